@@ -1,0 +1,5 @@
+//! callbox
+
+pub mod values;
+
+pub use values::*;

@@ -1,0 +1,23 @@
+//! Values: what programs compute with and what crosses the boundary of a custom call.
+//!
+//! Nothing here knows of targets, platforms, guests or programs. Names, numbers and texts are XLA's.
+
+mod attribute;
+mod element_type;
+mod layout;
+mod literal;
+mod native;
+mod shape;
+mod shape_text;
+mod status;
+
+pub use attribute::{Attribute, Dictionary};
+pub use element_type::ElementType;
+pub use layout::Layout;
+pub use literal::Literal;
+pub use native::NativeType;
+pub use shape::{ArrayShape, Shape, ShapeIndex, TupleShape};
+pub use status::{Backtrace, Blame, Status, StatusCode};
+
+/// The result of an operation that fails with a [`Status`].
+pub type Result<T, E = Status> = std::result::Result<T, E>;

@@ -1,0 +1,86 @@
+"""What a program is, and the list that the modules of this package add theirs to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Program:
+    """A JAX function, the operands to run it on, and how near another executor must come to JAX's results."""
+
+    name: str
+    function: Callable
+    operands: tuple
+    # One bound for all results, or one per result leaf. 0 means bit-exact.
+    ulps: int | list[int] = 0
+    # What else a reader must know about the expectation: where the bound comes from, what the corner cases are.
+    note: str = ""
+    # Whether JAX runs with 64-bit types.
+    x64: bool = False
+    # Results to compare JAX's with, computed some other way, as a function of the operands; see `tolerance`.
+    reference: Callable | None = None
+    # Targets of the custom calls, by name, as the case's "targets" says them.
+    targets: dict[str, str] = field(default_factory=dict)
+    # The status that running the program must give, in place of results.
+    status: dict | None = None
+    # The folder under the output folder.
+    folder: str = ""
+    # Options for `jax.jit`.
+    jit: dict[str, Any] = field(default_factory=dict)
+    # Whether to write the text after optimisation as well.
+    optimized: bool = True
+
+
+PROGRAMS: list[Program] = []
+
+
+def add(name: str, function: Callable, *operands, **options) -> None:
+    """Adds a program under a name of its own."""
+    if any(program.name == name for program in PROGRAMS):
+        raise ValueError(f"two programs are named {name}")
+    PROGRAMS.append(Program(name, function, operands, **options))
+
+
+def program(*operands, **options):
+    """Adds the decorated function as a program that bears its name."""
+
+    def register(function):
+        add(function.__name__, function, *operands, **options)
+        return function
+
+    return register
+
+
+def array(dtype) -> Callable:
+    """A short constructor: `f32(1, 2)` is a vector, `f32([[1], [2]])` whatever the nesting says."""
+
+    def make(*values):
+        return np.array(values[0] if len(values) == 1 and np.ndim(values[0]) else values, dtype)
+
+    return make
+
+
+def lattice(shape, dtype=np.float32, step=0.125, span=37):
+    """Shuffled multiples of `step` around zero: exact in every float type, so sums and products of few are as well."""
+    count = int(np.prod(shape))
+    values = (np.arange(count) * 17 + 5) % span - span // 2
+    return (values * step).reshape(shape).astype(dtype)
+
+
+def wave(shape, dtype=np.float32, scale=1.0):
+    """Values with full mantissas in [-scale, scale], the same on every machine: no library function is involved."""
+    count = int(np.prod(shape))
+    values = ((np.arange(count) * 0.6180339887498949 + 0.25) % 1.0) * 2.0 - 1.0
+    return (values * scale).reshape(shape).astype(dtype)
+
+
+pred = array(np.bool_)
+s8, s16, s32, s64 = (array(np.dtype(f"int{bits}")) for bits in (8, 16, 32, 64))
+u8, u16, u32, u64 = (array(np.dtype(f"uint{bits}")) for bits in (8, 16, 32, 64))
+f16, f32, f64 = array(np.float16), array(np.float32), array(np.float64)
+c64, c128 = array(np.complex64), array(np.complex128)
+bf16 = array(ml_dtypes.bfloat16)
