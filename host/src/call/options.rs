@@ -1,0 +1,46 @@
+//! What a caller says of one call or one execution: how long it may take and how to stop it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How one call or one execution is run.
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// When it is stopped with DEADLINE_EXCEEDED. `None`: what the backend's limits say.
+    pub deadline: Option<Deadline>,
+    /// What stops it with CANCELLED, from any thread.
+    pub cancel: Option<CancelToken>,
+}
+
+/// When a call or an execution is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// This long after it begins. The clock is read only once a call has taken longer than a tick.
+    After(Duration),
+    /// At this instant.
+    At(Instant),
+}
+
+/// Stops the calls and executions that were given it or a clone of it. It can't be taken back.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that has stopped nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops them: those under way within a few ticks, later ones at once.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

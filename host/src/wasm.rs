@@ -1,0 +1,30 @@
+//! The Host platform: targets in untrusted WebAssembly modules, run in wasmtime.
+//!
+//! An [`Engine`] holds what modules share: compiler settings, [`Limits`], the ticker behind deadlines. [`Engine::load`] turns the bytes of a
+//! stranger's module into a [`Module`], or says what is wrong with it. A module's targets are called through a program's
+//! [`Executable`](crate::program::Executable), or one by one through [`Module::prepare_call`].
+//!
+//! What a guest can do to the host is bounded here and nowhere else: it imports only the FFI API table, each limit has
+//! a status, and every value that the host reads back passes one checked type.
+
+mod api;
+mod engine;
+mod inspect;
+mod instance;
+mod interrupt;
+mod limits;
+mod memory;
+mod metadata;
+mod module;
+mod prepared;
+mod state;
+mod text;
+mod ticker;
+mod trap;
+
+pub use engine::{Config, Engine, Isolation};
+pub use inspect::{ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect};
+pub use limits::Limits;
+pub use module::Module;
+pub use prepared::PreparedCall;
+pub use state::{LogLevel, LogRecord};

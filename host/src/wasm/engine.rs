@@ -1,0 +1,169 @@
+//! The engine: what all modules and instances share.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::limits::Limits;
+use super::state::{GuestState, LogRecord};
+use super::ticker::Ticker;
+use super::{api, module::Module};
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// Bytes of linear memory that a freed instance's slot keeps, zeroed, for the next: small guests then start without page faults.
+const KEEP_RESIDENT: usize = 256 << 10;
+
+/// Where a guest's log messages go.
+type LogSink = Arc<dyn Fn(&LogRecord<'_>) + Send + Sync>;
+
+/// Whom an instance serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// The call sites of one executable, one call after the other. What a guest keeps in its memory, later calls of the same
+    /// executable find there.
+    #[default]
+    Executable,
+    /// One call. Nothing of a call's data is there for a later one.
+    Fresh,
+}
+
+/// How an engine is made.
+#[derive(Clone, Default)]
+pub struct Config {
+    /// How much a guest may take.
+    pub limits: Limits,
+    /// Whom an instance serves.
+    pub isolation: Isolation,
+    /// Where guests' log messages go. Without it they are dropped.
+    pub log: Option<LogSink>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("limits", &self.limits)
+            .field("isolation", &self.isolation)
+            .field("log", &self.log.is_some())
+            .finish()
+    }
+}
+
+/// A wasmtime engine with callbox's settings and limits. Cloning it is cheap and gives the same engine. A process wants one.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// What modules and instances need of their engine.
+pub(super) struct Shared {
+    pub(super) engine: wasmtime::Engine,
+    pub(super) linker: wasmtime::Linker<GuestState>,
+    pub(super) limits: Limits,
+    pub(super) isolation: Isolation,
+    pub(super) log: Option<LogSink>,
+    // Dropped before nothing else matters: it holds the engine weakly.
+    pub(super) ticker: Ticker,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("limits", &self.limits)
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine with the default limits.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the machine does not give the address space or the thread that it takes.
+    pub fn new() -> Result<Self> {
+        Self::with_config(Config::default())
+    }
+
+    /// An engine.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`], with limits that ask for more than there is.
+    pub fn with_config(config: Config) -> Result<Self> {
+        let engine = wasmtime::Engine::new(&wasmtime_config(&config.limits)).map_err(|error| {
+            Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Host,
+                format!("expected an engine with {:?}: {error:#}", config.limits),
+            )
+        })?;
+        let ticker = Ticker::start(&engine)?;
+        let linker = api::linker(&engine)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                engine,
+                linker,
+                limits: config.limits,
+                isolation: config.isolation,
+                log: config.log,
+                ticker,
+            }),
+        })
+    }
+
+    /// Loads a module: checks it against the limits and the ABI, reads what it declares of its targets, and compiles it. Nothing of it
+    /// runs.
+    ///
+    /// # Errors
+    /// All of them the guest's doing:
+    /// - INVALID_ARGUMENT if it is not a valid core module, has no memory, or has metadata that is wrong.
+    /// - PERMISSION_DENIED if it imports anything but the FFI API table.
+    /// - RESOURCE_EXHAUSTED if it is larger than the limits.
+    pub fn load(&self, wasm: &[u8]) -> Result<Arc<Module>> {
+        Module::new(&self.shared, wasm).map(Arc::new)
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+}
+
+/// wasmtime's settings. Proposals that callbox has no use for are off: what is not there cannot fail.
+fn wasmtime_config(limits: &Limits) -> wasmtime::Config {
+    let mut config = wasmtime::Config::new();
+    config
+        .epoch_interruption(true)
+        .concurrency_support(false)
+        .max_wasm_stack(limits.stack_bytes.max(1))
+        .wasm_simd(true)
+        .wasm_relaxed_simd(true)
+        .wasm_bulk_memory(true)
+        .wasm_multi_value(true)
+        .wasm_multi_memory(false)
+        .wasm_memory64(false)
+        .wasm_tail_call(true)
+        .wasm_extended_const(true)
+        .memory_may_move(false)
+        .cranelift_opt_level(wasmtime::OptLevel::Speed)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(1)))
+        .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
+        .allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(pooling_config(limits)));
+    config
+}
+
+fn pooling_config(limits: &Limits) -> wasmtime::PoolingAllocationConfig {
+    const PAGE: usize = 64 << 10;
+    let memory = limits.memory_bytes.min(1 << 32).div_ceil(PAGE) * PAGE;
+    let mut pooling = wasmtime::PoolingAllocationConfig::new();
+    pooling
+        .total_core_instances(limits.instances)
+        .total_memories(limits.instances)
+        .total_tables(limits.instances)
+        .max_memory_size(memory)
+        .table_elements(limits.table_elements)
+        .max_memories_per_module(1)
+        .max_tables_per_module(1)
+        .linear_memory_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(KEEP_RESIDENT);
+    pooling
+}

@@ -1,0 +1,46 @@
+//! Limits: how much of the machine a guest may take.
+
+use std::time::Duration;
+
+/// How much a guest may take. Any value is legal: a limit of 0 refuses whatever it limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of linear memory that an instance may have, the arena included. At most 4 GiB counts. Default: 1 GiB.
+    pub memory_bytes: usize,
+    /// Elements that a table may have. Default: 65,536.
+    pub table_elements: usize,
+    /// Bytes of the calling thread's stack that a call may use. Default: 512 KiB.
+    pub stack_bytes: usize,
+    /// How long a call may take for which the caller sets no deadline. `None`: as long as it likes. Default: 10 seconds.
+    pub deadline: Option<Duration>,
+    /// Bytes of a module's file. Default: 64 MiB.
+    pub module_bytes: usize,
+    /// Bytes of the section `callbox.targets`. Default: 1 MiB.
+    pub metadata_bytes: usize,
+    /// Bytes of a failure's message, and of one log message. What is longer is cut. Default: 4 KiB.
+    pub message_bytes: usize,
+    /// Bytes of log messages in one call. What comes after is dropped. Default: 64 KiB.
+    pub log_bytes: usize,
+    /// Frames of a backtrace. Default: 20.
+    pub backtrace_frames: usize,
+    /// Instances at one time, of all modules of an engine. Each takes up some 4 GiB of address space, not of memory.
+    /// Default: 1,000.
+    pub instances: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            table_elements: 1 << 16,
+            stack_bytes: 512 << 10,
+            deadline: Some(Duration::from_secs(10)),
+            module_bytes: 64 << 20,
+            metadata_bytes: 1 << 20,
+            message_bytes: 4 << 10,
+            log_bytes: 64 << 10,
+            backtrace_frames: 20,
+            instances: 1000,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A guest's memory, as the host reads and writes it.
+//!
+//! Every offset and length from a guest is a claim. It becomes a range only through [`GuestMemory::range`], next to the access
+//! that it is for, and no range outlives the borrow of the memory: a guest call in between ends it.
+
+use std::ops::Range;
+
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// A guest's linear memory, borrowed between two guest calls.
+pub(super) struct GuestMemory<'a>(&'a mut [u8]);
+
+impl<'a> GuestMemory<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that a guest or the host says are there.
+    ///
+    /// # Errors
+    /// OUT_OF_RANGE, the guest's doing, if they are not.
+    #[inline]
+    pub(super) fn read(&self, what: &str, offset: usize, length: usize) -> Result<&[u8]> {
+        let range = self.range(what, offset, length)?;
+        Ok(&self.0[range])
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// As for [`GuestMemory::read`].
+    #[inline]
+    pub(super) fn write(&mut self, what: &str, offset: usize, bytes: &[u8]) -> Result<()> {
+        let range = self.range(what, offset, bytes.len())?;
+        self.0[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Reads a 32-bit word.
+    ///
+    /// # Errors
+    /// As for [`GuestMemory::read`].
+    pub(super) fn read_u32(&self, what: &str, offset: usize) -> Result<u32> {
+        let mut word = [0; 4];
+        word.copy_from_slice(self.read(what, offset, 4)?);
+        Ok(u32::from_le_bytes(word))
+    }
+
+    #[inline]
+    fn range(&self, what: &str, offset: usize, length: usize) -> Result<Range<usize>> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.0.len() => Ok(offset..end),
+            _ => Err(out_of_range(what, offset, length, self.0.len())),
+        }
+    }
+}
+
+#[cold]
+fn out_of_range(what: &str, offset: usize, length: usize, size: usize) -> Status {
+    Status::new(
+        StatusCode::OutOfRange,
+        Blame::Guest,
+        format!("expected {what} within the {size} bytes of the guest's memory, found {length} bytes at {offset}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_is_reached() {
+        let mut bytes = [0; 8];
+        let mut memory = GuestMemory::new(&mut bytes);
+        memory.write("x", 4, &[1, 2, 3, 4]).unwrap();
+        assert_eq!(memory.read_u32("x", 4).unwrap(), 0x0403_0201);
+        assert_eq!(memory.read("x", 8, 0).unwrap(), []);
+        for (offset, length) in [(5, 4), (9, 0), (usize::MAX, 2), (0, usize::MAX)] {
+            let err = memory.read("a message", offset, length).unwrap_err();
+            assert_eq!((err.code(), err.blame()), (StatusCode::OutOfRange, Blame::Guest));
+        }
+        let err = memory.write("a message", 6, &[0; 4]).unwrap_err();
+        assert_eq!(
+            err.message(),
+            "expected a message within the 8 bytes of the guest's memory, found 4 bytes at 6"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! The section `callbox.targets`: what a module declares of its targets, one JSON object after the other.
+//!
+//! It is part of an untrusted file: its size is limited before it gets here, its depth by the JSON reader, and what it says
+//! must agree with the exported functions.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::inspect::ExportedFunction;
+use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
+use crate::frame::abi;
+use crate::values::{Blame, ElementType, Result, Status, StatusCode};
+
+/// The type of a stage's function: `(frame) -> status`.
+pub(super) const STAGE_TYPE: &str = "(i32) -> i32";
+
+/// The most dimensions that an operand or result can be declared with.
+const MAX_RANK: usize = 255;
+
+/// One object of the section. Objects of the same name are one target: its stages may be declared apart.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(default = "typed_ffi")]
+    api_version: String,
+    #[serde(default)]
+    stages: Vec<String>,
+    operands: Option<Vec<Buffer>>,
+    results: Option<Vec<Buffer>>,
+    attributes: Option<Vec<Attribute>>,
+    #[serde(default)]
+    doc: String,
+    #[serde(default)]
+    traits: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Buffer {
+    #[serde(default)]
+    name: String,
+    element_types: Option<Vec<String>>,
+    rank: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Attribute {
+    name: String,
+    kind: String,
+    element_type: Option<String>,
+    #[serde(default)]
+    optional: bool,
+}
+
+fn typed_ffi() -> String {
+    ApiVersion::TypedFfi.name().to_owned()
+}
+
+/// Reads the section and holds it against the exported functions.
+pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
+    let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
+    for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
+        let entry = entry.map_err(|error| {
+            wrong(format!("expected a JSON object for each target: {error}"))
+        })?;
+        let name = entry.name.clone();
+        let signature = signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
+        match targets.get_mut(&name) {
+            Some(known) => merge(known, signature)?,
+            None => {
+                targets.insert(name, signature);
+            }
+        }
+    }
+    for target in targets.values() {
+        check_exports(target, exports)?;
+    }
+    Ok(targets.into_values().collect())
+}
+
+/// The targets of a module that declares none: the exported functions whose types a target can have.
+pub(super) fn from_types(exports: &[ExportedFunction]) -> Vec<Signature> {
+    let mut targets: Vec<_> = exports
+        .iter()
+        .filter(|export| !is_internal(&export.name))
+        .filter_map(|export| undeclared(export, exports))
+        .collect();
+    targets.sort_by(|a, b| a.name.cmp(&b.name));
+    targets
+}
+
+/// Whether a name is a toolchain's, or a stage's, rather than a target's.
+fn is_internal(name: &str) -> bool {
+    let stage = name.rsplit_once('.').is_some_and(|(_, suffix)| stage_of(suffix).is_some());
+    stage || name.starts_with('_') || name == abi::REALLOC
+}
+
+fn undeclared(export: &ExportedFunction, exports: &[ExportedFunction]) -> Option<Signature> {
+    let api_versions = match export.ty.as_str() {
+        STAGE_TYPE => vec![ApiVersion::TypedFfi],
+        "(i32, i32)" => vec![ApiVersion::Original],
+        "(i32, i32, i32)" => vec![ApiVersion::StatusReturning],
+        "(i32, i32, i32, i32, i32)" => vec![ApiVersion::StatusReturningUnified],
+        _ => return None,
+    };
+    let exported = |stage: &Stage| {
+        let name = export_name(&export.name, *stage);
+        *stage == Stage::Execute || exports.iter().any(|e| e.name == name && e.ty == STAGE_TYPE)
+    };
+    Some(Signature {
+        name: export.name.clone(),
+        api_versions,
+        stages: Stage::ALL.into_iter().filter(exported).collect(),
+        operands: None,
+        results: None,
+        attributes: None,
+        documentation: String::new(),
+        traits: Vec::new(),
+    })
+}
+
+/// The name of the export that is a target's stage.
+pub(super) fn export_name(target: &str, stage: Stage) -> String {
+    match stage {
+        Stage::Execute => target.to_owned(),
+        _ => format!("{target}.{stage}"),
+    }
+}
+
+fn signature(entry: Entry) -> Result<Signature> {
+    let api_version: ApiVersion = entry.api_version.parse().map_err(blame_guest)?;
+    let stages = entry.stages.iter().map(|name| {
+        stage_of(name).ok_or_else(|| wrong(format!("expected a stage such as execute, found {name:?}")))
+    });
+    let stages = match entry.stages.is_empty() {
+        true => vec![Stage::Execute],
+        false => stages.collect::<Result<_>>()?,
+    };
+    Ok(Signature {
+        name: entry.name,
+        api_versions: vec![api_version],
+        stages,
+        operands: entry.operands.map(buffers).transpose()?,
+        results: entry.results.map(buffers).transpose()?,
+        attributes: entry.attributes.map(attributes).transpose()?,
+        documentation: entry.doc,
+        traits: entry.traits,
+    })
+}
+
+fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
+    let buffer = |buffer: Buffer| {
+        if let Some(rank) = buffer.rank.filter(|&rank| rank > MAX_RANK) {
+            return Err(wrong(format!("expected a rank of at most {MAX_RANK}, found {rank}")));
+        }
+        let types = buffer.element_types.unwrap_or_default();
+        Ok(BufferSignature {
+            name: buffer.name,
+            element_types: types.iter().map(|name| element_type(name)).collect::<Result<_>>()?,
+            rank: buffer.rank,
+        })
+    };
+    declared.into_iter().map(buffer).collect()
+}
+
+fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
+    let attribute = |attribute: Attribute| {
+        if !["scalar", "array", "string", "dictionary"].contains(&attribute.kind.as_str()) {
+            return Err(wrong(format!(
+                "attribute {:?}: expected the kind scalar, array, string or dictionary, found {:?}",
+                attribute.name, attribute.kind
+            )));
+        }
+        Ok(AttributeSignature {
+            element_type: attribute.element_type.as_deref().map(element_type).transpose()?,
+            name: attribute.name,
+            kind: attribute.kind,
+            optional: attribute.optional,
+        })
+    };
+    declared.into_iter().map(attribute).collect()
+}
+
+fn element_type(name: &str) -> Result<ElementType> {
+    name.parse().map_err(blame_guest)
+}
+
+fn stage_of(name: &str) -> Option<Stage> {
+    Stage::ALL.into_iter().find(|stage| stage.name() == name)
+}
+
+/// Adds what another object of the same name declares. The one that has the stage `execute` says the rest.
+fn merge(known: &mut Signature, other: Signature) -> Result<()> {
+    if let Some(stage) = other.stages.iter().find(|stage| known.stages.contains(stage)) {
+        return Err(wrong(format!(
+            "target {:?}: expected the stage {stage} to be declared once, found it again",
+            known.name
+        )));
+    }
+    let mut stages = [known.stages.as_slice(), &other.stages].concat();
+    stages.sort();
+    if other.stages.contains(&Stage::Execute) {
+        *known = other;
+    }
+    known.stages = stages;
+    Ok(())
+}
+
+fn check_exports(target: &Signature, exports: &[ExportedFunction]) -> Result<()> {
+    if !target.stages.contains(&Stage::Execute) {
+        return Err(wrong(format!("target {:?}: expected the stage execute, found none", target.name)));
+    }
+    let ty = match target.api_versions.as_slice() {
+        [ApiVersion::Original] => "(i32, i32)",
+        [ApiVersion::StatusReturning] => "(i32, i32, i32)",
+        [ApiVersion::StatusReturningUnified] => "(i32, i32, i32, i32, i32)",
+        _ => STAGE_TYPE,
+    };
+    for &stage in &target.stages {
+        let name = export_name(&target.name, stage);
+        let expected = if stage == Stage::Execute { ty } else { STAGE_TYPE };
+        match exports.iter().find(|export| export.name == name) {
+            Some(export) if export.ty == expected => {}
+            Some(export) => {
+                return Err(wrong(format!(
+                    "target {:?}: expected the export {name:?} to be a function {expected}, found {}",
+                    target.name, export.ty
+                )));
+            }
+            None => {
+                return Err(wrong(format!(
+                    "target {:?}: expected an exported function {name:?}, found none",
+                    target.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wrong(message: String) -> Status {
+    let message = format!("section {}: {message}", abi::METADATA_SECTION);
+    Status::new(StatusCode::InvalidArgument, Blame::Guest, message)
+}
+
+fn blame_guest(status: Status) -> Status {
+    wrong(status.message().to_owned())
+}

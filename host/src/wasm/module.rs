@@ -1,0 +1,92 @@
+//! Modules: compiled once, instantiated for each executable.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::engine::Shared;
+use super::inspect::{self, ModuleInfo};
+use super::prepared::{PreparedCall, Sites};
+use super::state::GuestState;
+use super::text::sanitize;
+use crate::call::{CallSite, Platform, PreparedCalls, Signature, TargetModule};
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// A guest's module, checked and compiled.
+pub struct Module {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pre: wasmtime::InstancePre<GuestState>,
+    info: ModuleInfo,
+}
+
+impl Module {
+    pub(super) fn new(shared: &Arc<Shared>, wasm: &[u8]) -> Result<Self> {
+        let limits = &shared.limits;
+        let info = inspect::inspect(wasm, limits)?;
+        info.check(limits)?;
+        let module = wasmtime::Module::from_binary(&shared.engine, wasm).map_err(|error| {
+            let text = format!("{error:#}");
+            let text = sanitize(text.as_bytes(), text.len(), limits.message_bytes);
+            Status::new(
+                StatusCode::InvalidArgument,
+                Blame::Guest,
+                format!("expected a module within the features and limits of this host: {text}"),
+            )
+        })?;
+        let pre = shared
+            .linker
+            .instantiate_pre(&module)
+            .map_err(|error| Status::internal(format!("imports that were checked do not link: {error:#}")))?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            pre,
+            info,
+        })
+    }
+
+    /// What can be said of the module without running it.
+    #[must_use]
+    pub fn info(&self) -> &ModuleInfo {
+        &self.info
+    }
+
+    /// Prepares one call site of one of the module's targets: for calls outside a program.
+    ///
+    /// # Errors
+    /// As for [`TargetModule::prepare`].
+    pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
+        Ok(PreparedCall::new(Sites::new(Arc::clone(self), vec![site])?))
+    }
+
+    /// The target of this name.
+    pub(super) fn target(&self, name: &str) -> Result<&Signature> {
+        let targets = &self.info.targets;
+        targets.iter().find(|target| target.name == name).ok_or_else(|| {
+            let names: Vec<_> = targets.iter().map(|t| format!("{:?}", t.name)).collect();
+            Status::not_found(format!("expected a target of the module ({}), found {name:?}", names.join(", ")))
+        })
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl TargetModule for Module {
+    fn identity(&self) -> &str {
+        &self.info.sha256
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Host
+    }
+
+    fn targets(&self) -> &[Signature] {
+        &self.info.targets
+    }
+
+    fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
+        Ok(Box::new(Sites::new(self, sites)?))
+    }
+}

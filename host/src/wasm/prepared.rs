@@ -1,0 +1,243 @@
+//! Prepared call sites and the instances that serve them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::engine::Isolation;
+use super::instance::Instance;
+use super::module::Module;
+use crate::call::{ApiVersion, CallOptions, CallSite, Execution, PreparedCalls, Stage};
+use crate::frame::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace};
+use crate::values::{Result, Status};
+
+/// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
+/// one call at a time, so that there are as many as there are executions at one time.
+pub(super) struct Sites {
+    module: Arc<Module>,
+    sites: Box<[Site]>,
+    arena_size: usize,
+    /// Whether some target has a stage that runs once for each execution.
+    has_execution_stages: bool,
+    idle: Mutex<Vec<Instance>>,
+}
+
+/// A call site, laid out.
+pub(super) struct Site {
+    pub(super) target: String,
+    /// How messages name it.
+    pub(super) what: String,
+    pub(super) stages: Vec<Stage>,
+    pub(super) layout: ArenaLayout,
+}
+
+impl Sites {
+    pub(super) fn new(module: Arc<Module>, sites: Vec<CallSite>) -> Result<Self> {
+        let lay_out = |site: &CallSite| {
+            Site::new(&module, site).map_err(|status| status.context(&site.name))
+        };
+        let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;
+        let largest = sites.iter().map(|site| site.layout.size()).max().unwrap_or(0);
+        let has_execution_stages = sites
+            .iter()
+            .any(|site| site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize));
+        Ok(Self {
+            module,
+            sites,
+            arena_size: largest.max(ARENA_ALIGNMENT),
+            has_execution_stages,
+            idle: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// An idle instance, or a new one.
+    fn take(&self, options: &CallOptions) -> Result<Instance> {
+        let idle = match self.module.shared.isolation {
+            Isolation::Executable => self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop(),
+            Isolation::Fresh => None,
+        };
+        match idle {
+            Some(mut instance) => {
+                instance.begin(options);
+                Ok(instance)
+            }
+            None => Instance::new(&self.module, self.arena_size, self.sites.len(), options),
+        }
+    }
+
+    /// Keeps an instance for later, unless it must not be used again.
+    fn put_back(&self, instance: Instance) {
+        if instance.is_healthy() && self.module.shared.isolation == Isolation::Executable {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(instance);
+        }
+    }
+
+    /// Runs a stage that runs once for each execution, for each call site whose target has it.
+    fn run_stage(&self, instance: &mut Instance, stage: Stage) -> Result<()> {
+        if !self.has_execution_stages {
+            return Ok(());
+        }
+        for (index, site) in self.sites.iter().enumerate() {
+            if site.stages.contains(&stage) {
+                instance.bind(index, site)?;
+                instance.run_stage(index, site, stage)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&self, instance: &mut Instance, index: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        let site = self
+            .sites
+            .get(index)
+            .ok_or_else(|| Status::invalid_argument(format!("expected a call site below {}, found {index}", self.sites.len())))?;
+        check("operand", site.layout.operands(), operands.iter().map(|bytes| bytes.len()))?;
+        check("result", site.layout.results(), results.iter().map(|bytes| bytes.len()))?;
+        instance.bind(index, site)?;
+        instance.execute(index, site, operands, results)
+    }
+}
+
+impl Site {
+    fn new(module: &Module, site: &CallSite) -> Result<Self> {
+        let target = module.target(&site.target)?;
+        target.check(site)?;
+        if site.api_version != ApiVersion::TypedFfi {
+            return Err(Status::unimplemented(format!(
+                "{} is not supported on the platform Host yet; supported is {}",
+                site.api_version,
+                ApiVersion::TypedFfi
+            )));
+        }
+        Ok(Self {
+            target: target.name.clone(),
+            what: format!("target {:?}", target.name),
+            stages: target.stages.clone(),
+            layout: ArenaLayout::new(site, module.shared.limits.memory_bytes)?,
+        })
+    }
+}
+
+/// Checks that the caller's buffers are as many and as long as the call site says.
+#[inline]
+fn check(what: &str, places: &[BufferPlace], lengths: impl ExactSizeIterator<Item = usize>) -> Result<()> {
+    if places.len() != lengths.len() {
+        return Err(wrong_buffers(format!("expected {} {what} buffers, found {}", places.len(), lengths.len())));
+    }
+    for (i, (place, length)) in std::iter::zip(places, lengths).enumerate() {
+        if place.size != length {
+            return Err(wrong_buffers(format!("{what} {i}: expected {} bytes, found {length}", place.size)));
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn wrong_buffers(message: String) -> Status {
+    Status::invalid_argument(message)
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let targets: Vec<_> = self.sites.iter().map(|site| &site.target).collect();
+        f.debug_struct("Sites")
+            .field("module", &self.module.info().sha256)
+            .field("targets", &targets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PreparedCalls for Sites {
+    fn begin(&self, options: &CallOptions) -> Result<Box<dyn Execution + '_>> {
+        let mut execution = WasmExecution {
+            sites: self,
+            options: options.clone(),
+            instance: None,
+        };
+        if self.module.shared.isolation == Isolation::Executable {
+            let instance = execution.instance.insert(self.take(options)?);
+            self.run_stage(instance, Stage::Prepare)?;
+        }
+        Ok(Box::new(execution))
+    }
+}
+
+/// One execution: the instance that is set aside for it.
+struct WasmExecution<'a> {
+    sites: &'a Sites,
+    options: CallOptions,
+    /// `None` if each call gets its own, and after a call that broke its instance.
+    instance: Option<Instance>,
+}
+
+impl Execution for WasmExecution<'_> {
+    fn initialize(&mut self) -> Result<()> {
+        match &mut self.instance {
+            Some(instance) => self.sites.run_stage(instance, Stage::Initialize),
+            None => Ok(()),
+        }
+    }
+
+    fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        match &mut self.instance {
+            Some(instance) if instance.is_healthy() => self.sites.call(instance, site, operands, results),
+            _ => self.sites.call_alone(site, &self.options, operands, results),
+        }
+    }
+}
+
+impl Drop for WasmExecution<'_> {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            self.sites.put_back(instance);
+        }
+    }
+}
+
+impl Sites {
+    /// One call as an execution of its own.
+    fn call_alone(
+        &self,
+        index: usize,
+        options: &CallOptions,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let mut instance = self.take(options)?;
+        let outcome = self
+            .run_stage(&mut instance, Stage::Prepare)
+            .and_then(|()| self.run_stage(&mut instance, Stage::Initialize))
+            .and_then(|()| self.call(&mut instance, index, operands, results));
+        self.put_back(instance);
+        outcome
+    }
+}
+
+/// A call site of a module's target, laid out and checked: a call copies the operands in, calls, and copies the results out. It can
+/// be called from many threads at once.
+#[derive(Debug)]
+pub struct PreparedCall {
+    sites: Sites,
+}
+
+impl PreparedCall {
+    pub(super) fn new(sites: Sites) -> Self {
+        Self { sites }
+    }
+
+    /// Calls the target within the limits' deadline. Operands and results are leaves in preorder, dense, little-endian, in the
+    /// layouts of the call site. Results are written only if the call succeeds.
+    ///
+    /// # Errors
+    /// What the target reports or how it failed; INVALID_ARGUMENT if the buffers do not fit the call site.
+    pub fn call(&self, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        self.call_with(&CallOptions::default(), operands, results)
+    }
+
+    /// Calls the target.
+    ///
+    /// # Errors
+    /// As for [`PreparedCall::call`], and what `options` brings about.
+    pub fn call_with(&self, options: &CallOptions, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        self.sites.call_alone(0, options, operands, results)
+    }
+}

@@ -1,0 +1,119 @@
+//! What the host keeps for each instance while a guest runs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::engine::Shared;
+use super::interrupt::Interrupt;
+use crate::values::{StatusCode};
+
+/// How important a guest's log message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// What a user wants to know.
+    Info,
+    /// What an author wants to know.
+    Debug,
+    /// Every step.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level with this number in `log-level`.
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        })
+    }
+}
+
+/// A guest's log message.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LogRecord<'a> {
+    /// How important it is, as the guest says.
+    pub level: LogLevel,
+    /// The guest's text: cut to the limit, without control characters.
+    pub message: &'a str,
+}
+
+/// A failure that a guest set through the API table.
+#[derive(Debug)]
+pub(super) struct GuestFailure {
+    pub(super) code: StatusCode,
+    pub(super) message: String,
+    pub(super) recoverable: bool,
+}
+
+/// The store's data.
+#[derive(Debug)]
+pub(super) struct GuestState {
+    pub(super) shared: Arc<Shared>,
+    pub(super) memory: Option<wasmtime::Memory>,
+    pub(super) failure: Option<GuestFailure>,
+    pub(super) interrupt: Interrupt,
+    /// Bytes that the call under way may still log.
+    pub(super) log_budget: usize,
+    /// A limit that memory or a table ran into during the call under way.
+    pub(super) growth_refused: Option<String>,
+}
+
+impl GuestState {
+    pub(super) fn new(shared: Arc<Shared>, interrupt: Interrupt) -> Self {
+        let log_budget = shared.limits.log_bytes;
+        Self {
+            shared,
+            memory: None,
+            failure: None,
+            interrupt,
+            log_budget,
+            growth_refused: None,
+        }
+    }
+
+    /// Forgets the last call.
+    #[inline]
+    pub(super) fn reset(&mut self) {
+        self.failure = None;
+        self.growth_refused = None;
+        self.log_budget = self.shared.limits.log_bytes;
+    }
+}
+
+/// Refuses growth past the limits and remembers that it did: a guest that fails for want of memory says so in its own way.
+impl wasmtime::ResourceLimiter for GuestState {
+    fn memory_growing(&mut self, _: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let limit = self.shared.limits.memory_bytes.min(maximum.unwrap_or(usize::MAX));
+        let allowed = desired <= limit;
+        if !allowed {
+            self.growth_refused = Some(format!("memory of {desired} bytes was refused, the limit is {limit}"));
+        }
+        Ok(allowed)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let limit = self.shared.limits.table_elements.min(maximum.unwrap_or(usize::MAX));
+        let allowed = desired <= limit;
+        if !allowed {
+            self.growth_refused = Some(format!("a table of {desired} elements was refused, the limit is {limit}"));
+        }
+        Ok(allowed)
+    }
+}

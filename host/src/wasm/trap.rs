@@ -1,0 +1,98 @@
+//! What became of a guest call, as a status: one code for each way to fail.
+
+use wasmtime::{Trap, WasmBacktrace};
+
+use super::interrupt::Interrupted;
+use super::state::GuestState;
+use super::text::sanitize;
+use crate::values::{Backtrace, Blame, Status, StatusCode};
+
+/// The longest function name that a backtrace shows, in bytes.
+const MAX_NAME: usize = 256;
+
+/// The status of a guest call that did not return: `what` names it, as in `target "softmax"`.
+pub(super) fn status(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
+    let status = classify(error, state, what);
+    match error.downcast_ref::<WasmBacktrace>() {
+        Some(trace) => status.with_backtrace(backtrace(trace, state.shared.limits.backtrace_frames)),
+        None => status,
+    }
+}
+
+fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
+    let guest = |code, message: String| Status::new(code, Blame::Guest, message);
+    // What the host itself ended the call with comes first: it says most.
+    if let Some(status) = error.downcast_ref::<Status>() {
+        return status.clone().context(what);
+    }
+    match error.downcast_ref::<Interrupted>() {
+        Some(Interrupted::Deadline) => {
+            let deadline = state.interrupt.describe_deadline();
+            return guest(StatusCode::DeadlineExceeded, format!("{what} ran past {deadline}"));
+        }
+        Some(Interrupted::Cancelled) => {
+            let message = format!("{what} was cancelled");
+            return Status::new(StatusCode::Cancelled, Blame::Caller, message);
+        }
+        None => {}
+    }
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        let limit = state.shared.limits.instances;
+        return Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Caller,
+            format!("{what}: expected at most {limit} instances at one time, found more"),
+        );
+    }
+    let Some(trap) = error.downcast_ref::<Trap>() else {
+        return guest(StatusCode::Internal, format!("{what} failed: {}", clean(&format!("{error:#}"))));
+    };
+    if let Some(growth) = state.growth_refused.take() {
+        return guest(
+            StatusCode::ResourceExhausted,
+            format!("{what} failed after {growth}: {}", described(*trap)),
+        );
+    }
+    // A panic says what it has to say before it traps.
+    if let Some(failure) = state.failure.take() {
+        return guest(failure.code, format!("{what}: {}", failure.message)).with_recoverable(failure.recoverable);
+    }
+    guest(code(*trap), format!("{what} trapped: {}", described(*trap)))
+}
+
+fn code(trap: Trap) -> StatusCode {
+    match trap {
+        Trap::StackOverflow | Trap::AllocationTooLarge => StatusCode::ResourceExhausted,
+        Trap::MemoryOutOfBounds | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds => StatusCode::OutOfRange,
+        Trap::Interrupt | Trap::OutOfFuel => StatusCode::DeadlineExceeded,
+        _ => StatusCode::Aborted,
+    }
+}
+
+/// wasmtime's words without the prefix that we say ourselves.
+fn described(trap: Trap) -> String {
+    let text = trap.to_string();
+    text.strip_prefix("wasm trap: ").unwrap_or(&text).to_owned()
+}
+
+fn backtrace(trace: &WasmBacktrace, limit: usize) -> Backtrace {
+    let frames = trace.frames();
+    let names = frames.iter().take(limit).map(|frame| match frame.func_name() {
+        Some(name) => clean(&demangle(name)),
+        None => format!("function {}", frame.func_index()),
+    });
+    // wasmtime collects one frame more than is shown, so that we know whether there are more.
+    Backtrace::new(names.collect(), frames.len().saturating_sub(limit))
+}
+
+/// Rust's mangled names read back. The crate bounds what a made-up name can expand to.
+fn demangle(name: &str) -> String {
+    match rustc_demangle::try_demangle(name) {
+        Ok(demangled) => format!("{demangled:#}"),
+        Err(_) => name.to_owned(),
+    }
+}
+
+fn clean(name: &str) -> String {
+    sanitize(name.as_bytes(), name.len(), MAX_NAME)
+}
