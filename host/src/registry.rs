@@ -94,10 +94,10 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`Registry::register`]; then none of them is registered.
-    pub fn register_module(&mut self, module: &Arc<dyn TargetModule>) -> Result<()> {
+    pub fn register_module(&mut self, module: Arc<dyn TargetModule>) -> Result<()> {
         let mut registry = self.clone();
         for target in module.targets() {
-            registry.register(&target.name, Arc::clone(module), &target.name)?;
+            registry.register(&target.name, Arc::clone(&module), &target.name)?;
         }
         *self = registry;
         Ok(())
@@ -217,15 +217,15 @@ mod tests {
     #[test]
     fn a_module_is_registered_whole_or_not_at_all() {
         let mut registry = Registry::new();
-        registry.register_module(&module("a", &["g"])).unwrap();
-        assert!(registry.register_module(&module("b", &["f", "g"])).is_err());
+        registry.register_module(module("a", &["g"])).unwrap();
+        assert!(registry.register_module(module("b", &["f", "g"])).is_err());
         assert_eq!(registry.names(Platform::Host).collect::<Vec<_>>(), ["g"]);
     }
 
     #[test]
     fn unknown_names_get_near_ones() {
         let mut registry = Registry::new();
-        registry.register_module(&module("a", &["softmax", "add_n", "rms_norm"])).unwrap();
+        registry.register_module(module("a", &["softmax", "add_n", "rms_norm"])).unwrap();
         let err = registry.lookup("sofmax", Platform::Host).unwrap_err();
         assert_eq!(err.code(), StatusCode::NotFound);
         assert_eq!(

@@ -1,1 +1,51 @@
-fn main() {}
+//! The set-up that a person would otherwise type: `cargo xtask demo`, `cargo xtask test`.
+//!
+//! Each step says what it does before it does it, so that it can be done by hand.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "xtask is run by people and by CI, and talks to them"
+)]
+
+mod bench;
+mod demo;
+mod guests;
+mod lint;
+mod process;
+mod test;
+mod toolchain;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// What can be done in this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Builds guests and host, runs the seeds' program on real input, and shows how a faulty kernel fails.
+    Demo,
+    /// Builds the guests to target/guests/NAME.wasm.
+    Guests,
+    /// Runs all tests.
+    Test,
+    /// Checks formatting, lints and documentation, with warnings denied.
+    Lint,
+    /// Runs the benchmarks and prints their ratios to their baselines.
+    Bench(bench::Arguments),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Demo => demo::demo(),
+        Task::Guests => guests::build().map(drop),
+        Task::Test => test::test(),
+        Task::Lint => lint::lint(),
+        Task::Bench(arguments) => bench::bench(&arguments),
+    }
+}

@@ -159,10 +159,7 @@ impl ElementType {
     /// Whether it is a real floating-point number of any width.
     #[must_use]
     pub const fn is_floating(self) -> bool {
-        !(self.is_pred()
-            || self.is_integral()
-            || self.is_complex()
-            || matches!(self, Self::Token))
+        !(self.is_pred() || self.is_integral() || self.is_complex() || matches!(self, Self::Token))
     }
 }
 

@@ -88,7 +88,10 @@ mod tests {
 
     #[test]
     fn only_permutations_are_layouts() {
-        assert_eq!(Layout::new(&[1, 0]).map(|l| l.to_string()), Ok("{1,0}".into()));
+        assert_eq!(
+            Layout::new(&[1, 0]).map(|l| l.to_string()),
+            Ok("{1,0}".into())
+        );
         assert!(Layout::new(&[]).is_ok_and(|l| l.is_row_major()));
         for wrong in [&[0, 0][..], &[1], &[0, 2], &[usize::MAX]] {
             assert!(Layout::new(wrong).is_err(), "{wrong:?}");

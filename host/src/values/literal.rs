@@ -161,14 +161,22 @@ impl Literal {
         let mut leaves = self.leaves.iter();
         let elements = tuple.elements().iter().map(|shape| Self {
             shape: shape.clone(),
-            leaves: leaves.by_ref().take(shape.leaves().len()).cloned().collect(),
+            leaves: leaves
+                .by_ref()
+                .take(shape.leaves().len())
+                .cloned()
+                .collect(),
         });
         elements.collect()
     }
 
     /// The same value with another shape that differs in layouts at most.
     pub(crate) fn with_compatible_shape(mut self, shape: &Shape) -> Self {
-        debug_assert!(self.shape.is_compatible(shape), "{} and {shape}", self.shape);
+        debug_assert!(
+            self.shape.is_compatible(shape),
+            "{} and {shape}",
+            self.shape
+        );
         self.shape.clone_from(shape);
         self
     }

@@ -11,7 +11,9 @@ mod sealed {
 }
 
 /// A Rust type whose values are the elements of one element type.
-pub trait NativeType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
+pub trait NativeType:
+    Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed
+{
     /// The element type.
     const ELEMENT_TYPE: ElementType;
 

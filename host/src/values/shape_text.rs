@@ -308,14 +308,29 @@ mod tests {
     #[test]
     fn what_is_no_shape_is_refused() {
         for (text, message) in [
-            ("", "expected an element type such as f32 at column 1, found the end"),
-            ("f31[2]", "expected an element type such as f32 at column 1, found \"f31[2]\""),
+            (
+                "",
+                "expected an element type such as f32 at column 1, found the end",
+            ),
+            (
+                "f31[2]",
+                "expected an element type such as f32 at column 1, found \"f31[2]\"",
+            ),
             ("f32", "expected '[' after f32 at column 4, found the end"),
             ("f32[-1]", "expected a number at column 5, found \"-1]\""),
             ("f32[2", "expected ',' or ']' at column 6, found the end"),
-            ("f32[2]]", "expected the end of the shape at column 7, found \"]\""),
-            ("(f32[2]", "expected ',' or ')' in a tuple's shape at column 8, found the end"),
-            ("f32[2,2]{0}", "expected a layout of 2 dimensions for f32[2,2], found {0}"),
+            (
+                "f32[2]]",
+                "expected the end of the shape at column 7, found \"]\"",
+            ),
+            (
+                "(f32[2]",
+                "expected ',' or ')' in a tuple's shape at column 8, found the end",
+            ),
+            (
+                "f32[2,2]{0}",
+                "expected a layout of 2 dimensions for f32[2,2], found {0}",
+            ),
             (
                 "f32[99999999999999999999]",
                 "expected a number below 2^64, found 99999999999999999999",
@@ -325,7 +340,12 @@ mod tests {
             assert_eq!(err.message(), message);
             assert_eq!(err.code(), StatusCode::InvalidArgument);
         }
-        for text in ["f32[<=5]", "f32[?]", "f32[8,128]{1,0:T(8,128)}", "f32[2]{0:S(1)}"] {
+        for text in [
+            "f32[<=5]",
+            "f32[?]",
+            "f32[8,128]{1,0:T(8,128)}",
+            "f32[2]{0:S(1)}",
+        ] {
             let err = text.parse::<Shape>().unwrap_err();
             assert_eq!(err.code(), StatusCode::Unimplemented, "{text}");
         }

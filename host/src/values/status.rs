@@ -147,14 +147,14 @@ impl fmt::Display for Blame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backtrace {
     frames: Vec<String>,
-    omitted: usize,
+    truncated: bool,
 }
 
 impl Backtrace {
-    /// A backtrace of these frames, with `omitted` more left out.
+    /// A backtrace of these frames, and whether there are more that were left out.
     #[must_use]
-    pub fn new(frames: Vec<String>, omitted: usize) -> Self {
-        Self { frames, omitted }
+    pub fn new(frames: Vec<String>, truncated: bool) -> Self {
+        Self { frames, truncated }
     }
 
     /// The functions' names, innermost first.
@@ -163,10 +163,10 @@ impl Backtrace {
         &self.frames
     }
 
-    /// How many outer frames were left out.
+    /// Whether outer frames were left out.
     #[must_use]
-    pub fn omitted(&self) -> usize {
-        self.omitted
+    pub fn is_truncated(&self) -> bool {
+        self.truncated
     }
 }
 
@@ -175,8 +175,8 @@ impl fmt::Display for Backtrace {
         for (index, frame) in self.frames.iter().enumerate() {
             writeln!(f, "  {index}: {frame}")?;
         }
-        if self.omitted > 0 {
-            writeln!(f, "  ... and {} more", self.omitted)?;
+        if self.truncated {
+            writeln!(f, "  ... and more")?;
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ fn backtrace(trace: &WasmBacktrace, limit: usize) -> Backtrace {
         None => format!("function {}", frame.func_index()),
     });
     // wasmtime collects one frame more than is shown, so that we know whether there are more.
-    Backtrace::new(names.collect(), frames.len().saturating_sub(limit))
+    Backtrace::new(names.collect(), frames.len() > limit)
 }
 
 /// Rust's mangled names read back. The crate bounds what a made-up name can expand to.

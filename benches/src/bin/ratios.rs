@@ -1,0 +1,126 @@
+//! Prints what criterion measured last, as ratios to the baselines of the same run, with the goals.
+
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A figure to reach.
+struct Goal {
+    what: &'static str,
+    measured: &'static str,
+    baseline: &'static str,
+    goal: Bound,
+}
+
+enum Bound {
+    /// At most this many times the baseline.
+    Times(f64),
+    /// At most this many nanoseconds more than the baseline, per each of so many.
+    NanosecondsMore(f64, f64),
+}
+
+const GOALS: &[Goal] = &[
+    Goal {
+        what: "prepared call, 2 x 512 B in, 512 B out, deadline, empty kernel",
+        measured: "prepared_call/callbox",
+        baseline: "prepared_call/raw_wasmtime",
+        goal: Bound::Times(5.0),
+    },
+    Goal {
+        what: "broadcast_add 1 MiB, whole call, to kernel + copies",
+        measured: "data_plane/callbox/1MiB",
+        baseline: "data_plane/kernel_and_copies/1MiB",
+        goal: Bound::Times(1.15),
+    },
+    Goal {
+        what: "broadcast_add 64 MiB, whole call, to kernel + copies",
+        measured: "data_plane/callbox/64MiB",
+        baseline: "data_plane/kernel_and_copies/64MiB",
+        goal: Bound::Times(1.15),
+    },
+    Goal {
+        what: "fresh instance per call, to raw pooled instantiation",
+        measured: "fresh_instance/callbox",
+        baseline: "fresh_instance/raw_wasmtime",
+        goal: Bound::Times(2.0),
+    },
+    Goal {
+        what: "1,000 chained calls in a program, each, to a prepared call",
+        measured: "program/callbox",
+        baseline: "program/prepared_calls",
+        goal: Bound::NanosecondsMore(1000.0, 1000.0),
+    },
+    Goal {
+        what: "broadcast_add kernel alone, 1 MiB, to native",
+        measured: "kernel/wasm/broadcast_add",
+        baseline: "kernel/native/broadcast_add",
+        goal: Bound::Times(1.5),
+    },
+    Goal {
+        what: "softmax kernel alone, 1 MiB, to native",
+        measured: "kernel/wasm/softmax",
+        baseline: "kernel/native/softmax",
+        goal: Bound::Times(1.5),
+    },
+];
+
+const COLD_STARTS: [&str; 4] = ["broadcast_add", "add_n", "softmax", "faults"];
+
+fn main() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/criterion");
+    println!("| what | callbox | baseline | ratio | goal | reached |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for goal in GOALS {
+        println!("{}", row(&folder, goal)?);
+    }
+    println!("\n| cold start: load, compile, first call | time |");
+    println!("| --- | --- |");
+    for guest in COLD_STARTS {
+        let time = median(&folder, &format!("cold_start/callbox/{guest}"))?;
+        println!("| {guest} | {} |", shown(time));
+    }
+    Ok(())
+}
+
+fn row(folder: &Path, goal: &Goal) -> Result<String> {
+    let measured = median(folder, goal.measured)?;
+    let baseline = median(folder, goal.baseline)?;
+    let (ratio, bound, reached) = match goal.goal {
+        Bound::Times(most) => {
+            let ratio = measured / baseline;
+            (format!("{ratio:.2}x"), format!("at most {most}x"), ratio <= most)
+        }
+        Bound::NanosecondsMore(most, count) => {
+            let more = (measured - baseline) / count;
+            (format!("{more:+.0} ns each"), format!("at most +{most} ns each"), more <= most)
+        }
+    };
+    let reached = if reached { "yes" } else { "no" };
+    Ok(format!(
+        "| {} | {} | {} | {ratio} | {bound} | {reached} |",
+        goal.what,
+        shown(measured),
+        shown(baseline)
+    ))
+}
+
+/// The median time in nanoseconds.
+fn median(folder: &Path, benchmark: &str) -> Result<f64> {
+    let path: PathBuf = folder.join(benchmark).join("new/estimates.json");
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("expected {}, which the benchmark {benchmark} writes", path.display()))?;
+    let estimates: serde_json::Value = serde_json::from_str(&text)?;
+    estimates["median"]["point_estimate"]
+        .as_f64()
+        .with_context(|| format!("expected a median in {}", path.display()))
+}
+
+fn shown(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ns if ns < 1e3 => format!("{ns:.1} ns"),
+        ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+        ns => format!("{:.2} ms", ns / 1e6),
+    }
+}

@@ -1,0 +1,30 @@
+//! A fresh instance for each call, beside raw pooled instantiation of the same module.
+
+use callbox::CallSite;
+use callbox::wasm::{Config, Engine, Isolation};
+use criterion::Criterion;
+
+use crate::{bytes, floats, guest, raw};
+
+/// `add_n` on 512 bytes.
+pub fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("fresh_instance");
+    let pre = raw::module(&raw::engine(), &guest("broadcast_add"));
+    group.bench_function("raw_wasmtime", |bencher| bencher.iter(|| raw::Guest::new(&pre)));
+
+    let config = Config {
+        isolation: Isolation::Fresh,
+        ..Config::default()
+    };
+    let module = Engine::with_config(config).unwrap().load(&guest("broadcast_add")).unwrap();
+    let shape = || "f32[128]".parse().unwrap();
+    let call = module
+        .prepare_call(CallSite::new("broadcast_add", vec![shape(), shape()], shape()))
+        .unwrap();
+    let x = bytes(&floats(128));
+    let mut y = vec![0; 512];
+    group.bench_function("callbox", |bencher| {
+        bencher.iter(|| call.call(&[&x, &x], &mut [&mut y]).unwrap());
+    });
+    group.finish();
+}

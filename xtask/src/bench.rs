@@ -1,0 +1,24 @@
+//! Runs the benchmarks, and prints each figure as a ratio to the baseline that was measured in the same run.
+
+use anyhow::Result;
+
+use crate::guests;
+use crate::process::{cargo, run, say};
+
+/// Which benchmarks are run.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only benchmarks whose names have this in them.
+    #[arg(long)]
+    filter: Option<String>,
+}
+
+pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
+    guests::build()?;
+    say("Running the benchmarks in release mode: the first time this builds wasmtime once more");
+    let mut bench = cargo();
+    bench.args(["bench", "--package", "callbox-benches", "--"]);
+    run(bench.args(&arguments.filter))?;
+    say("Ratios");
+    run(cargo().args(["run", "--quiet", "--release", "--package", "callbox-benches", "--bin", "ratios"]))
+}

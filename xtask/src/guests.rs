@@ -1,0 +1,39 @@
+//! Builds the guests.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::process::{root, run, say};
+use crate::toolchain::{TARGET, Toolchain};
+
+/// Builds every guest, and copies each to `target/guests/NAME.wasm`. Returns that folder.
+pub(crate) fn build() -> Result<PathBuf> {
+    let toolchain = Toolchain::find()?;
+    say("Building the guests for wasm32");
+    run(&mut toolchain.build())?;
+
+    let built = root().join("guests/target").join(TARGET).join("release");
+    let folder = root().join("target/guests");
+    fs::create_dir_all(&folder).with_context(|| format!("expected to make {}", folder.display()))?;
+    let files = fs::read_dir(&built).with_context(|| format!("expected to read {}", built.display()))?;
+    for file in files {
+        let path = file?.path();
+        if let (Some(name), Some("wasm")) = (path.file_name(), path.extension().and_then(|e| e.to_str())) {
+            let copy = folder.join(name);
+            fs::copy(&path, &copy).with_context(|| format!("expected to copy to {}", copy.display()))?;
+        }
+    }
+    println!("   target/guests has {}", names(&folder)?.join(", "));
+    Ok(folder)
+}
+
+fn names(folder: &PathBuf) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for file in fs::read_dir(folder)? {
+        names.push(file?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}

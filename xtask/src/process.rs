@@ -1,0 +1,49 @@
+//! Runs other programs, shown before they run.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The repository's root: the folder above this crate's.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// The cargo that runs this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Says what a step is for.
+pub(crate) fn say(text: &str) {
+    println!("\n== {text}");
+}
+
+/// Runs a command, and fails if it does.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    println!("   {}", shown(command));
+    let status = command
+        .status()
+        .with_context(|| format!("expected to start {:?}", command.get_program()))?;
+    if !status.success() {
+        bail!("`{}` ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Whether a command runs and succeeds, its output unseen.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// A command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(name).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
