@@ -1,0 +1,342 @@
+//! Programs built by code, as the seeds build theirs with `xla::XlaBuilder`.
+//!
+//! Each operation is checked when it is added, by the rules by which programs are verified, so that an error comes from the line
+//! that made it and not from the end.
+
+mod arrays;
+mod calls;
+mod elementwise;
+#[cfg(test)]
+mod tests;
+
+pub use calls::CustomCallOptions;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::instruction::{Computation, ComputationId, Instruction, InstructionId, Opcode, Program};
+use super::shape_inference::infer;
+use super::verify::{place, signature};
+use crate::values::{Literal, Result, Shape, Status};
+
+/// An instruction of a computation under construction. It is a number: copy it freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    scope: u64,
+    instruction: InstructionId,
+}
+
+/// Builds a program, instruction by instruction.
+///
+/// What it is given first is the entry computation, the function of ordinal 0; [`ProgramBuilder::computation`] builds others inside it.
+/// Every method that adds an instruction gives its handle, or says why the operation does not take its operands:
+/// INVALID_ARGUMENT if it has no meaning, UNIMPLEMENTED if XLA knows it and callbox does not. Operands must be handles of the
+/// computation under construction. Nothing is broadcast implicitly.
+///
+/// ```
+/// # fn main() -> callbox::Result<()> {
+/// use callbox::program::{CustomCallOptions, ProgramBuilder};
+/// use callbox::{ElementType::F32, Shape};
+///
+/// let mut b = ProgramBuilder::new("do_it");
+/// let param0 = b.parameter(0, Shape::array(F32, &[128])?, "p0")?;
+/// let param1 = b.parameter(1, Shape::array(F32, &[2048])?, "p1")?;
+/// let custom_call = b.custom_call(
+///     "do_custom_call",
+///     &[param0, param1],
+///     Shape::array(F32, &[2048])?,
+///     CustomCallOptions::default(),
+/// )?;
+/// let program = b.build(custom_call)?;
+///
+/// let function = &program.functions()[0];
+/// assert_eq!(function.name, "do_it");
+/// assert_eq!(function.parameters[0].to_string(), "f32[128]");
+/// assert_eq!(function.result.to_string(), "f32[2048]");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ProgramBuilder {
+    name: String,
+    /// The computations that are complete, by number. The entry computation comes last.
+    computations: Vec<Computation>,
+    computation_names: Names,
+    exports: Vec<ComputationId>,
+    open: Scope,
+}
+
+/// A computation under construction.
+#[derive(Debug)]
+struct Scope {
+    /// What no other scope has, of whichever builder: tells its handles from others.
+    key: u64,
+    name: String,
+    instructions: Vec<Instruction>,
+    instruction_names: Names,
+    /// The numbers of the parameters that there are.
+    parameters: HashSet<usize>,
+}
+
+impl ProgramBuilder {
+    /// A builder of a program of this name, which is also the name of the entry computation.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let mut computation_names = Names::default();
+        Self {
+            open: Scope::new(computation_names.unique(&name)),
+            name,
+            computations: Vec::new(),
+            computation_names,
+            exports: Vec::new(),
+        }
+    }
+
+    /// Builds another computation, for the operations that call one: `build` gets this builder with an empty computation open in it, and
+    /// says which of its instructions is the root. If the name is taken, a number is added.
+    ///
+    /// ```
+    /// # fn main() -> callbox::Result<()> {
+    /// use callbox::program::ProgramBuilder;
+    /// use callbox::{ElementType::F32, Literal, Shape};
+    ///
+    /// let mut b = ProgramBuilder::new("sum");
+    /// let add = b.computation("add", |c| {
+    ///     let x = c.parameter(0, Shape::scalar(F32), "x")?;
+    ///     let y = c.parameter(1, Shape::scalar(F32), "y")?;
+    ///     c.add(x, y)
+    /// })?;
+    /// let values = b.parameter(0, Shape::array(F32, &[2, 3])?, "values")?;
+    /// let zero = b.constant(Literal::scalar(0.0f32))?;
+    /// let sum = b.reduce(&[values], &[zero], &[0, 1], add)?;
+    /// assert_eq!(b.shape(sum)?.to_string(), "f32[]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `build` says; INVALID_ARGUMENT if parameter numbers have gaps.
+    pub fn computation(
+        &mut self,
+        name: &str,
+        build: impl FnOnce(&mut Self) -> Result<Op>,
+    ) -> Result<ComputationId> {
+        let name = self.computation_names.unique(name);
+        let outer = std::mem::replace(&mut self.open, Scope::new(name));
+        let root = build(self);
+        let scope = std::mem::replace(&mut self.open, outer);
+        let computation = scope.close(root?)?;
+        let id = ComputationId::new(self.computations.len())?;
+        self.computations.push(computation);
+        Ok(id)
+    }
+
+    /// Makes a computation a function of the program, of the next ordinal. The entry computation is the function of ordinal 0 without that.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if there is no such computation or if it is exported already.
+    pub fn export(&mut self, computation: ComputationId) -> Result<()> {
+        self.known(computation)?;
+        if self.exports.contains(&computation) {
+            return Err(Status::invalid_argument(format!(
+                "expected a computation that is not exported yet, found %{}",
+                self.computations[computation.index()].name
+            )));
+        }
+        self.exports.push(computation);
+        Ok(())
+    }
+
+    /// The program, with this root of its entry computation.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if `root` is not an instruction of the entry computation, or if parameter numbers have gaps.
+    pub fn build(mut self, root: Op) -> Result<Program> {
+        let entry = ComputationId::new(self.computations.len())?;
+        self.computations.push(self.open.close(root)?);
+        self.exports.insert(0, entry);
+        Program::verified(self.name, self.computations, self.exports)
+    }
+
+    /// The shape of an instruction's value.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the handle is of another computation.
+    pub fn shape(&self, op: Op) -> Result<&Shape> {
+        let id = self.open.resolve(op)?;
+        Ok(&self.open.instructions[id.index()].shape)
+    }
+
+    /// The parameter of this number. If the name is taken, a number is added.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the computation has a parameter of this number.
+    pub fn parameter(&mut self, number: usize, shape: Shape, name: &str) -> Result<Op> {
+        let opcode = Opcode::Parameter(number);
+        if !self.open.parameters.insert(number) {
+            return Err(Status::invalid_argument(format!(
+                "expected a parameter number that is not taken, found {number}"
+            ))
+            .context(place(name, &opcode, &self.open.name)));
+        }
+        let name = match name {
+            "" => self.open.name_of(&opcode),
+            _ => self.open.instruction_names.unique(name),
+        };
+        self.add_named(name, opcode, &[], Some(&shape))
+    }
+
+    /// A constant.
+    ///
+    /// # Errors
+    /// See [`ProgramBuilder`].
+    pub fn constant(&mut self, value: Literal) -> Result<Op> {
+        self.instruction(Opcode::Constant(value), &[], None)
+    }
+
+    /// Has `op` run after `predecessor`, though it may not read its value.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if `op` was added before `predecessor`, or if either is of another computation.
+    pub fn control_predecessor(&mut self, op: Op, predecessor: Op) -> Result<()> {
+        let (id, predecessor) = (self.open.resolve(op)?, self.open.resolve(predecessor)?);
+        if predecessor >= id {
+            let name = |id: InstructionId| &self.open.instructions[id.index()].name;
+            return Err(Status::invalid_argument(format!(
+                "expected a control predecessor that comes before %{}, found %{}",
+                name(id),
+                name(predecessor)
+            )));
+        }
+        let instruction = &mut self.open.instructions[id.index()];
+        if !instruction.control_predecessors.contains(&predecessor) {
+            instruction.control_predecessors.push(predecessor);
+        }
+        Ok(())
+    }
+
+    /// Adds an instruction under a name made of its opcode and a number: `add.3`.
+    fn instruction(
+        &mut self,
+        opcode: Opcode,
+        operands: &[Op],
+        declared: Option<&Shape>,
+    ) -> Result<Op> {
+        let name = self.open.name_of(&opcode);
+        self.add_named(name, opcode, operands, declared)
+    }
+
+    fn add_named(
+        &mut self,
+        name: String,
+        opcode: Opcode,
+        operands: &[Op],
+        declared: Option<&Shape>,
+    ) -> Result<Op> {
+        let place = || place(&name, &opcode, &self.open.name);
+        let (operands, shape) = self
+            .checked(&opcode, operands, declared)
+            .map_err(|status| status.context(place()))?;
+        self.open.add(Instruction {
+            name,
+            shape,
+            opcode,
+            operands,
+            control_predecessors: Vec::new(),
+        })
+    }
+
+    /// The operands' numbers and the shape of an instruction that is not there yet.
+    fn checked(
+        &self,
+        opcode: &Opcode,
+        operands: &[Op],
+        declared: Option<&Shape>,
+    ) -> Result<(Vec<InstructionId>, Shape)> {
+        for callee in opcode.called_computations() {
+            self.known(callee)?;
+        }
+        let operands = operands.iter().map(|&op| self.open.resolve(op));
+        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let shapes: Vec<_> = operands
+            .iter()
+            .map(|id| &self.open.instructions[id.index()].shape)
+            .collect();
+        let shape = infer(opcode, &shapes, declared, &|callee| {
+            signature(&self.computations[callee.index()])
+        })?;
+        Ok((operands, shape))
+    }
+
+    fn known(&self, computation: ComputationId) -> Result<()> {
+        match computation.index() < self.computations.len() {
+            true => Ok(()),
+            false => Err(Status::invalid_argument(format!(
+                "expected a computation of this builder, found number {} of {}",
+                computation.index(),
+                self.computations.len()
+            ))),
+        }
+    }
+}
+
+impl Scope {
+    fn new(name: String) -> Self {
+        static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
+        Self {
+            key: NEXT_KEY.fetch_add(1, Ordering::Relaxed),
+            name,
+            instructions: Vec::new(),
+            instruction_names: Names::default(),
+            parameters: HashSet::new(),
+        }
+    }
+
+    fn resolve(&self, op: Op) -> Result<InstructionId> {
+        match op.scope == self.key {
+            true => Ok(op.instruction),
+            false => Err(Status::invalid_argument(format!(
+                "expected handles of computation %{}, found one of another",
+                self.name
+            ))),
+        }
+    }
+
+    fn name_of(&mut self, opcode: &Opcode) -> String {
+        let name = format!("{}.{}", opcode.name(), self.instructions.len());
+        self.instruction_names.unique(&name)
+    }
+
+    fn add(&mut self, instruction: Instruction) -> Result<Op> {
+        let op = Op {
+            scope: self.key,
+            instruction: InstructionId::new(self.instructions.len())?,
+        };
+        self.instructions.push(instruction);
+        Ok(op)
+    }
+
+    fn close(self, root: Op) -> Result<Computation> {
+        let root = self.resolve(root)?;
+        Computation::new(self.name, self.instructions, root)
+    }
+}
+
+/// Names that are taken, each with the number to try next when it is asked for again.
+#[derive(Debug, Default)]
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    /// The name, with a number added if it is taken.
+    fn unique(&mut self, name: &str) -> String {
+        let mut candidate = name.to_owned();
+        while self.0.contains_key(&candidate) {
+            let next = self.0.entry(name.to_owned()).or_insert(1);
+            candidate = format!("{name}.{next}");
+            *next += 1;
+        }
+        self.0.insert(candidate.clone(), 1);
+        candidate
+    }
+}

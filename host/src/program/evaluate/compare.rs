@@ -1,0 +1,87 @@
+//! Comparisons.
+
+use num_complex::Complex;
+
+use super::array::Elements;
+use super::bug;
+use super::elementwise::{blocks, pairs};
+use super::wide::{Kind, Wide};
+use crate::program::instruction::{Comparison, ComparisonOrder};
+use crate::values::{ElementType, Result};
+
+/// Compares each two elements; gives PRED.
+pub(super) fn compare(
+    direction: Comparison,
+    order: ComparisonOrder,
+    x: Elements<'_>,
+    y: Elements<'_>,
+) -> Result<Vec<u8>> {
+    match (Kind::of(x.element_type)?, order) {
+        (Kind::Signed, _) => ordered::<i64>(direction, [x, y], |x| x),
+        (Kind::Unsigned, _) => ordered::<u64>(direction, [x, y], |x| x),
+        (Kind::Real, ComparisonOrder::Partial) => ordered::<f64>(direction, [x, y], |x| x),
+        (Kind::Real, ComparisonOrder::Total) => {
+            ordered::<i64>(direction, [bits(x)?, bits(y)?], total_order_key)
+        }
+        (Kind::Complex, _) => equal(direction, [x, y]),
+    }
+}
+
+fn ordered<A: Wide + PartialOrd>(
+    direction: Comparison,
+    operands: [Elements<'_>; 2],
+    key: impl Fn(A) -> A,
+) -> Result<Vec<u8>> {
+    blocks(
+        operands,
+        ElementType::Pred,
+        |[x, y]: [&[A]; 2], out: &mut [u64]| {
+            match direction {
+                Comparison::Eq => pairs(x, y, out, |x, y| u64::from(key(x) == key(y))),
+                Comparison::Ne => pairs(x, y, out, |x, y| u64::from(key(x) != key(y))),
+                Comparison::Ge => pairs(x, y, out, |x, y| u64::from(key(x) >= key(y))),
+                Comparison::Gt => pairs(x, y, out, |x, y| u64::from(key(x) > key(y))),
+                Comparison::Le => pairs(x, y, out, |x, y| u64::from(key(x) <= key(y))),
+                Comparison::Lt => pairs(x, y, out, |x, y| u64::from(key(x) < key(y))),
+            }
+            Ok(())
+        },
+    )
+}
+
+fn equal(direction: Comparison, operands: [Elements<'_>; 2]) -> Result<Vec<u8>> {
+    let expected = match direction {
+        Comparison::Eq => true,
+        Comparison::Ne => false,
+        _ => return Err(bug("complex numbers have no order")),
+    };
+    blocks(
+        operands,
+        ElementType::Pred,
+        |[x, y]: [&[Complex<f64>]; 2], out: &mut [u64]| {
+            pairs(x, y, out, |x, y| u64::from((x == y) == expected));
+            Ok(())
+        },
+    )
+}
+
+/// The elements' bits, as signed integers of their width.
+fn bits(x: Elements<'_>) -> Result<Elements<'_>> {
+    let element_type = match x.element_type.bit_width() {
+        4 => ElementType::S4,
+        8 => ElementType::S8,
+        16 => ElementType::S16,
+        32 => ElementType::S32,
+        64 => ElementType::S64,
+        other => return Err(bug(format_args!("expected up to 64 bits, found {other}"))),
+    };
+    Ok(Elements { element_type, ..x })
+}
+
+/// Orders sign and magnitude like two's complement: the larger a negative number's magnitude, the less it is.
+fn total_order_key(bits: i64) -> i64 {
+    match bits < 0 {
+        true => bits ^ i64::MAX,
+        false => bits,
+    }
+}

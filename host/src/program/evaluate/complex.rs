@@ -1,0 +1,222 @@
+//! Functions of complex numbers, with the principal values that XLA's have: cuts lie along the negative real axis.
+//!
+//! Infinities and NaN follow C99's Annex G where XLA does; a product is the plain one, without Annex G's repairs, as in
+//! XLA.
+
+use num_complex::Complex;
+
+type C = Complex<f64>;
+
+pub(super) fn abs(z: C) -> f64 {
+    libm::hypot(z.re, z.im)
+}
+
+/// `z` over its magnitude; a zero is its own sign.
+pub(super) fn sign(z: C) -> C {
+    match abs(z) {
+        0.0 => z,
+        magnitude => C::new(z.re / magnitude, z.im / magnitude),
+    }
+}
+
+pub(super) fn exp(z: C) -> C {
+    match z.im == 0.0 {
+        true => C::new(libm::exp(z.re), z.im),
+        false => C::new(
+            exp_times(z.re, libm::cos(z.im)),
+            exp_times(z.re, libm::sin(z.im)),
+        ),
+    }
+}
+
+/// Without the cancellation of `exp(z) - 1` near 0.
+pub(super) fn exp_m1(z: C) -> C {
+    let half_sine = libm::sin(z.im / 2.0);
+    let re = libm::expm1(z.re) * libm::cos(z.im) - 2.0 * half_sine * half_sine;
+    match z.re < 700.0 {
+        true => C::new(re, exp(z).im),
+        false => exp(z),
+    }
+}
+
+pub(super) fn ln(z: C) -> C {
+    C::new(ln_abs(z), libm::atan2(z.im, z.re))
+}
+
+/// Without the cancellation of `ln(1 + z)` near 0.
+pub(super) fn ln_1p(z: C) -> C {
+    // |1 + z|² - 1
+    let excess = z.re * (2.0 + z.re) + z.im * z.im;
+    let re = match excess.abs() < 0.5 {
+        true => 0.5 * libm::log1p(excess),
+        false => ln_abs(1.0 + z),
+    };
+    C::new(re, libm::atan2(z.im, 1.0 + z.re))
+}
+
+/// 1 / (1 + exp(-z)), without overflow.
+pub(super) fn logistic(z: C) -> C {
+    match z.re < 0.0 {
+        true => divide(exp(z), 1.0 + exp(z)),
+        false => divide(1.0.into(), 1.0 + exp(-z)),
+    }
+}
+
+/// Kahan's: accurate in both parts.
+pub(super) fn sqrt(z: C) -> C {
+    if z.im.is_infinite() {
+        return C::new(f64::INFINITY, z.im);
+    }
+    if z.re.is_infinite() {
+        let nothing = z.im * 0.0;
+        return match z.re > 0.0 {
+            true => C::new(z.re, nothing),
+            false => C::new(nothing.abs(), f64::INFINITY.copysign(z.im)),
+        };
+    }
+    if z.re == 0.0 && z.im == 0.0 {
+        return C::new(0.0, z.im);
+    }
+    // Scaled by an even power of two, so that nothing overflows or vanishes.
+    let half = libm::ilogb(z.re.abs().max(z.im.abs())) / 2;
+    let (re, im) = (libm::scalbn(z.re, -2 * half), libm::scalbn(z.im, -2 * half));
+    let larger = ((re.abs() + libm::hypot(re, im)) / 2.0).sqrt();
+    let smaller = im.abs() / (2.0 * larger);
+    let (re, im) = match re >= 0.0 {
+        true => (larger, smaller),
+        false => (smaller, larger),
+    };
+    C::new(
+        libm::scalbn(re, half),
+        libm::scalbn(im.copysign(z.im), half),
+    )
+}
+
+pub(super) fn rsqrt(z: C) -> C {
+    divide(1.0.into(), sqrt(z))
+}
+
+pub(super) fn sin(z: C) -> C {
+    C::new(
+        zero_or_product(libm::sin(z.re), libm::cosh(z.im)),
+        zero_or_product(libm::sinh(z.im), libm::cos(z.re)),
+    )
+}
+
+pub(super) fn cos(z: C) -> C {
+    C::new(
+        libm::cos(z.re) * libm::cosh(z.im),
+        -zero_or_product(libm::sin(z.re), libm::sinh(z.im)),
+    )
+}
+
+/// -i tanh(iz).
+pub(super) fn tan(z: C) -> C {
+    let turned = tanh(C::new(-z.im, z.re));
+    C::new(turned.im, -turned.re)
+}
+
+/// Kahan's: accurate in both parts, and without overflow.
+pub(super) fn tanh(z: C) -> C {
+    if z.re.abs() > 20.0 {
+        let im = 4.0 * libm::sin(z.im) * libm::cos(z.im) * libm::exp(-2.0 * z.re.abs());
+        return C::new(1f64.copysign(z.re), im);
+    }
+    let (tan, sinh) = (libm::tan(z.im), libm::sinh(z.re));
+    let beta = 1.0 + tan * tan;
+    let denominator = 1.0 + beta * sinh * sinh;
+    let re = beta * (1.0 + sinh * sinh).sqrt() * sinh / denominator;
+    C::new(re, tan / denominator)
+}
+
+/// C99's Annex G: scaled, and with the quotients by zero and of infinities.
+pub(super) fn divide(x: C, y: C) -> C {
+    let largest = y.re.abs().max(y.im.abs());
+    let scale = match largest.is_finite() && largest > 0.0 {
+        true => -libm::ilogb(largest),
+        false => 0,
+    };
+    let y = C::new(libm::scalbn(y.re, scale), libm::scalbn(y.im, scale));
+    let norm = y.norm_sqr();
+    let product = x * y.conj();
+    let quotient = C::new(
+        libm::scalbn(product.re / norm, scale),
+        libm::scalbn(product.im / norm, scale),
+    );
+    match quotient.re.is_nan() && quotient.im.is_nan() {
+        true => special_quotient(x, y, norm).unwrap_or(quotient),
+        false => quotient,
+    }
+}
+
+/// exp(y ln(x)), with XLA's values where `x` is 0 or 1.
+pub(super) fn power(x: C, y: C) -> C {
+    let (zero, one) = (C::new(0.0, 0.0), C::new(1.0, 0.0));
+    if x == one || y == zero {
+        return one;
+    }
+    if x == zero {
+        return match y.re > 0.0 && y.im == 0.0 {
+            true => zero,
+            false => C::new(f64::NAN, f64::NAN),
+        };
+    }
+    let argument = libm::atan2(x.im, x.re);
+    let magnitude = libm::pow(abs(x), y.re) * libm::exp(-y.im * argument);
+    let angle = y.re * argument + y.im * ln_abs(x);
+    C::new(magnitude * libm::cos(angle), magnitude * libm::sin(angle))
+}
+
+/// -i ln((x + iy) / √(x² + y²)).
+pub(super) fn atan2(y: C, x: C) -> C {
+    let log = ln(divide(x + C::new(-y.im, y.re), sqrt(x * x + y * y)));
+    C::new(log.im, -log.re)
+}
+
+fn special_quotient(x: C, y: C, norm: f64) -> Option<C> {
+    let unit = |v: f64| f64::from(u8::from(v.is_infinite())).copysign(v);
+    if norm == 0.0 && !(x.re.is_nan() && x.im.is_nan()) {
+        let infinity = f64::INFINITY.copysign(y.re);
+        Some(C::new(infinity * x.re, infinity * x.im))
+    } else if (x.re.is_infinite() || x.im.is_infinite()) && y.is_finite() {
+        let direction = C::new(unit(x.re), unit(x.im)) * y.conj();
+        Some(C::new(
+            f64::INFINITY * direction.re,
+            f64::INFINITY * direction.im,
+        ))
+    } else if (y.re.is_infinite() || y.im.is_infinite()) && x.is_finite() {
+        let direction = x * C::new(unit(y.re), unit(y.im)).conj();
+        Some(C::new(0.0 * direction.re, 0.0 * direction.im))
+    } else {
+        None
+    }
+}
+
+/// The logarithm of the magnitude, also near 1.
+fn ln_abs(z: C) -> f64 {
+    let (a, b) = (z.re.abs().max(z.im.abs()), z.re.abs().min(z.im.abs()));
+    let square = a * a + b * b;
+    match (0.5..3.0).contains(&square) {
+        true => 0.5 * libm::log1p((a - 1.0) * (a + 1.0) + b * b),
+        false => libm::log(abs(z)),
+    }
+}
+
+/// exp(x) · factor, also where exp(x) alone is too large.
+fn exp_times(x: f64, factor: f64) -> f64 {
+    match x > 700.0 {
+        true => libm::exp(x / 2.0) * factor * libm::exp(x / 2.0),
+        false => libm::exp(x) * factor,
+    }
+}
+
+/// The product, which is 0 if `x` is, also where `y` is infinite.
+fn zero_or_product(x: f64, y: f64) -> f64 {
+    match x == 0.0 {
+        true => x * 1f64.copysign(y),
+        false => x * y,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Products, summed: matrix products with batch dimensions.
+//!
+//! Sums are kept in the wide type. Of `f32` that is `f64`, where each product is exact: XLA's own result depends on how
+//! it blocks the sum, and the exact sum rounded once is what all of its results are close to.
+
+use num_complex::Complex;
+
+use super::array::{Array, Elements};
+use super::movement::transposed;
+use super::wide::{Kind, Wide};
+use super::{bug, zeroed};
+use crate::program::instruction::DotDimensions;
+use crate::values::{ElementType, Result};
+
+/// How many rows of the right operand are used for all rows of the left before the next are: few enough to stay in the
+/// cache.
+const ROWS: usize = 64;
+
+/// The dot of two arrays. The result's dimensions are the batch's, the left operand's others, the right operand's others.
+pub(super) fn dot(
+    lhs: &Array<'_>,
+    rhs: &Array<'_>,
+    dimensions: &DotDimensions,
+    to: ElementType,
+) -> Result<Vec<u8>> {
+    let left = Sides::of(lhs, &dimensions.lhs_batch, &dimensions.lhs_contracting)?;
+    let right = Sides::of(rhs, &dimensions.rhs_batch, &dimensions.rhs_contracting)?;
+    if (left.batch, left.contracted) != (right.batch, right.contracted) {
+        return Err(bug("the dimensions of a dot do not agree"));
+    }
+    let sizes = Sizes {
+        batch: left.batch,
+        rows: left.free,
+        contracted: left.contracted,
+        columns: right.free,
+    };
+    let order = &dimensions.lhs_contracting;
+    let lhs_bytes = transposed(
+        lhs,
+        &[&dimensions.lhs_batch, &left.others, order]
+            .map(|d| &d[..])
+            .concat(),
+    )?;
+    let order = &dimensions.rhs_contracting;
+    let rhs_bytes = transposed(
+        rhs,
+        &[&dimensions.rhs_batch, order, &right.others]
+            .map(|d| &d[..])
+            .concat(),
+    )?;
+    let operands = [
+        Elements {
+            bytes: &lhs_bytes,
+            ..lhs.elements()
+        },
+        Elements {
+            bytes: &rhs_bytes,
+            ..rhs.elements()
+        },
+    ];
+    match Kind::of(to)? {
+        Kind::Signed => products::<i64>(operands, sizes, to),
+        Kind::Unsigned => products::<u64>(operands, sizes, to),
+        Kind::Real => products::<f64>(operands, sizes, to),
+        Kind::Complex => products::<Complex<f64>>(operands, sizes, to),
+    }
+}
+
+/// What an operand's dimensions are for.
+struct Sides {
+    batch: usize,
+    free: usize,
+    contracted: usize,
+    /// The dimensions that are neither of the batch nor contracted.
+    others: Vec<usize>,
+}
+
+impl Sides {
+    fn of(x: &Array<'_>, batch: &[usize], contracting: &[usize]) -> Result<Self> {
+        let others = (0..x.dimensions().len())
+            .filter(|d| !batch.contains(d) && !contracting.contains(d))
+            .collect::<Vec<_>>();
+        let size = |dimensions: &[usize]| {
+            let mut sizes = dimensions.iter().map(|&d| x.dimensions().get(d).copied());
+            let size = sizes.try_fold(1usize, |size, d| size.checked_mul(d?));
+            size.ok_or_else(|| bug("a dimension of a dot does not exist or is too large"))
+        };
+        Ok(Self {
+            batch: size(batch)?,
+            free: size(&others)?,
+            contracted: size(contracting)?,
+            others,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    rows: usize,
+    contracted: usize,
+    columns: usize,
+}
+
+fn products<T: Wide>(
+    operands: [Elements<'_>; 2],
+    sizes: Sizes,
+    to: ElementType,
+) -> Result<Vec<u8>> {
+    let Sizes {
+        batch,
+        rows,
+        contracted,
+        columns,
+    } = sizes;
+    let count = [batch, rows, columns]
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(d));
+    let mut sums = zeroed::<T>(count.ok_or_else(|| bug("a size overflows"))?)?;
+    if !sums.is_empty() && contracted > 0 {
+        let [lhs, rhs] = [widened::<T>(operands[0])?, widened::<T>(operands[1])?];
+        let matrices = std::iter::zip(
+            lhs.chunks_exact(rows * contracted),
+            rhs.chunks_exact(contracted * columns),
+        );
+        for (sums, (lhs, rhs)) in std::iter::zip(sums.chunks_exact_mut(rows * columns), matrices) {
+            multiply(lhs, rhs, contracted, columns, sums);
+        }
+    }
+    let mut bytes = zeroed(sums.len() * to.byte_width())?;
+    T::encode(&sums, to, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Adds the product of two row-major matrices. Each sum is taken in the order of the contracted dimension.
+fn multiply<T: Wide>(lhs: &[T], rhs: &[T], contracted: usize, columns: usize, sums: &mut [T]) {
+    for (block, rhs) in rhs.chunks(ROWS * columns).enumerate() {
+        let rows = std::iter::zip(lhs.chunks_exact(contracted), sums.chunks_exact_mut(columns));
+        for (lhs, sums) in rows {
+            let lhs = lhs.iter().skip(block * ROWS);
+            for (&x, rhs) in std::iter::zip(lhs, rhs.chunks_exact(columns)) {
+                for (sum, &y) in std::iter::zip(&mut *sums, rhs) {
+                    *sum = sum.add(x.multiply(y));
+                }
+            }
+        }
+    }
+}
+
+fn widened<T: Wide>(x: Elements<'_>) -> Result<Vec<T>> {
+    let mut wide = zeroed(x.count())?;
+    T::decode(x.element_type, x.bytes, &mut wide)?;
+    Ok(wide)
+}
+
+#[cfg(test)]
+mod tests;

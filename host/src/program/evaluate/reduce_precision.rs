@@ -1,0 +1,105 @@
+//! Rounding to fewer bits of exponent and mantissa, bit by bit as XLA's `EmitReducePrecisionIR`
+//! (xla/service/elemental_ir_emitter.cc) does.
+
+use super::array::Elements;
+use super::bug;
+use super::convert::convert;
+use super::elementwise::{blocks, each};
+use super::minifloat::Format;
+use crate::values::{ElementType, Result};
+
+/// Rounds each element to a number that a format of these bits has. What is too large becomes infinite and what is too
+/// small for a normal number becomes 0. Bits that the element type lacks are not missed.
+pub(super) fn reduce_precision(
+    x: Elements<'_>,
+    exponent_bits: u32,
+    mantissa_bits: u32,
+) -> Result<Vec<u8>> {
+    let (bits, own_exponent, own_mantissa) = match x.element_type {
+        ElementType::F64 => (ElementType::U64, 11, 52),
+        ElementType::F32 => (ElementType::U32, 8, 23),
+        ElementType::F16 | ElementType::Bf16 => {
+            let format = Format::of(x.element_type).ok_or_else(|| bug("a format is missing"))?;
+            (ElementType::U16, format.exponent_bits, format.mantissa_bits)
+        }
+        narrow => return by_way_of_f32(x, narrow, exponent_bits, mantissa_bits),
+    };
+    let rounding = Rounding {
+        own_exponent,
+        own_mantissa,
+        exponent: exponent_bits,
+        mantissa: mantissa_bits,
+    };
+    let x = Elements {
+        element_type: bits,
+        ..x
+    };
+    blocks([x], bits, |[x], out| {
+        each(x, out, |x| rounding.apply(x));
+        Ok(())
+    })
+}
+
+/// The types of 8 bits and less, whose special values are not where IEEE 754's are.
+fn by_way_of_f32(
+    x: Elements<'_>,
+    narrow: ElementType,
+    exponent_bits: u32,
+    mantissa_bits: u32,
+) -> Result<Vec<u8>> {
+    let as_f32 = |bytes| Elements {
+        element_type: ElementType::F32,
+        bytes,
+    };
+    let wide = convert(x, ElementType::F32)?;
+    let rounded = reduce_precision(as_f32(&wide), exponent_bits, mantissa_bits)?;
+    convert(as_f32(&rounded), narrow)
+}
+
+#[derive(Clone, Copy)]
+struct Rounding {
+    own_exponent: u32,
+    own_mantissa: u32,
+    exponent: u32,
+    mantissa: u32,
+}
+
+impl Rounding {
+    fn apply(self, x: u64) -> u64 {
+        let sign_bit = 1 << (self.own_exponent + self.own_mantissa);
+        let (sign, magnitude) = (x & sign_bit, x & (sign_bit - 1));
+        let infinity = ((1 << self.own_exponent) - 1) << self.own_mantissa;
+        match magnitude > infinity {
+            true => x,
+            false => sign | self.limit_exponent(self.round_mantissa(magnitude), infinity),
+        }
+    }
+
+    /// To nearest, to even if two are equally near. A carry into the exponent is right.
+    fn round_mantissa(self, x: u64) -> u64 {
+        match self.own_mantissa.checked_sub(self.mantissa) {
+            None | Some(0) => x,
+            Some(dropped) => {
+                let last_kept = (x >> dropped) & 1;
+                let half = (1 << (dropped - 1)) - 1;
+                (x + half + last_kept) & !((1 << dropped) - 1)
+            }
+        }
+    }
+
+    /// Exponents are biased by what makes 1's the middle of the field: the lowest is that of zero, and is not a number's.
+    fn limit_exponent(self, x: u64, infinity: u64) -> u64 {
+        if self.exponent >= self.own_exponent || self.exponent == 0 {
+            return x;
+        }
+        let (own_bias, bias) = (
+            (1 << (self.own_exponent - 1)) - 1,
+            (1 << (self.exponent - 1)) - 1,
+        );
+        match x >> self.own_mantissa {
+            exponent if exponent > own_bias + bias => infinity,
+            exponent if exponent <= own_bias - bias => 0,
+            _ => x,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Runs a planned program, one instruction after the other.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::super::Program;
+use super::super::evaluate::{Callee, evaluate, from_layout, to_layout};
+use super::super::instruction::{ComputationId, Instruction, Opcode};
+use super::ExecuteOptions;
+use super::plan::{BoundCall, Plan, Step};
+use crate::call::{CallOptions, CancelToken, Deadline, Execution, PreparedCalls};
+use crate::values::{Blame, Literal, Result, Status, StatusCode};
+
+/// One execution of a program.
+pub(super) struct Run<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    executions: Vec<Box<dyn Execution + 'a>>,
+    stop: Stop,
+    options: &'a ExecuteOptions,
+}
+
+impl<'a> Run<'a> {
+    /// Begins an execution with every module that takes part: `prepare` everywhere, then `initialize`.
+    pub(super) fn begin(
+        program: &'a Program,
+        plan: &'a Plan,
+        modules: &'a [Box<dyn PreparedCalls>],
+        options: &'a ExecuteOptions,
+    ) -> Result<Self> {
+        let stop = Stop::new(&options.call);
+        let call = stop.call_options();
+        let mut executions = modules
+            .iter()
+            .map(|module| module.begin(&call))
+            .collect::<Result<Vec<_>>>()?;
+        for execution in &mut executions {
+            execution.initialize()?;
+        }
+        Ok(Self {
+            program,
+            plan,
+            executions,
+            stop,
+            options,
+        })
+    }
+
+    /// Runs an exported function.
+    pub(super) fn function(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
+        self.computation(id, arguments)
+    }
+
+    fn computation(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
+        let program = self.program;
+        let plan = self.plan.computation(id);
+        let computation = &program.computations[id.index()];
+        let mut values: Vec<Option<Literal>> = vec![None; computation.instructions.len()];
+        for step in &plan.steps {
+            self.stop.check()?;
+            let instruction = &computation.instructions[step.instruction.index()];
+            let operands = instruction
+                .operands
+                .iter()
+                .map(|operand| value(&values, operand.index()).cloned())
+                .collect::<Result<Vec<_>>>()?;
+            for dead in &step.last_uses {
+                values[dead.index()] = None;
+            }
+            let result = self.step(instruction, step, operands, arguments)?;
+            values[step.instruction.index()] = Some(result);
+            if let Some(progress) = &self.options.progress {
+                progress.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        value(&values, computation.root.index()).cloned()
+    }
+
+    fn step(
+        &mut self,
+        instruction: &Instruction,
+        step: &Step,
+        operands: Vec<Literal>,
+        arguments: &[Literal],
+    ) -> Result<Literal> {
+        match &instruction.opcode {
+            Opcode::Parameter(number) => match arguments.get(*number) {
+                Some(argument) => Ok(argument.clone().with_compatible_shape(&instruction.shape)),
+                None => Err(Status::internal(format!("parameter {number} has no argument"))),
+            },
+            Opcode::Call(callee) | Opcode::Fusion(_, callee) => self.computation(*callee, &operands),
+            Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
+            Opcode::Conditional(branches) => self.conditional(branches, &operands),
+            Opcode::CustomCall(_) => match &step.call {
+                Some(call) => self.custom_call(call, instruction, &operands),
+                None => Err(Status::internal(format!("%{} was not bound", instruction.name))),
+            },
+            _ => evaluate(instruction, &operands, self),
+        }
+    }
+
+    fn while_loop(&mut self, condition: ComputationId, body: ComputationId, mut state: Vec<Literal>) -> Result<Literal> {
+        loop {
+            self.stop.check()?;
+            let goes_on = self.computation(condition, &state)?;
+            if !scalar::<bool>(&goes_on)? {
+                return state.pop().ok_or_else(|| Status::internal("a loop without state"));
+            }
+            state = vec![self.computation(body, &state)?];
+        }
+    }
+
+    fn conditional(&mut self, branches: &[ComputationId], operands: &[Literal]) -> Result<Literal> {
+        let (selector, inputs) = operands
+            .split_first()
+            .ok_or_else(|| Status::internal("a conditional without operands"))?;
+        let branch = match scalar::<bool>(selector) {
+            Ok(true) => 0,
+            Ok(false) => 1,
+            // XLA runs the last branch for an index that is out of range.
+            Err(_) => usize::try_from(scalar::<i32>(selector)?)
+                .unwrap_or(usize::MAX)
+                .min(branches.len() - 1),
+        };
+        self.computation(branches[branch], &inputs[branch..=branch])
+    }
+
+    fn custom_call(&mut self, call: &BoundCall, instruction: &Instruction, operands: &[Literal]) -> Result<Literal> {
+        let handed_over: Vec<_> = std::iter::zip(operands, &call.operands)
+            .map(|(operand, shape)| to_layout(operand, shape))
+            .collect::<Result<_>>()?;
+        let bytes: Vec<&[u8]> = handed_over.iter().flat_map(|o| o.leaves().map(|(_, bytes)| bytes)).collect();
+        let mut leaves: Vec<Vec<u8>> = call.result.leaves().iter().map(|leaf| vec![0; leaf.byte_size()]).collect();
+        let mut results: Vec<&mut [u8]> = leaves.iter_mut().map(Vec::as_mut_slice).collect();
+        self.executions[call.module]
+            .call(call.site, &bytes, &mut results)
+            .map_err(|status| status.context(format_args!("custom call %{}", instruction.name)))?;
+        from_layout(Literal::from_leaves(call.result.clone(), leaves)?, &instruction.shape)
+    }
+}
+
+impl Callee for Run<'_> {
+    fn program(&self) -> &Program {
+        self.program
+    }
+
+    fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
+        self.computation(id, arguments)
+    }
+}
+
+fn value(values: &[Option<Literal>], index: usize) -> Result<&Literal> {
+    values[index]
+        .as_ref()
+        .ok_or_else(|| Status::internal("an instruction was read before it ran"))
+}
+
+fn scalar<T: crate::values::NativeType>(literal: &Literal) -> Result<T> {
+    match literal.to_vec::<T>()?.as_slice() {
+        [value] => Ok(*value),
+        values => Err(Status::internal(format!("expected a scalar, found {} elements", values.len()))),
+    }
+}
+
+/// What stops an execution between instructions. The backends stop their own calls.
+struct Stop {
+    deadline: Option<Instant>,
+    cancel: Option<CancelToken>,
+}
+
+impl Stop {
+    fn new(options: &CallOptions) -> Self {
+        let deadline = options.deadline.and_then(|deadline| match deadline {
+            Deadline::At(instant) => Some(instant),
+            Deadline::After(duration) => Instant::now().checked_add(duration),
+        });
+        Self {
+            deadline,
+            cancel: options.cancel.clone(),
+        }
+    }
+
+    fn call_options(&self) -> CallOptions {
+        CallOptions {
+            deadline: self.deadline.map(Deadline::At),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return Err(Status::new(
+                StatusCode::Cancelled,
+                Blame::Caller,
+                "the execution was cancelled",
+            ));
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Status::new(
+                StatusCode::DeadlineExceeded,
+                Blame::Caller,
+                "the execution did not end before its deadline",
+            ));
+        }
+        Ok(())
+    }
+}

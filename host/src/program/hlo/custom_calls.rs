@@ -1,0 +1,193 @@
+//! Custom calls: what their attributes say, and which of them are not calls.
+
+use super::attributes::{Config, Placed};
+use super::cursor::Cursor;
+use super::lower::{Context, named, required};
+use super::mlir_attributes::dictionary;
+use super::source::{Diagnostic, Parsed};
+use super::syntax::Instruction;
+use crate::call::ApiVersion;
+use crate::program::instruction::{ComputationId, CustomCall, Opcode, Schedule};
+use crate::values::{Dictionary, Shape};
+
+/// Custom calls by which JAX tells XLA how to split a value over devices (xla/service/sharding_remover.cc and XLA's import of Shardy).
+/// On one device they are their operand.
+const ANNOTATIONS: &[&str] = &[
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.PropagationBarrier",
+];
+
+/// What a custom call does.
+pub(super) fn custom_call(
+    instruction: &mut Instruction<'_>,
+    operands: &[&Shape],
+    context: &mut Context<'_>,
+) -> Parsed<Opcode> {
+    let target = target(instruction)?;
+    if ANNOTATIONS.contains(&target.as_str())
+        && operands.len() == 1
+        && operands[0].is_compatible(&instruction.shape)
+    {
+        return Ok(Opcode::Copy);
+    }
+    let mut call = CustomCall::new(target);
+    call.api_version = api_version(instruction)?;
+    if let Some(config) = instruction.attributes.config("backend_config") {
+        read_config(&mut call, &config, context)?;
+    }
+    let attributes = &mut instruction.attributes;
+    call.has_side_effect = attributes
+        .flag("custom_call_has_side_effect")
+        .is_some_and(|flag| flag.value);
+    call.aliasing = attributes
+        .aliasing("output_to_operand_aliasing")
+        .map_or_else(Vec::new, |aliasing| aliasing.value);
+    call.literal = attributes.literal("literal").map(|literal| literal.value);
+    if let Some(word) = attributes.word("schedule") {
+        call.schedule = named(
+            &word,
+            Schedule::from_name,
+            "a schedule such as SCHEDULE_LATEST",
+        )?;
+    }
+    call.called_computations = called_computations(instruction, context)?;
+    call.operand_layouts = operand_layouts(instruction, operands)?;
+    Ok(Opcode::CustomCall(Box::new(call)))
+}
+
+fn target(instruction: &mut Instruction<'_>) -> Parsed<String> {
+    let target = instruction.attributes.text("custom_call_target");
+    let target = required(target, "custom_call_target", instruction.opcode)?;
+    String::from_utf8(target.value).map_err(|_| {
+        Diagnostic::invalid(
+            target.at,
+            "expected the name of a target, found what is not UTF-8",
+        )
+    })
+}
+
+/// XLA's default is the oldest.
+fn api_version(instruction: &mut Instruction<'_>) -> Parsed<ApiVersion> {
+    match instruction.attributes.word("api_version") {
+        Some(word) => word
+            .value
+            .parse()
+            .map_err(|status| Diagnostic::of_status(word.at, &status)),
+        None => Ok(ApiVersion::Original),
+    }
+}
+
+fn called_computations(
+    instruction: &mut Instruction<'_>,
+    context: &Context<'_>,
+) -> Parsed<Vec<ComputationId>> {
+    let one = instruction.attributes.computation("to_apply");
+    let many = instruction.attributes.computations("called_computations");
+    match (one, many) {
+        (None, None) => Ok(Vec::new()),
+        (Some(one), None) => context.computations(&[one.value]),
+        (None, Some(many)) => context.computations(&many.value),
+        (Some(one), Some(_)) => Err(Diagnostic::invalid(
+            one.at,
+            "expected to_apply or called_computations of a custom-call, found both",
+        )),
+    }
+}
+
+fn operand_layouts(
+    instruction: &mut Instruction<'_>,
+    operands: &[&Shape],
+) -> Parsed<Option<Vec<Shape>>> {
+    let Some(constraints) = instruction.attributes.shapes("operand_layout_constraints") else {
+        return Ok(None);
+    };
+    let Placed { value: shapes, at } = constraints;
+    if shapes.len() != operands.len() {
+        let message = format!(
+            "expected layouts of {} operands, found {}",
+            operands.len(),
+            shapes.len()
+        );
+        return Err(Diagnostic::invalid(at, message));
+    }
+    for (index, (shape, operand)) in std::iter::zip(&shapes, operands).enumerate() {
+        if !shape.is_compatible(operand) {
+            let message =
+                format!("expected a layout of {operand}, which is operand {index}, found {shape}");
+            return Err(Diagnostic::invalid(at, message));
+        }
+    }
+    Ok(Some(shapes))
+}
+
+/// Reads a `backend_config`: attributes for typed FFI, bytes for the older conventions.
+///
+/// XLA:CPU and XLA:GPU may have wrapped either in a JSON object; where it has the key `custom_call_config`, what counts is in there
+/// (`BackendConfig` and `CustomCallConfig` in xla/service/cpu/backend_config.proto).
+fn read_config(
+    call: &mut CustomCall,
+    config: &Placed<Config<'_>>,
+    context: &mut Context<'_>,
+) -> Parsed<()> {
+    let text = match &config.value {
+        Config::Braces(text) => text.as_bytes(),
+        Config::Text(text) => text,
+    };
+    let key = match call.api_version {
+        ApiVersion::TypedFfi => "attributes",
+        _ => "opaque",
+    };
+    let inner = wrapped(text, key);
+    if call.api_version != ApiVersion::TypedFfi {
+        call.opaque = inner.map_or_else(|| text.to_vec(), String::into_bytes);
+        return Ok(());
+    }
+    call.attributes = match (inner, &config.value) {
+        (None, Config::Braces(text)) => {
+            attributes(text, context).map_err(|wrong| wrong.moved_by(config.at))?
+        }
+        (inner, _) => {
+            let quoted = |wrong: Diagnostic| wrong.quoted_at(config.at, "backend_config");
+            let text = inner
+                .as_deref()
+                .map_or_else(|| std::str::from_utf8(text), Ok);
+            let text = text.map_err(|_| {
+                Diagnostic::invalid(config.at, "expected attributes, found what is not UTF-8")
+            })?;
+            attributes(text, context).map_err(quoted)?
+        }
+    };
+    Ok(())
+}
+
+/// Reads a dictionary and nothing behind it. No text at all is an empty one.
+fn attributes(text: &str, context: &mut Context<'_>) -> Parsed<Dictionary> {
+    let mut cursor = Cursor::inside(text, "the end of the attributes");
+    if cursor.is_at_end() {
+        return Ok(Dictionary::new());
+    }
+    let dictionary = dictionary(&mut cursor, &mut context.splat_bytes)?;
+    match cursor.is_at_end() {
+        true => Ok(dictionary),
+        false => Err(cursor.expected("the end of the attributes")),
+    }
+}
+
+/// What XLA's own `backend_config` has under this key for a custom call, if it is one.
+fn wrapped(text: &[u8], key: &str) -> Option<String> {
+    const CONFIG: &[u8] = b"\"custom_call_config\"";
+    // Anything else need not be JSON, and may be large.
+    text.windows(CONFIG.len())
+        .find(|window| *window == CONFIG)?;
+    let json: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let config = json.get("custom_call_config")?.as_object()?;
+    match config.get(key) {
+        Some(value) => value.as_str().map(str::to_owned),
+        None => Some(String::new()),
+    }
+}

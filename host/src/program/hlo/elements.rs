@@ -1,0 +1,365 @@
+//! Elements of literals: from a number's text to the bytes of its type.
+//!
+//! A decimal is rounded to F64 and then, once, to the type, as XLA's parser does; so the text that XLA prints of a value reads back as
+//! that value.
+
+use super::float_format::FloatFormat;
+use super::source::shortened;
+use crate::values::ElementType;
+
+/// What is wrong with an element's text.
+type Wrong = String;
+
+/// Appends the bytes of the element that this text says. Complex numbers are read by their parts, as elements of
+/// [`component_type`].
+pub(super) fn push_element(
+    element_type: ElementType,
+    text: &str,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Wrong> {
+    match element_type {
+        ElementType::Pred => bytes.push(predicate(text)?),
+        ElementType::F64 => bytes.extend(double(element_type, text)?.to_le_bytes()),
+        _ if element_type.is_integral() => {
+            push_integer(element_type, integer(element_type, text)?, bytes)
+        }
+        _ => push_bits(element_type, float_bits(element_type, text)?, bytes),
+    }
+    Ok(())
+}
+
+/// The type of a complex number's parts; of any other type, the type itself.
+pub(super) fn component_type(element_type: ElementType) -> ElementType {
+    match element_type {
+        ElementType::C64 => ElementType::F32,
+        ElementType::C128 => ElementType::F64,
+        other => other,
+    }
+}
+
+/// The smallest and the largest number of an integer type.
+pub(super) fn integer_range(element_type: ElementType) -> (i128, i128) {
+    let bits = element_type.bit_width();
+    match element_type.is_signed_integral() {
+        true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        false => (0, (1 << bits) - 1),
+    }
+}
+
+/// Appends the bytes of an integer that is in range.
+pub(super) fn push_integer(element_type: ElementType, value: i128, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&value.to_le_bytes()[..element_type.byte_width()]);
+}
+
+/// Appends the bytes of a type that is at most 8 bytes wide.
+pub(super) fn push_bits(element_type: ElementType, bits: u64, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&bits.to_le_bytes()[..element_type.byte_width()]);
+}
+
+/// The bits of a finite number as this floating-point type, rounded to the nearest, ties to even. `None` if it is out of range.
+pub(super) fn finite_bits(element_type: ElementType, value: f64) -> Option<u64> {
+    match element_type {
+        ElementType::F64 => Some(value.to_bits()),
+        ElementType::F32 => {
+            let narrow = value as f32;
+            narrow.is_finite().then(|| u64::from(narrow.to_bits()))
+        }
+        _ => FloatFormat::of(element_type)?.round(value),
+    }
+}
+
+/// XLA prints elements of arrays as 1 and 0 and scalars as true and false.
+fn predicate(text: &str) -> Result<u8, Wrong> {
+    match text {
+        "true" | "1" => Ok(1),
+        "false" | "0" => Ok(0),
+        _ => Err(format!(
+            "expected true or false, found {:?}",
+            shortened(text)
+        )),
+    }
+}
+
+fn integer(element_type: ElementType, text: &str) -> Result<i128, Wrong> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!(
+            "expected a value of {element_type}, found {:?}",
+            shortened(text)
+        ));
+    }
+    let (least, most) = integer_range(element_type);
+    match text.parse() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!(
+            "expected a value of {element_type} from {least} to {most}, found {}",
+            shortened(text)
+        )),
+    }
+}
+
+fn float_bits(element_type: ElementType, text: &str) -> Result<u64, Wrong> {
+    let wide = double(element_type, text)?;
+    if wide.is_nan() {
+        return nan_bits(element_type, text);
+    }
+    let bits = match wide.is_infinite() {
+        true if element_type == ElementType::F32 => Some(u64::from((wide as f32).to_bits())),
+        true => FloatFormat::of(element_type)
+            .and_then(|format| format.infinity(wide.is_sign_negative())),
+        false => finite_bits(element_type, wide),
+    };
+    bits.ok_or_else(|| match wide.is_infinite() {
+        true => {
+            format!("expected a value of {element_type}, which has no infinities, found {text}")
+        }
+        false => format!(
+            "expected a value in the range of {element_type}, found {}",
+            shortened(text)
+        ),
+    })
+}
+
+/// A number as F64: `-1.5e-07`, `inf`, `-nan(0x1)`.
+fn double(element_type: ElementType, text: &str) -> Result<f64, Wrong> {
+    let wrong = || {
+        format!(
+            "expected a value of {element_type}, found {:?}",
+            shortened(text)
+        )
+    };
+    let (negative, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (true, magnitude),
+        None => (false, text),
+    };
+    let value = match magnitude {
+        "inf" => f64::INFINITY,
+        _ if magnitude.starts_with("nan") => {
+            f64::from_bits(nan_of_f64(magnitude).ok_or_else(wrong)?)
+        }
+        // What else Rust reads as a number starts with a letter or a sign.
+        _ if magnitude.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
+            let value: f64 = magnitude.parse().map_err(|_| wrong())?;
+            if value.is_infinite() {
+                return Err(format!(
+                    "expected a value in the range of {element_type}, found {}",
+                    shortened(text)
+                ));
+            }
+            value
+        }
+        _ => return Err(wrong()),
+    };
+    Ok(if negative { -value } else { value })
+}
+
+fn nan_of_f64(text: &str) -> Option<u64> {
+    const QUIET: u64 = 1 << 51;
+    let payload = match payload(text)? {
+        Some(payload) => Some(payload).filter(|payload| *payload < 1 << 52)?,
+        None => QUIET,
+    };
+    Some((0x7ff << 52) | payload)
+}
+
+/// The bits of `nan`, `-nan` or `nan(0x1)`: the payload is the mantissa.
+fn nan_bits(element_type: ElementType, text: &str) -> Result<u64, Wrong> {
+    let (negative, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (true, magnitude),
+        None => (false, text),
+    };
+    let payload = payload(magnitude).flatten();
+    let bits = match element_type {
+        ElementType::F32 => FloatFormat::F32.nan(negative, payload),
+        _ => FloatFormat::of(element_type).and_then(|format| format.nan(negative, payload)),
+    };
+    bits.ok_or_else(|| match payload {
+        Some(_) => format!(
+            "expected a NaN of {element_type}, found one with the payload of another type, {}",
+            shortened(text)
+        ),
+        None => format!("expected a value of {element_type}, which has no NaN, found {text}"),
+    })
+}
+
+/// The payload of `nan` (none) or `nan(0x1)`. `None` if it is neither.
+fn payload(text: &str) -> Option<Option<u64>> {
+    if text == "nan" {
+        return Some(None);
+    }
+    let digits = text.strip_prefix("nan(0x")?.strip_suffix(')')?;
+    if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let payload = u64::from_str_radix(digits, 16).ok()?;
+    (payload > 0).then_some(Some(payload))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn bits(element_type: &str, text: &str) -> u64 {
+        let mut bytes = Vec::new();
+        push_element(element_type.parse().unwrap(), text, &mut bytes).unwrap();
+        bytes.resize(8, 0);
+        u64::from_le_bytes(bytes.try_into().unwrap())
+    }
+
+    fn wrong(element_type: &str, text: &str) -> String {
+        push_element(element_type.parse().unwrap(), text, &mut Vec::new()).unwrap_err()
+    }
+
+    #[test]
+    fn numbers_of_each_kind_are_read() {
+        for (element_type, text, expected) in [
+            ("pred", "true", 1),
+            ("pred", "0", 0),
+            ("s8", "-128", 0x80),
+            ("s4", "-8", 0xf8),
+            ("u4", "15", 0x0f),
+            ("s2", "-2", 0xfe),
+            ("u1", "1", 1),
+            ("s64", "-9223372036854775808", 1 << 63),
+            ("u64", "18446744073709551615", u64::MAX),
+            ("s32", "-0", 0),
+            ("f32", "0.1", 0x3dcc_cccd),
+            ("f32", "-0", 0x8000_0000),
+            ("f32", "3.40282347e+38", 0x7f7f_ffff),
+            ("f32", "1e-46", 0),
+            ("f64", "1.7976931348623157e+308", 0x7fef_ffff_ffff_ffff),
+            ("f64", ".5", 0x3fe0_0000_0000_0000),
+            ("f64", "5e-324", 1),
+            ("f16", "0.099976", 0x2e66),
+            ("f16", "65504", 0x7bff),
+            ("f16", "65519.9", 0x7bff),
+            ("bf16", "0.1001", 0x3dcd),
+            ("f8e4m3fn", "-448", 0xfe),
+            ("f8e4m3fn", "-0", 0x80),
+            ("f8e4m3fnuz", "-0", 0x00),
+            ("f4e2m1fn", "-6", 0x0f),
+            ("f8e8m0fnu", "0.5", 0x7e),
+        ] {
+            assert_eq!(bits(element_type, text), expected, "{element_type} {text}");
+        }
+    }
+
+    /// Bits as XLA's `NanWithSignAndPayload` (xla/util.h) and ml_dtypes' `numeric_limits` give them.
+    #[test]
+    fn what_is_not_finite_has_xlas_bits() {
+        for (element_type, text, expected) in [
+            ("f32", "inf", 0x7f80_0000),
+            ("f32", "-inf", 0xff80_0000),
+            ("f32", "nan", 0x7fc0_0000),
+            ("f32", "-nan", 0xffc0_0000),
+            ("f32", "nan(0x1)", 0x7f80_0001),
+            ("f32", "-nan(0x7fffff)", 0xffff_ffff),
+            ("f64", "nan", 0x7ff8_0000_0000_0000),
+            ("f64", "-nan", 0xfff8_0000_0000_0000),
+            ("f64", "nan(0x8000000000001)", 0x7ff8_0000_0000_0001),
+            ("f16", "nan", 0x7e00),
+            ("f16", "-inf", 0xfc00),
+            ("bf16", "nan", 0x7fc0),
+            ("f8e5m2", "-nan", 0xfe),
+            ("f8e5m2", "inf", 0x7c),
+            ("f8e4m3", "nan", 0x7c),
+            ("f8e3m4", "nan", 0x78),
+            ("f8e4m3fn", "nan", 0x7f),
+            ("f8e4m3fn", "-nan", 0xff),
+            ("f8e5m2fnuz", "nan", 0x80),
+            ("f8e4m3b11fnuz", "-nan", 0x80),
+            ("f8e8m0fnu", "nan", 0xff),
+        ] {
+            assert_eq!(bits(element_type, text), expected, "{element_type} {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        for (element_type, text, message) in [
+            ("pred", "2", "expected true or false, found \"2\""),
+            (
+                "s8",
+                "128",
+                "expected a value of s8 from -128 to 127, found 128",
+            ),
+            ("u8", "-1", "expected a value of u8 from 0 to 255, found -1"),
+            (
+                "s64",
+                "99999999999999999999999999999999999999999999999",
+                "expected a value of s64 from -9223372036854775808 to 9223372036854775807, \
+                 found 99999999999999999999999999999999999999999999999",
+            ),
+            ("s32", "1.5", "expected a value of s32, found \"1.5\""),
+            ("s32", "true", "expected a value of s32, found \"true\""),
+            ("s32", "+1", "expected a value of s32, found \"+1\""),
+            ("f32", "", "expected a value of f32, found \"\""),
+            (
+                "f32",
+                "infinity",
+                "expected a value of f32, found \"infinity\"",
+            ),
+            ("f32", "0x1p3", "expected a value of f32, found \"0x1p3\""),
+            ("f32", "+1", "expected a value of f32, found \"+1\""),
+            (
+                "f32",
+                "1e39",
+                "expected a value in the range of f32, found 1e39",
+            ),
+            (
+                "f64",
+                "-1e400",
+                "expected a value in the range of f64, found -1e400",
+            ),
+            (
+                "f16",
+                "65520",
+                "expected a value in the range of f16, found 65520",
+            ),
+            (
+                "f8e4m3fn",
+                "480",
+                "expected a value in the range of f8e4m3fn, found 480",
+            ),
+            (
+                "f8e8m0fnu",
+                "0",
+                "expected a value in the range of f8e8m0fnu, found 0",
+            ),
+            (
+                "f8e8m0fnu",
+                "-1",
+                "expected a value in the range of f8e8m0fnu, found -1",
+            ),
+            (
+                "f8e4m3fn",
+                "inf",
+                "expected a value of f8e4m3fn, which has no infinities, found inf",
+            ),
+            (
+                "f4e2m1fn",
+                "nan",
+                "expected a value of f4e2m1fn, which has no NaN, found nan",
+            ),
+            (
+                "f32",
+                "nan(0x0)",
+                "expected a value of f32, found \"nan(0x0)\"",
+            ),
+            (
+                "f32",
+                "nan(0x800000)",
+                "expected a NaN of f32, found one with the payload of another type, nan(0x800000)",
+            ),
+            (
+                "f8e4m3fn",
+                "nan(0x1)",
+                "expected a NaN of f8e4m3fn, found one with the payload of another type, nan(0x1)",
+            ),
+        ] {
+            assert_eq!(wrong(element_type, text), message);
+        }
+    }
+}

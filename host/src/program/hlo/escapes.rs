@@ -1,0 +1,160 @@
+//! Escapes in strings: those of C, which HLO text has, and those of MLIR, which attributes in it have.
+
+use super::source::shortened;
+
+/// An offset into the text between the quotes, and what is wrong there.
+type Wrong = (usize, String);
+
+/// What a string stands for in HLO text: `absl::CUnescape`.
+pub(super) fn unescape_c(raw: &str) -> Result<Vec<u8>, Wrong> {
+    unescape(raw, |rest| match rest.as_bytes().first()? {
+        b'0'..=b'7' => octal(rest),
+        b'x' | b'X' => hexadecimal(&rest[1..]).map(|(bytes, length)| (bytes, length + 1)),
+        b'u' => code_point(rest, 4),
+        b'U' => code_point(rest, 8),
+        letter => simple(*letter),
+    })
+    .map_err(|(at, found)| {
+        (
+            at,
+            format!("expected an escape such as \\n or \\303, found {found}"),
+        )
+    })
+}
+
+/// What a string stands for in MLIR: two hexadecimal digits, `n`, `t`, `"` or `\` behind a `\`.
+pub(super) fn unescape_mlir(raw: &str) -> Result<Vec<u8>, Wrong> {
+    unescape(raw, |rest| match rest.as_bytes().first()? {
+        letter @ (b'n' | b't' | b'"' | b'\\') => simple(*letter),
+        _ => {
+            let byte = u8::from_str_radix(rest.get(..2)?, 16).ok()?;
+            (!rest.starts_with('+')).then(|| (vec![byte], 2))
+        }
+    })
+    .map_err(|(at, found)| {
+        (
+            at,
+            format!("expected an escape such as \\n or \\C3, found {found}"),
+        )
+    })
+}
+
+/// Replaces each escape by what `escape` makes of the text behind its `\`: bytes, and how much of the text stands for them.
+fn unescape(
+    raw: &str,
+    escape: impl Fn(&str) -> Option<(Vec<u8>, usize)>,
+) -> Result<Vec<u8>, Wrong> {
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(start) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..start]);
+        let Some((escaped, length)) = escape(&rest[start + 1..]) else {
+            let end = rest[start..]
+                .char_indices()
+                .nth(2)
+                .map_or(rest.len(), |(length, _)| start + length);
+            return Err((
+                raw.len() - rest.len() + start,
+                format!("{:?}", shortened(&rest[start..end])),
+            ));
+        };
+        bytes.extend(escaped);
+        rest = &rest[start + 1 + length..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Ok(bytes)
+}
+
+fn simple(letter: u8) -> Option<(Vec<u8>, usize)> {
+    let byte = match letter {
+        b'a' => 7,
+        b'b' => 8,
+        b'f' => 12,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 11,
+        b'\\' | b'?' | b'\'' | b'"' => letter,
+        _ => return None,
+    };
+    Some((vec![byte], 1))
+}
+
+/// Up to three digits.
+fn octal(rest: &str) -> Option<(Vec<u8>, usize)> {
+    let length = rest
+        .bytes()
+        .take(3)
+        .take_while(|b| (b'0'..=b'7').contains(b))
+        .count();
+    let byte = u8::from_str_radix(&rest[..length], 8).ok()?;
+    Some((vec![byte], length))
+}
+
+/// All digits that follow.
+fn hexadecimal(rest: &str) -> Option<(Vec<u8>, usize)> {
+    let length = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let digits = rest[..length].trim_start_matches('0');
+    let byte = match digits {
+        "" if length > 0 => 0,
+        digits => u8::from_str_radix(digits, 16).ok()?,
+    };
+    Some((vec![byte], length))
+}
+
+/// So many digits behind the letter.
+fn code_point(rest: &str, digits: usize) -> Option<(Vec<u8>, usize)> {
+    let text = rest.get(1..=digits)?;
+    if !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let character = char::from_u32(u32::from_str_radix(text, 16).ok()?)?;
+    Some((character.to_string().into_bytes(), digits + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts are those that JAX 0.10.2 prints for a `legacy_backend_config` of these bytes.
+    #[test]
+    fn what_xla_escapes_is_restored() {
+        for (text, bytes) in [
+            (r#"a\"b\n\\\t\'\303\251"#, "a\"b\n\\\t'é".as_bytes()),
+            (r"\000\001\177", &[0, 1, 127]),
+            (r"\x41\x0041 \u00e9\U0001F600\0", "AA é😀\0".as_bytes()),
+        ] {
+            assert_eq!(unescape_c(text), Ok(bytes.to_vec()));
+        }
+    }
+
+    /// The text is what JAX 0.10.2 prints for attributes of these bytes.
+    #[test]
+    fn what_mlir_escapes_is_restored() {
+        let text = r"he said \22hi\22\0A\09\\ \00 \C3\A9 \7F";
+        assert_eq!(
+            unescape_mlir(text),
+            Ok("he said \"hi\"\n\t\\ \0 é \x7f".as_bytes().to_vec())
+        );
+        assert_eq!(unescape_mlir(r"\FF\00ab"), Ok(vec![0xff, 0, b'a', b'b']));
+    }
+
+    #[test]
+    fn what_is_no_escape_is_refused() {
+        for (text, at, found) in [
+            (r"a\q", 1, r#""\\q""#),
+            (r"\777", 0, r#""\\7""#),
+            (r"\x", 0, r#""\\x""#),
+            (r"\x100", 0, r#""\\x""#),
+            (r"\ud800", 0, r#""\\u""#),
+            (r"\u12", 0, r#""\\u""#),
+            ("\\é", 0, r#""\\é""#),
+        ] {
+            let message = format!("expected an escape such as \\n or \\303, found {found}");
+            assert_eq!(unescape_c(text), Err((at, message)));
+        }
+        for text in [r"\r", r"\0", r"\+1", "\\é", "\\"] {
+            assert!(unescape_mlir(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which element types operations take.
+
+use crate::values::{ArrayShape, ElementType, Result, Status};
+
+/// Whether elements of this type can be computed with. Those of other types can be moved, converted, held as constants and handed to
+/// targets, and that is all.
+#[must_use]
+pub(super) const fn is_arithmetic(element_type: ElementType) -> bool {
+    use ElementType::{Bf16, C64, C128, F16, F32, F64, Pred, S8, S16, S32, S64, U8, U16, U32, U64};
+    matches!(
+        element_type,
+        Pred | S8 | S16 | S32 | S64 | U8 | U16 | U32 | U64 | F16 | Bf16 | F32 | F64 | C64 | C128
+    )
+}
+
+/// The kinds of element types that an operation has a meaning for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Domain {
+    /// Every array.
+    Any,
+    /// All that has an order: not complex numbers.
+    Ordered,
+    /// All but PRED.
+    Number,
+    /// Integers and real floating-point numbers.
+    Real,
+    /// What has a sign: not PRED, not unsigned integers.
+    Signed,
+    /// Integers.
+    Integral,
+    /// PRED and integers: what has bits.
+    Bits,
+    /// Real floating-point numbers.
+    Floating,
+    /// Floating-point numbers, real or complex.
+    FloatingOrComplex,
+}
+
+impl Domain {
+    /// Checks that `operation` has a meaning for the array's elements, and then that it can be computed.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, UNIMPLEMENTED.
+    pub(super) fn check(self, operation: &str, shape: &ArrayShape) -> Result<()> {
+        if !self.contains(shape.element_type()) {
+            return Err(Status::invalid_argument(format!(
+                "expected elements that are {}, found {shape}",
+                self.text()
+            )));
+        }
+        computable(operation, shape.element_type())
+    }
+
+    const fn contains(self, t: ElementType) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Ordered => !t.is_complex(),
+            Self::Number => !t.is_pred(),
+            Self::Real => t.is_integral() || t.is_floating(),
+            Self::Signed => t.is_signed_integral() || t.is_floating() || t.is_complex(),
+            Self::Integral => t.is_integral(),
+            Self::Bits => t.is_pred() || t.is_integral(),
+            Self::Floating => t.is_floating(),
+            Self::FloatingOrComplex => t.is_floating() || t.is_complex(),
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Any => "of any type",
+            Self::Ordered => "pred, integral or floating",
+            Self::Number => "integral, floating or complex",
+            Self::Real => "integral or floating",
+            Self::Signed => "signed integral, floating or complex",
+            Self::Integral => "integral",
+            Self::Bits => "pred or integral",
+            Self::Floating => "floating",
+            Self::FloatingOrComplex => "floating or complex",
+        }
+    }
+}
+
+/// Checks that the evaluator computes with elements of this type.
+///
+/// # Errors
+/// UNIMPLEMENTED.
+pub(super) fn computable(operation: &str, element_type: ElementType) -> Result<()> {
+    match is_arithmetic(element_type) {
+        true => Ok(()),
+        false => Err(unsupported(operation, element_type)),
+    }
+}
+
+/// What is said of an operation that XLA has on elements of this type and callbox has not.
+pub(super) fn unsupported(operation: &str, element_type: ElementType) -> Status {
+    Status::unimplemented(format!("{operation} on {element_type} is not supported"))
+}
+
+/// The type of a complex number's parts.
+pub(super) const fn component(element_type: ElementType) -> ElementType {
+    match element_type {
+        ElementType::C64 => ElementType::F32,
+        ElementType::C128 => ElementType::F64,
+        real => real,
+    }
+}

@@ -1,0 +1,390 @@
+//! Operations element by element.
+
+use super::element_types::{Domain, component, unsupported};
+use super::{array, arrays, bare, exactly};
+use crate::program::{BinaryOperation, Comparison, ComparisonOrder, UnaryOperation};
+use crate::values::{ArrayShape, ElementType, Result, Shape, Status};
+
+/// XLA's `InferUnaryOpShape`.
+pub(super) fn unary(operation: UnaryOperation, operands: &[&Shape]) -> Result<Shape> {
+    let [operand] = arrays(operands)?;
+    unary_domain(operation).check(operation.name(), operand)?;
+    let element_type = match operation {
+        UnaryOperation::Abs | UnaryOperation::Real | UnaryOperation::Imag => {
+            component(operand.element_type())
+        }
+        UnaryOperation::IsFinite => ElementType::Pred,
+        _ => operand.element_type(),
+    };
+    Shape::array(element_type, operand.dimensions())
+}
+
+/// XLA's `InferBinaryOpShape`, for operands of one shape: HLO has no implicit broadcasts.
+pub(super) fn binary(operation: BinaryOperation, operands: &[&Shape]) -> Result<Shape> {
+    let [lhs, rhs] = arrays(operands)?;
+    same(lhs, rhs)?;
+    binary_domain(operation).check(operation.name(), lhs)?;
+    let element_type = match (operation, lhs.element_type()) {
+        (BinaryOperation::Complex, ElementType::F32) => ElementType::C64,
+        (BinaryOperation::Complex, ElementType::F64) => ElementType::C128,
+        (BinaryOperation::Complex, other) => return Err(unsupported("complex", other)),
+        (BinaryOperation::Atan2, complex) if complex.is_complex() => {
+            return Err(unsupported("atan2", complex));
+        }
+        (_, element_type) => element_type,
+    };
+    Shape::array(element_type, lhs.dimensions())
+}
+
+/// Complex numbers have no order: only `EQ` and `NE` have a meaning for them.
+pub(super) fn compare(
+    comparison: Comparison,
+    order: ComparisonOrder,
+    operands: &[&Shape],
+) -> Result<Shape> {
+    let [lhs, rhs] = arrays(operands)?;
+    same(lhs, rhs)?;
+    let domain = match (comparison, order) {
+        (Comparison::Eq | Comparison::Ne, ComparisonOrder::Partial) => Domain::Any,
+        _ => Domain::Ordered,
+    };
+    domain.check("compare", lhs)?;
+    Shape::array(ElementType::Pred, lhs.dimensions())
+}
+
+/// XLA's `InferSelectShape`, and `tuple-select`, which XLA once had: a scalar chooses between tuples.
+pub(super) fn select(operands: &[&Shape]) -> Result<Shape> {
+    let [predicate, on_true, on_false] = exactly(operands)?;
+    let Some(mask) = array(predicate).filter(|mask| mask.element_type().is_pred()) else {
+        return Err(Status::invalid_argument(format!(
+            "expected a predicate of pred elements, found {predicate}"
+        )));
+    };
+    if !on_true.is_compatible(on_false) {
+        return Err(Status::invalid_argument(format!(
+            "expected two values of the same shape, found {on_true} and {on_false}"
+        )));
+    }
+    match array(on_true) {
+        _ if mask.rank() == 0 => Ok(on_true.clone()),
+        Some(values) if values.dimensions() == mask.dimensions() => Ok(bare(values)),
+        _ => Err(Status::invalid_argument(format!(
+            "expected a scalar predicate or one with the dimensions of {on_true}, found {predicate}"
+        ))),
+    }
+}
+
+/// XLA's `InferClampShape`.
+pub(super) fn clamp(operands: &[&Shape]) -> Result<Shape> {
+    let [min, operand, max] = arrays(operands)?;
+    Domain::Ordered.check("clamp", operand)?;
+    for bound in [min, max] {
+        let fits = bound.rank() == 0 || bound.dimensions() == operand.dimensions();
+        if !fits || bound.element_type() != operand.element_type() {
+            return Err(Status::invalid_argument(format!(
+                "expected bounds that are {} scalars or {operand}, found {bound}",
+                operand.element_type()
+            )));
+        }
+    }
+    Ok(bare(operand))
+}
+
+/// XLA's `InferReducePrecisionShape`. No mantissa bits are fine, no exponent bits are not: one tells 0 from infinity.
+pub(super) fn reduce_precision(exponent_bits: u32, operands: &[&Shape]) -> Result<Shape> {
+    let [operand] = arrays(operands)?;
+    Domain::Floating.check("reduce-precision", operand)?;
+    match exponent_bits {
+        0 => Err(Status::invalid_argument(
+            "expected exponent_bits of at least 1, found 0",
+        )),
+        _ => Ok(bare(operand)),
+    }
+}
+
+fn same(lhs: &ArrayShape, rhs: &ArrayShape) -> Result<()> {
+    match lhs.is_compatible(rhs) {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "expected operands of the same shape, found {lhs} and {rhs}"
+        ))),
+    }
+}
+
+const fn unary_domain(operation: UnaryOperation) -> Domain {
+    match operation {
+        UnaryOperation::Cbrt
+        | UnaryOperation::Ceil
+        | UnaryOperation::Erf
+        | UnaryOperation::Floor
+        | UnaryOperation::IsFinite
+        | UnaryOperation::RoundNearestAfz
+        | UnaryOperation::RoundNearestEven => Domain::Floating,
+        UnaryOperation::Cosine
+        | UnaryOperation::Exponential
+        | UnaryOperation::ExponentialMinusOne
+        | UnaryOperation::Imag
+        | UnaryOperation::Log
+        | UnaryOperation::LogPlusOne
+        | UnaryOperation::Logistic
+        | UnaryOperation::Real
+        | UnaryOperation::Rsqrt
+        | UnaryOperation::Sine
+        | UnaryOperation::Sqrt
+        | UnaryOperation::Tan
+        | UnaryOperation::Tanh => Domain::FloatingOrComplex,
+        UnaryOperation::Abs | UnaryOperation::Sign => Domain::Signed,
+        UnaryOperation::CountLeadingZeros | UnaryOperation::PopulationCount => Domain::Integral,
+        UnaryOperation::Negate => Domain::Number,
+        UnaryOperation::Not => Domain::Bits,
+    }
+}
+
+/// As XLA has them, and where it checks nothing (a remainder of complex numbers, a shift of floating-point numbers), as its
+/// backends have them.
+const fn binary_domain(operation: BinaryOperation) -> Domain {
+    match operation {
+        BinaryOperation::Add | BinaryOperation::Multiply => Domain::Any,
+        BinaryOperation::Maximum | BinaryOperation::Minimum => Domain::Ordered,
+        BinaryOperation::Divide | BinaryOperation::Power | BinaryOperation::Subtract => {
+            Domain::Number
+        }
+        BinaryOperation::Remainder => Domain::Real,
+        BinaryOperation::Atan2 => Domain::FloatingOrComplex,
+        BinaryOperation::Complex => Domain::Floating,
+        BinaryOperation::ShiftLeft
+        | BinaryOperation::ShiftRightArithmetic
+        | BinaryOperation::ShiftRightLogical => Domain::Integral,
+        BinaryOperation::And | BinaryOperation::Or | BinaryOperation::Xor => Domain::Bits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, refused, refused_as};
+    use crate::StatusCode::Unimplemented;
+    use crate::program::{BinaryOperation as B, Comparison as C, ComparisonOrder as O};
+    use crate::program::{Opcode, UnaryOperation as U};
+
+    #[test]
+    fn unary_operations_keep_the_shape_and_mostly_the_type() {
+        for (operation, operand, result) in [
+            (U::Abs, "f32[2,3]", "f32[2,3]"),
+            (U::Abs, "c64[2]", "f32[2]"),
+            (U::Abs, "c128[]", "f64[]"),
+            (U::Abs, "s8[0]", "s8[0]"),
+            (U::Sign, "c64[2]", "c64[2]"),
+            (U::Real, "c128[2]", "f64[2]"),
+            (U::Imag, "c64[2]", "f32[2]"),
+            (U::Real, "bf16[2]", "bf16[2]"),
+            (U::IsFinite, "f16[2]", "pred[2]"),
+            (U::Not, "pred[2]", "pred[2]"),
+            (U::Not, "u64[2]", "u64[2]"),
+            (U::Negate, "u8[2]", "u8[2]"),
+            (U::CountLeadingZeros, "s64[2]", "s64[2]"),
+            (U::PopulationCount, "u16[2]", "u16[2]"),
+            (U::Sqrt, "c64[2]", "c64[2]"),
+            (U::Tanh, "f64[2]{0}", "f64[2]"),
+            (U::Erf, "f32[]", "f32[]"),
+        ] {
+            check(&Opcode::Unary(operation), &[operand], result);
+        }
+    }
+
+    #[test]
+    fn unary_operations_have_their_types() {
+        for (operation, operand, kinds) in [
+            (U::Abs, "u32[2]", "signed integral, floating or complex"),
+            (U::Sign, "pred[2]", "signed integral, floating or complex"),
+            (U::Negate, "pred[2]", "integral, floating or complex"),
+            (U::Not, "f32[2]", "pred or integral"),
+            (U::PopulationCount, "pred[2]", "integral"),
+            (U::CountLeadingZeros, "f32[2]", "integral"),
+            (U::Floor, "s32[2]", "floating"),
+            (U::Cbrt, "c64[2]", "floating"),
+            (U::Erf, "c64[2]", "floating"),
+            (U::IsFinite, "c64[2]", "floating"),
+            (U::Exponential, "s32[2]", "floating or complex"),
+            (U::Real, "s32[2]", "floating or complex"),
+        ] {
+            let message = format!("expected elements that are {kinds}, found {operand}");
+            refused(&Opcode::Unary(operation), &[operand], &message);
+        }
+        refused(
+            &Opcode::Unary(U::Sine),
+            &["(f32[2])"],
+            "expected an array as operand 0, found (f32[2])",
+        );
+        refused(&Opcode::Unary(U::Sine), &[], "expected 1 operand, found 0");
+        refused_as(
+            Unimplemented,
+            &Opcode::Unary(U::Negate),
+            &["s4[2]"],
+            "negate on s4 is not supported",
+        );
+    }
+
+    #[test]
+    fn binary_operations_take_one_shape() {
+        for (operation, operand, result) in [
+            (B::Add, "pred[2]", "pred[2]"),
+            (B::Multiply, "c128[2]", "c128[2]"),
+            (B::Maximum, "pred[]", "pred[]"),
+            (B::Minimum, "bf16[2]", "bf16[2]"),
+            (B::Divide, "c64[2]", "c64[2]"),
+            (B::Power, "s32[2]", "s32[2]"),
+            (B::Remainder, "f32[2]", "f32[2]"),
+            (B::Atan2, "f64[2]", "f64[2]"),
+            (B::Complex, "f32[2,3]", "c64[2,3]"),
+            (B::Complex, "f64[]", "c128[]"),
+            (B::ShiftLeft, "u8[2]", "u8[2]"),
+            (B::Xor, "pred[2]", "pred[2]"),
+            (B::And, "s64[2]", "s64[2]"),
+        ] {
+            check(&Opcode::Binary(operation), &[operand, operand], result);
+        }
+        for (lhs, rhs) in [
+            ("f32[2]", "f32[3]"),
+            ("f32[2]", "f64[2]"),
+            ("f32[2]", "f32[]"),
+            ("f32[1,2]", "f32[2]"),
+        ] {
+            let message = format!("expected operands of the same shape, found {lhs} and {rhs}");
+            refused(&Opcode::Binary(B::Add), &[lhs, rhs], &message);
+        }
+        refused(
+            &Opcode::Binary(B::Add),
+            &["f32[2]", "token[]"],
+            "expected an array as operand 1, found token[]",
+        );
+    }
+
+    #[test]
+    fn binary_operations_have_their_types() {
+        for (operation, operand, kinds) in [
+            (B::Maximum, "c64[]", "pred, integral or floating"),
+            (B::Subtract, "pred[]", "integral, floating or complex"),
+            (B::Divide, "pred[]", "integral, floating or complex"),
+            (B::Remainder, "c64[]", "integral or floating"),
+            (B::Atan2, "s32[]", "floating or complex"),
+            (B::Complex, "c64[]", "floating"),
+            (B::ShiftRightLogical, "f32[]", "integral"),
+            (B::ShiftLeft, "pred[]", "integral"),
+            (B::Or, "f32[]", "pred or integral"),
+        ] {
+            let message = format!("expected elements that are {kinds}, found {operand}");
+            refused(&Opcode::Binary(operation), &[operand, operand], &message);
+        }
+        for (operation, operand, message) in [
+            (B::Add, "f8e4m3fn[2]", "add on f8e4m3fn is not supported"),
+            (B::And, "u4[2]", "and on u4 is not supported"),
+            (B::Complex, "f16[2]", "complex on f16 is not supported"),
+            (B::Atan2, "c64[2]", "atan2 on c64 is not supported"),
+        ] {
+            let opcode = Opcode::Binary(operation);
+            refused_as(Unimplemented, &opcode, &[operand, operand], message);
+        }
+    }
+
+    #[test]
+    fn comparisons_give_pred() {
+        for (comparison, order, operand, result) in [
+            (C::Lt, O::Partial, "f32[2]", "pred[2]"),
+            (C::Lt, O::Total, "f16[2]", "pred[2]"),
+            (C::Ge, O::Total, "s32[2]", "pred[2]"),
+            (C::Gt, O::Partial, "pred[]", "pred[]"),
+            (C::Ne, O::Partial, "c64[2,2]", "pred[2,2]"),
+        ] {
+            check(
+                &Opcode::Compare(comparison, order),
+                &[operand, operand],
+                result,
+            );
+        }
+        for (comparison, order) in [(C::Lt, O::Partial), (C::Eq, O::Total)] {
+            refused(
+                &Opcode::Compare(comparison, order),
+                &["c64[]", "c64[]"],
+                "expected elements that are pred, integral or floating, found c64[]",
+            );
+        }
+        refused_as(
+            Unimplemented,
+            &Opcode::Compare(C::Eq, O::Partial),
+            &["u2[]", "u2[]"],
+            "compare on u2 is not supported",
+        );
+    }
+
+    #[test]
+    fn a_select_is_by_element_or_of_the_whole() {
+        let select = Opcode::Select;
+        check(&select, &["pred[2]", "f32[2]", "f32[2]"], "f32[2]");
+        check(&select, &["pred[]", "f8e5m2[2]", "f8e5m2[2]"], "f8e5m2[2]");
+        check(
+            &select,
+            &["pred[]", "(f32[2], s4[])", "(f32[2], s4[])"],
+            "(f32[2], s4[])",
+        );
+        for (operands, message) in [
+            (
+                ["s32[2]", "f32[2]", "f32[2]"],
+                "expected a predicate of pred elements, found s32[2]",
+            ),
+            (
+                ["pred[2]", "f32[2]", "f32[3]"],
+                "expected two values of the same shape, found f32[2] and f32[3]",
+            ),
+            (
+                ["pred[3]", "f32[2]", "f32[2]"],
+                "expected a scalar predicate or one with the dimensions of f32[2], found pred[3]",
+            ),
+            (
+                ["pred[2]", "(f32[2])", "(f32[2])"],
+                "expected a scalar predicate or one with the dimensions of (f32[2]), found pred[2]",
+            ),
+        ] {
+            refused(&select, &operands, message);
+        }
+    }
+
+    #[test]
+    fn clamps_have_bounds_of_the_operands_type() {
+        check(&Opcode::Clamp, &["f32[]", "f32[4]", "f32[4]"], "f32[4]");
+        check(&Opcode::Clamp, &["pred[]", "pred[4]", "pred[]"], "pred[4]");
+        refused(
+            &Opcode::Clamp,
+            &["f32[]", "f32[4]", "f32[3]"],
+            "expected bounds that are f32 scalars or f32[4], found f32[3]",
+        );
+        refused(
+            &Opcode::Clamp,
+            &["s32[]", "f32[4]", "f32[]"],
+            "expected bounds that are f32 scalars or f32[4], found s32[]",
+        );
+        refused(
+            &Opcode::Clamp,
+            &["c64[]", "c64[4]", "c64[]"],
+            "expected elements that are pred, integral or floating, found c64[4]",
+        );
+    }
+
+    #[test]
+    fn precision_keeps_an_exponent() {
+        let bits = |exponent_bits| Opcode::ReducePrecision {
+            exponent_bits,
+            mantissa_bits: 0,
+        };
+        check(&bits(1), &["f32[4]"], "f32[4]");
+        refused(
+            &bits(0),
+            &["f32[4]"],
+            "expected exponent_bits of at least 1, found 0",
+        );
+        refused(
+            &bits(5),
+            &["s32[4]"],
+            "expected elements that are floating, found s32[4]",
+        );
+    }
+}
