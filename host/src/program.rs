@@ -16,6 +16,7 @@ mod verify;
 pub use builder::{CustomCallOptions, Op, ProgramBuilder};
 pub use executable::{Executable, ExecuteOptions, Function};
 pub use instruction::{
-    BinaryOperation, Comparison, ComparisonOrder, Computation, ComputationId, CustomCall, DotDimensions,
-    FusionKind, Instruction, InstructionId, Opcode, PaddingDimension, Program, Schedule, SliceDimension, UnaryOperation,
+    BinaryOperation, Comparison, ComparisonOrder, Computation, ComputationId, CustomCall,
+    DotDimensions, FusionKind, Instruction, InstructionId, Opcode, PaddingDimension, Program,
+    Schedule, SliceDimension, UnaryOperation,
 };

@@ -52,14 +52,21 @@ impl Registry {
     /// - INVALID_ARGUMENT if `name` is empty or starts with `$`, which XLA reserves.
     /// - NOT_FOUND if the module has no such target.
     /// - ALREADY_EXISTS if the name stands for another target.
-    pub fn register(&mut self, name: &str, module: Arc<dyn TargetModule>, export: &str) -> Result<()> {
+    pub fn register(
+        &mut self,
+        name: &str,
+        module: Arc<dyn TargetModule>,
+        export: &str,
+    ) -> Result<()> {
         if name.starts_with('$') {
             return Err(Status::invalid_argument(format!(
                 "Call targets that start with '$' are reserved for internal use: {name:?}"
             )));
         }
         if name.is_empty() {
-            return Err(Status::invalid_argument("expected a target's name, found an empty one"));
+            return Err(Status::invalid_argument(
+                "expected a target's name, found an empty one",
+            ));
         }
         let Some(index) = module.targets().iter().position(|t| t.name == export) else {
             let names = module.targets().iter().map(|t| t.name.as_str());
@@ -141,8 +148,16 @@ fn suggest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     match (near.is_empty(), ranked.is_empty()) {
         (false, _) => format!("did you mean {}?", near.join(" or ")),
         (true, false) => {
-            let all: Vec<_> = ranked.iter().map(|(_, n)| format!("{n:?}")).take(8).collect();
-            format!("there are {}{}", all.join(", "), if ranked.len() > 8 { ", ..." } else { "" })
+            let all: Vec<_> = ranked
+                .iter()
+                .map(|(_, n)| format!("{n:?}"))
+                .take(8)
+                .collect();
+            format!(
+                "there are {}{}",
+                all.join(", "),
+                if ranked.len() > 8 { ", ..." } else { "" }
+            )
         }
         (true, true) => "there are none".to_owned(),
     }
@@ -196,20 +211,35 @@ mod tests {
     #[test]
     fn the_same_target_again_is_fine_and_another_is_not() {
         let mut registry = Registry::new();
-        registry.register("f", module("a", &["f", "g"]), "f").unwrap();
-        registry.register("f", module("a", &["f", "g"]), "f").unwrap();
+        registry
+            .register("f", module("a", &["f", "g"]), "f")
+            .unwrap();
+        registry
+            .register("f", module("a", &["f", "g"]), "f")
+            .unwrap();
         for (other, export) in [("a", "g"), ("b", "f")] {
-            let err = registry.register("f", module(other, &["f", "g"]), export).unwrap_err();
+            let err = registry
+                .register("f", module(other, &["f", "g"]), export)
+                .unwrap_err();
             assert_eq!(err.code(), StatusCode::AlreadyExists);
         }
-        assert_eq!(registry.lookup("f", Platform::Host).unwrap().signature().name, "f");
+        assert_eq!(
+            registry
+                .lookup("f", Platform::Host)
+                .unwrap()
+                .signature()
+                .name,
+            "f"
+        );
     }
 
     #[test]
     fn reserved_and_empty_names_are_refused() {
         let mut registry = Registry::new();
         for name in ["$f", ""] {
-            let err = registry.register(name, module("a", &["f"]), "f").unwrap_err();
+            let err = registry
+                .register(name, module("a", &["f"]), "f")
+                .unwrap_err();
             assert_eq!(err.code(), StatusCode::InvalidArgument);
         }
     }
@@ -225,7 +255,9 @@ mod tests {
     #[test]
     fn unknown_names_get_near_ones() {
         let mut registry = Registry::new();
-        registry.register_module(module("a", &["softmax", "add_n", "rms_norm"])).unwrap();
+        registry
+            .register_module(module("a", &["softmax", "add_n", "rms_norm"]))
+            .unwrap();
         let err = registry.lookup("sofmax", Platform::Host).unwrap_err();
         assert_eq!(err.code(), StatusCode::NotFound);
         assert_eq!(
@@ -234,8 +266,13 @@ mod tests {
         );
         let err = registry.lookup("softmax", Platform::Cuda).unwrap_err();
         assert!(err.message().ends_with("there are none"), "{err}");
-        let err = registry.register("x", module("a", &["f"]), "ff").unwrap_err();
-        assert_eq!(err.message(), "the module has no target \"ff\"; did you mean \"f\"?");
+        let err = registry
+            .register("x", module("a", &["f"]), "ff")
+            .unwrap_err();
+        assert_eq!(
+            err.message(),
+            "the module has no target \"ff\"; did you mean \"f\"?"
+        );
     }
 
     #[test]

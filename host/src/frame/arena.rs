@@ -3,7 +3,8 @@
 use super::abi::{attribute, buffer, call_frame};
 use crate::call::{Alias, CallSite, Stage};
 use crate::values::{
-    ArrayShape, Attribute, Blame, Dictionary, ElementType, Layout, Literal, Result, Shape, Status, StatusCode,
+    ArrayShape, Attribute, Blame, Dictionary, ElementType, Layout, Literal, Result, Shape, Status,
+    StatusCode,
 };
 
 /// The alignment of the arena and of each buffer in it, in bytes: a cache line, and as much as any SIMD load wants.
@@ -141,14 +142,17 @@ impl FrameImage {
 fn resolve_aliases(site: &CallSite, result_leaves: usize) -> Result<Vec<Option<usize>>> {
     let mut aliases = vec![None; result_leaves];
     for alias in &site.aliasing {
-        let (result, result_shape) = leaf_at(std::slice::from_ref(&site.result), 0, &alias.result_index)
-            .ok_or_else(|| wrong_alias(alias, "an index of an array in the result"))?;
+        let (result, result_shape) =
+            leaf_at(std::slice::from_ref(&site.result), 0, &alias.result_index)
+                .ok_or_else(|| wrong_alias(alias, "an index of an array in the result"))?;
         let (operand, operand_shape) = leaf_at(&site.operands, alias.operand, &alias.operand_index)
             .ok_or_else(|| wrong_alias(alias, "an index of an array in an operand"))?;
         if !result_shape.is_compatible(operand_shape)
             || result_shape.layout_or_default() != operand_shape.layout_or_default()
         {
-            let what = format!("a result and an operand of one shape, not {result_shape} and {operand_shape}");
+            let what = format!(
+                "a result and an operand of one shape, not {result_shape} and {operand_shape}"
+            );
             return Err(wrong_alias(alias, &what));
         }
         if aliases[result].is_some() || aliases.contains(&Some(operand)) {
@@ -173,12 +177,20 @@ fn wrong_alias(alias: &Alias, expected: &str) -> Status {
 }
 
 /// The number, among all leaves in preorder, of the array at `index` of `shapes[position]`.
-fn leaf_at<'a>(shapes: &'a [Shape], position: usize, index: &[usize]) -> Option<(usize, &'a ArrayShape)> {
+fn leaf_at<'a>(
+    shapes: &'a [Shape],
+    position: usize,
+    index: &[usize],
+) -> Option<(usize, &'a ArrayShape)> {
     let mut shape = shapes.get(position)?;
     let mut leaf: usize = shapes[..position].iter().map(|s| s.leaves().len()).sum();
     for &i in index {
         let elements = shape.as_tuple()?;
-        leaf += elements.get(..i)?.iter().map(|s| s.leaves().len()).sum::<usize>();
+        leaf += elements
+            .get(..i)?
+            .iter()
+            .map(|s| s.leaves().len())
+            .sum::<usize>();
         shape = elements.get(i)?;
     }
     Some((leaf, shape.as_array()?))
@@ -206,7 +218,10 @@ fn leaf_records<'a>(
             aliased_operand,
         }
     };
-    std::iter::zip(shapes, places).enumerate().map(leaf).collect()
+    std::iter::zip(shapes, places)
+        .enumerate()
+        .map(leaf)
+        .collect()
 }
 
 /// The next free byte of an arena.
@@ -231,7 +246,10 @@ impl Cursor {
     }
 
     fn align(&mut self) -> Result<usize> {
-        self.at = self.at.checked_next_multiple_of(ARENA_ALIGNMENT).unwrap_or(usize::MAX);
+        self.at = self
+            .at
+            .checked_next_multiple_of(ARENA_ALIGNMENT)
+            .unwrap_or(usize::MAX);
         self.check()?;
         Ok(self.at)
     }
@@ -261,13 +279,22 @@ struct Records {
 }
 
 impl Records {
-    fn write(base: usize, operands: &[Leaf<'_>], results: &[Leaf<'_>], site: &CallSite) -> Result<Self> {
+    fn write(
+        base: usize,
+        operands: &[Leaf<'_>],
+        results: &[Leaf<'_>],
+        site: &CallSite,
+    ) -> Result<Self> {
         let mut records = Self {
             base,
             bytes: vec![0; call_frame::SIZE],
             relocations: Vec::new(),
         };
-        put(&mut records.bytes, call_frame::SIZE_FIELD, call_frame::SIZE as u32);
+        put(
+            &mut records.bytes,
+            call_frame::SIZE_FIELD,
+            call_frame::SIZE as u32,
+        );
         records.bytes[call_frame::STAGE] = Stage::Execute as u8;
         records.buffers(call_frame::OPERANDS, operands);
         records.buffers(call_frame::RESULTS, results);
@@ -301,7 +328,11 @@ impl Records {
             self.bytes[record + buffer::READ_ONLY] = u8::from(leaf.read_only);
             if let Some(operand) = leaf.aliased_operand {
                 self.bytes[record + buffer::ALIASED_OPERAND] = 1;
-                put(&mut self.bytes, record + buffer::ALIASED_OPERAND + 4, operand as u32);
+                put(
+                    &mut self.bytes,
+                    record + buffer::ALIASED_OPERAND + 4,
+                    operand as u32,
+                );
             }
         }
     }
@@ -340,7 +371,9 @@ impl Records {
                 self.list(record + attribute::VALUE, bytes, bytes.len(), 1);
                 return Ok(());
             }
-            Attribute::Dictionary(_) => return Err(Status::internal("a dictionary is not written here")),
+            Attribute::Dictionary(_) => {
+                return Err(Status::internal("a dictionary is not written here"));
+            }
         };
         let (shape, bytes) = array_of(literal)?;
         self.bytes[record + attribute::KIND] = kind;
@@ -351,7 +384,10 @@ impl Records {
     }
 
     fn numbers(&mut self, field: usize, numbers: &[usize]) {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|&n| (n as i64).to_le_bytes()).collect();
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|&n| (n as i64).to_le_bytes())
+            .collect();
         self.list(field, &bytes, numbers.len(), 8);
     }
 
@@ -418,7 +454,11 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_apart() {
-        let layout = ArenaLayout::new(&site(&["f32[3]", "(s8[65], ())"], "(f64[], u8[0])"), 1 << 20).unwrap();
+        let layout = ArenaLayout::new(
+            &site(&["f32[3]", "(s8[65], ())"], "(f64[], u8[0])"),
+            1 << 20,
+        )
+        .unwrap();
         let place = |offset, size| BufferPlace { offset, size };
         assert_eq!(layout.operands(), [place(0, 12), place(64, 65)]);
         assert_eq!(layout.results(), [place(192, 8), place(256, 0)]);
@@ -429,9 +469,11 @@ mod tests {
     fn a_frame_reads_back() {
         let mut site = site(&["f32[2,3]{0,1}", "token[]"], "f32[2,3]{0,1}");
         site.aliasing = vec![alias(&[], 0, &[])];
-        site.attributes.insert("n".into(), Attribute::scalar(4.0f32));
+        site.attributes
+            .insert("n".into(), Attribute::scalar(4.0f32));
         let inner = Dictionary::from([("b".to_owned(), Attribute::from("x\0y"))]);
-        site.attributes.insert("d".into(), Attribute::Dictionary(inner));
+        site.attributes
+            .insert("d".into(), Attribute::Dictionary(inner));
         let layout = ArenaLayout::new(&site, 1 << 20).unwrap();
         assert_eq!(layout.results(), &layout.operands()[..1]);
 
@@ -444,7 +486,10 @@ mod tests {
         let operand = follow(call_frame::OPERANDS);
         assert_eq!(get(frame, operand + buffer::DATA), arena);
         assert_eq!(get(frame, operand + buffer::DATA + 4), 24);
-        assert_eq!(frame[operand + buffer::ELEMENT_TYPE], ElementType::F32.number());
+        assert_eq!(
+            frame[operand + buffer::ELEMENT_TYPE],
+            ElementType::F32.number()
+        );
         assert_eq!(frame[operand + buffer::READ_ONLY], 0, "a result shares it");
         let order = follow(operand + buffer::MINOR_TO_MAJOR);
         assert_eq!((frame[order], frame[order + 8]), (0, 1));
@@ -455,8 +500,14 @@ mod tests {
 
         // Sorted by name: "d", then "n".
         let attributes = follow(call_frame::ATTRIBUTES);
-        assert_eq!(frame[attributes + attribute::KIND], attribute::KIND_DICTIONARY);
-        assert_eq!(get(frame, attributes + attribute::VALUE + 4), attribute::SIZE as u32);
+        assert_eq!(
+            frame[attributes + attribute::KIND],
+            attribute::KIND_DICTIONARY
+        );
+        assert_eq!(
+            get(frame, attributes + attribute::VALUE + 4),
+            attribute::SIZE as u32
+        );
         let b = follow(attributes + attribute::VALUE);
         let text = follow(b + attribute::VALUE);
         assert_eq!(&frame[text..text + 3], b"x\0y");
@@ -504,7 +555,14 @@ mod tests {
     fn arenas_past_the_limit_are_refused() {
         let err = ArenaLayout::new(&site(&["u8[1000]"], "u8[1000]"), 2000).unwrap_err();
         assert_eq!(err.code(), StatusCode::ResourceExhausted);
-        let huge = site(&["u8[9223372036854775807]", "u8[9223372036854775807]", "u8[9223372036854775807]"], "()");
+        let huge = site(
+            &[
+                "u8[9223372036854775807]",
+                "u8[9223372036854775807]",
+                "u8[9223372036854775807]",
+            ],
+            "()",
+        );
         let err = ArenaLayout::new(&huge, usize::MAX).unwrap_err();
         assert_eq!(err.code(), StatusCode::ResourceExhausted);
     }

@@ -80,7 +80,12 @@ impl Executable {
     /// - INVALID_ARGUMENT if the arguments are not as many, or not of the shapes, that it takes.
     /// - The first failure of a custom call. The message names the instruction.
     /// - DEADLINE_EXCEEDED or CANCELLED, as the options say.
-    pub fn execute(&self, ordinal: usize, arguments: &[Literal], options: &ExecuteOptions) -> Result<Literal> {
+    pub fn execute(
+        &self,
+        ordinal: usize,
+        arguments: &[Literal],
+        options: &ExecuteOptions,
+    ) -> Result<Literal> {
         let functions = self.functions();
         let Some(function) = functions.get(ordinal) else {
             return Err(Status::not_found(format!(
@@ -90,14 +95,20 @@ impl Executable {
         };
         check_arguments(function, arguments)?;
         let computation: ComputationId = self.program.exports[ordinal];
-        Run::begin(&self.program, &self.plan, &self.modules, options)?.function(computation, arguments)
+        Run::begin(&self.program, &self.plan, &self.modules, options)?
+            .function(computation, arguments)
     }
 
     /// Executes the function of this name.
     ///
     /// # Errors
     /// As for [`Executable::execute`].
-    pub fn execute_named(&self, name: &str, arguments: &[Literal], options: &ExecuteOptions) -> Result<Literal> {
+    pub fn execute_named(
+        &self,
+        name: &str,
+        arguments: &[Literal],
+        options: &ExecuteOptions,
+    ) -> Result<Literal> {
         let functions = self.functions();
         let Some(function) = functions.iter().find(|f| f.name == name) else {
             let names: Vec<_> = functions.iter().map(|f| format!("{:?}", f.name)).collect();
@@ -130,3 +141,6 @@ fn check_arguments(function: &Function, arguments: &[Literal]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

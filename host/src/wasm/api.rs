@@ -20,7 +20,8 @@ pub(super) const FUNCTIONS: &[(&str, &str)] = &[
 pub(super) fn linker(engine: &wasmtime::Engine) -> Result<wasmtime::Linker<GuestState>> {
     let mut linker = wasmtime::Linker::new(engine);
     let defined = define(&mut linker);
-    defined.map_err(|error| Status::internal(format!("the API table cannot be made: {error:#}")))?;
+    defined
+        .map_err(|error| Status::internal(format!("the API table cannot be made: {error:#}")))?;
     Ok(linker)
 }
 
@@ -30,12 +31,17 @@ fn define(linker: &mut wasmtime::Linker<GuestState>) -> wasmtime::Result<()> {
         abi::API_MODULE,
         "set-failure",
         |caller: Caller<'_, GuestState>, code: u32, message: u32, length: u32, recoverable: u32| {
-            set_failure(caller, code, message, length, recoverable != 0).map_err(wasmtime::Error::new)
+            set_failure(caller, code, message, length, recoverable != 0)
+                .map_err(wasmtime::Error::new)
         },
     )?;
-    linker.func_wrap(abi::API_MODULE, "set-success", |mut caller: Caller<'_, GuestState>| {
-        caller.data_mut().failure = None;
-    })?;
+    linker.func_wrap(
+        abi::API_MODULE,
+        "set-success",
+        |mut caller: Caller<'_, GuestState>| {
+            caller.data_mut().failure = None;
+        },
+    )?;
     linker.func_wrap(
         abi::API_MODULE,
         "log",
@@ -54,7 +60,9 @@ fn set_failure(
     recoverable: bool,
 ) -> Result<()> {
     let Some(code) = StatusCode::from_number(code).filter(|&code| code != StatusCode::Ok) else {
-        return Err(misuse(format!("set-failure: expected a status code from 1 to 16, found {code}")));
+        return Err(misuse(format!(
+            "set-failure: expected a status code from 1 to 16, found {code}"
+        )));
     };
     let limit = caller.data().shared.limits.message_bytes;
     let message = message_of(&mut caller, "set-failure's message", message, length, limit)?;
@@ -68,7 +76,9 @@ fn set_failure(
 
 fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32) -> Result<()> {
     let Some(level) = LogLevel::from_number(level) else {
-        return Err(misuse(format!("log: expected a level from 0 to 4, found {level}")));
+        return Err(misuse(format!(
+            "log: expected a level from 0 to 4, found {level}"
+        )));
     };
     let state = caller.data();
     let limit = state.shared.limits.message_bytes.min(state.log_budget);
@@ -101,7 +111,11 @@ fn message_of(
         // While the start function runs, the instance is not known yet.
         None => match caller.get_export("memory") {
             Some(Extern::Memory(memory)) => memory,
-            _ => return Err(misuse(format!("{what}: expected an exported memory, found none"))),
+            _ => {
+                return Err(misuse(format!(
+                    "{what}: expected an exported memory, found none"
+                )));
+            }
         },
     };
     let memory = GuestMemory::new(memory.data_mut(caller));

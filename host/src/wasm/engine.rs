@@ -147,7 +147,9 @@ fn wasmtime_config(limits: &Limits) -> wasmtime::Config {
         .cranelift_opt_level(wasmtime::OptLevel::Speed)
         .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(1)))
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
-        .allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(pooling_config(limits)));
+        .allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(
+            pooling_config(limits),
+        ));
     config
 }
 

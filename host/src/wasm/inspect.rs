@@ -95,7 +95,9 @@ impl ModuleInfo {
             check_import(import)?;
         }
         match self.memory {
-            None => Err(invalid("expected an exported memory named \"memory\", found none")),
+            None => Err(invalid(
+                "expected an exported memory named \"memory\", found none",
+            )),
             Some(memory) if memory.initial > limits.memory_bytes as u64 => Err(exhausted(format!(
                 "expected a memory of at most {} bytes, found one of {}",
                 limits.memory_bytes, memory.initial
@@ -106,8 +108,14 @@ impl ModuleInfo {
 }
 
 fn check_import(import: &ImportedItem) -> Result<()> {
-    let name = format!("\"{}\" \"{}\"", import.module.escape_debug(), import.name.escape_debug());
-    let known = api::FUNCTIONS.iter().find(|(function, _)| *function == import.name);
+    let name = format!(
+        "\"{}\" \"{}\"",
+        import.module.escape_debug(),
+        import.name.escape_debug()
+    );
+    let known = api::FUNCTIONS
+        .iter()
+        .find(|(function, _)| *function == import.name);
     match (import.module == abi::API_MODULE, known) {
         (true, Some((_, ty))) if import.ty == *ty => Ok(()),
         (true, Some((_, ty))) => Err(invalid(format!(
@@ -161,10 +169,12 @@ impl Outside {
         let mut outside = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
             let payload = payload.map_err(malformed)?;
-            outside.section(payload, limits).map_err(|problem| match problem {
-                Problem::Malformed(error) => malformed(error),
-                Problem::Status(status) => status,
-            })?;
+            outside
+                .section(payload, limits)
+                .map_err(|problem| match problem {
+                    Problem::Malformed(error) => malformed(error),
+                    Problem::Status(status) => status,
+                })?;
         }
         Ok(outside)
     }
@@ -264,7 +274,13 @@ impl Outside {
     }
 
     fn type_text(&self, index: u32) -> String {
-        let list = |types: &[ValType]| types.iter().map(ValType::to_string).collect::<Vec<_>>().join(", ");
+        let list = |types: &[ValType]| {
+            types
+                .iter()
+                .map(ValType::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         match self.types.get(index as usize) {
             Some(Some(ty)) => match ty.results() {
                 [] => format!("({})", list(ty.params())),
@@ -289,7 +305,9 @@ impl From<wasmparser::BinaryReaderError> for Problem {
 }
 
 fn bounds(memory: wasmparser::MemoryType) -> MemoryBounds {
-    let page = 1_u64.checked_shl(memory.page_size_log2.unwrap_or(16)).unwrap_or(u64::MAX);
+    let page = 1_u64
+        .checked_shl(memory.page_size_log2.unwrap_or(16))
+        .unwrap_or(u64::MAX);
     MemoryBounds {
         initial: memory.initial.saturating_mul(page),
         maximum: memory.maximum.map(|pages| pages.saturating_mul(page)),
@@ -321,10 +339,14 @@ const FEATURES: &[(&str, WasmFeatures)] = &[
 /// The proposals without which the module is not valid.
 fn needed_features(wasm: &[u8]) -> Result<Vec<String>> {
     let all = WasmFeatures::all();
-    Validator::new_with_features(all).validate_all(wasm).map_err(malformed)?;
+    Validator::new_with_features(all)
+        .validate_all(wasm)
+        .map_err(malformed)?;
     let needed = FEATURES.iter().filter(|(_, feature)| {
         let without = all.difference(*feature);
-        Validator::new_with_features(without).validate_all(wasm).is_err()
+        Validator::new_with_features(without)
+            .validate_all(wasm)
+            .is_err()
     });
     Ok(needed.map(|(name, _)| (*name).to_owned()).collect())
 }
@@ -345,7 +367,10 @@ fn beginning(bytes: &[u8]) -> String {
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn invalid(message: impl Into<String>) -> Status {

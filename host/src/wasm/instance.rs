@@ -40,7 +40,12 @@ struct Bound {
 
 impl Instance {
     /// Instantiates a module and reserves an arena of `arena_size` bytes for `sites` call sites.
-    pub(super) fn new(module: &Module, arena_size: usize, sites: usize, options: &CallOptions) -> Result<Self> {
+    pub(super) fn new(
+        module: &Module,
+        arena_size: usize,
+        sites: usize,
+        options: &CallOptions,
+    ) -> Result<Self> {
         let shared = &module.shared;
         let interrupt = Interrupt::new(options, shared.limits.deadline);
         let mut store = Store::new(&shared.engine, GuestState::new(shared.clone(), interrupt));
@@ -54,7 +59,8 @@ impl Instance {
         });
         arm(&mut store).map_err(|error| trap::status(&error, store.data_mut(), "the module"))?;
         let instance = module.pre.instantiate(&mut store);
-        let instance = instance.map_err(|error| trap::status(&error, store.data_mut(), "the module's start"))?;
+        let instance = instance
+            .map_err(|error| trap::status(&error, store.data_mut(), "the module's start"))?;
         let memory = instance
             .get_memory(&mut store, "memory")
             .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
@@ -91,12 +97,15 @@ impl Instance {
             Stage::Instantiate => Frame::Attributes,
             _ => Frame::Whole,
         };
-        let state = self.bound[index].as_ref().map_or([0; 3], |bound| bound.state);
+        let state = self.bound[index]
+            .as_ref()
+            .map_or([0; 3], |bound| bound.state);
         let mut image = site.layout.image(frame, self.arena);
         image.set_stage(stage);
         image.set_state(state);
         let at = self.arena as usize + site.layout.frame();
-        self.guest_memory().write("the call frame", at, image.bytes())?;
+        self.guest_memory()
+            .write("the call frame", at, image.bytes())?;
         self.call_stage(&function, at, site)?;
 
         // The word is a claim that means nothing to the host: it is handed back as it is.
@@ -189,7 +198,10 @@ impl Instance {
 
     /// Runs `_initialize`, by which C and C++ modules run their constructors.
     fn initialize_module(&mut self) -> Result<()> {
-        let Ok(initialize) = self.instance.get_typed_func::<(), ()>(&mut self.store, "_initialize") else {
+        let Ok(initialize) = self
+            .instance
+            .get_typed_func::<(), ()>(&mut self.store, "_initialize")
+        else {
             return Ok(());
         };
         let outcome = arm(&mut self.store).and_then(|()| initialize.call(&mut self.store, ()));
@@ -198,10 +210,15 @@ impl Instance {
 
     /// Reserves the arena: from the guest's allocator where it exports one, or else behind its memory's end.
     fn reserve(&mut self, size: usize) -> Result<u32> {
-        let too_large = |_| exhausted(format!("expected an arena of at most 4 GiB, found {size} bytes"));
+        let too_large = |_| {
+            exhausted(format!(
+                "expected an arena of at most 4 GiB, found {size} bytes"
+            ))
+        };
         let wanted = u32::try_from(size).map_err(too_large)?;
         type Realloc = TypedFunc<(u32, u32, u32, u32), u32>;
-        let realloc: std::result::Result<Realloc, _> = self.instance.get_typed_func(&mut self.store, abi::REALLOC);
+        let realloc: std::result::Result<Realloc, _> =
+            self.instance.get_typed_func(&mut self.store, abi::REALLOC);
         let offset = match realloc {
             Ok(realloc) => self.allocate(&realloc, wanted)?,
             Err(_) => self.grow(size)?,
@@ -210,11 +227,18 @@ impl Instance {
         Ok(offset)
     }
 
-    fn allocate(&mut self, realloc: &TypedFunc<(u32, u32, u32, u32), u32>, size: u32) -> Result<u32> {
+    fn allocate(
+        &mut self,
+        realloc: &TypedFunc<(u32, u32, u32, u32), u32>,
+        size: u32,
+    ) -> Result<u32> {
         let arguments = (0, 0, ARENA_ALIGNMENT as u32, size);
         let outcome = arm(&mut self.store).and_then(|()| realloc.call(&mut self.store, arguments));
         match outcome {
-            Ok(0) => Err(exhausted(format!("{} found no memory for an arena of {size} bytes", abi::REALLOC))),
+            Ok(0) => Err(exhausted(format!(
+                "{} found no memory for an arena of {size} bytes",
+                abi::REALLOC
+            ))),
             Ok(offset) => Ok(offset),
             Err(error) => Err(self.stopped(&error, abi::REALLOC)),
         }
@@ -231,7 +255,8 @@ impl Instance {
                 "expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"
             )));
         }
-        u32::try_from(offset).map_err(|_| exhausted(format!("expected an arena below 4 GiB, found {offset}")))
+        u32::try_from(offset)
+            .map_err(|_| exhausted(format!("expected an arena below 4 GiB, found {offset}")))
     }
 
     /// An arena is where the guest says only if it can be.
@@ -240,17 +265,25 @@ impl Instance {
             return Err(Status::new(
                 StatusCode::Internal,
                 Blame::Guest,
-                format!("expected {} to return a multiple of {ARENA_ALIGNMENT}, found {offset}", abi::REALLOC),
+                format!(
+                    "expected {} to return a multiple of {ARENA_ALIGNMENT}, found {offset}",
+                    abi::REALLOC
+                ),
             ));
         }
-        self.guest_memory().read("the arena", offset as usize, size)?;
+        self.guest_memory()
+            .read("the arena", offset as usize, size)?;
         Ok(())
     }
 
     fn function(&mut self, name: &str) -> Result<StageFunction> {
         self.instance
             .get_typed_func(&mut self.store, name)
-            .map_err(|error| Status::internal(format!("an export that was checked is not there: {error:#}")))
+            .map_err(|error| {
+                Status::internal(format!(
+                    "an export that was checked is not there: {error:#}"
+                ))
+            })
     }
 
     fn guest_memory(&mut self) -> GuestMemory<'_> {
@@ -274,11 +307,16 @@ fn arm(store: &mut Store<GuestState>) -> wasmtime::Result<()> {
 #[cold]
 fn reported(code: u32, state: &mut GuestState, site: &Site) -> Status {
     if let Some(failure) = state.failure.take() {
-        return Status::new(failure.code, Blame::Guest, failure.message).with_recoverable(failure.recoverable);
+        return Status::new(failure.code, Blame::Guest, failure.message)
+            .with_recoverable(failure.recoverable);
     }
     let what = &site.what;
     match StatusCode::from_number(code) {
-        Some(code) => Status::new(code, Blame::Guest, format!("{what} returned {code} without a message")),
+        Some(code) => Status::new(
+            code,
+            Blame::Guest,
+            format!("{what} returned {code} without a message"),
+        ),
         None => Status::new(
             StatusCode::Internal,
             Blame::Guest,

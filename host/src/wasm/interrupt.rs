@@ -71,7 +71,9 @@ impl Interrupt {
             None => false,
             Some(Deadline::At(instant)) => now >= instant,
             Some(Deadline::After(duration)) => {
-                let started = *self.started.get_or_insert(now.checked_sub(TICK).unwrap_or(now));
+                let started = *self
+                    .started
+                    .get_or_insert(now.checked_sub(TICK).unwrap_or(now));
                 now.duration_since(started) >= duration
             }
         };

@@ -60,7 +60,9 @@ fn out_of_range(what: &str, offset: usize, length: usize, size: usize) -> Status
     Status::new(
         StatusCode::OutOfRange,
         Blame::Guest,
-        format!("expected {what} within the {size} bytes of the guest's memory, found {length} bytes at {offset}"),
+        format!(
+            "expected {what} within the {size} bytes of the guest's memory, found {length} bytes at {offset}"
+        ),
     )
 }
 
@@ -76,10 +78,13 @@ mod tests {
         let mut memory = GuestMemory::new(&mut bytes);
         memory.write("x", 4, &[1, 2, 3, 4]).unwrap();
         assert_eq!(memory.read_u32("x", 4).unwrap(), 0x0403_0201);
-        assert_eq!(memory.read("x", 8, 0).unwrap(), []);
+        assert!(memory.read("x", 8, 0).unwrap().is_empty());
         for (offset, length) in [(5, 4), (9, 0), (usize::MAX, 2), (0, usize::MAX)] {
             let err = memory.read("a message", offset, length).unwrap_err();
-            assert_eq!((err.code(), err.blame()), (StatusCode::OutOfRange, Blame::Guest));
+            assert_eq!(
+                (err.code(), err.blame()),
+                (StatusCode::OutOfRange, Blame::Guest)
+            );
         }
         let err = memory.write("a message", 6, &[0; 4]).unwrap_err();
         assert_eq!(

@@ -60,11 +60,11 @@ fn typed_ffi() -> String {
 pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
-        let entry = entry.map_err(|error| {
-            wrong(format!("expected a JSON object for each target: {error}"))
-        })?;
+        let entry = entry
+            .map_err(|error| wrong(format!("expected a JSON object for each target: {error}")))?;
         let name = entry.name.clone();
-        let signature = signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
+        let signature =
+            signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
         match targets.get_mut(&name) {
             Some(known) => merge(known, signature)?,
             None => {
@@ -91,7 +91,9 @@ pub(super) fn from_types(exports: &[ExportedFunction]) -> Vec<Signature> {
 
 /// Whether a name is a toolchain's, or a stage's, rather than a target's.
 fn is_internal(name: &str) -> bool {
-    let stage = name.rsplit_once('.').is_some_and(|(_, suffix)| stage_of(suffix).is_some());
+    let stage = name
+        .rsplit_once('.')
+        .is_some_and(|(_, suffix)| stage_of(suffix).is_some());
     stage || name.starts_with('_') || name == abi::REALLOC
 }
 
@@ -130,7 +132,8 @@ pub(super) fn export_name(target: &str, stage: Stage) -> String {
 fn signature(entry: Entry) -> Result<Signature> {
     let api_version: ApiVersion = entry.api_version.parse().map_err(blame_guest)?;
     let stages = entry.stages.iter().map(|name| {
-        stage_of(name).ok_or_else(|| wrong(format!("expected a stage such as execute, found {name:?}")))
+        stage_of(name)
+            .ok_or_else(|| wrong(format!("expected a stage such as execute, found {name:?}")))
     });
     let stages = match entry.stages.is_empty() {
         true => vec![Stage::Execute],
@@ -151,12 +154,17 @@ fn signature(entry: Entry) -> Result<Signature> {
 fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
     let buffer = |buffer: Buffer| {
         if let Some(rank) = buffer.rank.filter(|&rank| rank > MAX_RANK) {
-            return Err(wrong(format!("expected a rank of at most {MAX_RANK}, found {rank}")));
+            return Err(wrong(format!(
+                "expected a rank of at most {MAX_RANK}, found {rank}"
+            )));
         }
         let types = buffer.element_types.unwrap_or_default();
         Ok(BufferSignature {
             name: buffer.name,
-            element_types: types.iter().map(|name| element_type(name)).collect::<Result<_>>()?,
+            element_types: types
+                .iter()
+                .map(|name| element_type(name))
+                .collect::<Result<_>>()?,
             rank: buffer.rank,
         })
     };
@@ -172,7 +180,11 @@ fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
             )));
         }
         Ok(AttributeSignature {
-            element_type: attribute.element_type.as_deref().map(element_type).transpose()?,
+            element_type: attribute
+                .element_type
+                .as_deref()
+                .map(element_type)
+                .transpose()?,
             name: attribute.name,
             kind: attribute.kind,
             optional: attribute.optional,
@@ -191,7 +203,11 @@ fn stage_of(name: &str) -> Option<Stage> {
 
 /// Adds what another object of the same name declares. The one that has the stage `execute` says the rest.
 fn merge(known: &mut Signature, other: Signature) -> Result<()> {
-    if let Some(stage) = other.stages.iter().find(|stage| known.stages.contains(stage)) {
+    if let Some(stage) = other
+        .stages
+        .iter()
+        .find(|stage| known.stages.contains(stage))
+    {
         return Err(wrong(format!(
             "target {:?}: expected the stage {stage} to be declared once, found it again",
             known.name
@@ -208,7 +224,10 @@ fn merge(known: &mut Signature, other: Signature) -> Result<()> {
 
 fn check_exports(target: &Signature, exports: &[ExportedFunction]) -> Result<()> {
     if !target.stages.contains(&Stage::Execute) {
-        return Err(wrong(format!("target {:?}: expected the stage execute, found none", target.name)));
+        return Err(wrong(format!(
+            "target {:?}: expected the stage execute, found none",
+            target.name
+        )));
     }
     let ty = match target.api_versions.as_slice() {
         [ApiVersion::Original] => "(i32, i32)",
@@ -218,7 +237,11 @@ fn check_exports(target: &Signature, exports: &[ExportedFunction]) -> Result<()>
     };
     for &stage in &target.stages {
         let name = export_name(&target.name, stage);
-        let expected = if stage == Stage::Execute { ty } else { STAGE_TYPE };
+        let expected = if stage == Stage::Execute {
+            ty
+        } else {
+            STAGE_TYPE
+        };
         match exports.iter().find(|export| export.name == name) {
             Some(export) if export.ty == expected => {}
             Some(export) => {

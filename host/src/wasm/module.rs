@@ -32,10 +32,9 @@ impl Module {
                 format!("expected a module within the features and limits of this host: {text}"),
             )
         })?;
-        let pre = shared
-            .linker
-            .instantiate_pre(&module)
-            .map_err(|error| Status::internal(format!("imports that were checked do not link: {error:#}")))?;
+        let pre = shared.linker.instantiate_pre(&module).map_err(|error| {
+            Status::internal(format!("imports that were checked do not link: {error:#}"))
+        })?;
         Ok(Self {
             shared: Arc::clone(shared),
             pre,
@@ -60,16 +59,24 @@ impl Module {
     /// The target of this name.
     pub(super) fn target(&self, name: &str) -> Result<&Signature> {
         let targets = &self.info.targets;
-        targets.iter().find(|target| target.name == name).ok_or_else(|| {
-            let names: Vec<_> = targets.iter().map(|t| format!("{:?}", t.name)).collect();
-            Status::not_found(format!("expected a target of the module ({}), found {name:?}", names.join(", ")))
-        })
+        targets
+            .iter()
+            .find(|target| target.name == name)
+            .ok_or_else(|| {
+                let names: Vec<_> = targets.iter().map(|t| format!("{:?}", t.name)).collect();
+                Status::not_found(format!(
+                    "expected a target of the module ({}), found {name:?}",
+                    names.join(", ")
+                ))
+            })
     }
 }
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Module")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 

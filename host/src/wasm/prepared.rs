@@ -32,14 +32,17 @@ pub(super) struct Site {
 
 impl Sites {
     pub(super) fn new(module: Arc<Module>, sites: Vec<CallSite>) -> Result<Self> {
-        let lay_out = |site: &CallSite| {
-            Site::new(&module, site).map_err(|status| status.context(&site.name))
-        };
+        let lay_out =
+            |site: &CallSite| Site::new(&module, site).map_err(|status| status.context(&site.name));
         let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;
-        let largest = sites.iter().map(|site| site.layout.size()).max().unwrap_or(0);
-        let has_execution_stages = sites
+        let largest = sites
             .iter()
-            .any(|site| site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize));
+            .map(|site| site.layout.size())
+            .max()
+            .unwrap_or(0);
+        let has_execution_stages = sites.iter().any(|site| {
+            site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize)
+        });
         Ok(Self {
             module,
             sites,
@@ -52,7 +55,11 @@ impl Sites {
     /// An idle instance, or a new one.
     fn take(&self, options: &CallOptions) -> Result<Instance> {
         let idle = match self.module.shared.isolation {
-            Isolation::Executable => self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop(),
+            Isolation::Executable => self
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop(),
             Isolation::Fresh => None,
         };
         match idle {
@@ -67,7 +74,10 @@ impl Sites {
     /// Keeps an instance for later, unless it must not be used again.
     fn put_back(&self, instance: Instance) {
         if instance.is_healthy() && self.module.shared.isolation == Isolation::Executable {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(instance);
+            self.idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(instance);
         }
     }
 
@@ -85,13 +95,29 @@ impl Sites {
         Ok(())
     }
 
-    fn call(&self, instance: &mut Instance, index: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
-        let site = self
-            .sites
-            .get(index)
-            .ok_or_else(|| Status::invalid_argument(format!("expected a call site below {}, found {index}", self.sites.len())))?;
-        check("operand", site.layout.operands(), operands.iter().map(|bytes| bytes.len()))?;
-        check("result", site.layout.results(), results.iter().map(|bytes| bytes.len()))?;
+    fn call(
+        &self,
+        instance: &mut Instance,
+        index: usize,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let site = self.sites.get(index).ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "expected a call site below {}, found {index}",
+                self.sites.len()
+            ))
+        })?;
+        check(
+            "operand",
+            site.layout.operands(),
+            operands.iter().map(|bytes| bytes.len()),
+        )?;
+        check(
+            "result",
+            site.layout.results(),
+            results.iter().map(|bytes| bytes.len()),
+        )?;
         instance.bind(index, site)?;
         instance.execute(index, site, operands, results)
     }
@@ -119,13 +145,24 @@ impl Site {
 
 /// Checks that the caller's buffers are as many and as long as the call site says.
 #[inline]
-fn check(what: &str, places: &[BufferPlace], lengths: impl ExactSizeIterator<Item = usize>) -> Result<()> {
+fn check(
+    what: &str,
+    places: &[BufferPlace],
+    lengths: impl ExactSizeIterator<Item = usize>,
+) -> Result<()> {
     if places.len() != lengths.len() {
-        return Err(wrong_buffers(format!("expected {} {what} buffers, found {}", places.len(), lengths.len())));
+        return Err(wrong_buffers(format!(
+            "expected {} {what} buffers, found {}",
+            places.len(),
+            lengths.len()
+        )));
     }
     for (i, (place, length)) in std::iter::zip(places, lengths).enumerate() {
         if place.size != length {
-            return Err(wrong_buffers(format!("{what} {i}: expected {} bytes, found {length}", place.size)));
+            return Err(wrong_buffers(format!(
+                "{what} {i}: expected {} bytes, found {length}",
+                place.size
+            )));
         }
     }
     Ok(())
@@ -179,8 +216,12 @@ impl Execution for WasmExecution<'_> {
 
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
         match &mut self.instance {
-            Some(instance) if instance.is_healthy() => self.sites.call(instance, site, operands, results),
-            _ => self.sites.call_alone(site, &self.options, operands, results),
+            Some(instance) if instance.is_healthy() => {
+                self.sites.call(instance, site, operands, results)
+            }
+            _ => self
+                .sites
+                .call_alone(site, &self.options, operands, results),
         }
     }
 }
@@ -237,7 +278,12 @@ impl PreparedCall {
     ///
     /// # Errors
     /// As for [`PreparedCall::call`], and what `options` brings about.
-    pub fn call_with(&self, options: &CallOptions, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+    pub fn call_with(
+        &self,
+        options: &CallOptions,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
         self.sites.call_alone(0, options, operands, results)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::engine::Shared;
 use super::interrupt::Interrupt;
-use crate::values::{StatusCode};
+use crate::values::StatusCode;
 
 /// How important a guest's log message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,9 +26,15 @@ pub enum LogLevel {
 impl LogLevel {
     /// The level with this number in `log-level`.
     pub(super) fn from_number(number: u32) -> Option<Self> {
-        [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace]
-            .get(usize::try_from(number).ok()?)
-            .copied()
+        [
+            Self::Error,
+            Self::Warn,
+            Self::Info,
+            Self::Debug,
+            Self::Trace,
+        ]
+        .get(usize::try_from(number).ok()?)
+        .copied()
     }
 }
 
@@ -99,20 +105,42 @@ impl GuestState {
 
 /// Refuses growth past the limits and remembers that it did: a guest that fails for want of memory says so in its own way.
 impl wasmtime::ResourceLimiter for GuestState {
-    fn memory_growing(&mut self, _: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let limit = self.shared.limits.memory_bytes.min(maximum.unwrap_or(usize::MAX));
+    fn memory_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let limit = self
+            .shared
+            .limits
+            .memory_bytes
+            .min(maximum.unwrap_or(usize::MAX));
         let allowed = desired <= limit;
         if !allowed {
-            self.growth_refused = Some(format!("memory of {desired} bytes was refused, the limit is {limit}"));
+            self.growth_refused = Some(format!(
+                "memory of {desired} bytes was refused, the limit is {limit}"
+            ));
         }
         Ok(allowed)
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let limit = self.shared.limits.table_elements.min(maximum.unwrap_or(usize::MAX));
+    fn table_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let limit = self
+            .shared
+            .limits
+            .table_elements
+            .min(maximum.unwrap_or(usize::MAX));
         let allowed = desired <= limit;
         if !allowed {
-            self.growth_refused = Some(format!("a table of {desired} elements was refused, the limit is {limit}"));
+            self.growth_refused = Some(format!(
+                "a table of {desired} elements was refused, the limit is {limit}"
+            ));
         }
         Ok(allowed)
     }

@@ -4,7 +4,10 @@
 /// was, of which `bytes` is all or the beginning.
 pub(super) fn sanitize(bytes: &[u8], total: usize, limit: usize) -> String {
     let kept = &bytes[..bytes.len().min(limit)];
-    let mut text: String = String::from_utf8_lossy(kept).chars().map(printable).collect();
+    let mut text: String = String::from_utf8_lossy(kept)
+        .chars()
+        .map(printable)
+        .collect();
     if total > kept.len() {
         // A character that the cut split shows as replacement characters at the end.
         text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
@@ -15,7 +18,8 @@ pub(super) fn sanitize(bytes: &[u8], total: usize, limit: usize) -> String {
 
 /// The character, or the replacement character for what could steer a terminal or reorder a line.
 fn printable(c: char) -> char {
-    let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let reorders =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     match c {
         '\n' | '\t' => c,
         _ if c.is_control() || reorders => char::REPLACEMENT_CHARACTER,
@@ -31,7 +35,12 @@ mod tests {
     fn text_is_cut_and_cleaned() {
         for (bytes, total, limit, shown) in [
             (&b"plain"[..], 5, 10, "plain"),
-            (b"a\x1b[31mb\x00c\td\n", 13, 20, "a\u{fffd}[31mb\u{fffd}c\td\n"),
+            (
+                b"a\x1b[31mb\x00c\td\n",
+                12,
+                20,
+                "a\u{fffd}[31mb\u{fffd}c\td\n",
+            ),
             (b"a\xffb", 3, 10, "a\u{fffd}b"),
             ("a\u{202e}b".as_bytes(), 5, 10, "a\u{fffd}b"),
             (b"0123456789", 10, 4, "0123... (4 of 10 bytes shown)"),

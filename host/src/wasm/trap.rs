@@ -14,7 +14,9 @@ const MAX_NAME: usize = 256;
 pub(super) fn status(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
     let status = classify(error, state, what);
     match error.downcast_ref::<WasmBacktrace>() {
-        Some(trace) => status.with_backtrace(backtrace(trace, state.shared.limits.backtrace_frames)),
+        Some(trace) => {
+            status.with_backtrace(backtrace(trace, state.shared.limits.backtrace_frames))
+        }
         None => status,
     }
 }
@@ -28,7 +30,10 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     match error.downcast_ref::<Interrupted>() {
         Some(Interrupted::Deadline) => {
             let deadline = state.interrupt.describe_deadline();
-            return guest(StatusCode::DeadlineExceeded, format!("{what} ran past {deadline}"));
+            return guest(
+                StatusCode::DeadlineExceeded,
+                format!("{what} ran past {deadline}"),
+            );
         }
         Some(Interrupted::Cancelled) => {
             let message = format!("{what} was cancelled");
@@ -45,7 +50,10 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
         );
     }
     let Some(trap) = error.downcast_ref::<Trap>() else {
-        return guest(StatusCode::Internal, format!("{what} failed: {}", clean(&format!("{error:#}"))));
+        return guest(
+            StatusCode::Internal,
+            format!("{what} failed: {}", clean(&format!("{error:#}"))),
+        );
     };
     if let Some(growth) = state.growth_refused.take() {
         return guest(
@@ -55,7 +63,8 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     }
     // A panic says what it has to say before it traps.
     if let Some(failure) = state.failure.take() {
-        return guest(failure.code, format!("{what}: {}", failure.message)).with_recoverable(failure.recoverable);
+        return guest(failure.code, format!("{what}: {}", failure.message))
+            .with_recoverable(failure.recoverable);
     }
     guest(code(*trap), format!("{what} trapped: {}", described(*trap)))
 }
@@ -63,7 +72,9 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
 fn code(trap: Trap) -> StatusCode {
     match trap {
         Trap::StackOverflow | Trap::AllocationTooLarge => StatusCode::ResourceExhausted,
-        Trap::MemoryOutOfBounds | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds => StatusCode::OutOfRange,
+        Trap::MemoryOutOfBounds | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds => {
+            StatusCode::OutOfRange
+        }
         Trap::Interrupt | Trap::OutOfFuel => StatusCode::DeadlineExceeded,
         _ => StatusCode::Aborted,
     }
@@ -77,10 +88,13 @@ fn described(trap: Trap) -> String {
 
 fn backtrace(trace: &WasmBacktrace, limit: usize) -> Backtrace {
     let frames = trace.frames();
-    let names = frames.iter().take(limit).map(|frame| match frame.func_name() {
-        Some(name) => clean(&demangle(name)),
-        None => format!("function {}", frame.func_index()),
-    });
+    let names = frames
+        .iter()
+        .take(limit)
+        .map(|frame| match frame.func_name() {
+            Some(name) => clean(&demangle(name)),
+            None => format!("function {}", frame.func_index()),
+        });
     // wasmtime collects one frame more than is shown, so that we know whether there are more.
     Backtrace::new(names.collect(), frames.len() > limit)
 }

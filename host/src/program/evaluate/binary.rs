@@ -193,3 +193,6 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
 fn refused(operation: BinaryOperation, found: &str) -> Status {
     bug(format_args!("{operation:?} of {found} was not refused"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,3 +52,6 @@ fn join(x: &[u8], from: u32, to: u32, out: &mut [u8]) {
 fn mask(bits: u32) -> u8 {
     u8::MAX >> (8 - bits)
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,3 +85,6 @@ fn total_order_key(bits: i64) -> i64 {
         false => bits,
     }
 }
+
+#[cfg(test)]
+mod tests;

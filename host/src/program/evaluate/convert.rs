@@ -83,3 +83,6 @@ fn round_to_odd(x: u64) -> f64 {
     let odd = u64::from(kept << excess != x);
     ((kept | odd) << excess) as f64
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,3 +131,6 @@ fn choose<const WIDTH: usize>((which, on_true, on_false): (&[u8], &[u8], &[u8]),
         *out = if which != 0 { *x } else { *y };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,3 +103,6 @@ impl Rounding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,3 +158,6 @@ fn complex_unary(
 fn refused(operation: UnaryOperation, found: &str) -> Status {
     bug(format_args!("{operation:?} of {found} was not refused"))
 }
+
+#[cfg(test)]
+mod tests;

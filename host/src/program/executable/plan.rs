@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::Program;
-use super::super::instruction::{Computation, ComputationId, CustomCall, Instruction, InstructionId, Opcode};
+use super::super::instruction::{
+    Computation, ComputationId, CustomCall, Instruction, InstructionId, Opcode,
+};
 use crate::call::{CallSite, Platform, PreparedCalls, TargetModule};
 use crate::registry::Registry;
 use crate::values::{Blame, Result, Shape, Status, StatusCode};
@@ -71,7 +73,9 @@ impl Plan {
             });
         }
         let modules = binder.modules.into_iter();
-        let prepared = modules.map(|(module, sites)| module.prepare(sites)).collect::<Result<_>>()?;
+        let prepared = modules
+            .map(|(module, sites)| module.prepare(sites))
+            .collect::<Result<_>>()?;
         Ok((Self { computations }, prepared))
     }
 
@@ -88,16 +92,31 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    fn bind(&mut self, computation: &Computation, instruction: &Instruction, call: &CustomCall) -> Result<BoundCall> {
+    fn bind(
+        &mut self,
+        computation: &Computation,
+        instruction: &Instruction,
+        call: &CustomCall,
+    ) -> Result<BoundCall> {
         let name = format!("custom call %{} of {:?}", instruction.name, call.target);
         let target = self
             .registry
             .lookup(&call.target, self.platform)
             .map_err(|status| status.context(&name))?;
-        let site = call_site(name, &target.signature().name, computation, instruction, call)?;
+        let site = call_site(
+            name,
+            &target.signature().name,
+            computation,
+            instruction,
+            call,
+        )?;
         let (operands, result) = (site.operands.clone(), site.result.clone());
         let identity = target.module().identity();
-        let module = match self.modules.iter().position(|(m, _)| m.identity() == identity) {
+        let module = match self
+            .modules
+            .iter()
+            .position(|(m, _)| m.identity() == identity)
+        {
             Some(module) => module,
             None => {
                 self.modules.push((Arc::clone(target.module()), Vec::new()));
@@ -129,11 +148,16 @@ fn call_site(
             callee.index()
         )));
     }
-    let shape_of = |id: &InstructionId| without_layouts(&computation.instructions[id.index()].shape);
+    let shape_of =
+        |id: &InstructionId| without_layouts(&computation.instructions[id.index()].shape);
     let (operands, result) = match &call.operand_layouts {
         Some(shapes) => (shapes.clone(), instruction.shape.clone()),
         None => (
-            instruction.operands.iter().map(shape_of).collect::<Result<_>>()?,
+            instruction
+                .operands
+                .iter()
+                .map(shape_of)
+                .collect::<Result<_>>()?,
             without_layouts(&instruction.shape)?,
         ),
     };
@@ -152,7 +176,13 @@ fn call_site(
 fn without_layouts(shape: &Shape) -> Result<Shape> {
     match shape {
         Shape::Array(array) => Ok(array.clone().without_layout().into()),
-        Shape::Tuple(tuple) => Shape::tuple(tuple.elements().iter().map(without_layouts).collect::<Result<_>>()?),
+        Shape::Tuple(tuple) => Shape::tuple(
+            tuple
+                .elements()
+                .iter()
+                .map(without_layouts)
+                .collect::<Result<_>>()?,
+        ),
     }
 }
 
@@ -203,7 +233,11 @@ fn callees_first(program: &Program) -> Result<Vec<ComputationId>> {
                 continue;
             }
             let called = callees(id);
-            let unknown: Vec<_> = called.iter().copied().filter(|&c| depth[c].is_none()).collect();
+            let unknown: Vec<_> = called
+                .iter()
+                .copied()
+                .filter(|&c| depth[c].is_none())
+                .collect();
             if unknown.is_empty() {
                 depth[id] = Some(1 + called.iter().filter_map(|&c| depth[c]).max().unwrap_or(0));
                 order.push(ComputationId(id as u32));
@@ -217,7 +251,9 @@ fn callees_first(program: &Program) -> Result<Vec<ComputationId>> {
         Some(&deepest) if deepest > MAX_CALL_DEPTH => Err(Status::new(
             StatusCode::ResourceExhausted,
             Blame::Caller,
-            format!("expected computations that call each other at most {MAX_CALL_DEPTH} deep, found {deepest}"),
+            format!(
+                "expected computations that call each other at most {MAX_CALL_DEPTH} deep, found {deepest}"
+            ),
         )),
         _ => Ok(order),
     }
@@ -240,18 +276,34 @@ fn has_effect(instruction: &Instruction, effects: &[bool]) -> bool {
         Opcode::While { .. } => true,
         _ => false,
     };
-    own || instruction.opcode.called_computations().iter().any(|c| effects[c.index()])
+    own || instruction
+        .opcode
+        .called_computations()
+        .iter()
+        .any(|c| effects[c.index()])
 }
 
 /// For each computation, which of its instructions run: those that the result needs and those that have an effect, in computations
 /// that an exported function reaches.
-fn reachable(program: &Program, callees_first: &[ComputationId], effects: &[bool]) -> Vec<Vec<bool>> {
+fn reachable(
+    program: &Program,
+    callees_first: &[ComputationId],
+    effects: &[bool],
+) -> Vec<Vec<bool>> {
     let mut called = vec![false; program.computations.len()];
     for export in &program.exports {
         called[export.index()] = true;
     }
-    let mut live: Vec<_> = program.computations.iter().map(|c| vec![false; c.instructions.len()]).collect();
-    for &id in callees_first.iter().rev().filter(|id| !program.computations[id.index()].instructions.is_empty()) {
+    let mut live: Vec<_> = program
+        .computations
+        .iter()
+        .map(|c| vec![false; c.instructions.len()])
+        .collect();
+    for &id in callees_first
+        .iter()
+        .rev()
+        .filter(|id| !program.computations[id.index()].instructions.is_empty())
+    {
         if !called[id.index()] {
             continue;
         }
@@ -264,7 +316,11 @@ fn reachable(program: &Program, callees_first: &[ComputationId], effects: &[bool
             if !live[index] {
                 continue;
             }
-            for id in instruction.operands.iter().chain(&instruction.control_predecessors) {
+            for id in instruction
+                .operands
+                .iter()
+                .chain(&instruction.control_predecessors)
+            {
                 live[id.index()] = true;
             }
             for callee in instruction.opcode.called_computations() {

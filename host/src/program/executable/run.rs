@@ -86,25 +86,39 @@ impl<'a> Run<'a> {
         match &instruction.opcode {
             Opcode::Parameter(number) => match arguments.get(*number) {
                 Some(argument) => Ok(argument.clone().with_compatible_shape(&instruction.shape)),
-                None => Err(Status::internal(format!("parameter {number} has no argument"))),
+                None => Err(Status::internal(format!(
+                    "parameter {number} has no argument"
+                ))),
             },
-            Opcode::Call(callee) | Opcode::Fusion(_, callee) => self.computation(*callee, &operands),
+            Opcode::Call(callee) | Opcode::Fusion(_, callee) => {
+                self.computation(*callee, &operands)
+            }
             Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
             Opcode::Conditional(branches) => self.conditional(branches, &operands),
             Opcode::CustomCall(_) => match &step.call {
                 Some(call) => self.custom_call(call, instruction, &operands),
-                None => Err(Status::internal(format!("%{} was not bound", instruction.name))),
+                None => Err(Status::internal(format!(
+                    "%{} was not bound",
+                    instruction.name
+                ))),
             },
             _ => evaluate(instruction, &operands, self),
         }
     }
 
-    fn while_loop(&mut self, condition: ComputationId, body: ComputationId, mut state: Vec<Literal>) -> Result<Literal> {
+    fn while_loop(
+        &mut self,
+        condition: ComputationId,
+        body: ComputationId,
+        mut state: Vec<Literal>,
+    ) -> Result<Literal> {
         loop {
             self.stop.check()?;
             let goes_on = self.computation(condition, &state)?;
             if !scalar::<bool>(&goes_on)? {
-                return state.pop().ok_or_else(|| Status::internal("a loop without state"));
+                return state
+                    .pop()
+                    .ok_or_else(|| Status::internal("a loop without state"));
             }
             state = vec![self.computation(body, &state)?];
         }
@@ -125,17 +139,33 @@ impl<'a> Run<'a> {
         self.computation(branches[branch], &inputs[branch..=branch])
     }
 
-    fn custom_call(&mut self, call: &BoundCall, instruction: &Instruction, operands: &[Literal]) -> Result<Literal> {
+    fn custom_call(
+        &mut self,
+        call: &BoundCall,
+        instruction: &Instruction,
+        operands: &[Literal],
+    ) -> Result<Literal> {
         let handed_over: Vec<_> = std::iter::zip(operands, &call.operands)
             .map(|(operand, shape)| to_layout(operand, shape))
             .collect::<Result<_>>()?;
-        let bytes: Vec<&[u8]> = handed_over.iter().flat_map(|o| o.leaves().map(|(_, bytes)| bytes)).collect();
-        let mut leaves: Vec<Vec<u8>> = call.result.leaves().iter().map(|leaf| vec![0; leaf.byte_size()]).collect();
+        let bytes: Vec<&[u8]> = handed_over
+            .iter()
+            .flat_map(|o| o.leaves().map(|(_, bytes)| bytes))
+            .collect();
+        let mut leaves: Vec<Vec<u8>> = call
+            .result
+            .leaves()
+            .iter()
+            .map(|leaf| vec![0; leaf.byte_size()])
+            .collect();
         let mut results: Vec<&mut [u8]> = leaves.iter_mut().map(Vec::as_mut_slice).collect();
         self.executions[call.module]
             .call(call.site, &bytes, &mut results)
             .map_err(|status| status.context(format_args!("custom call %{}", instruction.name)))?;
-        from_layout(Literal::from_leaves(call.result.clone(), leaves)?, &instruction.shape)
+        from_layout(
+            Literal::from_leaves(call.result.clone(), leaves)?,
+            &instruction.shape,
+        )
     }
 }
 
@@ -158,7 +188,10 @@ fn value(values: &[Option<Literal>], index: usize) -> Result<&Literal> {
 fn scalar<T: crate::values::NativeType>(literal: &Literal) -> Result<T> {
     match literal.to_vec::<T>()?.as_slice() {
         [value] => Ok(*value),
-        values => Err(Status::internal(format!("expected a scalar, found {} elements", values.len()))),
+        values => Err(Status::internal(format!(
+            "expected a scalar, found {} elements",
+            values.len()
+        ))),
     }
 }
 
@@ -195,7 +228,10 @@ impl Stop {
                 "the execution was cancelled",
             ));
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
             return Err(Status::new(
                 StatusCode::DeadlineExceeded,
                 Blame::Caller,

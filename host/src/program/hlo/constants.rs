@@ -58,7 +58,7 @@ pub(super) fn array(
     while let Some(&count) = counts.last() {
         let size = dimensions[counts.len() - 1];
         if cursor.sees("...") {
-            let message = "the elements of this literal are left out; print the program with print_large_constants";
+            let message = "expected the elements of a literal, found {...}: print the program with print_large_constants=True";
             return Err(Diagnostic::invalid(cursor.at(), message));
         }
         if cursor.sees(close) {
@@ -340,7 +340,7 @@ mod tests {
             (
                 "f32[100]",
                 "{...}",
-                "column 2: the elements of this literal are left out; print the program with print_large_constants",
+                "column 2: expected the elements of a literal, found {...}: print the program with print_large_constants=True",
             ),
         ] {
             assert_eq!(

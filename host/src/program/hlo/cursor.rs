@@ -179,28 +179,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a number.
-    pub(super) fn signed_number(&mut self) -> Parsed<i64> {
-        let at = self.at();
-        let start = self.clone();
-        if self.rest().starts_with('-') {
-            self.at += 1;
-        }
-        let has_digits = !self.run(|c| c.is_ascii_digit()).is_empty();
-        let text = &self.text[at..self.at];
-        match text.parse() {
-            Ok(number) => Ok(number),
-            Err(_) if has_digits => Err(Diagnostic::invalid(
-                at,
-                format!("expected a number of 64 bits, found {}", shortened(text)),
-            )),
-            Err(_) => {
-                *self = start;
-                Err(self.expected("a number"))
-            }
-        }
-    }
-
     /// Reads what may be a value in a literal, and says where it is. Whether it is one depends on the type. It is empty if nothing of the
     /// kind comes next.
     pub(super) fn value(&mut self) -> Name<'a> {
@@ -435,18 +413,6 @@ mod tests {
         assert_eq!(
             message("-1", |c| c.number().map(drop)),
             "line 1, column 1: expected a number that is not negative, found \"-1\""
-        );
-        assert_eq!(
-            Cursor::new("-9223372036854775808").signed_number().unwrap(),
-            i64::MIN
-        );
-        assert_eq!(
-            message("9223372036854775808", |c| c.signed_number().map(drop)),
-            "line 1, column 1: expected a number of 64 bits, found 9223372036854775808"
-        );
-        assert_eq!(
-            message("-x", |c| c.signed_number().map(drop)),
-            "line 1, column 1: expected a number, found \"-x\""
         );
     }
 

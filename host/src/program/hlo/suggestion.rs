@@ -13,7 +13,7 @@ pub(super) fn suggestion<'a>(
     let allowed = match name.len() {
         0..=2 => 1,
         3..=5 => 2,
-        ..=LONGEST => 3,
+        6..=LONGEST => 3,
         _ => return String::new(),
     };
     let near = |other: &&str| other.len().abs_diff(name.len()) <= allowed;

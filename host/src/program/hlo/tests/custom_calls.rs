@@ -148,23 +148,23 @@ fn annotations_of_one_devices_program_are_copies() {
 fn errors_in_attributes_have_their_place() {
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_TYPED_FFI, backend_config={n = 4 : f32}",
-        "line 6, column 120: expected a value of f32, found \"4\"",
+        "line 6, column 123: expected a value of f32, found \"4\"",
     );
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_TYPED_FFI, backend_config=\"{n = 4 : f32}\"",
-        "line 6, column 115: expected a value of f32, found \"4\" at byte 5 of backend_config",
+        "line 6, column 118: expected a value of f32, found \"4\" at byte 5 of backend_config",
     );
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_TYPED_FFI, backend_config={n = 4 : i32} {}",
-        "line 6, column 129: expected an instruction, found '{'",
+        "line 6, column 132: expected an instruction, found '{'",
     );
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_TYPED_FFI, backend_config=\"{} {}\"",
-        "line 6, column 115: expected the end of the attributes, found '{' at byte 3 of backend_config",
+        "line 6, column 118: expected the end of the attributes, found '{' at byte 3 of backend_config",
     );
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_TYPED_FFI, backend_config=\"\\377\"",
-        "line 6, column 115: expected attributes, found what is not UTF-8",
+        "line 6, column 118: expected attributes, found what is not UTF-8",
     );
 }
 
@@ -176,30 +176,30 @@ fn wrong_custom_calls_are_refused() {
     );
     check_refused(
         "custom_call_target=\"\\377\"",
-        "line 6, column 62: expected the name of a target, found what is not UTF-8",
+        "line 6, column 63: expected the name of a target, found what is not UTF-8",
     );
     check_refused(
         "custom_call_target=\"t\", api_version=API_VERSION_UNSPECIFIED",
-        "line 6, column 79: expected an api_version such as API_VERSION_TYPED_FFI, found API_VERSION_UNSPECIFIED",
+        "line 6, column 80: expected an api_version such as API_VERSION_TYPED_FFI, found API_VERSION_UNSPECIFIED",
     );
     check_refused(
         "custom_call_target=\"t\", schedule=LATEST",
-        "line 6, column 76: expected a schedule such as SCHEDULE_LATEST, found \"LATEST\"",
+        "line 6, column 77: expected a schedule such as SCHEDULE_LATEST, found \"LATEST\"",
     );
     check_refused(
         "custom_call_target=\"t\", operand_layout_constraints={f32[2]{0}}",
-        "line 6, column 94: expected layouts of 2 operands, found 1",
+        "line 6, column 95: expected layouts of 2 operands, found 1",
     );
     check_refused(
         "custom_call_target=\"t\", operand_layout_constraints={f32[2]{0}, f32[2]{0}}",
-        "line 6, column 94: expected a layout of f32[3]{0}, which is operand 1, found f32[2]{0}",
+        "line 6, column 95: expected a layout of f32[3]{0}, which is operand 1, found f32[2]{0}",
     );
     check_refused(
         "custom_call_target=\"t\", to_apply=main, called_computations={}",
-        "line 6, column 76: expected to_apply or called_computations of a custom-call, found both",
+        "line 6, column 77: expected to_apply or called_computations of a custom-call, found both",
     );
     check_refused(
         "custom_call_target=\"t\", to_apply=mian",
-        "line 6, column 76: expected a computation, found %mian; did you mean %main?",
+        "line 6, column 77: expected a computation, found %mian; did you mean %main?",
     );
 }

@@ -1,0 +1,325 @@
+//! Executables with a module of the tests' own in place of a backend: what is bound, what runs, in which order.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::super::Program;
+use super::{Executable, ExecuteOptions};
+use crate::call::{
+    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Platform, PreparedCalls,
+    Signature, Stage, TargetModule,
+};
+use crate::registry::Registry;
+use crate::values::{Literal, Result, Status, StatusCode};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A module whose target of the same name copies its first operand to its result, byte for byte.
+#[derive(Debug)]
+struct Recorder {
+    name: &'static str,
+    targets: Vec<Signature>,
+    log: Log,
+}
+
+#[derive(Debug)]
+struct RecordedCalls {
+    sites: Vec<CallSite>,
+    module: Arc<Recorder>,
+}
+
+struct RecordedExecution<'a>(&'a RecordedCalls);
+
+impl TargetModule for Recorder {
+    fn identity(&self) -> &str {
+        self.name
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Host
+    }
+
+    fn targets(&self) -> &[Signature] {
+        &self.targets
+    }
+
+    fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
+        Ok(Box::new(RecordedCalls {
+            sites,
+            module: self,
+        }))
+    }
+}
+
+impl RecordedCalls {
+    fn note(&self, text: impl Into<String>) {
+        self.module.log.lock().unwrap().push(text.into());
+    }
+}
+
+impl PreparedCalls for RecordedCalls {
+    fn begin(&self, _: &CallOptions) -> Result<Box<dyn Execution + '_>> {
+        self.note(format!("begin {}", self.module.name));
+        Ok(Box::new(RecordedExecution(self)))
+    }
+}
+
+impl Execution for RecordedExecution<'_> {
+    fn initialize(&mut self) -> Result<()> {
+        self.0.note(format!("initialize {}", self.0.module.name));
+        Ok(())
+    }
+
+    fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        self.0.note(self.0.sites[site].name.clone());
+        match (operands, results) {
+            ([x, ..], [y, ..]) => y.copy_from_slice(x),
+            _ => return Err(Status::invalid_argument("nothing to copy")),
+        }
+        Ok(())
+    }
+}
+
+fn registry(names: &[&'static str]) -> (Registry, Log) {
+    let log = Log::default();
+    let mut registry = Registry::new();
+    for &name in names {
+        let target = Signature {
+            name: name.to_owned(),
+            api_versions: vec![ApiVersion::TypedFfi],
+            stages: vec![Stage::Execute],
+            operands: None,
+            results: None,
+            attributes: None,
+            documentation: String::new(),
+            traits: Vec::new(),
+        };
+        let module = Recorder {
+            name,
+            targets: vec![target],
+            log: Arc::clone(&log),
+        };
+        registry.register_module(Arc::new(module)).unwrap();
+    }
+    (registry, log)
+}
+
+fn compile(text: &str, registry: &Registry) -> Result<Executable> {
+    Executable::compile(&Program::from_hlo_text(text)?, registry, Platform::Host)
+}
+
+fn run(
+    text: &str,
+    names: &[&'static str],
+    arguments: &[Literal],
+) -> (Result<Literal>, Vec<String>) {
+    let (registry, log) = registry(names);
+    let executable = compile(text, &registry).unwrap();
+    let result = executable.execute(0, arguments, &ExecuteOptions::default());
+    let log = std::mem::take(&mut *log.lock().unwrap());
+    (result, log)
+}
+
+const TWO_MODULES: &str = r#"HloModule m
+ENTRY main {
+  x = f32[2] parameter(0)
+  unused = f32[2] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI
+  effect = f32[2] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI, custom_call_has_side_effect=true
+  a = f32[2] custom-call(x), custom_call_target="g", api_version=API_VERSION_TYPED_FFI
+  ROOT b = f32[2] add(a, x)
+}"#;
+
+#[test]
+fn modules_begin_then_initialize_and_unused_calls_are_dropped_but_for_effects() {
+    let x = Literal::array(&[2], &[1.0_f32, 2.0]).unwrap();
+    let (result, log) = run(TWO_MODULES, &["f", "g", "unrelated"], &[x]);
+    assert_eq!(result.unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
+    assert_eq!(
+        log,
+        [
+            "begin f",
+            "begin g",
+            "initialize f",
+            "initialize g",
+            "custom call %effect of \"f\"",
+            "custom call %a of \"g\"",
+        ]
+    );
+}
+
+#[test]
+fn a_target_that_is_not_registered_is_named() {
+    let (registry, _) = registry(&["f"]);
+    let err = compile(TWO_MODULES, &registry).unwrap_err();
+    assert_eq!(err.code(), StatusCode::NotFound);
+    assert_eq!(
+        err.message(),
+        "custom call %a of \"g\": No FFI handler registered for \"g\" on platform Host; there are \"f\""
+    );
+}
+
+#[test]
+fn effects_in_unused_computations_count() {
+    let text = r#"HloModule m
+work {
+  x = s32[] parameter(0)
+  ROOT y = s32[] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI, custom_call_has_side_effect=true
+}
+idle {
+  x = s32[] parameter(0)
+  ROOT y = s32[] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI
+}
+ENTRY main {
+  x = s32[] parameter(0)
+  a = s32[] call(x), to_apply=work
+  b = s32[] call(x), to_apply=idle
+  ROOT r = s32[] copy(x)
+}"#;
+    let (_, log) = run(text, &["f"], &[Literal::scalar(7_i32)]);
+    assert_eq!(log.len(), 3, "{log:?}");
+}
+
+#[test]
+fn constrained_layouts_are_handed_over_and_taken_back() {
+    let call = |constraint: &str| {
+        format!(
+            r#"HloModule m
+ENTRY main {{
+  x = f32[2,2]{{1,0}} parameter(0)
+  ROOT y = f32[2,2]{{0,1}} custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI{constraint}
+}}"#
+        )
+    };
+    let x = Literal::array(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+    // XLA's test of layouts: the target sees {1,0} and writes {0,1}, so that what it copies comes out transposed.
+    let constrained = call(", operand_layout_constraints={f32[2,2]{1,0}}");
+    let (result, _) = run(&constrained, &["f"], std::slice::from_ref(&x));
+    assert_eq!(
+        result.unwrap().to_vec::<f32>().unwrap(),
+        [1.0, 3.0, 2.0, 4.0]
+    );
+    // Without constraints both are in the default layout.
+    let (result, _) = run(&call(""), &["f"], &[x]);
+    assert_eq!(
+        result.unwrap().to_vec::<f32>().unwrap(),
+        [1.0, 2.0, 3.0, 4.0]
+    );
+}
+
+#[test]
+fn arguments_are_checked() {
+    let (registry, _) = registry(&["f", "g"]);
+    let executable = compile(TWO_MODULES, &registry).unwrap();
+    let execute = |arguments: &[Literal]| {
+        executable
+            .execute(0, arguments, &ExecuteOptions::default())
+            .unwrap_err()
+    };
+    let x = Literal::scalar(1.0_f32);
+    assert_eq!(
+        execute(&[]).message(),
+        "function main takes 1 arguments, found 0"
+    );
+    assert_eq!(
+        execute(std::slice::from_ref(&x)).message(),
+        "argument 0 of function main: expected f32[2], found f32[]"
+    );
+    let err = executable
+        .execute(1, &[x], &ExecuteOptions::default())
+        .unwrap_err();
+    assert_eq!(
+        err.message(),
+        "expected an exported function below 1, found ordinal 1"
+    );
+    let err = executable
+        .execute_named("mian", &[], &ExecuteOptions::default())
+        .unwrap_err();
+    assert_eq!(
+        err.message(),
+        "expected an exported function (\"main\"), found \"mian\""
+    );
+}
+
+const ENDLESS: &str = r#"HloModule m
+condition {
+  s = s32[] parameter(0)
+  ROOT p = pred[] constant(true)
+}
+body {
+  s = s32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT n = s32[] add(s, one)
+}
+ENTRY main {
+  x = s32[] parameter(0)
+  ROOT w = s32[] while(x), condition=condition, body=body
+}"#;
+
+#[test]
+fn loops_of_the_program_end_at_the_deadline_and_when_cancelled() {
+    let (registry, _) = registry(&[]);
+    let executable = compile(ENDLESS, &registry).unwrap();
+    let execute = |call: CallOptions| {
+        let options = ExecuteOptions {
+            call,
+            progress: None,
+        };
+        executable
+            .execute(0, &[Literal::scalar(0_i32)], &options)
+            .unwrap_err()
+    };
+    let err = execute(CallOptions {
+        deadline: Some(Deadline::After(Duration::from_millis(20))),
+        cancel: None,
+    });
+    assert_eq!(err.code(), StatusCode::DeadlineExceeded);
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let err = execute(CallOptions {
+        deadline: None,
+        cancel: Some(cancel),
+    });
+    assert_eq!(err.code(), StatusCode::Cancelled);
+}
+
+#[test]
+fn conditionals_take_the_last_branch_for_an_index_out_of_range() {
+    let text = r#"HloModule m
+zero { x = f32[] parameter(0)
+  ROOT r = f32[] negate(x) }
+one { x = f32[] parameter(0)
+  ROOT r = f32[] copy(x) }
+ENTRY main {
+  i = s32[] parameter(0)
+  x = f32[] parameter(1)
+  ROOT r = f32[] conditional(i, x, x), branch_computations={zero, one}
+}"#;
+    for (index, expected) in [(0, -3.0), (1, 3.0), (2, 3.0), (-1, 3.0), (i32::MIN, 3.0)] {
+        let arguments = [Literal::scalar(index), Literal::scalar(3.0_f32)];
+        let (result, _) = run(text, &[], &arguments);
+        assert_eq!(
+            result.unwrap().to_vec::<f32>().unwrap(),
+            [expected],
+            "index {index}"
+        );
+    }
+}
+
+#[test]
+fn the_depth_of_calls_is_bounded() {
+    let mut text = "HloModule m\nf0 {\n  ROOT x = s32[] parameter(0)\n}\n".to_owned();
+    for i in 1..200 {
+        let callee = i - 1;
+        text.push_str(&format!(
+            "f{i} {{\n  x = s32[] parameter(0)\n  ROOT y = s32[] call(x), to_apply=f{callee}\n}}\n"
+        ));
+    }
+    text.push_str(
+        "ENTRY main {\n  x = s32[] parameter(0)\n  ROOT y = s32[] call(x), to_apply=f199\n}",
+    );
+    let (registry, _) = registry(&[]);
+    let err = compile(&text, &registry).unwrap_err();
+    assert_eq!(err.code(), StatusCode::ResourceExhausted);
+}
