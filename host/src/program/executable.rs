@@ -18,6 +18,7 @@ use crate::values::{Literal, Result, Shape, Status};
 #[derive(Debug)]
 pub struct Executable {
     program: Program,
+    functions: Vec<Function>,
     plan: Plan,
     modules: Vec<Box<dyn PreparedCalls>>,
 }
@@ -62,6 +63,7 @@ impl Executable {
         let (plan, modules) = Plan::new(program, registry, platform)?;
         Ok(Self {
             program: program.clone(),
+            functions: program.functions(),
             plan,
             modules,
         })
@@ -69,8 +71,8 @@ impl Executable {
 
     /// The program's functions, by ordinal.
     #[must_use]
-    pub fn functions(&self) -> Vec<Function> {
-        self.program.functions()
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
     }
 
     /// Executes the function of this ordinal.
@@ -86,7 +88,7 @@ impl Executable {
         arguments: &[Literal],
         options: &ExecuteOptions,
     ) -> Result<Literal> {
-        let functions = self.functions();
+        let functions = &self.functions;
         let Some(function) = functions.get(ordinal) else {
             return Err(Status::not_found(format!(
                 "expected an exported function below {}, found ordinal {ordinal}",
@@ -109,7 +111,7 @@ impl Executable {
         arguments: &[Literal],
         options: &ExecuteOptions,
     ) -> Result<Literal> {
-        let functions = self.functions();
+        let functions = &self.functions;
         let Some(function) = functions.iter().find(|f| f.name == name) else {
             let names: Vec<_> = functions.iter().map(|f| format!("{:?}", f.name)).collect();
             return Err(Status::not_found(format!(

@@ -5,6 +5,9 @@
 
 mod call_graph;
 mod structure;
+
+#[cfg(test)]
+mod agreement;
 #[cfg(test)]
 mod tests;
 

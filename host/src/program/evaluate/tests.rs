@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod functions;
+
 use std::sync::Arc;
 
 use super::*;

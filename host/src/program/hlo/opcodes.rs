@@ -178,12 +178,12 @@ fn operation(name: &str) -> Option<Operation> {
 }
 
 /// Whether HLO has this opcode and callbox does not. Any opcode may be split into an asynchronous pair.
-fn is_unsupported(name: &str) -> bool {
+pub(super) fn is_unsupported(name: &str) -> bool {
+    let is_known = |name: &str| UNSUPPORTED.contains(&name) || operation(name).is_some();
     let wrapped = ["-start", "-update", "-done"]
         .into_iter()
         .find_map(|end| name.strip_suffix(end));
-    let is_known = |name: &str| UNSUPPORTED.contains(&name) || operation(name).is_some();
-    is_known(name) || wrapped.is_some_and(is_known)
+    operation(name).is_none() && (is_known(name) || wrapped.is_some_and(is_known))
 }
 
 fn supported() -> impl Iterator<Item = &'static str> {

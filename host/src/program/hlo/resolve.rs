@@ -1,6 +1,6 @@
 //! Looks names up, and puts instructions in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::cursor::Name;
 use super::graph::{describe_cycle, order};
@@ -103,14 +103,14 @@ fn computations<'a>(text: &str, module: &Module<'a>) -> Parsed<HashMap<&'a str, 
 }
 
 fn named_exports(exports: &Exports, context: &Context<'_>) -> Parsed<Vec<ComputationId>> {
-    let mut ids = Vec::new();
+    let (mut ids, mut seen) = (Vec::new(), HashSet::new());
     for name in exports.names.split(',') {
         let name = name.trim();
         let id = context.computation(Name {
             text: name.strip_prefix('%').unwrap_or(name),
             at: exports.at,
         })?;
-        if ids.contains(&id) {
+        if !seen.insert(id) {
             let message = format!(
                 "expected each computation once, found another %{}",
                 shortened(name)

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use crate::values::{Blame, Status, StatusCode};
 
-/// How much of a line an error shows before and behind its place, in characters.
+/// How much of a line an error shows, and how much of that before its place, in characters.
+const SHOWN: usize = 112;
 const SHOWN_BEFORE: usize = 72;
-const SHOWN_BEHIND: usize = 40;
 
 /// How many characters of the text an error quotes.
 const QUOTED: usize = 80;
@@ -116,9 +116,10 @@ fn excerpt(line: &str, offset: usize) -> (String, usize) {
     let mut before = line[..offset].char_indices().rev();
     let cut = before.nth(SHOWN_BEFORE - 1).map_or(0, |(start, _)| start);
     let start = cut.max(indent.min(offset));
+    let left = SHOWN - line[start..offset].chars().count();
     let mut behind = line[offset..].char_indices();
     let end = behind
-        .nth(SHOWN_BEHIND)
+        .nth(left)
         .map_or(line.len(), |(length, _)| offset + length);
     let mut shown = String::from(if start > indent { "..." } else { "" });
     shown.extend(line[start..offset].chars().map(visible));
@@ -195,5 +196,12 @@ mod tests {
             " ".repeat(75)
         );
         assert_eq!(shown, expected);
+        let early = show(&text, 1, "message");
+        let expected = format!(
+            "line 1, column 2: message\n    {}@{}...\n     ^",
+            "a".repeat(100),
+            "b".repeat(11)
+        );
+        assert_eq!(early, expected);
     }
 }

@@ -1,8 +1,8 @@
 //! Near names: what may have been meant by a name that nothing has.
 
 /// Names longer than this are not compared, and no more of them than this: a suggestion is not worth much time.
-const LONGEST: usize = 128;
-const MOST: usize = 100_000;
+const LONGEST: usize = 64;
+const MOST: usize = 10_000;
 
 /// `; did you mean PREFIXname?` for the nearest of these names, or nothing if none is near.
 pub(super) fn suggestion<'a>(

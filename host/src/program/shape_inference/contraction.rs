@@ -63,30 +63,32 @@ fn paired(kind: &str, lhs: (&ArrayShape, &[usize]), rhs: (&ArrayShape, &[usize])
     Ok(())
 }
 
+/// XLA lets a result be of any type. Here it is of the operands' kind, so that there is one answer to how it is rounded.
 fn result_type(operand: ElementType, declared: Option<&Shape>) -> Result<ElementType> {
     if declared.is_none() {
         return Ok(operand);
     }
     let result = declared_array(declared)?.element_type();
+    computable("dot", result)?;
     let kinds = [
         ElementType::is_pred,
-        ElementType::is_integral,
+        ElementType::is_signed_integral,
+        ElementType::is_unsigned_integral,
         ElementType::is_floating,
         ElementType::is_complex,
     ];
-    if kinds.iter().any(|kind| kind(operand) != kind(result)) {
-        return Err(Status::invalid_argument(format!(
-            "expected a result of the operands' kind, {operand}, found {result}"
-        )));
+    match kinds.iter().all(|kind| kind(operand) == kind(result)) {
+        true => Ok(result),
+        false => Err(Status::unimplemented(format!(
+            "dot of {operand} to {result} is not supported"
+        ))),
     }
-    computable("dot", result)?;
-    Ok(result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_declared, refused, refused_as, refused_declared};
-    use crate::StatusCode::{InvalidArgument, Unimplemented};
+    use crate::StatusCode::Unimplemented;
     use crate::program::{DotDimensions, Opcode};
 
     fn dot(batch: (&[usize], &[usize]), contracting: (&[usize], &[usize])) -> Opcode {
@@ -131,13 +133,16 @@ mod tests {
         ] {
             check_declared(&opcode, &[operand, operand], Some(result), result);
         }
-        refused_declared(
-            InvalidArgument,
-            &opcode,
-            &["f32[3]", "f32[3]"],
-            Some("s32[]"),
-            "expected a result of the operands' kind, f32, found s32",
-        );
+        for (operand, result) in [("f32", "s32"), ("s8", "u8"), ("pred", "u8")] {
+            let operand_shape = format!("{operand}[3]");
+            refused_declared(
+                Unimplemented,
+                &opcode,
+                &[&operand_shape, &operand_shape],
+                Some(&format!("{result}[]")),
+                &format!("dot of {operand} to {result} is not supported"),
+            );
+        }
         refused_declared(
             Unimplemented,
             &opcode,

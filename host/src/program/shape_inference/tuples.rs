@@ -3,7 +3,8 @@
 use super::exactly;
 use crate::values::{Blame, ElementType, Result, Shape, Status, StatusCode};
 
-/// How many shapes a tuple may consist of, itself and all that is in it: a tuple of two of a tuple of two of ... doubles with each instruction.
+/// How many shapes a tuple may consist of, itself and all that is in it. Tuples of one tuple twice would double with each
+/// instruction.
 const MAX_TUPLE_SHAPES: usize = 1 << 20;
 
 /// A tuple of the operands.

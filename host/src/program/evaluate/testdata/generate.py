@@ -3,8 +3,8 @@
     pip install ml_dtypes==0.6.0 mpmath==1.4.1
     python generate.py
 
-minifloats.txt: `decode TYPE BITS...`, the f32 bits of each of a type's values, in order. `inputs BITS...`, numbers in f64.
-`encode TYPE BYTES`, what each of them becomes.
+minifloats.txt: `decode TYPE BITS...`, the f32 bits of each of a type's values, in order. `inputs BITS...`, numbers in
+f32, for from f64 ml_dtypes rounds to some types twice. `encode TYPE BYTES`, what each of them becomes.
 
 functions.txt: `OPERATION ARGUMENT... = RESULT`, all bits of f64. Complex numbers are two parts each. Results are computed with 60
 digits and rounded once.
@@ -52,11 +52,12 @@ def minifloats():
         every = np.arange(16 if name.startswith("f4") else 256, dtype=np.uint8).view(dtype)
         values = every.astype(np.float32)
         yield f"decode {name} " + " ".join(f"{b:x}" for b in bits(values))
-        inputs |= set(interesting(values[np.isfinite(values)].astype(np.float64)))
+        inputs |= set(interesting(values[np.isfinite(values)]))
     # Every eleventh, and the ends.
     inputs = sorted(x for x in inputs if x == 0 or 2.0**-127 < abs(x) < 3e38)
-    inputs = np.array(inputs[:20] + inputs[20:-20:11] + inputs[-20:] + [0.0, -0.0, np.inf, -np.inf, np.nan])
-    yield "inputs " + " ".join(f"{b:x}" for b in inputs.view(np.uint64))
+    inputs = inputs[:20] + inputs[20:-20:11] + inputs[-20:] + [0.0, -0.0, np.inf, -np.inf, np.nan]
+    inputs = np.array(inputs, np.float32)
+    yield "inputs " + " ".join(f"{b:x}" for b in bits(inputs))
     for name, dtype in TYPES.items():
         with np.errstate(all="ignore"):
             yield f"encode {name} " + inputs.astype(dtype).view(np.uint8).tobytes().hex()
@@ -65,9 +66,10 @@ def minifloats():
 def interesting(values):
     """Numbers, what lies halfway to the next, and what is hardly off it."""
     values = np.unique(values)
-    middles = (values[:-1] + values[1:]) / 2
-    beyond = np.array([values[0], values[-1]]) * np.array([[1.01], [1.03], [1.06], [1.12], [1.5], [4.0]])
-    for group in (values, middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf), beyond.ravel()):
+    middles = values[:-1] / 2 + values[1:] / 2
+    beyond = np.array([values[0], values[-1]]) * np.array([[1.01], [1.03], [1.06], [1.12], [1.5], [4.0]], np.float32)
+    infinity = np.float32(np.inf)
+    for group in (values, middles, np.nextafter(middles, -infinity), np.nextafter(middles, infinity), beyond.ravel()):
         yield from (float(x) for x in group)
 
 

@@ -246,6 +246,24 @@ fn words_are_checked() {
     }
 }
 
+/// What the verifier finds is shown where the instruction is.
+#[test]
+fn wrong_shapes_are_shown() {
+    let text = "HloModule m
+f { x = f32[2] parameter(0) y = f32[2] negate(x) }
+ENTRY main {
+  x = f32[2] parameter(0)
+  y = f32[3] negate(x)
+}";
+    let status = refuse(text);
+    assert_eq!(status.code(), StatusCode::InvalidArgument);
+    assert_eq!(
+        status.message(),
+        "line 5, column 3: instruction %y (negate) in computation %main: expected the shape f32[2], found f32[3]\n    \
+         y = f32[3] negate(x)\n    ^"
+    );
+}
+
 #[test]
 fn long_names_are_cut() {
     let long = "x".repeat(200);
