@@ -6,16 +6,18 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from .registry import add, array, lattice, program
+from .registry import Subject, array, lattice
+
+SUBJECT = Subject("dots")
 
 
-@program(lattice((3, 4)), lattice((4, 2)), lattice((4,)))
+@SUBJECT.program(lattice((3, 4)), lattice((4, 2)), lattice((4,)))
 def matrix_products(a, b, v):
     """Multiples of 1/8 up to 18/8: products and sums are exact in f32 in any order, fused or not."""
     return a @ b, a @ v, v @ v, jnp.outer(v, v), a.T @ a
 
 
-@program(lattice((2, 3, 4)), lattice((2, 4, 5)), lattice((4, 3, 2)))
+@SUBJECT.program(lattice((2, 3, 4)), lattice((2, 4, 5)), lattice((4, 3, 2)))
 def batched(a, b, c):
     """Batch dimensions first, in the middle, and two contracting dimensions in another order."""
     return (
@@ -27,13 +29,20 @@ def batched(a, b, c):
     )
 
 
-@program(lattice((2, 3)), np.zeros((3, 0), np.float32), np.zeros((0, 3), np.float32))
+@SUBJECT.program(lattice((2, 3)), np.zeros((3, 0), np.float32), np.zeros((0, 3), np.float32))
 def empty_products(a, b, c):
     """Nothing to add up gives zero."""
     return a @ b, b @ c
 
 
-SHORT = {"s8": np.int8, "u8": np.uint8, "s32": np.int32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "c64": np.complex64}
+SHORT = {
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s32": np.int32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "c64": np.complex64,
+}
 
 for short, dtype in SHORT.items():
     step = 1 if np.issubdtype(dtype, np.integer) else 0.5
@@ -42,9 +51,11 @@ for short, dtype in SHORT.items():
         a, b = abs(a), abs(b)
     if short == "c64":
         a, b = a + 1j * a[::-1], b - 0.5j
-    add(f"dot_{short}", lambda a, b: a @ b, a.astype(dtype), b.astype(dtype))
+    SUBJECT.add(
+        f"dot_{short}", lambda a, b: a @ b, a.astype(dtype), b.astype(dtype), optimized=short in ("s8", "bf16", "c64")
+    )
 
-add(
+SUBJECT.add(
     "dot_f64",
     lambda a, b: (a @ b, lax.dot(a, b, preferred_element_type=jnp.float64)),
     lattice((2, 3), np.float64),
@@ -53,7 +64,12 @@ add(
 )
 
 
-@program(array(np.int8)([[100, -128, 3]]), array(np.int8)([[127], [-128], [2]]), lattice((2, 3), ml_dtypes.bfloat16), lattice((3, 2), ml_dtypes.bfloat16))
+@SUBJECT.program(
+    array(np.int8)([[100, -128, 3]]),
+    array(np.int8)([[127], [-128], [2]]),
+    lattice((2, 3), ml_dtypes.bfloat16),
+    lattice((3, 2), ml_dtypes.bfloat16),
+)
 def wider_result(a, b, c, d):
     """`preferred_element_type`: s8 to s32, bf16 to f32."""
     return (
@@ -63,13 +79,13 @@ def wider_result(a, b, c, d):
     )
 
 
-@program(lattice((2, 3)), lattice((3, 2)))
+@SUBJECT.program(lattice((2, 3)), lattice((3, 2)))
 def precision(a, b):
     """The instruction's `operand_precision`."""
     return jnp.dot(a, b, precision=jax.lax.Precision.HIGHEST), jnp.dot(a, b, precision="high")
 
 
-@program(lattice((16, 32)), lattice((32, 8)))
+@SUBJECT.program(lattice((16, 32)), lattice((32, 8)))
 def larger_product(a, b):
     """Large enough for XLA:CPU to call a library; still exact in f32."""
     return a @ b

@@ -21,14 +21,16 @@ class Program:
     note: str = ""
     # Whether JAX runs with 64-bit types.
     x64: bool = False
-    # Results to compare JAX's with, computed some other way, as a function of the operands; see `tolerance`.
+    # Results to compare JAX's with, computed some other way, as a function of the operands.
     reference: Callable | None = None
     # Targets of the custom calls, by name, as the case's "targets" says them.
     targets: dict[str, str] = field(default_factory=dict)
     # The status that running the program must give, in place of results.
     status: dict | None = None
-    # The folder under the output folder.
-    folder: str = ""
+    # Why callbox runs the text from "before" or "after" optimisation not at all, if so; the results stand nevertheless.
+    unsupported: dict[str, str] = field(default_factory=dict)
+    # The folder under the output folder: what the program is about.
+    subject: str = ""
     # Options for `jax.jit`.
     jit: dict[str, Any] = field(default_factory=dict)
     # Whether to write the text after optimisation as well.
@@ -38,28 +40,33 @@ class Program:
 PROGRAMS: list[Program] = []
 
 
-def add(name: str, function: Callable, *operands, **options) -> None:
-    """Adds a program under a name of its own."""
-    if any(program.name == name for program in PROGRAMS):
-        raise ValueError(f"two programs are named {name}")
-    PROGRAMS.append(Program(name, function, operands, **options))
+@dataclass(frozen=True)
+class Subject:
+    """What a module's programs are about."""
 
+    name: str
 
-def program(*operands, **options):
-    """Adds the decorated function as a program that bears its name."""
+    def add(self, name: str, function: Callable, *operands, **options) -> None:
+        """Adds a program under a name of its own."""
+        if any(program.name == name for program in PROGRAMS):
+            raise ValueError(f"two programs are named {name}")
+        PROGRAMS.append(Program(name, function, operands, subject=self.name, **options))
 
-    def register(function):
-        add(function.__name__, function, *operands, **options)
-        return function
+    def program(self, *operands, **options):
+        """Adds the decorated function as a program that bears its name."""
 
-    return register
+        def register(function):
+            self.add(function.__name__, function, *operands, **options)
+            return function
+
+        return register
 
 
 def array(dtype) -> Callable:
-    """A short constructor: `f32(1, 2)` is a vector, `f32([[1], [2]])` whatever the nesting says."""
+    """A short constructor: `f32(1)` is a scalar, `f32(1, 2)` a vector, `f32([[1], [2]])` a matrix."""
 
     def make(*values):
-        return np.array(values[0] if len(values) == 1 and np.ndim(values[0]) else values, dtype)
+        return np.array(values[0] if len(values) == 1 else values, dtype)
 
     return make
 

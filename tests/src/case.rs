@@ -1,0 +1,272 @@
+//! Cases: what a file of `tests/cases` says, checked as a whole before anything runs.
+
+mod call;
+mod expect;
+mod limits;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use callbox::call::CallSite;
+use callbox::wasm::{Isolation, Limits};
+use callbox::{Literal, StatusCode};
+
+pub use self::expect::{Expect, ExpectedLog, ExpectedResult, ExpectedStatus, Phase};
+use self::text::{CaseText, FunctionText, ProgramText, StepText};
+use crate::literal;
+use crate::module::ModuleSource;
+
+/// One case.
+#[derive(Debug)]
+pub struct Case {
+    /// Where the expectation comes from.
+    pub origin: String,
+    /// What is run.
+    pub subject: Subject,
+    /// The runs, one after the other, on one executable or one prepared call. Loading has a single one.
+    pub steps: Vec<Step>,
+    /// The engine's limits.
+    pub limits: Limits,
+    /// Whether the limits are the default ones.
+    pub has_own_limits: bool,
+    /// Whom an instance serves.
+    pub isolation: Isolation,
+    /// What the case says of its own failure.
+    pub mark: Option<Mark>,
+}
+
+/// What a case runs.
+#[derive(Debug)]
+pub enum Subject {
+    /// A program.
+    Program {
+        /// HLO text.
+        text: String,
+        /// What its custom calls call, by name.
+        targets: Vec<Target>,
+    },
+    /// One target, without a program.
+    Call {
+        /// The module that has it.
+        module: ModuleSource,
+        /// The call site.
+        site: Box<CallSite>,
+    },
+    /// A module that is loaded and not run.
+    Load {
+        /// The module.
+        module: ModuleSource,
+    },
+}
+
+/// A registered target.
+#[derive(Debug)]
+pub struct Target {
+    /// The name that programs call it by.
+    pub name: String,
+    /// The module that has it.
+    pub module: ModuleSource,
+    /// Its name there.
+    pub export: String,
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct Step {
+    /// The exported function of a program.
+    pub function: Function,
+    /// The inputs.
+    pub operands: Vec<Literal>,
+    /// How long the caller gives it.
+    pub deadline: Option<Duration>,
+    /// What comes of it.
+    pub expect: Expect,
+}
+
+/// An exported function of a program.
+#[derive(Clone, Debug)]
+pub enum Function {
+    /// By its number.
+    Ordinal(usize),
+    /// By its name.
+    Name(String),
+}
+
+/// A case that does not pass as it stands, and why.
+#[derive(Clone, Debug)]
+pub enum Mark {
+    /// callbox does not do this and says so: the case must end with UNIMPLEMENTED.
+    Unsupported(String),
+    /// callbox does this wrong: the case must fail.
+    ExpectedFailure(String),
+}
+
+impl Case {
+    /// Reads the case at `path`. Files that it names lie beside it.
+    ///
+    /// # Errors
+    /// What is wrong with it: JSON, unknown keys, keys that exclude each other, literals that are none.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let folder = path.parent().context("expected a file in a folder")?;
+        Self::parse(&text, folder)
+    }
+
+    /// Reads a case from its text. Files that it names lie in `folder`.
+    ///
+    /// # Errors
+    /// As for [`Case::read`].
+    pub fn parse(text: &str, folder: &Path) -> Result<Self> {
+        let case: CaseText = serde_json::from_str(text)?;
+        ensure!(
+            !case.origin.trim().is_empty(),
+            "expected an origin: where the expectation comes from"
+        );
+        let first = StepText {
+            operands: case.operands,
+            function: case.function,
+            deadline_ms: case.deadline_ms,
+            expect: case.expect,
+        };
+        let steps: Vec<Step> = std::iter::once(first)
+            .chain(case.then)
+            .enumerate()
+            .map(|(i, step)| read_step(step, folder).with_context(|| format!("step {i}")))
+            .collect::<Result<_>>()?;
+        let subject = match (case.program, case.call, case.load) {
+            (Some(program), None, None) => program_subject(program, &case.targets, folder)?,
+            (None, Some(call), None) => {
+                let (module, site) = call::read(call, &steps[0], folder)?;
+                let site = Box::new(site);
+                Subject::Call { module, site }
+            }
+            (None, None, Some(module)) => Subject::Load {
+                module: ModuleSource::read(module, folder)?,
+            },
+            _ => bail!("expected exactly one of program, call and load"),
+        };
+        check_keys(&subject, &steps, !case.targets.is_empty())?;
+        Ok(Self {
+            origin: case.origin,
+            subject,
+            steps,
+            has_own_limits: case.limits.is_some(),
+            limits: case.limits.unwrap_or_default().read(),
+            isolation: case.isolation.unwrap_or_default().into(),
+            mark: read_mark(case.unsupported, case.expected_failure)?,
+        })
+    }
+}
+
+fn program_subject(
+    program: ProgramText,
+    targets: &BTreeMap<String, String>,
+    folder: &Path,
+) -> Result<Subject> {
+    let text = match program {
+        ProgramText {
+            file: Some(file),
+            text: None,
+        } => fs::read_to_string(folder.join(&file))
+            .with_context(|| format!("cannot read the program {file}"))?,
+        ProgramText {
+            file: None,
+            text: Some(lines),
+        } => lines.join("\n"),
+        _ => bail!("expected a program to have exactly one of file and text"),
+    };
+    let targets = targets
+        .iter()
+        .map(|(name, target)| read_target(name, target, folder))
+        .collect::<Result<_>>()?;
+    Ok(Subject::Program { text, targets })
+}
+
+/// Reads `FILE.wasm#EXPORT`. The export is `name` if it is left out.
+fn read_target(name: &str, target: &str, folder: &Path) -> Result<Target> {
+    let (file, export) = target.split_once('#').unwrap_or((target, name));
+    Ok(Target {
+        name: name.to_owned(),
+        module: ModuleSource::of_name(file, folder)?,
+        export: export.to_owned(),
+    })
+}
+
+fn read_step(step: StepText, folder: &Path) -> Result<Step> {
+    let operands = step
+        .operands
+        .into_iter()
+        .enumerate()
+        .map(|(i, operand)| literal::read(operand, folder).with_context(|| format!("operand {i}")))
+        .collect::<Result<_>>()?;
+    Ok(Step {
+        function: match step.function {
+            None => Function::Ordinal(0),
+            Some(FunctionText::Ordinal(ordinal)) => Function::Ordinal(ordinal),
+            Some(FunctionText::Name(name)) => Function::Name(name),
+        },
+        operands,
+        deadline: step.deadline_ms.map(Duration::from_millis),
+        expect: expect::read(step.expect, folder).context("expect")?,
+    })
+}
+
+/// Refuses keys that would have no effect: a case says nothing in vain.
+fn check_keys(subject: &Subject, steps: &[Step], has_targets: bool) -> Result<()> {
+    let is_program = matches!(subject, Subject::Program { .. });
+    ensure!(
+        is_program || !has_targets,
+        "expected targets with a program only"
+    );
+    for (i, step) in steps.iter().enumerate() {
+        let names_function = !matches!(step.function, Function::Ordinal(0));
+        ensure!(
+            is_program || !names_function,
+            "step {i}: expected function with a program only"
+        );
+        let loads = matches!(subject, Subject::Load { .. });
+        let expects_targets = matches!(step.expect, Expect::Targets(_));
+        let expects_status = matches!(step.expect, Expect::Status(_));
+        if loads {
+            ensure!(
+                steps.len() == 1 && step.operands.is_empty() && step.deadline.is_none(),
+                "expected neither operands, deadline_ms nor then with load"
+            );
+            ensure!(
+                expects_targets || expects_status,
+                "expected load to expect targets or a status"
+            );
+        } else {
+            ensure!(
+                !expects_targets,
+                "step {i}: expected targets to be expected of load only"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn read_mark(
+    unsupported: Option<text::ReasonText>,
+    expected_failure: Option<text::ReasonText>,
+) -> Result<Option<Mark>> {
+    let (mark, reason): (fn(String) -> Mark, String) = match (unsupported, expected_failure) {
+        (None, None) => return Ok(None),
+        (Some(mark), None) => (Mark::Unsupported, mark.reason),
+        (None, Some(mark)) => (Mark::ExpectedFailure, mark.reason),
+        (Some(_), Some(_)) => bail!("expected at most one of unsupported and expected_failure"),
+    };
+    ensure!(!reason.trim().is_empty(), "expected a reason");
+    Ok(Some(mark(reason)))
+}
+
+/// The code of this name.
+fn status_code(name: &str) -> Result<StatusCode> {
+    StatusCode::from_name(name)
+        .with_context(|| format!("expected a status code such as INVALID_ARGUMENT, found {name:?}"))
+}

@@ -1,0 +1,97 @@
+//! Calls of one target: the call site that a case describes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use callbox::call::{Alias, CallSite};
+use callbox::{Attribute, Dictionary, Shape};
+
+use super::Step;
+use super::text::{AliasText, AttributeText, CallText};
+use crate::literal;
+use crate::module::ModuleSource;
+
+/// Reads a call. Its operands have the shapes of the first step's, unless it says others.
+pub(super) fn read(
+    call: CallText,
+    first: &Step,
+    folder: &Path,
+) -> Result<(ModuleSource, CallSite)> {
+    let operands = match &call.operands {
+        Some(shapes) => shapes
+            .iter()
+            .map(|text| shape(text))
+            .collect::<Result<_>>()?,
+        None => first
+            .operands
+            .iter()
+            .map(|operand| operand.shape().clone())
+            .collect(),
+    };
+    let mut results: Vec<Shape> = call
+        .results
+        .iter()
+        .map(|text| shape(text))
+        .collect::<Result<_>>()?;
+    let result = match results.len() {
+        1 => results.remove(0),
+        _ => Shape::tuple(results)?,
+    };
+    let mut site =
+        CallSite::new(&call.target, operands, result).with_attributes(attributes(call.attributes)?);
+    if let Some(version) = &call.api_version {
+        site.api_version = version.parse()?;
+    }
+    site.opaque = call.opaque.into_bytes();
+    site.aliasing = call.aliasing.into_iter().map(alias).collect();
+    Ok((ModuleSource::read(call.module, folder)?, site))
+}
+
+fn shape(text: &str) -> Result<Shape> {
+    text.parse()
+        .with_context(|| format!("expected a shape, found {text:?}"))
+}
+
+fn alias(text: AliasText) -> Alias {
+    Alias {
+        result_index: text.result,
+        operand: text.operand,
+        operand_index: text.operand_index,
+    }
+}
+
+fn attributes(texts: BTreeMap<String, AttributeText>) -> Result<Dictionary> {
+    let attribute = |(name, text): (String, AttributeText)| {
+        let value = attribute(text).with_context(|| format!("attribute {name}"))?;
+        Ok((name, value))
+    };
+    texts.into_iter().map(attribute).collect()
+}
+
+/// Reads an attribute: a scalar for an element type (`f32`), an array for a shape (`f32[3]`, `f32[]`).
+fn attribute(text: AttributeText) -> Result<Attribute> {
+    match (text.ty.as_str(), text.value) {
+        ("string", serde_json::Value::String(value)) => Ok(Attribute::String(value.into_bytes())),
+        ("dictionary", value) => {
+            let entries: BTreeMap<String, AttributeText> = serde_json::from_value(value)?;
+            Ok(Attribute::Dictionary(attributes(entries)?))
+        }
+        (shape, value) if shape.contains('[') => {
+            let serde_json::Value::Array(values) = value else {
+                bail!("expected an array of values for {shape}, found {value}");
+            };
+            Ok(Attribute::array(literal::of_values(
+                &shape.parse()?,
+                &values,
+            )?)?)
+        }
+        (element_type, value) => {
+            let element_type = element_type
+                .parse()
+                .context("expected string, dictionary, an element type or a shape")?;
+            let shape = callbox::ArrayShape::scalar(element_type);
+            Ok(Attribute::Scalar(literal::of_values(&shape, &[value])?))
+        }
+    }
+}

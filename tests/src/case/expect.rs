@@ -1,0 +1,171 @@
+//! What a case expects.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use callbox::{Blame, Literal, StatusCode};
+
+use super::status_code;
+use super::text::{ExpectText, LogText, StatusText, UlpsText};
+use crate::literal;
+
+/// What comes of a run.
+#[derive(Debug)]
+pub enum Expect {
+    /// It succeeds with these results, and the guest logs these messages if the case says any.
+    Results(Vec<ExpectedResult>, Option<Vec<ExpectedLog>>),
+    /// It fails.
+    Status(ExpectedStatus),
+    /// The module loads and has these targets, in the order of their names.
+    Targets(Vec<String>),
+}
+
+/// A result's leaf.
+#[derive(Debug)]
+pub struct ExpectedResult {
+    /// Its value.
+    pub literal: Literal,
+    /// How many representable values it may be off.
+    pub ulps: u64,
+}
+
+/// A failure.
+#[derive(Debug)]
+pub struct ExpectedStatus {
+    /// Its code.
+    pub code: StatusCode,
+    /// The whole of its message.
+    pub message: Option<String>,
+    /// Parts of its message.
+    pub contains: Vec<String>,
+    /// Whether it is recoverable.
+    pub recoverable: Option<bool>,
+    /// Whose doing it is.
+    pub blame: Option<Blame>,
+    /// Where on the way it comes.
+    pub phase: Option<Phase>,
+    /// Names of functions that its backtrace has, in this order.
+    pub backtrace: Vec<String>,
+}
+
+/// A message in the guest's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedLog {
+    /// The level's name.
+    pub level: String,
+    /// The text.
+    pub message: String,
+}
+
+/// What was being done when a case failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A module was being loaded.
+    Load,
+    /// Program text was being read.
+    Parse,
+    /// A target was being registered.
+    Register,
+    /// A program was being bound to its targets, or a call site prepared.
+    Prepare,
+    /// It ran.
+    Execute,
+}
+
+const PHASES: [(&str, Phase); 5] = [
+    ("load", Phase::Load),
+    ("parse", Phase::Parse),
+    ("register", Phase::Register),
+    ("prepare", Phase::Prepare),
+    ("execute", Phase::Execute),
+];
+
+pub(super) fn read(text: ExpectText, folder: &Path) -> Result<Expect> {
+    ensure!(
+        text.results.is_some() || (text.ulps.is_none() && text.log.is_none()),
+        "expected ulps and log with results only"
+    );
+    match (text.results, text.status, text.targets) {
+        (Some(results), None, None) => {
+            let results = results
+                .into_iter()
+                .enumerate()
+                .map(|(i, result)| {
+                    literal::read(result, folder).with_context(|| format!("result {i}"))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let log = text.log.map(|log| log.into_iter().map(read_log).collect());
+            Ok(Expect::Results(with_ulps(results, text.ulps)?, log))
+        }
+        (None, Some(status), None) => read_status(status).map(Expect::Status),
+        (None, None, Some(targets)) => Ok(Expect::Targets(targets)),
+        _ => bail!("expected exactly one of results, status and targets"),
+    }
+}
+
+/// Flattens tuples into leaves and gives each its tolerance.
+fn with_ulps(results: Vec<Literal>, ulps: Option<UlpsText>) -> Result<Vec<ExpectedResult>> {
+    let leaves: Vec<Literal> = results
+        .iter()
+        .flat_map(Literal::leaves)
+        .map(|(shape, bytes)| Literal::from_bytes(shape.clone(), bytes.to_vec()))
+        .collect::<callbox::Result<_>>()?;
+    let ulps = match ulps {
+        None => vec![0; leaves.len()],
+        Some(UlpsText::All(ulps)) => vec![ulps; leaves.len()],
+        Some(UlpsText::Each(ulps)) => ulps,
+    };
+    ensure!(
+        ulps.len() == leaves.len(),
+        "expected ulps for each of {} results, found {}",
+        leaves.len(),
+        ulps.len()
+    );
+    let pairs = std::iter::zip(leaves, ulps);
+    Ok(pairs
+        .map(|(literal, ulps)| ExpectedResult { literal, ulps })
+        .collect())
+}
+
+fn read_status(text: StatusText) -> Result<ExpectedStatus> {
+    ensure!(
+        text.message.is_none() || text.contains.is_none(),
+        "expected at most one of message and contains"
+    );
+    let code = status_code(&text.code)?;
+    ensure!(
+        code != StatusCode::Ok,
+        "expected a failure's code, found OK"
+    );
+    Ok(ExpectedStatus {
+        code,
+        message: text.message,
+        contains: text.contains.map(Vec::from).unwrap_or_default(),
+        recoverable: text.recoverable,
+        blame: text.blame.as_deref().map(blame).transpose()?,
+        phase: text.phase.as_deref().map(phase).transpose()?,
+        backtrace: text.backtrace.map(Vec::from).unwrap_or_default(),
+    })
+}
+
+fn read_log(text: LogText) -> ExpectedLog {
+    ExpectedLog {
+        level: text.level,
+        message: text.message,
+    }
+}
+
+fn blame(name: &str) -> Result<Blame> {
+    [Blame::Guest, Blame::Caller, Blame::Host]
+        .into_iter()
+        .find(|blame| blame.name() == name)
+        .with_context(|| format!("expected the blame guest, caller or host, found {name:?}"))
+}
+
+fn phase(name: &str) -> Result<Phase> {
+    let phase = PHASES.iter().find(|(known, _)| *known == name);
+    let names: Vec<_> = PHASES.iter().map(|(name, _)| *name).collect();
+    phase
+        .map(|(_, phase)| *phase)
+        .with_context(|| format!("expected a phase ({}), found {name:?}", names.join(", ")))
+}

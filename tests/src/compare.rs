@@ -1,0 +1,209 @@
+//! Compares what a run gave with what a case expects.
+//!
+//! With 0 ULPs, elements are equal if their bits are, or if both are NaN: the zeros of either sign are then two values. With more, a
+//! floating-point element may be that many representable values away, each part of a complex one by itself; both zeros count as
+//! one value, and infinity as the one next to the largest finite value. Integers and PRED are always compared exactly.
+
+use callbox::{ArrayShape, ElementType};
+
+use crate::element;
+
+/// Compares an array's elements, which are dense and in row-major order.
+///
+/// # Errors
+/// What differs: how many elements, the first of them, and the farthest.
+pub fn compare(
+    expected: (&ArrayShape, &[u8]),
+    found: (&ArrayShape, &[u8]),
+    ulps: u64,
+) -> Result<(), String> {
+    let shape = expected.0;
+    if !shape.is_compatible(found.0) {
+        return Err(format!("expected the shape {shape}, found {}", found.0));
+    }
+    let width = shape.element_type().byte_width();
+    if width == 0 {
+        return Ok(());
+    }
+    let elements = std::iter::zip(expected.1.chunks_exact(width), found.1.chunks_exact(width));
+    let mut differing = 0;
+    let mut first = None;
+    let mut farthest = Distance::Steps(0);
+    for (i, (expected, found)) in elements.enumerate() {
+        let distance = distance(shape.element_type(), expected, found);
+        if distance.is_within(ulps) {
+            continue;
+        }
+        differing += 1;
+        farthest = farthest.max(distance);
+        first.get_or_insert((i, expected, found, distance));
+    }
+    match first {
+        None => Ok(()),
+        Some((i, expected, found, distance)) => Err(format!(
+            "{differing} of {} elements of {shape} differ by more than {ulps} ULPs; the first at {}: \
+             expected {}, found {}, {distance}; the farthest {farthest}",
+            shape.element_count(),
+            index(shape, i),
+            element::show(shape.element_type(), expected),
+            element::show(shape.element_type(), found),
+        )),
+    }
+}
+
+/// How far an element is from the expected one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Distance {
+    /// This many representable values. 0: the bits are the same, or both are NaN.
+    Steps(u128),
+    /// Zeros of either sign.
+    ZeroSign,
+    /// NaN and a number, or values that are compared exactly.
+    Other,
+}
+
+impl Distance {
+    fn is_within(self, ulps: u64) -> bool {
+        match self {
+            Self::Steps(steps) => steps <= u128::from(ulps),
+            Self::ZeroSign => ulps > 0,
+            Self::Other => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Distance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Steps(steps) => write!(f, "{steps} ULPs apart"),
+            Self::ZeroSign => f.write_str("zeros of either sign"),
+            Self::Other => f.write_str("not comparable in ULPs"),
+        }
+    }
+}
+
+fn distance(element_type: ElementType, expected: &[u8], found: &[u8]) -> Distance {
+    let (part, count) = element::parts(element_type);
+    let width = expected.len() / count;
+    let parts = std::iter::zip(expected.chunks_exact(width), found.chunks_exact(width));
+    let distances = parts.map(|(expected, found)| part_distance(part, expected, found));
+    distances.max().unwrap_or(Distance::Steps(0))
+}
+
+fn part_distance(element_type: ElementType, expected: &[u8], found: &[u8]) -> Distance {
+    if expected == found {
+        return Distance::Steps(0);
+    }
+    if !element_type.is_floating() {
+        return Distance::Other;
+    }
+    match (
+        element::ordinal(element_type, expected),
+        element::ordinal(element_type, found),
+    ) {
+        (None, None) => Distance::Steps(0),
+        (Some(a), Some(b)) if a == b => Distance::ZeroSign,
+        (Some(a), Some(b)) => Distance::Steps(a.abs_diff(b)),
+        _ => Distance::Other,
+    }
+}
+
+/// An element's index: `[0,1]`.
+fn index(shape: &ArrayShape, element: usize) -> String {
+    let mut rest = element;
+    let mut numbers: Vec<String> = Vec::new();
+    for &dimension in shape.dimensions().iter().rev() {
+        numbers.push((rest % dimension).to_string());
+        rest /= dimension;
+    }
+    numbers.reverse();
+    format!("[{}]", numbers.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbox::Literal;
+    use num_complex::Complex;
+
+    #[track_caller]
+    fn check(expected: &Literal, found: &Literal, ulps: u64, message: Option<&str>) {
+        let leaf = |literal: &Literal| {
+            let (shape, bytes) = literal.leaves().next().unwrap();
+            (shape.clone(), bytes.to_vec())
+        };
+        let ((a, x), (b, y)) = (leaf(expected), leaf(found));
+        assert_eq!(compare((&a, &x), (&b, &y), ulps).err().as_deref(), message);
+    }
+
+    #[test]
+    fn ulps_are_representable_values() {
+        let x = Literal::array(&[2, 2], &[1.0_f32, 2.0, f32::MAX, 0.0]).unwrap();
+        let above = [1.0 + 2.0 * f32::EPSILON, 2.0, f32::INFINITY, -0.0];
+        let y = Literal::array(&[2, 2], &above).unwrap();
+        check(&x, &x, 0, None);
+        check(&x, &y, 2, None);
+        check(
+            &x,
+            &y,
+            1,
+            Some(
+                "1 of 4 elements of f32[2,2] differ by more than 1 ULPs; the first at [0,0]: expected 1 (0x3f800000), \
+                 found 1.0000002 (0x3f800002), 2 ULPs apart; the farthest 2 ULPs apart",
+            ),
+        );
+    }
+
+    #[test]
+    fn bits_count_when_no_difference_is_allowed() {
+        let zeros = |x: f64| Literal::scalar(x);
+        check(
+            &zeros(0.0),
+            &zeros(-0.0),
+            0,
+            Some(
+                "1 of 1 elements of f64[] differ by more than 0 ULPs; the first at []: expected 0 (0x0000000000000000), \
+                 found -0 (0x8000000000000000), zeros of either sign; the farthest zeros of either sign",
+            ),
+        );
+        check(&zeros(0.0), &zeros(-0.0), 1, None);
+        let other_nan = f64::from_bits(f64::NAN.to_bits() | 1);
+        check(&zeros(f64::NAN), &zeros(-other_nan), 0, None);
+    }
+
+    #[test]
+    fn nan_is_never_near_a_number_and_integers_are_exact() {
+        let x = Literal::scalar(f32::NAN);
+        assert!(compare_scalars(&x, &Literal::scalar(f32::INFINITY), u64::MAX).is_err());
+        assert!(
+            compare_scalars(&Literal::scalar(1_i32), &Literal::scalar(2_i32), u64::MAX).is_err()
+        );
+        assert!(
+            compare_scalars(&Literal::scalar(true), &Literal::scalar(false), u64::MAX).is_err()
+        );
+    }
+
+    #[test]
+    fn complex_parts_are_compared_one_by_one() {
+        let x = Literal::scalar(Complex::new(1.0_f32, 0.0));
+        let y = Literal::scalar(Complex::new(1.0 + f32::EPSILON, -0.0));
+        assert!(compare_scalars(&x, &y, 1).is_ok());
+        assert!(compare_scalars(&x, &y, 0).is_err());
+    }
+
+    #[test]
+    fn shapes_must_agree() {
+        let x = Literal::scalar(1.0_f32);
+        check(
+            &x,
+            &Literal::scalar(1.0_f64),
+            0,
+            Some("expected the shape f32[], found f64[]"),
+        );
+    }
+
+    fn compare_scalars(x: &Literal, y: &Literal, ulps: u64) -> Result<(), String> {
+        let (x, y) = (x.leaves().next().unwrap(), y.leaves().next().unwrap());
+        compare(x, y, ulps)
+    }
+}

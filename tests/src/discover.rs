@@ -1,0 +1,80 @@
+//! Finds the cases: every `.json` file below a folder is one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A case's file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// Its path below the folder, with `/` and without `.json`: the test's name.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// The cases below a folder, in the order of their names.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn cases(folder: &Path) -> Result<Vec<Found>> {
+    let mut found: Vec<_> = files(folder)?
+        .into_iter()
+        .filter_map(|path| {
+            let name = path
+                .strip_prefix(folder)
+                .ok()?
+                .to_str()?
+                .strip_suffix(".json")?;
+            let name = name.replace(std::path::MAIN_SEPARATOR, "/");
+            Some(Found { name, path })
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Files below a folder that no case in their own folder names: text that nobody runs.
+///
+/// # Errors
+/// A file or folder that cannot be read.
+pub fn strays(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = files(folder)?;
+    let (cases, others): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|path| path.extension().is_some_and(|e| e == "json"));
+    let mut named = BTreeSet::new();
+    for case in &cases {
+        let text =
+            fs::read_to_string(case).with_context(|| format!("cannot read {}", case.display()))?;
+        let folder = case.parent().unwrap_or(folder).to_owned();
+        let words = text
+            .split('"')
+            .map(|word| word.split('#').next().unwrap_or(word));
+        named.extend(words.map(|word| folder.join(word)));
+    }
+    Ok(others
+        .into_iter()
+        .filter(|path| !named.contains(path))
+        .collect())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,255 @@
+//! Modules that cases run: built guests, and WebAssembly written down in the case.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use callbox::frame::abi::METADATA_SECTION;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use crate::literal;
+
+/// A module's JSON: a name, or an object that says more.
+#[derive(Debug)]
+pub enum ModuleText {
+    /// A built guest's name, or the name of a `.wat` file beside the case.
+    Name(String),
+    /// Where it comes from and what is done to it.
+    Object(Box<ModuleObject>),
+}
+
+/// A module's JSON object: one of the first four keys, and perhaps the others.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleObject {
+    guest: Option<String>,
+    wat: Option<Vec<String>>,
+    file: Option<String>,
+    hex: Option<String>,
+    /// Added as the section `callbox.targets`: objects as JSON, strings as they are.
+    metadata: Option<Vec<Value>>,
+    /// How many bytes of the module are kept.
+    truncate: Option<usize>,
+}
+
+/// Where a module comes from and what is done to it.
+#[derive(Clone, Debug)]
+pub struct ModuleSource {
+    origin: Origin,
+    metadata: Option<String>,
+    truncate: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Origin {
+    Guest(String),
+    Bytes(Vec<u8>),
+}
+
+impl<'de> Deserialize<'de> for ModuleText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(name) => Ok(Self::Name(name)),
+            object => serde_json::from_value(object)
+                .map(Self::Object)
+                .map_err(de::Error::custom),
+        }
+    }
+}
+
+impl ModuleSource {
+    /// Reads what a case says of a module. Files lie in `folder`.
+    ///
+    /// # Errors
+    /// Keys that exclude each other, a file that is not there, WebAssembly text that is none.
+    pub fn read(text: ModuleText, folder: &Path) -> Result<Self> {
+        let object = match text {
+            ModuleText::Name(name) => return Self::of_name(&name, folder),
+            ModuleText::Object(object) => *object,
+        };
+        let origin = match (object.guest, object.wat, object.file, object.hex) {
+            (Some(guest), None, None, None) => Origin::Guest(guest),
+            (None, Some(lines), None, None) => Origin::Bytes(assemble(&lines.join("\n"))?),
+            (None, None, Some(file), None) => of_file(&file, folder)?,
+            (None, None, None, Some(hex)) => Origin::Bytes(literal::bytes_of_hex(&hex)?),
+            _ => bail!("expected exactly one of guest, wat, file and hex"),
+        };
+        let metadata = object.metadata.map(|entries| {
+            let entry = |value: &Value| match value {
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            entries.iter().map(entry).collect::<Vec<_>>().join("\n")
+        });
+        Ok(Self {
+            origin,
+            metadata,
+            truncate: object.truncate,
+        })
+    }
+
+    /// A built guest (`add_n`, `add_n.wasm`) or a `.wat` file in `folder`.
+    ///
+    /// # Errors
+    /// As for [`ModuleSource::read`].
+    pub fn of_name(name: &str, folder: &Path) -> Result<Self> {
+        let origin = match name.ends_with(".wat") {
+            true => of_file(name, folder)?,
+            false => Origin::Guest(name.strip_suffix(".wasm").unwrap_or(name).to_owned()),
+        };
+        Ok(Self {
+            origin,
+            metadata: None,
+            truncate: None,
+        })
+    }
+
+    /// The guest's name, if it is a built guest as it is.
+    #[must_use]
+    pub fn guest(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Guest(name) if self.metadata.is_none() && self.truncate.is_none() => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The module's bytes.
+    ///
+    /// # Errors
+    /// A guest that was not built, or that has fewer bytes than are to be kept.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = match &self.origin {
+            Origin::Guest(name) => read_guest(name)?,
+            Origin::Bytes(bytes) => bytes.clone(),
+        };
+        if let Some(metadata) = &self.metadata {
+            append_section(&mut bytes, METADATA_SECTION, metadata.as_bytes());
+        }
+        if let Some(length) = self.truncate {
+            ensure!(
+                length < bytes.len(),
+                "expected more than {length} bytes to truncate, found {}",
+                bytes.len()
+            );
+            bytes.truncate(length);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The repository's root folder.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.pop();
+    root
+}
+
+/// The bytes of a guest that `cargo xtask guests` built.
+///
+/// # Errors
+/// One that is not there.
+pub fn read_guest(name: &str) -> Result<Vec<u8>> {
+    let path = repository()
+        .join("target/guests")
+        .join(format!("{name}.wasm"));
+    fs::read(&path)
+        .with_context(|| format!("cannot read {}: run cargo xtask guests", path.display()))
+}
+
+fn of_file(file: &str, folder: &Path) -> Result<Origin> {
+    let text =
+        fs::read_to_string(folder.join(file)).with_context(|| format!("cannot read {file}"))?;
+    assemble(&text)
+        .with_context(|| file.to_owned())
+        .map(Origin::Bytes)
+}
+
+/// Turns WebAssembly text into bytes.
+fn assemble(text: &str) -> Result<Vec<u8>> {
+    Ok(wat::parse_str(text)?)
+}
+
+/// Adds a custom section behind all others.
+fn append_section(module: &mut Vec<u8>, name: &str, contents: &[u8]) {
+    let mut section = leb128(name.len());
+    section.extend_from_slice(name.as_bytes());
+    section.extend_from_slice(contents);
+    module.push(0);
+    module.extend(leb128(section.len()));
+    module.extend(section);
+}
+
+/// WebAssembly's encoding of sizes.
+fn leb128(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            bytes.push(byte);
+            return bytes;
+        }
+        bytes.push(byte | 0x80);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Result<ModuleSource> {
+        ModuleSource::read(serde_json::from_str(text)?, Path::new("."))
+    }
+
+    #[test]
+    fn metadata_becomes_a_section() {
+        let plain = source(r#"{"wat": ["(module)"]}"#).unwrap().bytes().unwrap();
+        assert_eq!(plain, b"\0asm\x01\0\0\0");
+        let with = source(r#"{"wat": ["(module)"], "metadata": [{"name": "f"}, "{"]}"#).unwrap();
+        let written =
+            wat::parse_str(r#"(module (@custom "callbox.targets" "{\"name\":\"f\"}\n{"))"#)
+                .unwrap();
+        assert_eq!(with.bytes().unwrap(), written);
+    }
+
+    #[test]
+    fn modules_are_cut() {
+        let cut = source(r#"{"wat": ["(module)"], "truncate": 5}"#).unwrap();
+        assert_eq!(cut.bytes().unwrap(), b"\0asm\x01");
+        assert!(
+            source(r#"{"wat": ["(module)"], "truncate": 8}"#)
+                .unwrap()
+                .bytes()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn wrong_modules_are_refused() {
+        for text in [
+            r#"{}"#,
+            r#"{"wat": ["(module)"], "hex": ""}"#,
+            r#"{"wat": ["(modul)"]}"#,
+            r#"{"guest": "f", "wat": null, "metdata": []}"#,
+            r#""missing.wat""#,
+            r#"3"#,
+        ] {
+            assert!(source(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_was_not_built_says_what_to_do() {
+        let error = source(r#""no_such_guest""#).unwrap().bytes().unwrap_err();
+        assert!(format!("{error:#}").contains("run cargo xtask guests"));
+    }
+
+    #[test]
+    fn sizes_are_encoded() {
+        assert_eq!(leb128(0), [0]);
+        assert_eq!(leb128(127), [127]);
+        assert_eq!(leb128(300), [0xac, 2]);
+    }
+}
