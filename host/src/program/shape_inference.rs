@@ -11,6 +11,8 @@ mod custom_call;
 mod dimensions;
 mod element_types;
 mod elementwise;
+#[cfg(test)]
+mod properties;
 mod reinterpretation;
 mod slices;
 #[cfg(test)]

@@ -177,7 +177,9 @@ impl Literal {
             "{} and {shape}",
             self.shape
         );
-        self.shape.clone_from(shape);
+        if self.shape != *shape {
+            self.shape.clone_from(shape);
+        }
         self
     }
 

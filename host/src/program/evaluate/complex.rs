@@ -77,19 +77,19 @@ pub(super) fn sqrt(z: C) -> C {
     if z.re == 0.0 && z.im == 0.0 {
         return C::new(0.0, z.im);
     }
+    if z.is_nan() {
+        return C::new(f64::NAN, f64::NAN);
+    }
     // Scaled by an even power of two, so that nothing overflows or vanishes.
     let half = libm::ilogb(z.re.abs().max(z.im.abs())) / 2;
-    let (re, im) = (libm::scalbn(z.re, -2 * half), libm::scalbn(z.im, -2 * half));
-    let larger = ((re.abs() + libm::hypot(re, im)) / 2.0).sqrt();
-    let smaller = im.abs() / (2.0 * larger);
-    let (re, im) = match re >= 0.0 {
+    let near_one = scaled(z, -2 * half);
+    let larger = ((near_one.re.abs() + abs(near_one)) / 2.0).sqrt();
+    let smaller = near_one.im.abs() / (2.0 * larger);
+    let (re, im) = match near_one.re >= 0.0 {
         true => (larger, smaller),
         false => (smaller, larger),
     };
-    C::new(
-        libm::scalbn(re, half),
-        libm::scalbn(im.copysign(z.im), half),
-    )
+    scaled(C::new(re, im.copysign(z.im)), half)
 }
 
 pub(super) fn rsqrt(z: C) -> C {
@@ -136,7 +136,11 @@ pub(super) fn divide(x: C, y: C) -> C {
         _ => 0,
     };
     // Of a divisor between 1 and 2, the products below are at most eight times the dividend.
-    let dividend = if x.re.abs().max(x.im.abs()) > 1e307 { -3 } else { 0 };
+    let dividend = if x.re.abs().max(x.im.abs()) > 1e307 {
+        -3
+    } else {
+        0
+    };
     let (y, scaled_x) = (scaled(y, divisor), scaled(x, dividend));
     let norm = y.norm_sqr();
     let product = scaled_x * y.conj();

@@ -134,6 +134,13 @@ fn products<T: Wide>(
 
 /// Adds the product of two row-major matrices. Each sum is taken in the order of the contracted dimension.
 fn multiply<T: Wide>(lhs: &[T], rhs: &[T], contracted: usize, columns: usize, sums: &mut [T]) {
+    if columns == 1 {
+        for (lhs, sum) in std::iter::zip(lhs.chunks_exact(contracted), sums) {
+            let products = std::iter::zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
+            *sum = products.fold(*sum, T::add);
+        }
+        return;
+    }
     for (block, rhs) in rhs.chunks(ROWS * columns).enumerate() {
         let rows = std::iter::zip(lhs.chunks_exact(contracted), sums.chunks_exact_mut(columns));
         for (lhs, sums) in rows {

@@ -5,16 +5,17 @@
 //! neighbouring results, and so on, all of an array's at once, and the initial value with the result: for a computation that is
 //! associative, as XLA asks, that is the same. What cannot be computed on arrays is called for element by element.
 
+mod neighbours;
+
 use num_complex::Complex;
 
 use super::array::{Array, Elements, array, repeat};
 use super::binary::{maximum, minimum};
 use super::elementwise::BLOCK;
 use super::movement::transposed;
-use super::strided::{Strides, copy};
 use super::wide::{Kind, Wide};
 use super::{Callee, bug, leaf, lift, share, zeroed};
-use crate::program::instruction::{BinaryOperation, Computation, ComputationId, Opcode, Program};
+use crate::program::instruction::{BinaryOperation, Computation, ComputationId, Opcode};
 use crate::values::{ArrayShape, ElementType, Literal, Result, Shape};
 
 /// Reduces the first half of the operands, starting from the second half.
@@ -49,7 +50,7 @@ pub(super) fn reduce(
         .map(|x| rows.literal(&array(x)?))
         .collect::<Result<Vec<_>>>()?;
     match lift::is_scalar(called, program) {
-        true => combine(shape, inputs, initial, rows, called, program),
+        true => neighbours::combine(shape, inputs, initial, rows, called, program),
         false => step(shape, &inputs, initial, rows, computation, callee),
     }
 }
@@ -230,52 +231,6 @@ fn folded<T: Wide>(
     Ok(bytes)
 }
 
-/// Combines neighbours until one is left of each row.
-fn combine(
-    shape: &Shape,
-    mut inputs: Vec<Literal>,
-    initial: &[Literal],
-    rows: Rows,
-    called: &Computation,
-    program: &Program,
-) -> Result<Literal> {
-    let mut count = rows.count;
-    while count > 1 {
-        let size = rows.results * (count / 2);
-        let even = inputs
-            .iter()
-            .map(|x| every_other(x, 0, count / 2))
-            .collect::<Result<Vec<_>>>()?;
-        let odd = inputs
-            .iter()
-            .map(|x| every_other(x, 1, count / 2))
-            .collect::<Result<Vec<_>>>()?;
-        let combined = lift::run(called, &[even, odd].concat(), size, program)?.into_elements();
-        let widened = std::iter::zip(&inputs, combined);
-        inputs = widened
-            .map(|(x, half)| with_last(x, &half, count))
-            .collect::<Result<Vec<_>>>()?;
-        count = count.div_ceil(2);
-    }
-    let initial = initial
-        .iter()
-        .map(|x| spread(&array(x)?, rows.results))
-        .collect::<Result<Vec<_>>>()?;
-    let lines = inputs
-        .iter()
-        .map(|x| line(&array(x)?))
-        .collect::<Result<Vec<_>>>()?;
-    share(
-        shape,
-        &[&lift::run(
-            called,
-            &[initial, lines].concat(),
-            rows.results,
-            program,
-        )?],
-    )
-}
-
 /// Calls for each element of each row.
 fn step(
     shape: &Shape,
@@ -304,50 +259,6 @@ fn step(
     Literal::from_leaves(shape.clone(), leaves).map_err(bug)
 }
 
-/// Every other column of a matrix, beginning with the one of number `start`: `count` columns.
-fn every_other(x: &Literal, start: usize, count: usize) -> Result<Literal> {
-    let x = array(x)?;
-    let [rows, columns] = *x.dimensions() else {
-        return Err(bug("expected a matrix"));
-    };
-    let width = x.width();
-    let mut bytes = zeroed(rows * count * width)?;
-    let step = width as isize;
-    let from = Strides {
-        start: start * width,
-        steps: vec![step * columns as isize, 2 * step],
-    };
-    let to = Strides::dense(&[rows, count], width);
-    copy(&[rows, count], width, (x.bytes, &from), (&mut bytes, &to))?;
-    matrix(x.shape.element_type(), &[rows * count], bytes)
-}
-
-/// A matrix of `half`, and behind it, if `count` is odd, the last column of `x`, which has `count`.
-fn with_last(x: &Literal, half: &Literal, count: usize) -> Result<Literal> {
-    let (x, half) = (array(x)?, array(half)?);
-    let rows = x.dimensions().first().copied().unwrap_or(0);
-    if count % 2 == 0 {
-        return matrix(
-            half.shape.element_type(),
-            &[rows, count / 2],
-            half.bytes.to_vec(),
-        );
-    }
-    let width = x.width();
-    let (row, last) = (count / 2 * width, (count - 1) * width);
-    let mut bytes = zeroed(rows * (row + width))?;
-    let parts = std::iter::zip(
-        half.bytes.chunks_exact(row),
-        x.bytes.chunks_exact(count * width),
-    );
-    for (to, (half, x)) in std::iter::zip(bytes.chunks_exact_mut(row + width), parts) {
-        let (to_half, to_last) = to.split_at_mut(row);
-        to_half.copy_from_slice(half);
-        to_last.copy_from_slice(&x[last..]);
-    }
-    matrix(x.shape.element_type(), &[rows, count / 2 + 1], bytes)
-}
-
 /// The elements in a row, as many as there are.
 fn line(x: &Array<'_>) -> Result<Literal> {
     matrix(
@@ -355,11 +266,6 @@ fn line(x: &Array<'_>) -> Result<Literal> {
         &[x.shape.element_count()],
         x.bytes.to_vec(),
     )
-}
-
-/// A scalar, again and again.
-fn spread(x: &Array<'_>, count: usize) -> Result<Literal> {
-    matrix(x.shape.element_type(), &[count], repeat(x.bytes, count)?)
 }
 
 /// The element of this number, as a scalar.

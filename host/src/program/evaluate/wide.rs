@@ -144,6 +144,9 @@ impl Wide for f64 {
         match from {
             ElementType::F32 => read(bytes, to, |x: f32| x.into()),
             ElementType::F64 => read(bytes, to, |x: f64| x),
+            ElementType::Bf16 => read(bytes, to, |x: u16| {
+                f32::from_bits(u32::from(x) << 16).into()
+            }),
             ElementType::F8e8m0fnu => read(bytes, to, decode_e8m0),
             _ => match Format::of(from) {
                 Some(format) if from.byte_width() == 2 => read(bytes, to, |x| format.decode(x)),

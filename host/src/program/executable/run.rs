@@ -68,6 +68,8 @@ impl<'a> Run<'a> {
                 values[dead.index()] = None;
             }
             let result = self.step(instruction, step, operands, arguments)?;
+            // A callee's result may have other layouts, which `bitcast` would read.
+            let result = result.with_compatible_shape(&instruction.shape);
             values[step.instruction.index()] = Some(result);
             if let Some(progress) = &self.options.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +87,7 @@ impl<'a> Run<'a> {
     ) -> Result<Literal> {
         match &instruction.opcode {
             Opcode::Parameter(number) => match arguments.get(*number) {
-                Some(argument) => Ok(argument.clone().with_compatible_shape(&instruction.shape)),
+                Some(argument) => Ok(argument.clone()),
                 None => Err(Status::internal(format!(
                     "parameter {number} has no argument"
                 ))),

@@ -242,6 +242,23 @@ fn arguments_are_checked() {
     );
 }
 
+#[test]
+fn a_bitcast_reads_the_layout_of_its_operand_and_not_of_what_a_callee_gave() {
+    let text = r#"HloModule m
+f { ROOT x = f32[2,2]{0,1} parameter(0) }
+ENTRY main {
+  x = f32[2,2]{1,0} parameter(0)
+  y = f32[2,2]{1,0} call(x), to_apply=f
+  ROOT z = f32[4]{0} bitcast(y)
+}"#;
+    let x = Literal::array(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+    let (result, _) = run(text, &[], &[x]);
+    assert_eq!(
+        result.unwrap().to_vec::<f32>().unwrap(),
+        [1.0, 2.0, 3.0, 4.0]
+    );
+}
+
 const ENDLESS: &str = r#"HloModule m
 condition {
   s = s32[] parameter(0)

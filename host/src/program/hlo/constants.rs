@@ -52,40 +52,35 @@ pub(super) fn array(
     if dimensions.is_empty() {
         return element(cursor);
     }
-    cursor.expect(open, &format!("'{open}' of an array"))?;
+    expect_open(cursor, open)?;
     // How many there are so far of each level that is open, the outermost first.
     let mut counts = vec![0_usize];
-    while let Some(&count) = counts.last() {
-        let size = dimensions[counts.len() - 1];
+    while let Some(count) = counts.last().copied() {
+        let level = counts.len();
         if cursor.sees("...") {
-            let message = "expected the elements of a literal, found {...}: print the program with print_large_constants=True";
+            let message = "expected the elements of a literal, found {...}: \
+                           print the program with print_large_constants=True";
             return Err(Diagnostic::invalid(cursor.at(), message));
         }
-        if cursor.sees(close) {
-            if count != size {
-                return Err(cursor.expected(&format!("{size} {}", items(dimensions, counts.len()))));
+        if count == dimensions[level - 1] {
+            if !cursor.take(close) {
+                let items = items(dimensions, level);
+                return Err(cursor.expected(&format!("'{close}' behind {items}")));
             }
-            cursor.take(close);
             counts.pop();
             continue;
         }
-        if count == size {
-            let what = format!(
-                "'{close}' behind {size} {}",
-                items(dimensions, counts.len())
-            );
-            return Err(cursor.expected(&what));
+        if cursor.sees(close) {
+            return Err(cursor.expected(&items(dimensions, level)));
         }
-        if count > 0 {
-            cursor.expect(",", &format!("',' or '{close}'"))?;
+        if count > 0 && !cursor.take(",") {
+            return Err(cursor.expected(&format!("',' or '{close}'")));
         }
-        if let Some(count) = counts.last_mut() {
-            *count += 1;
-        }
-        match counts.len() == dimensions.len() {
+        counts[level - 1] += 1;
+        match level == dimensions.len() {
             true => element(cursor)?,
             false => {
-                cursor.expect(open, &format!("'{open}' of an array"))?;
+                expect_open(cursor, open)?;
                 counts.push(0);
             }
         }
@@ -155,11 +150,19 @@ fn nested_literal(cursor: &mut Cursor<'_>, depth: usize) -> Parsed<Literal> {
     Literal::tuple(elements).map_err(|status| Diagnostic::of_status(at, &status))
 }
 
-/// What an array has so many of at this level.
+fn expect_open(cursor: &mut Cursor<'_>, open: &str) -> Parsed<()> {
+    match cursor.take(open) {
+        true => Ok(()),
+        false => Err(cursor.expected(&format!("'{open}' of an array"))),
+    }
+}
+
+/// How many there are of what at this level of an array.
 fn items(dimensions: &[usize], level: usize) -> String {
+    let size = dimensions[level - 1];
     match level == dimensions.len() {
-        true => "elements".into(),
-        false => format!("arrays in dimension {}", level - 1),
+        true => format!("{size} elements"),
+        false => format!("{size} arrays in dimension {}", level - 1),
     }
 }
 

@@ -47,28 +47,57 @@ pub(super) fn opcode(
     operands: &[&Shape],
     context: &mut Context<'_>,
 ) -> Parsed<Opcode> {
-    let attributes = &mut instruction.attributes;
-    let at = instruction.opcode;
+    if let Some(opcode) = without_attributes(instruction.operation) {
+        return Ok(opcode);
+    }
     Ok(match instruction.operation {
+        Operation::Broadcast => Opcode::Broadcast(broadcast_dimensions(instruction, operands)?),
+        Operation::Compare => compare(instruction, operands)?,
+        Operation::Concatenate => Opcode::Concatenate(one_dimension(instruction)?),
+        Operation::Conditional => Opcode::Conditional(branches(instruction, operands, context)?),
+        Operation::CustomCall => custom_call(instruction, operands, context)?,
+        Operation::Dot => Opcode::Dot(dot_dimensions(instruction)),
+        Operation::ReducePrecision => reduce_precision(instruction)?,
+        Operation::Reverse => Opcode::Reverse(dimensions(instruction)?),
+        Operation::Transpose => Opcode::Transpose(dimensions(instruction)?),
+        Operation::Call
+        | Operation::Fusion
+        | Operation::Map
+        | Operation::Reduce
+        | Operation::While => calling(instruction, context)?,
+        _ => with_one_attribute(instruction)?,
+    })
+}
+
+/// Opcodes that are all that their instruction says.
+fn without_attributes(operation: Operation) -> Option<Opcode> {
+    Some(match operation {
         Operation::AfterAll => Opcode::AfterAll,
         Operation::Binary(operation) => Opcode::Binary(operation),
         Operation::Bitcast => Opcode::Bitcast,
         Operation::BitcastConvert => Opcode::BitcastConvert,
-        Operation::Broadcast => Opcode::Broadcast(broadcast_dimensions(instruction, operands)?),
         Operation::Clamp => Opcode::Clamp,
-        Operation::Compare => compare(instruction, operands)?,
-        Operation::Concatenate => Opcode::Concatenate(one_dimension(instruction)?),
-        Operation::Conditional => Opcode::Conditional(branches(instruction, operands, context)?),
-        Operation::Constant | Operation::Parameter => constant_or_parameter(instruction)?,
         Operation::Convert => Opcode::Convert,
         Operation::Copy => Opcode::Copy,
-        Operation::CustomCall => return custom_call(instruction, operands, context),
-        Operation::Dot => Opcode::Dot(dot_dimensions(instruction)),
+        Operation::DynamicUpdateSlice => Opcode::DynamicUpdateSlice,
+        Operation::OptimizationBarrier => Opcode::OptimizationBarrier,
+        Operation::Reshape => Opcode::Reshape,
+        Operation::Select => Opcode::Select,
+        Operation::Tuple => Opcode::Tuple,
+        Operation::Unary(operation) => Opcode::Unary(operation),
+        _ => return None,
+    })
+}
+
+/// Opcodes of one attribute that says what the opcode has, and those of none whose parentheses say it.
+fn with_one_attribute(instruction: &mut Instruction<'_>) -> Parsed<Opcode> {
+    let at = instruction.opcode;
+    let attributes = &mut instruction.attributes;
+    Ok(match instruction.operation {
         Operation::DynamicSlice => {
             let sizes = attributes.numbers("dynamic_slice_sizes");
             Opcode::DynamicSlice(required(sizes, "dynamic_slice_sizes", at)?.value)
         }
-        Operation::DynamicUpdateSlice => Opcode::DynamicUpdateSlice,
         Operation::GetTupleElement => {
             Opcode::GetTupleElement(required(attributes.number("index"), "index", at)?.value)
         }
@@ -76,23 +105,11 @@ pub(super) fn opcode(
             let dimension = attributes.number("iota_dimension");
             Opcode::Iota(required(dimension, "iota_dimension", at)?.value)
         }
-        Operation::OptimizationBarrier => Opcode::OptimizationBarrier,
         Operation::Pad => {
             Opcode::Pad(required(attributes.padding("padding"), "padding", at)?.value)
         }
-        Operation::ReducePrecision => reduce_precision(instruction)?,
-        Operation::Reshape => Opcode::Reshape,
-        Operation::Reverse => Opcode::Reverse(dimensions(instruction)?),
-        Operation::Select => Opcode::Select,
         Operation::Slice => Opcode::Slice(required(attributes.slices("slice"), "slice", at)?.value),
-        Operation::Transpose => Opcode::Transpose(dimensions(instruction)?),
-        Operation::Tuple => Opcode::Tuple,
-        Operation::Unary(operation) => Opcode::Unary(operation),
-        Operation::Call
-        | Operation::Fusion
-        | Operation::Map
-        | Operation::Reduce
-        | Operation::While => calling(instruction, context)?,
+        _ => constant_or_parameter(instruction)?,
     })
 }
 

@@ -85,26 +85,28 @@ fn header<'a>(cursor: &mut Cursor<'a>, module: &mut Module<'a>) -> Parsed<()> {
             "replica_count" | "num_partitions" => one_device(cursor, name)?,
             "is_scheduled" | "alias_passthrough_params" => drop(flag(cursor)?),
             other if IGNORED.iter().any(|(ignored, _)| *ignored == other) => skip_value(cursor)?,
-            other => {
-                let known = [
-                    "entry_computation_layout",
-                    "frontend_attributes",
-                    "replica_count",
-                    "num_partitions",
-                ];
-                let known = known
-                    .into_iter()
-                    .chain(IGNORED.iter().map(|(name, _)| *name));
-                let near = suggestion(other, known, "");
-                let message = format!(
-                    "expected an attribute of a module, found {:?}{near}",
-                    shortened(other)
-                );
-                return Err(Diagnostic::invalid(name.at, message));
-            }
+            _ => return Err(unknown_attribute(name)),
         }
     }
     Ok(())
+}
+
+fn unknown_attribute(name: Name<'_>) -> Diagnostic {
+    let known = [
+        "entry_computation_layout",
+        "frontend_attributes",
+        "replica_count",
+        "num_partitions",
+    ];
+    let known = known
+        .into_iter()
+        .chain(IGNORED.iter().map(|(name, _)| *name));
+    let near = suggestion(name.text, known, "");
+    let found = shortened(name.text);
+    Diagnostic::invalid(
+        name.at,
+        format!("expected an attribute of a module, found {found:?}{near}"),
+    )
 }
 
 /// The shapes of `{(f32[2]{0}, s32[])->f32[2]{0}}`, without the braces.

@@ -247,33 +247,30 @@ impl Resolver<'_, '_> {
         for (id, index) in order.iter().enumerate() {
             ids[*index] = InstructionId(number(id));
         }
-        let shapes: Vec<Shape> = computation
+        let to_ids = |indices: &[usize]| indices.iter().map(|index| ids[*index]).collect();
+        let shapes = computation
             .instructions
             .iter()
-            .map(|i| i.shape.clone())
-            .collect();
-        let to_ids = |indices: &[usize]| indices.iter().map(|index| ids[*index]).collect();
+            .map(|instruction| instruction.shape.clone());
+        let shapes: Vec<Shape> = shapes.collect();
         let mut instructions = Vec::with_capacity(order.len());
         for &index in order {
             let instruction = &mut computation.instructions[index];
-            let operand_shapes: Vec<&Shape> = operands[index]
-                .iter()
-                .map(|operand| &shapes[*operand])
-                .collect();
+            let of_operands = operands[index].iter().map(|operand| &shapes[*operand]);
+            let of_operands: Vec<&Shape> = of_operands.collect();
             instructions.push(Instruction {
-                opcode: opcode(instruction, &operand_shapes, self.context)?,
+                opcode: opcode(instruction, &of_operands, self.context)?,
                 name: instruction.name.text.to_owned(),
-                shape: shapes[index].clone(),
+                shape: instruction.shape.clone(),
                 operands: to_ids(&operands[index]),
                 control_predecessors: to_ids(&predecessors[index]),
             });
         }
-        let root = computation.root.unwrap_or(order.len() - 1);
         let resolved = instruction::Computation {
             name: computation.name.text.to_owned(),
             parameters: self.parameters(&computation, &ids, &instructions)?,
             instructions,
-            root: ids[root],
+            root: ids[computation.root.unwrap_or(order.len() - 1)],
         };
         match &computation.signature {
             Some(signature) => check_signature(signature, &resolved, "header").map(|()| resolved),

@@ -292,7 +292,8 @@ fn sums_products_and_quotients_are_rounded_once() {
     let y = bits
         .map(|bits| f32::from_bits(bits.rotate_left(9) & 0xbfff_ffff))
         .collect::<Vec<_>>();
-    let native: [(B, fn(f32, f32) -> f32); 4] = [
+    type Native = fn(f32, f32) -> f32;
+    let native: [(B, Native); 4] = [
         (B::Add, |x, y| x + y),
         (B::Subtract, |x, y| x - y),
         (B::Multiply, |x, y| x * y),

@@ -58,7 +58,9 @@ fn rounding_is_that_of_ml_dtypes() {
         .lines()
         .find_map(|line| line.strip_prefix("inputs "))
         .unwrap();
-    let inputs = inputs.split(' ').map(|x| f32::from_bits(u32::from_str_radix(x, 16).unwrap()));
+    let inputs = inputs
+        .split(' ')
+        .map(|x| f32::from_bits(u32::from_str_radix(x, 16).unwrap()));
     let inputs = inputs.map(f64::from).collect::<Vec<_>>();
     let mut types = 0;
     for (element_type, expected) in lines("encode") {

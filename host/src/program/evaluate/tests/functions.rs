@@ -113,7 +113,9 @@ fn parts(x: &Literal) -> Vec<f64> {
 /// How far the result is off, in units of `f64`'s epsilon of what the exact one is as a whole.
 fn error(found: &[f64], exact: &[f64], at_least: f64) -> f64 {
     let size = |parts: &[f64]| parts.iter().map(|x| x * x).sum::<f64>().sqrt();
-    let difference = std::iter::zip(found, exact).map(|(x, y)| x - y).collect::<Vec<_>>();
+    let difference = std::iter::zip(found, exact)
+        .map(|(x, y)| x - y)
+        .collect::<Vec<_>>();
     match found == exact {
         true => 0.0,
         false => size(&difference) / size(exact).max(at_least) / f64::EPSILON,
@@ -131,7 +133,10 @@ fn wide_results_are_off_by_few_units_in_the_last_place() {
         let (found, exact) = (case.found(64), &case.result);
         let (name, arguments) = (case.name, &case.arguments);
         let error = error(&found, exact, at_least);
-        assert!(error <= bound, "{name} {arguments:?}: expected {exact:?}, found {found:?}, off by {error}");
+        assert!(
+            error <= bound,
+            "{name} {arguments:?}: expected {exact:?}, found {found:?}, off by {error}"
+        );
     }
 }
 

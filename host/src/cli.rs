@@ -1,0 +1,104 @@
+//! The command line: one module for each command, and what they share.
+//!
+//! A command line goes three steps. clap and [`arguments`] turn its words into values or say what is wrong with them; a command opens
+//! and reads the files that they name; only then does anything of a guest or a program run. Whatever fails on the way is a
+//! [`Failure`](failure::Failure): a status and an exit code, so that `--json` has an answer for each.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the command line acts on the files that its user names, with its user's authority"
+)]
+
+mod arguments;
+mod arrays;
+mod attribute;
+mod call;
+mod convert;
+mod failure;
+mod inputs;
+mod inspect;
+mod json;
+mod modules;
+mod output;
+mod progress;
+mod run;
+mod summary;
+mod text;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use callbox::Status;
+use clap::{Parser, Subcommand};
+
+use self::failure::Failure;
+use self::output::Format;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the call or the program failed, or what a file holds is wrong
+  2  wrong usage: an unknown flag, a malformed value, a file that cannot be read,
+     an output folder that cannot be written";
+
+/// Runs XLA-style custom calls whose targets are untrusted WebAssembly modules.
+///
+/// A target is a function on arrays that a .wasm module exports. `run` runs a program, in HLO text, that calls targets by name;
+/// `call` calls one target without a program; `inspect` shows what a module declares and runs nothing. A guest that traps, loops
+/// or lies ends in a status, never in a crash.
+#[derive(Debug, Parser)]
+#[command(name = "callbox", version, after_help = EXIT_CODES, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Call(call::Arguments),
+    Inspect(inspect::Arguments),
+}
+
+/// Does what the command line says, and says so by the exit code.
+pub(crate) fn main() -> ExitCode {
+    match CommandLine::try_parse() {
+        Ok(command_line) => match command_line.command {
+            Command::Run(arguments) => {
+                output::results(Format::of(arguments.json), run::run(&arguments))
+            }
+            Command::Call(arguments) => {
+                output::results(Format::of(arguments.json), call::call(&arguments))
+            }
+            Command::Inspect(arguments) => inspect::show(&arguments),
+        },
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Shows what clap has to say: help, the version, or what is wrong with the command line. Who asked for JSON gets it in each case
+/// that is a failure.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Help into a pipe that is closed is nothing that anyone wants to hear of.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<_> = std::env::args_os()
+        .skip(1)
+        .take_while(|word| word != "--")
+        .collect();
+    if words.iter().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let reason = text.split("\n\n").next().unwrap_or_default();
+        let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim();
+        let failure = Failure::usage(Status::invalid_argument(reason));
+        let is_inspect = words.first().map(|word| word.as_os_str()) == Some(OsStr::new("inspect"));
+        let object = match is_inspect {
+            true => json::module(Err(&failure)),
+            false => json::results(Err(&failure)),
+        };
+        return output::emit(&object, failure.exit_code());
+    }
+    ExitCode::from(failure::USAGE)
+}

@@ -1,0 +1,122 @@
+//! `callbox call`: one target of a module, without a program.
+
+use std::path::PathBuf;
+
+use callbox::{Attribute, CallSite, Dictionary, Literal, Result, Shape, Status};
+
+use super::arguments::{self, LimitArguments};
+use super::arrays::{ArrayFile, to_row_major};
+use super::attribute;
+use super::failure::{Failure, Outcome};
+use super::output::{Finished, OutputFolder};
+use super::{modules, progress};
+
+const EXAMPLES: &str = "\
+Attributes:
+  VALUE is JSON and TYPE an element type, as XLA or MLIR names it: f32, s32 or i32,
+  u8 or ui8, pred or i1, ... Without TYPE a whole number is an s64, another number an
+  f64, true and false are a pred, as in JAX. A list is an array; an object is a
+  dictionary; a string needs its quotes. With a floating-point TYPE, \"nan\", \"inf\" and
+  \"-inf\" are numbers; with a complex one, [RE,IM] is a number.
+
+Examples:
+  callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox call k.wasm top2 --operand x.npy --result 'f32[2]' --result 's32[2]' --output-dir out
+  callbox call k.wasm conv --operand x.npy w.safetensors#w --result 'f32[8,8]{0,1}' \\
+      --attr 'strides=[1,2]' --attr 'mode=\"same\"' --attr 'epsilon=1e-5:f32'
+
+With --json, standard output is one object, as of `callbox run`.";
+
+/// Call one target of a .wasm module, without a program
+///
+/// Shows each result's shape, first elements, least, greatest and mean.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The module
+    #[arg(value_name = "FILE.wasm")]
+    module: PathBuf,
+
+    /// The name of its target
+    target: String,
+
+    /// The operands, in order: FILE.npy or FILE.safetensors#TENSOR
+    #[arg(long = "operand", value_name = "FILE", num_args = 1.., value_parser = arguments::array_file)]
+    operands: Vec<ArrayFile>,
+
+    /// The results' shapes, in order, as XLA prints them: f32[2,3], or f32[2,3]{0,1} for a layout
+    #[arg(long = "result", value_name = "SHAPE", num_args = 1.., value_parser = arguments::shape)]
+    results: Vec<Shape>,
+
+    /// An attribute
+    #[arg(long = "attr", value_name = "NAME=VALUE[:TYPE]", value_parser = attribute::parse)]
+    attributes: Vec<(String, Attribute)>,
+
+    /// Write the results to this folder, as `callbox run` does
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    limits: LimitArguments,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
+    let attributes = dictionary(&arguments.attributes)?;
+    let folder = arguments.output_dir.as_deref();
+    let folder = folder.map(OutputFolder::open).transpose()?;
+    let operands = arguments.operands.iter().enumerate().map(|(i, file)| {
+        let read = file.read(None);
+        read.map_err(|failure| failure.context(format_args!("operand {i}")))
+    });
+    let operands = operands.collect::<Outcome<Vec<_>>>()?;
+    let result = match arguments.results.as_slice() {
+        [one] => one.clone(),
+        several => Shape::tuple(several.to_vec())?,
+    };
+    let module = modules::load(&arguments.module, arguments.limits.limits())?;
+    let shapes = operands
+        .iter()
+        .map(|operand| operand.shape().clone())
+        .collect();
+    let site = CallSite::new(&arguments.target, shapes, result.clone());
+    let call = module.prepare_call(site.with_attributes(attributes))?;
+
+    let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
+    let leaves = result.leaves();
+    let mut results: Vec<_> = leaves
+        .iter()
+        .map(|leaf| vec![0; leaf.byte_size()])
+        .collect();
+    let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
+    let options = arguments.limits.call_options();
+    let text = || format!("calling {}", arguments.target);
+    progress::show(text, || call.call_with(&options, &operands, &mut buffers))?;
+    Finished::new(in_row_major_order(result, results)?, folder)
+}
+
+fn dictionary(attributes: &[(String, Attribute)]) -> Outcome<Dictionary> {
+    let mut dictionary = Dictionary::new();
+    for (name, value) in attributes {
+        if dictionary.insert(name.clone(), value.clone()).is_some() {
+            let message = format!("expected --attr {name} once, found it again");
+            return Err(Failure::usage(Status::invalid_argument(message)));
+        }
+    }
+    Ok(dictionary)
+}
+
+/// The value of this shape whose arrays lie in their layouts.
+fn in_row_major_order(shape: Shape, mut arrays: Vec<Vec<u8>>) -> Result<Literal> {
+    for (leaf, bytes) in std::iter::zip(shape.leaves(), &mut arrays) {
+        if !leaf.is_row_major() {
+            let width = leaf.element_type().byte_width();
+            let layout = leaf.layout_or_default();
+            *bytes = to_row_major(bytes, width, leaf.dimensions(), layout.minor_to_major());
+        }
+    }
+    Literal::from_leaves(shape, arrays)
+}

@@ -1,0 +1,183 @@
+//! `callbox inspect`: what can be said of a module without running or compiling any of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use callbox::call::{AttributeSignature, BufferSignature, Signature};
+use callbox::wasm::{Limits, ModuleInfo, inspect};
+
+use super::failure::Outcome;
+use super::output::{self, complain};
+use super::text::{name, printable};
+use super::{json, modules};
+
+const EXAMPLES: &str = "\
+Example:
+  callbox inspect kernels/add_n.wasm
+
+What is shown is the module's own claim. Nothing of the module is run or compiled.
+
+With --json, standard output is one object, of failures too (then module is null):
+  {\"status\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
+   \"module\":{\"size\":...,\"sha256\":...,\"memory\":{\"initial\":...,\"maximum\":...},
+    \"features\":[...],\"imports\":[{\"module\":...,\"name\":...,\"type\":...}],
+    \"exports\":[{\"name\":...,\"type\":...}],\"has_metadata\":...,
+    \"targets\":[{\"name\":...,\"api_versions\":[...],\"stages\":[...],
+      \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...}],\"results\":[...],
+      \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
+      \"traits\":[...],\"documentation\":...}]}}
+  Sizes are in bytes; operands, results and attributes are null if not declared.";
+
+/// Show a module's targets, imports, exports, memory, features, size and SHA-256
+///
+/// Runs nothing of it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The module
+    #[arg(value_name = "FILE.wasm")]
+    module: PathBuf,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn show(arguments: &Arguments) -> ExitCode {
+    let outcome = read(arguments);
+    let code = match &outcome {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(failure);
+            failure.exit_code()
+        }
+    };
+    match (arguments.json, &outcome) {
+        (true, outcome) => output::emit(&json::module(outcome.as_ref()), code),
+        (false, Ok(info)) => {
+            let title = name(&arguments.module.display().to_string());
+            output::emit(&(title + "\n" + &describe(info)), code)
+        }
+        (false, Err(_)) => code,
+    }
+}
+
+fn read(arguments: &Arguments) -> Outcome<ModuleInfo> {
+    let limits = Limits::default();
+    let path = &arguments.module;
+    let bytes = modules::read(path, limits.module_bytes)?;
+    Ok(inspect(&bytes, &limits).map_err(|status| status.context(path.display()))?)
+}
+
+/// The module for a person.
+fn describe(info: &ModuleInfo) -> String {
+    let mut lines = vec![
+        field("size", &bytes(info.size as u64)),
+        field("sha256", &info.sha256),
+        field("memory", &memory(info)),
+    ];
+    let features = info.features.iter().map(|f| name(f));
+    lines.extend(list("features", features, "none past WebAssembly 1.0"));
+    let imports = info.imports.iter();
+    let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));
+    lines.extend(list("imports", imports, "none"));
+    let exports = info
+        .exports
+        .iter()
+        .map(|e| format!("{} {}", name(&e.name), e.ty));
+    lines.extend(list("exports", exports, "none"));
+    lines.push(String::new());
+    lines.push(match (info.targets.is_empty(), info.has_metadata) {
+        (true, _) => "no targets".to_owned(),
+        (false, true) => "targets, as the module declares them".to_owned(),
+        (false, false) => "targets, as exported functions could be them".to_owned(),
+    });
+    lines.extend(info.targets.iter().flat_map(target));
+    lines.join("\n") + "\n"
+}
+
+fn memory(info: &ModuleInfo) -> String {
+    match info.memory {
+        None => "none exported as \"memory\"".to_owned(),
+        Some(memory) => match memory.maximum {
+            Some(maximum) => format!(
+                "{} at first, {} at most",
+                bytes(memory.initial),
+                bytes(maximum)
+            ),
+            None => format!("{} at first, no maximum", bytes(memory.initial)),
+        },
+    }
+}
+
+fn target(target: &Signature) -> Vec<String> {
+    let traits: Vec<_> = target.traits.iter().map(|t| name(t)).collect();
+    let traits = match traits.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", traits.join(", ")),
+    };
+    let mut lines = vec![format!("  {}{traits}", name(&target.name))];
+    let documentation = printable(target.documentation.trim());
+    lines.extend(documentation.lines().map(|line| format!("    | {line}")));
+    let api_versions: Vec<_> = target.api_versions.iter().map(|v| v.name()).collect();
+    let stages: Vec<_> = target.stages.iter().map(|s| s.name()).collect();
+    let mut add = |key: &str, value: String| lines.push(format!("    {key:<11} {value}"));
+    add("convention", api_versions.join(", "));
+    add("stages", stages.join(", "));
+    add("operands", declared(target.operands.as_deref(), buffer));
+    add("results", declared(target.results.as_deref(), buffer));
+    add(
+        "attributes",
+        declared(target.attributes.as_deref(), attribute),
+    );
+    lines
+}
+
+fn declared<T>(items: Option<&[T]>, text: impl Fn(&T) -> String) -> String {
+    match items {
+        None => "not declared".to_owned(),
+        Some([]) => "none".to_owned(),
+        Some(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn buffer(buffer: &BufferSignature) -> String {
+    name(&buffer.to_string())
+}
+
+fn attribute(attribute: &AttributeSignature) -> String {
+    let element_type = attribute
+        .element_type
+        .map_or_else(String::new, |t| format!(" {t}"));
+    let optional = if attribute.optional { ", optional" } else { "" };
+    let (name, kind) = (name(&attribute.name), name(&attribute.kind));
+    format!("{name}:{element_type} {kind}{optional}")
+}
+
+fn field(key: &str, value: &str) -> String {
+    format!("  {key:<9} {value}")
+}
+
+/// Values one below the other.
+fn list(key: &str, values: impl Iterator<Item = String>, none: &str) -> Vec<String> {
+    let mut key = key;
+    let mut lines: Vec<_> = values
+        .map(|value| field(std::mem::take(&mut key), &value))
+        .collect();
+    if lines.is_empty() {
+        lines.push(field(key, none));
+    }
+    lines
+}
+
+/// A number of bytes, and in a unit that reads more easily where one divides it or it is large.
+fn bytes(count: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| count >= *unit) {
+        Some((name, unit)) if count % unit == 0 => {
+            format!("{count} bytes ({} {name})", count / unit)
+        }
+        Some((name, unit)) => format!("{count} bytes ({:.1} {name})", count as f64 / unit as f64),
+        None => format!("{count} bytes"),
+    }
+}

@@ -1,0 +1,160 @@
+//! What the command line says: results and objects on standard output, failures and guests' logs on standard error.
+
+mod folder;
+
+pub(super) use folder::OutputFolder;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use callbox::wasm::LogRecord;
+use callbox::{ArrayShape, Literal};
+
+use super::failure::{FAILED, Failure, Outcome};
+use super::{json, summary, text};
+
+/// For whom standard output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A person.
+    Text,
+    /// A program: one JSON object.
+    Json,
+}
+
+impl Format {
+    pub(super) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// What a call or a program gave, and where its arrays were written to.
+#[derive(Debug)]
+pub(super) struct Finished {
+    result: Literal,
+    files: Vec<Option<PathBuf>>,
+}
+
+impl Finished {
+    /// Writes the arrays to the folder, if there is one.
+    pub(super) fn new(result: Literal, folder: Option<OutputFolder>) -> Outcome<Self> {
+        let files = match folder {
+            Some(folder) => folder.write(&result)?,
+            None => vec![None; result.leaves().len()],
+        };
+        Ok(Self { result, files })
+    }
+
+    /// The result's arrays, each with its layout spelled out, and where they were written to.
+    pub(super) fn arrays(&self) -> impl Iterator<Item = (ArrayShape, &[u8], Option<&PathBuf>)> {
+        let arrays = std::iter::zip(self.result.leaves(), &self.files);
+        arrays.map(|((shape, bytes), file)| (with_layout(shape), bytes, file.as_ref()))
+    }
+}
+
+/// Shows what a call or a program came to.
+pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
+    if let Err(failure) = &outcome {
+        complain(failure);
+    }
+    let code = outcome
+        .as_ref()
+        .map_or_else(Failure::exit_code, |_| ExitCode::SUCCESS);
+    match (format, &outcome) {
+        (Format::Json, outcome) => emit(&json::results(outcome.as_ref()), code),
+        (Format::Text, Ok(finished)) => match summarize(finished) {
+            Ok(text) => emit(&text, code),
+            Err(status) => {
+                let failure = status.into();
+                complain(&failure);
+                failure.exit_code()
+            }
+        },
+        (Format::Text, Err(_)) => code,
+    }
+}
+
+/// Writes to standard output, and gives the exit code. A reader that went away had enough: that is no failure.
+pub(super) fn emit(text: &str, code: ExitCode) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!(
+                "error: expected to write to standard output: {error}"
+            ));
+            ExitCode::from(FAILED)
+        }
+        _ => code,
+    }
+}
+
+/// Says on standard error what failed.
+pub(super) fn complain(failure: &Failure) {
+    let status = failure.status();
+    let mut message = format!("error: {status}\n  blame: {}", status.blame());
+    if status.recoverable() {
+        message.push_str("\n  recoverable: a later call with other inputs can succeed");
+    }
+    if let Some(backtrace) = status.backtrace().filter(|b| !b.frames().is_empty()) {
+        message.push_str("\n  backtrace, innermost function first:");
+        for line in backtrace.to_string().lines() {
+            // Writing to a string cannot fail.
+            let _ = write!(message, "\n  {line}");
+        }
+    }
+    say(&message);
+}
+
+/// Shows a guest's log message on standard error. Each line of it is marked, so that none passes for callbox's own.
+pub(super) fn guest_log(record: &LogRecord<'_>) {
+    let mut lines = record.message.lines();
+    let mut message = format!(
+        "guest {}: {}",
+        record.level,
+        lines.next().unwrap_or_default()
+    );
+    for line in lines {
+        let _ = write!(message, "\nguest {}: {line}", record.level);
+    }
+    if io::stderr().is_terminal() {
+        // Over the display of progress, if there is one.
+        let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+    }
+    say(&message);
+}
+
+/// A line on standard error, if anyone reads that.
+fn say(message: &str) {
+    let message = text::printable(message);
+    let _ = writeln!(io::stderr().lock(), "{message}");
+}
+
+/// The results for a person.
+fn summarize(finished: &Finished) -> callbox::Result<String> {
+    let mut lines = Vec::new();
+    for (i, (shape, bytes, file)) in finished.arrays().enumerate() {
+        lines.push(format!("result {i}: {shape}"));
+        let summary = summary::lines(&shape, bytes)?;
+        lines.extend(summary.into_iter().map(|line| format!("  {line}")));
+        if let Some(file) = file {
+            let tensor = match file.ends_with(folder::TENSORS) {
+                true => format!("#{i}"),
+                false => String::new(),
+            };
+            lines.push(format!("  written to {}{tensor}", file.display()));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("no results".to_owned());
+    }
+    Ok(text::printable(&(lines.join("\n") + "\n")))
+}
+
+fn with_layout(shape: &ArrayShape) -> ArrayShape {
+    let with_layout = shape.clone().with_layout(shape.layout_or_default());
+    // A shape's own layout has its rank.
+    with_layout.unwrap_or_else(|_| shape.clone())
+}

@@ -1,0 +1,142 @@
+//! `callbox run`: a program, its targets and inputs, and what comes of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
+use callbox::{Platform, Status};
+
+use super::arguments::{self, InputArgument, LimitArguments, TargetArgument};
+use super::failure::Outcome;
+use super::output::{Finished, OutputFolder};
+use super::{inputs, modules, progress};
+
+const EXAMPLES: &str = "\
+Inputs and results:
+  An input is a .npy file, or FILE.safetensors#TENSOR, and has the shape of its
+  parameter. Parameter 1 that is a tuple takes --input 1.0=FILE --input 1.1=FILE ...
+  Result array N, counting through tuples, becomes DIR/N.npy. Element types that
+  .npy has no name for (bf16, f8e4m3fn, ...) become tensor \"N\" of
+  DIR/results.safetensors. Nothing is written unless all of it is.
+
+Examples:
+  callbox run program.hlo --targets kernels/ --input 0=b.npy --output-dir out
+  callbox run program.hlo --target do_custom_call=k.wasm#broadcast_add \\
+      --input 0=b.npy --input 1=weights.safetensors#c --deadline 10s --json
+
+  A program is what JAX prints:
+  jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text()
+
+With --json, standard output is one object, of failures too:
+  {\"status\":{\"code\":\"OK\",\"number\":0,\"message\":\"\",\"recoverable\":false,\"blame\":null},
+   \"results\":[{\"shape\":\"f32[2048]{0}\",\"file\":\"out/0.npy\"}]}
+  blame is \"guest\", \"caller\", \"host\" or null; file is null without --output-dir.";
+
+/// Run a program, in HLO text, whose custom calls are targets of .wasm modules
+///
+/// Shows each result's shape, first elements, least, greatest and mean.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The program: HLO text
+    #[arg(value_name = "PROGRAM.hlo")]
+    program: PathBuf,
+
+    /// Register the target EXPORT of a module by NAME, which the program calls it by. EXPORT is NAME if left out
+    #[arg(long = "target", value_name = "NAME=FILE.wasm[#EXPORT]", value_parser = arguments::target)]
+    targets: Vec<TargetArgument>,
+
+    /// Register every target of every .wasm file in a folder, by its own name
+    #[arg(long = "targets", value_name = "DIR")]
+    folders: Vec<PathBuf>,
+
+    /// Read parameter N from FILE.npy or FILE.safetensors#TENSOR
+    #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
+    inputs: Vec<InputArgument>,
+
+    /// Write the results to this folder, which is made if there is none
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+
+    /// The exported function to run, by name or by number. If left out, number 0: the entry computation
+    #[arg(long, value_name = "NAME|ORDINAL")]
+    function: Option<String>,
+
+    /// The platform whose targets are called: Host
+    #[arg(long, value_name = "PLATFORM", default_value = "Host", value_parser = arguments::platform)]
+    platform: Platform,
+
+    #[command(flatten)]
+    limits: LimitArguments,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
+    inputs::check_unique(&arguments.inputs)?;
+    let folder = arguments.output_dir.as_deref();
+    let folder = folder.map(OutputFolder::open).transpose()?;
+    let program = read_program(&arguments.program)?;
+    let function = select(&program, arguments.function.as_deref())?;
+    let inputs = inputs::read(&function, &arguments.inputs)?;
+    let limits = arguments.limits.limits();
+    let registry = modules::registry(&arguments.targets, &arguments.folders, limits)?;
+    let executable = Executable::compile(&program, &registry, arguments.platform)?;
+
+    let executed = Arc::new(AtomicU64::new(0));
+    let options = ExecuteOptions {
+        call: arguments.limits.call_options(),
+        progress: Some(Arc::clone(&executed)),
+    };
+    let text = || {
+        let executed = executed.load(Ordering::Relaxed);
+        format!("running {}: {executed} instructions done", function.name)
+    };
+    let result = progress::show(text, || {
+        executable.execute(function.ordinal, &inputs, &options)
+    })?;
+    Finished::new(result, folder)
+}
+
+fn read_program(path: &Path) -> Outcome<Program> {
+    let bytes = modules::read(path, hlo::MAX_TEXT_BYTES)?;
+    let text = str::from_utf8(&bytes).map_err(|error| {
+        let status = Status::invalid_argument(format!(
+            "expected HLO text, which is UTF-8, found other bytes at byte {}",
+            error.valid_up_to()
+        ));
+        status.context(path.display())
+    })?;
+    Ok(hlo::parse(text).map_err(|status| status.context(path.display()))?)
+}
+
+/// The function of this name, or else of this number.
+fn select(program: &Program, wanted: Option<&str>) -> Outcome<Function> {
+    let mut functions = program.functions();
+    let wanted = wanted.unwrap_or("0");
+    let by_name = functions
+        .iter()
+        .position(|function| function.name == wanted);
+    let by_number = || {
+        wanted
+            .parse()
+            .ok()
+            .filter(|&number| number < functions.len())
+    };
+    match by_name.or_else(by_number) {
+        Some(index) => Ok(functions.swap_remove(index)),
+        None => {
+            let known = functions
+                .iter()
+                .map(|f| format!("{} ({})", f.name, f.ordinal));
+            Err(Status::not_found(format!(
+                "expected an exported function: {}, found {wanted:?}",
+                known.collect::<Vec<_>>().join(", ")
+            ))
+            .into())
+        }
+    }
+}
