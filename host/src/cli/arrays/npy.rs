@@ -197,7 +197,8 @@ impl<'a> Cursor<'a> {
                 break;
             }
         }
-        match self.rest.trim().is_empty() {
+        self.spaces();
+        match self.rest.is_empty() {
             true => Ok(Header {
                 descr: descr.ok_or("expected 'descr', found none")?,
                 is_fortran_order: is_fortran_order.ok_or("expected 'fortran_order', found none")?,

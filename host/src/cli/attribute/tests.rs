@@ -120,8 +120,8 @@ fn what_a_type_does_not_have_is_refused() {
             "expected a value of s64 from -9223372036854775808 to 9223372036854775807, \
              found 9223372036854775808",
         ),
-        ("1e39:f32", "expected a value of f32, found 1e39"),
-        ("[1.0,1e39]:f32", "expected a value of f32, found 1e39"),
+        ("1e39:f32", "expected a value of f32, found 1e+39"),
+        ("[1.0,1e39]:f32", "expected a value of f32, found 1e+39"),
         ("449.0:f8E4M3FN", ""),
         ("1000:f8E4M3FN", "expected a value of f8e4m3fn, found 1000"),
         (
