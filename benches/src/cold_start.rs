@@ -19,7 +19,10 @@ pub fn bench(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let module = engine.load(&wasm).unwrap();
                 let targets = &module.info().targets;
-                let target = targets.iter().find(|t| t.name == name).unwrap_or(&targets[0]);
+                let target = targets
+                    .iter()
+                    .find(|t| t.name == name)
+                    .unwrap_or(&targets[0]);
                 first_call(&module, target, &x);
             });
         });
@@ -33,7 +36,8 @@ fn first_call(module: &std::sync::Arc<callbox::wasm::Module>, target: &Signature
     let operands = target.operands.as_ref().map_or(1, Vec::len);
     let mut site = CallSite::new(&target.name, vec![shape.clone(); operands], shape);
     if target.name == "add_n" {
-        site.attributes.insert("n".into(), callbox::Attribute::scalar(4.0_f32));
+        site.attributes
+            .insert("n".into(), callbox::Attribute::scalar(4.0_f32));
     }
     let call = module.prepare_call(site).unwrap();
     let mut y = vec![0; 512];

@@ -17,7 +17,10 @@ pub fn bench(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(size as u64));
         let site = CallSite::new(
             "broadcast_add",
-            vec!["f32[128]".parse().unwrap(), format!("f32[{elements}]").parse().unwrap()],
+            vec![
+                "f32[128]".parse().unwrap(),
+                format!("f32[{elements}]").parse().unwrap(),
+            ],
             format!("f32[{elements}]").parse().unwrap(),
         );
         let (b, c) = (bytes(&floats(128)), bytes(&floats(elements)));
@@ -33,7 +36,10 @@ pub fn bench(criterion: &mut Criterion) {
             });
         });
 
-        let module = Engine::new().unwrap().load(&guest("broadcast_add")).unwrap();
+        let module = Engine::new()
+            .unwrap()
+            .load(&guest("broadcast_add"))
+            .unwrap();
         let call = module.prepare_call(site).unwrap();
         group.bench_function(BenchmarkId::new("callbox", &name), |bencher| {
             bencher.iter(|| call.call(&[&b, &c], &mut [&mut a]).unwrap());

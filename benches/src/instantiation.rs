@@ -10,16 +10,25 @@ use crate::{bytes, floats, guest, raw};
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fresh_instance");
     let pre = raw::module(&raw::engine(), &guest("broadcast_add"));
-    group.bench_function("raw_wasmtime", |bencher| bencher.iter(|| raw::Guest::new(&pre)));
+    group.bench_function("raw_wasmtime", |bencher| {
+        bencher.iter(|| raw::Guest::new(&pre))
+    });
 
     let config = Config {
         isolation: Isolation::Fresh,
         ..Config::default()
     };
-    let module = Engine::with_config(config).unwrap().load(&guest("broadcast_add")).unwrap();
+    let module = Engine::with_config(config)
+        .unwrap()
+        .load(&guest("broadcast_add"))
+        .unwrap();
     let shape = || "f32[128]".parse().unwrap();
     let call = module
-        .prepare_call(CallSite::new("broadcast_add", vec![shape(), shape()], shape()))
+        .prepare_call(CallSite::new(
+            "broadcast_add",
+            vec![shape(), shape()],
+            shape(),
+        ))
         .unwrap();
     let x = bytes(&floats(128));
     let mut y = vec![0; 512];

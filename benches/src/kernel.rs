@@ -17,7 +17,9 @@ pub fn bench(criterion: &mut Criterion) {
     let (b, c) = (floats(128), floats(ELEMENTS));
     let mut a = vec![0.0; ELEMENTS];
     group.bench_function(BenchmarkId::new("native", "broadcast_add"), |bencher| {
-        bencher.iter(|| broadcast_add::kernel::broadcast_add(black_box(&b), black_box(&c), black_box(&mut a)));
+        bencher.iter(|| {
+            broadcast_add::kernel::broadcast_add(black_box(&b), black_box(&c), black_box(&mut a))
+        });
     });
     let shape = |text: &str| text.parse().unwrap();
     let site = CallSite::new(
@@ -33,7 +35,11 @@ pub fn bench(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("native", "softmax"), |bencher| {
         bencher.iter(|| softmax::kernel::softmax(black_box(&c), 1024, black_box(&mut a)));
     });
-    let site = CallSite::new("softmax", vec![shape("f32[256,1024]")], shape("f32[256,1024]"));
+    let site = CallSite::new(
+        "softmax",
+        vec![shape("f32[256,1024]")],
+        shape("f32[256,1024]"),
+    );
     let mut kernel = KernelAlone::new(&site, &bytes(&c), &[]);
     group.bench_function(BenchmarkId::new("wasm", "softmax"), |bencher| {
         bencher.iter(|| kernel.call());

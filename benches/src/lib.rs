@@ -31,13 +31,20 @@ pub const EMPTY_KERNEL: &str = r#"
 /// A guest as `cargo xtask guests` built it.
 #[must_use]
 pub fn guest(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../target/guests/{name}.wasm"));
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../target/guests/{name}.wasm"));
     std::fs::read(&path).unwrap_or_else(|error| panic_missing(&path, &error))
 }
 
-#[expect(clippy::panic, reason = "a benchmark without its guest has nothing to say")]
+#[expect(
+    clippy::panic,
+    reason = "a benchmark without its guest has nothing to say"
+)]
 fn panic_missing(path: &std::path::Path, error: &std::io::Error) -> ! {
-    panic!("expected {}, which `cargo xtask guests` builds: {error}", path.display())
+    panic!(
+        "expected {}, which `cargo xtask guests` builds: {error}",
+        path.display()
+    )
 }
 
 /// Loads a module given as text.
@@ -55,5 +62,8 @@ pub fn floats(count: usize) -> Vec<f32> {
 /// Their bytes.
 #[must_use]
 pub fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }

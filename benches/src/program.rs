@@ -35,7 +35,11 @@ pub fn bench(criterion: &mut Criterion) {
     let argument = Literal::array(&[128], &floats(128)).unwrap();
     let options = ExecuteOptions::default();
     group.bench_function("callbox", |bencher| {
-        bencher.iter(|| executable.execute(0, std::slice::from_ref(&argument), &options).unwrap());
+        bencher.iter(|| {
+            executable
+                .execute(0, std::slice::from_ref(&argument), &options)
+                .unwrap()
+        });
     });
     group.finish();
 }

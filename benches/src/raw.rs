@@ -1,7 +1,8 @@
 //! The baseline: wasmtime as one would use it without callbox, with the same settings.
 
 use wasmtime::{
-    Config, Engine, Instance, InstancePre, Linker, Memory, Module, PoolingAllocationConfig, Store, TypedFunc,
+    Config, Engine, Instance, InstancePre, Linker, Memory, Module, PoolingAllocationConfig, Store,
+    TypedFunc,
 };
 
 /// A raw engine with the settings that callbox's have, deadlines included.

@@ -20,7 +20,15 @@ pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
     bench.args(["bench", "--package", "callbox-benches", "--"]);
     run(bench.args(&arguments.filter))?;
     say("Ratios");
-    run(native_cargo().args(["run", "--quiet", "--release", "--package", "callbox-benches", "--bin", "ratios"]))
+    run(native_cargo().args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "callbox-benches",
+        "--bin",
+        "ratios",
+    ]))
 }
 
 /// Cargo building for this machine's processor: wasmtime compiles guests for it, and so the native baseline is.

@@ -17,7 +17,8 @@ pub(crate) fn demo() -> Result<()> {
     run(cargo().args(["build", "--package", "callbox"]))?;
 
     let folder = root().join("target/demo");
-    fs::create_dir_all(&folder).with_context(|| format!("expected to make {}", folder.display()))?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("expected to make {}", folder.display()))?;
     let b: Vec<f32> = (0..128_u16).map(|i| f32::from(i) * 0.5).collect();
     let c: Vec<f32> = (0..2048_u16).map(|i| f32::from(i) - 1024.0).collect();
     say("Writing real input: target/demo/b.npy, f32[128], and target/demo/c.npy, f32[2048]");
@@ -56,7 +57,8 @@ fn callbox(arguments: &[&str]) -> Command {
 }
 
 fn write_npy(path: &Path, values: &[f32]) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("expected to write {}", path.display()))?;
+    let file =
+        File::create(path).with_context(|| format!("expected to write {}", path.display()))?;
     let options = npyz::WriteOptions::new().default_dtype();
     let mut writer = options
         .shape(&[values.len() as u64])
@@ -67,7 +69,8 @@ fn write_npy(path: &Path, values: &[f32]) -> Result<()> {
 }
 
 fn print_file(path: &Path) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| format!("expected to read {}", path.display()))?;
+    let text =
+        fs::read_to_string(path).with_context(|| format!("expected to read {}", path.display()))?;
     let mut out = std::io::stdout().lock();
     for line in text.lines() {
         writeln!(out, "   | {line}")?;
@@ -77,9 +80,14 @@ fn print_file(path: &Path) -> Result<()> {
 
 /// Holds the result against the same sum, made here.
 fn compare(result: &Path, b: &[f32], c: &[f32]) -> Result<()> {
-    let bytes = fs::read(result).with_context(|| format!("expected to read {}", result.display()))?;
+    let bytes =
+        fs::read(result).with_context(|| format!("expected to read {}", result.display()))?;
     let found: Vec<f32> = npyz::NpyFile::new(&bytes[..])?.into_vec()?;
-    let expected: Vec<f32> = c.iter().enumerate().map(|(i, c)| b[i % b.len()] + c).collect();
+    let expected: Vec<f32> = c
+        .iter()
+        .enumerate()
+        .map(|(i, c)| b[i % b.len()] + c)
+        .collect();
     println!("   i     result   expected");
     for i in [0, 1, 127, 128, 129, 2047] {
         println!("   {i:<5} {:<8} {}", found[i], expected[i]);

@@ -16,13 +16,18 @@ pub(crate) fn build() -> Result<PathBuf> {
 
     let built = root().join("guests/target").join(TARGET).join("release");
     let folder = root().join("target/guests");
-    fs::create_dir_all(&folder).with_context(|| format!("expected to make {}", folder.display()))?;
-    let files = fs::read_dir(&built).with_context(|| format!("expected to read {}", built.display()))?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("expected to make {}", folder.display()))?;
+    let files =
+        fs::read_dir(&built).with_context(|| format!("expected to read {}", built.display()))?;
     for file in files {
         let path = file?.path();
-        if let (Some(name), Some("wasm")) = (path.file_name(), path.extension().and_then(|e| e.to_str())) {
+        if let (Some(name), Some("wasm")) =
+            (path.file_name(), path.extension().and_then(|e| e.to_str()))
+        {
             let copy = folder.join(name);
-            fs::copy(&path, &copy).with_context(|| format!("expected to copy to {}", copy.display()))?;
+            fs::copy(&path, &copy)
+                .with_context(|| format!("expected to copy to {}", copy.display()))?;
         }
     }
     println!("   target/guests has {}", names(&folder)?.join(", "));

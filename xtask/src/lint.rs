@@ -9,17 +9,42 @@ pub(crate) fn lint() -> Result<()> {
     let guests = root().join("guests");
     say("Formatting");
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    run(cargo().current_dir(&guests).args(["fmt", "--all", "--check"]))?;
+    run(cargo()
+        .current_dir(&guests)
+        .args(["fmt", "--all", "--check"]))?;
 
     say("Lints");
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
     // The library without what only the command line needs.
-    run(cargo().args(["clippy", "--package", "callbox", "--no-default-features", "--lib", "--", "-Dwarnings"]))?;
-    let wasm = ["clippy", "--release", "--target", TARGET, "--", "-Dwarnings"];
+    run(cargo().args([
+        "clippy",
+        "--package",
+        "callbox",
+        "--no-default-features",
+        "--lib",
+        "--",
+        "-Dwarnings",
+    ]))?;
+    let wasm = [
+        "clippy",
+        "--release",
+        "--target",
+        TARGET,
+        "--",
+        "-Dwarnings",
+    ];
     run(cargo().current_dir(&guests).args(wasm))?;
 
     say("Documentation");
     let mut doc = cargo();
     doc.env("RUSTDOCFLAGS", "-Dwarnings");
-    run(doc.args(["doc", "--no-deps", "--package", "callbox", "--package", "callbox-guest", "--lib"]))
+    run(doc.args([
+        "doc",
+        "--no-deps",
+        "--package",
+        "callbox",
+        "--package",
+        "callbox-guest",
+        "--lib",
+    ]))
 }

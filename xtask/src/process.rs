@@ -43,7 +43,12 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 /// A command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
-    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let name = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
     let words = std::iter::once(name).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

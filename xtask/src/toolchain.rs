@@ -28,7 +28,9 @@ impl Toolchain {
             return Ok(Self::Rustup);
         }
         say(&format!("The target {TARGET} is not installed: adding it"));
-        let added = run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()));
+        let added = run(Command::new("rustup")
+            .args(["target", "add", TARGET])
+            .current_dir(root()));
         if added.is_ok() && has_target() {
             return Ok(Self::Rustup);
         }
@@ -41,7 +43,9 @@ impl Toolchain {
         let mut command = cargo();
         command.current_dir(root().join("guests"));
         // Flags from outside would take the place of guests/.cargo/config.toml's.
-        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS");
         command.args(["build", "--release", "--target", TARGET]);
         if let Self::Debian(rustc) = self {
             command
@@ -57,7 +61,9 @@ impl Toolchain {
 /// Whether the toolchain has the target's standard library.
 fn has_target() -> bool {
     let mut rustc = Command::new("rustc");
-    rustc.current_dir(root()).args(["--print", "target-libdir", "--target", TARGET]);
+    rustc
+        .current_dir(root())
+        .args(["--print", "target-libdir", "--target", TARGET]);
     let Ok(output) = rustc.output() else {
         return false;
     };
@@ -68,10 +74,14 @@ fn has_target() -> bool {
 fn debian() -> Result<Toolchain> {
     // Debian's place for it: a rustup toolchain may hide it on the path.
     let rustc = PathBuf::from("/usr/bin/rustc");
-    let installed = |rustc: &PathBuf| rustc.is_file() && succeeds(Command::new("wasm-ld-19").arg("--version"));
+    let installed =
+        |rustc: &PathBuf| rustc.is_file() && succeeds(Command::new("wasm-ld-19").arg("--version"));
     if !installed(&rustc) {
         let mut install = Command::new("apt-get");
-        run(install.args(["install", "--yes", "--no-install-recommends"]).args(DEBIAN_PACKAGES)).with_context(|| {
+        run(install
+            .args(["install", "--yes", "--no-install-recommends"])
+            .args(DEBIAN_PACKAGES))
+        .with_context(|| {
             format!(
                 "expected either `rustup target add {TARGET}` or `apt-get install {}` to work",
                 DEBIAN_PACKAGES.join(" ")
@@ -79,7 +89,11 @@ fn debian() -> Result<Toolchain> {
         })?;
     }
     if !installed(&rustc) {
-        bail!("expected {} and wasm-ld-19 from Debian's packages {}", rustc.display(), DEBIAN_PACKAGES.join(", "));
+        bail!(
+            "expected {} and wasm-ld-19 from Debian's packages {}",
+            rustc.display(),
+            DEBIAN_PACKAGES.join(", ")
+        );
     }
     Ok(Toolchain::Debian(rustc))
 }

@@ -90,11 +90,19 @@ fn row(folder: &Path, goal: &Goal) -> Result<String> {
     let (ratio, bound, reached) = match goal.goal {
         Bound::Times(most) => {
             let ratio = measured / baseline;
-            (format!("{ratio:.2}x"), format!("at most {most}x"), ratio <= most)
+            (
+                format!("{ratio:.2}x"),
+                format!("at most {most}x"),
+                ratio <= most,
+            )
         }
         Bound::NanosecondsMore(most, count) => {
             let more = (measured - baseline) / count;
-            (format!("{more:+.0} ns each"), format!("at most +{most} ns each"), more <= most)
+            (
+                format!("{more:+.0} ns each"),
+                format!("at most +{most} ns each"),
+                more <= most,
+            )
         }
     };
     let reached = if reached { "yes" } else { "no" };
@@ -109,8 +117,12 @@ fn row(folder: &Path, goal: &Goal) -> Result<String> {
 /// The median time in nanoseconds.
 fn median(folder: &Path, benchmark: &str) -> Result<f64> {
     let path: PathBuf = folder.join(benchmark).join("new/estimates.json");
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("expected {}, which the benchmark {benchmark} writes", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "expected {}, which the benchmark {benchmark} writes",
+            path.display()
+        )
+    })?;
     let estimates: serde_json::Value = serde_json::from_str(&text)?;
     estimates["median"]["point_estimate"]
         .as_f64()

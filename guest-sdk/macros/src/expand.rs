@@ -1,0 +1,268 @@
+//! The code that the macro adds beside a target's function.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Error, GenericParam, Ident, ItemFn, LitStr, Result, Type};
+
+use crate::options::{Options, Stage};
+use crate::signature::{Binding, Parameter, Passing, Signature, instance, mentions};
+
+/// A type of the function's name that implements `Target`, and in WebAssembly the export and the metadata.
+///
+/// The type stands beside the function because types and functions have separate names; it is how a test names the target.
+pub(crate) fn target(
+    function: &ItemFn,
+    signature: &Signature,
+    options: &Options,
+) -> Result<TokenStream> {
+    let (ident, vis) = (&function.sig.ident, &function.vis);
+    let description = description(signature, options);
+    let call = call(function, signature, options)?;
+    let check = check(options.stage, ident);
+    let wasm = wasm(ident, signature, options);
+    Ok(quote! {
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, reason = "it bears the function's name")]
+        #vis struct #ident {}
+
+        const _: () = {
+            use ::callbox_guest::__private as __callbox;
+
+            impl __callbox::Target for #ident {
+                const DESCRIPTION: &'static __callbox::Description = &#description;
+
+                #call
+            }
+
+            #check
+            #wasm
+        };
+    })
+}
+
+fn description(signature: &Signature, options: &Options) -> TokenStream {
+    let name = &signature.name;
+    let stage = options.stage.variant();
+    let documentation = &signature.documentation;
+    let traits = options.is_pure.then_some("pure").into_iter();
+    let parameters = by_type(signature).map(|(_, p)| parameter(p, options));
+    let attributes = signature
+        .parameters
+        .iter()
+        .filter(|p| p.binding == Binding::Attribute);
+    let attributes = attributes.map(|p| attribute(p, options));
+    quote! {
+        __callbox::Description::new(#name, __callbox::Stage::#stage)
+            .with_words(#documentation, &[#(#traits),*])
+            .with_parameters(&[#(#parameters),*], &[#(#attributes),*])
+    }
+}
+
+/// One role for each type that the target is made for.
+fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
+    let name = &parameter.name;
+    let types: Vec<Type> = match &options.types {
+        Some((ident, types)) => types
+            .iter()
+            .map(|ty| instance(&parameter.ty, Some((ident, ty))))
+            .collect(),
+        None => vec![instance(&parameter.ty, None)],
+    };
+    let roles = types.iter().map(
+        |ty| quote_spanned!(parameter.ty.span()=> <#ty as __callbox::TargetParameter<'_>>::ROLE),
+    );
+    quote! {
+        __callbox::ParameterDescription { name: #name, roles: &[#(#roles),*] }
+    }
+}
+
+fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
+    let name = &parameter.name;
+    let types = options.types.as_ref();
+    let replaced = types.and_then(|(ident, types)| Some((ident, types.first()?)));
+    let ty = instance(&parameter.ty, replaced);
+    let value = quote_spanned!(parameter.ty.span()=> <#ty as __callbox::AttributeValue<'_>>);
+    // An attribute of the generic type has no one element type.
+    let element_type = match types {
+        Some((ident, types)) if types.len() > 1 && mentions(&parameter.ty, ident) => {
+            quote!(::core::option::Option::None)
+        }
+        _ => quote!(#value::ELEMENT_TYPE),
+    };
+    quote! {
+        __callbox::AttributeDescription {
+            name: #name,
+            kind: #value::KIND,
+            element_type: #element_type,
+            is_optional: #value::IS_OPTIONAL,
+        }
+    }
+}
+
+/// The function that decodes and calls: once, or once for each type of a generic target.
+fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<TokenStream> {
+    let returned = quote! {
+        ::core::result::Result<
+            ::core::option::Option<__callbox::Box<dyn __callbox::Any>>,
+            __callbox::Failure,
+        >
+    };
+    let body = body(function, signature, options.stage);
+    let Some((ident, types)) = &options.types else {
+        return Ok(quote! {
+            #[inline]
+            fn call(mut decoder: __callbox::Decoder<'_>) -> #returned {
+                decoder.check_counts()?;
+                #body
+            }
+        });
+    };
+    let generic = function
+        .sig
+        .generics
+        .params
+        .iter()
+        .find(|p| matches!(p, GenericParam::Type(_)));
+    let where_clause = &function.sig.generics.where_clause;
+    let (parameter, position) = selector(signature, ident)?;
+    Ok(quote! {
+        fn call(decoder: __callbox::Decoder<'_>) -> #returned {
+            fn call<#generic>(mut decoder: __callbox::Decoder<'_>) -> #returned #where_clause {
+                #body
+            }
+
+            decoder.check_counts()?;
+            match decoder.element_type(#parameter) {
+                #(
+                    ::core::option::Option::Some(found)
+                        if found == <#types as __callbox::Element>::TYPE => call::<#types>(decoder),
+                )*
+                _ => ::core::result::Result::Err(decoder.unsupported_type(#parameter, #position)),
+            }
+        }
+    })
+}
+
+/// The buffer whose element type says which instance to call: its place among the buffers, and among all parameters.
+fn selector(signature: &Signature, ident: &Ident) -> Result<(usize, usize)> {
+    by_type(signature)
+        .enumerate()
+        .find(|(_, (_, p))| mentions(&p.ty, ident))
+        .map(|(place, (position, _))| (place, position))
+        .ok_or_else(|| {
+            let message = format!("no operand or result is of type `{ident}`");
+            Error::new(ident.span(), message)
+        })
+}
+
+/// Decodes every parameter, so that all failures are reported together, and calls the function.
+fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
+    let ident = &function.sig.ident;
+    let names = signature.attribute_names();
+    let variables: Vec<Ident> = (0..signature.parameters.len())
+        .map(|i| format_ident!("parameter_{i}"))
+        .collect();
+    let decoded = signature.parameters.iter().map(|p| decode(p, &names));
+    let unwrapped = signature
+        .parameters
+        .iter()
+        .zip(&variables)
+        .map(|(p, variable)| {
+            let mutability = (p.passing == Passing::MutableReference).then(|| quote!(mut));
+            quote! {
+                let ::core::option::Option::Some(#mutability #variable) = #variable else {
+                    return ::core::result::Result::Err(decoder.failure());
+                };
+            }
+        });
+    let arguments = signature
+        .parameters
+        .iter()
+        .zip(&variables)
+        .map(|(p, variable)| match p.passing {
+            Passing::Value => quote!(#variable),
+            Passing::Reference => quote!(&#variable),
+            Passing::MutableReference => quote!(&mut #variable),
+        });
+    let finish = if stage == Stage::Execute {
+        quote_spanned!(signature.output=> __callbox::finish)
+    } else {
+        quote_spanned!(signature.output=> __callbox::keep)
+    };
+    quote! {
+        #(let #variables = #decoded;)*
+        #(#unwrapped)*
+        #finish(#ident(#(#arguments),*))
+    }
+}
+
+fn decode(parameter: &Parameter, attribute_names: &[&str]) -> TokenStream {
+    let ty = instance(&parameter.ty, None);
+    let name = &parameter.name;
+    match parameter.binding {
+        Binding::ByType => quote_spanned!(parameter.ty.span()=> decoder.parameter::<#ty>()),
+        Binding::Attribute => {
+            let place = attribute_names.iter().take_while(|n| *n != name).count();
+            quote_spanned!(parameter.ty.span()=> decoder.attribute::<#ty>(#name, #place))
+        }
+        Binding::State(stage) => {
+            let stage = stage.variant();
+            quote_spanned!(parameter.ty.span()=> decoder.state::<#ty>(__callbox::Stage::#stage))
+        }
+    }
+}
+
+/// What is known of a stage only when the types are.
+fn check(stage: Stage, ident: &Ident) -> TokenStream {
+    if stage != Stage::Instantiate {
+        return TokenStream::new();
+    }
+    quote_spanned! {ident.span()=>
+        const _: () = {
+            let description = <#ident as __callbox::Target>::DESCRIPTION;
+            ::core::assert!(
+                description.operand_count == 0 && description.result_count == 0,
+                "stage instantiate has attributes only: no operands and no results"
+            );
+        };
+    }
+}
+
+/// The export, and the target's line in the custom section.
+///
+/// Natively there is neither: the names of exports would be symbols that clash with those of other crates.
+fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream {
+    let target = signature.name.value();
+    let export = match options.stage {
+        Stage::Execute => target,
+        stage => format!("{target}.{}", stage.name()),
+    };
+    let export = LitStr::new(&export, Span::call_site());
+    quote! {
+        #[cfg(target_arch = "wasm32")]
+        #[unsafe(export_name = #export)]
+        extern "C" fn export(frame: __callbox::FramePointer<'_>) -> u32 {
+            __callbox::run::<#ident>(frame)
+        }
+
+        // Natively it is kept as it would be for the export, so that the function does not seem to be unused.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(__callbox::FramePointer<'_>) -> u32 = __callbox::run::<#ident>;
+
+        #[cfg(target_arch = "wasm32")]
+        #[used]
+        #[unsafe(link_section = "callbox.targets")]
+        static METADATA: [u8; __callbox::json_len(<#ident as __callbox::Target>::DESCRIPTION)] =
+            __callbox::json(<#ident as __callbox::Target>::DESCRIPTION);
+    }
+}
+
+/// The parameters that are bound by their types, each with its position among all.
+fn by_type(signature: &Signature) -> impl Iterator<Item = (usize, &Parameter)> {
+    signature
+        .parameters
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| p.binding == Binding::ByType)
+}

@@ -1,0 +1,146 @@
+//! Names that a target can have.
+
+/// Checks a target's name, which becomes the name of an export and of a symbol.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("expected a name for the target, found none".to_owned());
+    }
+    if name.starts_with('$') {
+        // XLA's words, from `CustomCall` (xla/hlo/builder/xla_builder.cc).
+        return Err("Call targets that start with '$' are reserved for internal use.".to_owned());
+    }
+    if name.contains(|c: char| c.is_control()) {
+        return Err(format!("`{}` has a control character", name.escape_debug()));
+    }
+    for stage in ["instantiate", "prepare", "initialize", "execute"] {
+        if name
+            .strip_suffix(stage)
+            .is_some_and(|rest| rest.ends_with('.'))
+        {
+            return Err(format!("`{name}` ends as the export of a stage does"));
+        }
+    }
+    if RESERVED.contains(&name) || name.starts_with("cabi_") || name.starts_with("__") {
+        return Err(format!(
+            "`{name}` is a name that the WebAssembly module needs for itself"
+        ));
+    }
+    let stem = name.strip_suffix(['f', 'l']).unwrap_or(name);
+    if C_FUNCTIONS.contains(&name) || C_FUNCTIONS.contains(&stem) {
+        return Err(format!(
+            "`{name}` is a function of the C library, which compiled code may call: choose another name"
+        ));
+    }
+    Ok(())
+}
+
+const RESERVED: &[&str] = &["memory", "main", "_start", "_initialize"];
+
+/// Functions of the C library that compilers call of their own accord, less the suffixes for `float` and `long double`. A
+/// target's symbol of such a name would take the function's place.
+const C_FUNCTIONS: &[&str] = &[
+    "abort",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bcmp",
+    "calloc",
+    "cbrt",
+    "ceil",
+    "copysign",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp10",
+    "exp2",
+    "expm1",
+    "fabs",
+    "fdim",
+    "floor",
+    "fma",
+    "fmax",
+    "fmaximum",
+    "fmin",
+    "fminimum",
+    "fmod",
+    "free",
+    "frexp",
+    "hypot",
+    "ilogb",
+    "ldexp",
+    "lgamma",
+    "lgamma_r",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "malloc",
+    "memchr",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "modf",
+    "nextafter",
+    "pow",
+    "realloc",
+    "remainder",
+    "remquo",
+    "rint",
+    "round",
+    "roundeven",
+    "scalbn",
+    "sin",
+    "sincos",
+    "sinh",
+    "sqrt",
+    "strlen",
+    "tan",
+    "tanh",
+    "tgamma",
+    "trunc",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn ordinary_names_are_fine() {
+        for name in [
+            "add_n",
+            "my.module.add",
+            "Softmax",
+            "xla::add",
+            "fail",
+            "half",
+            "prepare",
+        ] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_stand_for_something_else_are_refused() {
+        for name in [
+            "",
+            "$x",
+            "a\0b",
+            "x.prepare",
+            "memory",
+            "cabi_realloc",
+            "__heap_base",
+            "exp",
+            "sinf",
+            "memcpy",
+        ] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+}

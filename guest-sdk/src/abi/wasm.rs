@@ -1,0 +1,128 @@
+//! The guest's own memory and the host's functions, inside a WebAssembly module.
+
+use alloc::alloc::{Layout, alloc, realloc};
+use alloc::boxed::Box;
+use core::any::Any;
+
+use crate::{LogLevel, StatusCode};
+
+mod api {
+    #[link(wasm_import_module = "callbox:ffi/api@1.0.0")]
+    unsafe extern "C" {
+        pub(crate) safe fn version() -> u32;
+        #[link_name = "set-failure"]
+        pub(crate) fn set_failure(code: u32, message: *const u8, len: usize, recoverable: u32);
+        #[link_name = "set-success"]
+        pub(crate) safe fn set_success();
+        pub(crate) fn log(level: u32, message: *const u8, len: usize);
+    }
+}
+
+pub(crate) use api::{set_success, version};
+
+/// The import `set-failure`.
+pub(crate) fn set_failure(code: StatusCode, message: &str, recoverable: bool) {
+    // SAFETY: the message is a slice of this memory, which the host only reads.
+    unsafe {
+        api::set_failure(
+            code as u32,
+            message.as_ptr(),
+            message.len(),
+            u32::from(recoverable),
+        );
+    }
+}
+
+/// The import `log`.
+pub(crate) fn log(level: LogLevel, message: &str) {
+    // SAFETY: the message is a slice of this memory, which the host only reads.
+    unsafe { api::log(level as u32, message.as_ptr(), message.len()) }
+}
+
+/// The module's one memory: offsets count from its beginning.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory;
+
+impl Memory {
+    /// What lies at this offset.
+    #[inline]
+    pub(super) fn at<T>(self, offset: u32) -> *mut T {
+        core::ptr::with_exposed_provenance_mut(offset as usize)
+    }
+}
+
+/// Makes a state into a word that is not zero.
+pub(super) fn state_to_word(state: Box<dyn Any>) -> u32 {
+    Box::into_raw(Box::new(state)).expose_provenance() as u32
+}
+
+/// The state that a word stands for.
+///
+/// # Safety
+/// The word is zero or from [`state_to_word`], and its state outlives `'a`.
+pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a dyn Any> {
+    let state = Memory.at::<Box<dyn Any>>(word);
+    // SAFETY: the caller's promise.
+    (word != 0).then(|| unsafe { &**state })
+}
+
+/// Drops the state that a word stands for.
+///
+/// # Safety
+/// The word is zero or from [`state_to_word`], and nothing uses its state any more.
+pub(super) unsafe fn drop_state(word: u32) {
+    if word != 0 {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(Memory.at::<Box<dyn Any>>(word)) });
+    }
+}
+
+/// Gives the host a block of this memory, or moves one: what the canonical ABI calls `realloc`. The host asks for its
+/// arena here, so that the guest's own allocator keeps clear of it.
+///
+/// # Safety
+/// `old` is null, or a block from an earlier call with `old_size` and `align`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cabi_realloc(
+    old: *mut u8,
+    old_size: usize,
+    align: usize,
+    new_size: usize,
+) -> *mut u8 {
+    if new_size == 0 {
+        return core::ptr::without_provenance_mut(align);
+    }
+    let Ok(layout) = Layout::from_size_align(new_size, align) else {
+        refuse(new_size);
+    };
+    let block = if old.is_null() || old_size == 0 {
+        // SAFETY: the size is not zero.
+        unsafe { alloc(layout) }
+    } else {
+        // SAFETY: the caller's promise; `align` was checked with the new size, and the old size was smaller or checked then.
+        unsafe {
+            realloc(
+                old,
+                Layout::from_size_align_unchecked(old_size, align),
+                new_size,
+            )
+        }
+    };
+    if block.is_null() {
+        refuse(new_size);
+    }
+    block
+}
+
+/// Ends the call, because there is no answer that a host could tell from a block.
+#[cold]
+fn refuse(size: usize) -> ! {
+    let mut message = crate::panics::Message::new();
+    // It writes as much as fits, and has no other error.
+    let _ = core::fmt::write(
+        &mut message,
+        format_args!("cannot allocate {size} bytes of the guest's memory"),
+    );
+    set_failure(StatusCode::ResourceExhausted, message.as_str(), false);
+    core::arch::wasm32::unreachable()
+}

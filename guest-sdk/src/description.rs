@@ -1,0 +1,267 @@
+//! What a target is known to take and give before it runs.
+//!
+//! The attribute macro makes one [`Description`] for each target. The decoder counts by it, and it becomes the target's
+//! line in the custom section `callbox.targets`.
+
+use core::fmt;
+
+use crate::ElementType;
+
+/// When a function of a target runs. Every target has `execute`; the other stages are optional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// Once for each call site, when an instance first serves it. There are attributes only.
+    Instantiate = 0,
+    /// Once for each execution of a program. Buffers have their shapes; what they hold is undefined.
+    Prepare = 1,
+    /// Once for each execution of a program, after every target's `prepare`.
+    Initialize = 2,
+    /// Each call.
+    Execute = 3,
+}
+
+impl Stage {
+    /// The stage with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Instantiate),
+            1 => Some(Self::Prepare),
+            2 => Some(Self::Initialize),
+            3 => Some(Self::Execute),
+            _ => None,
+        }
+    }
+
+    /// The name in XLA's messages, and after the dot in an export's name: `instantiate`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instantiate => "instantiate",
+            Self::Prepare => "prepare",
+            Self::Initialize => "initialize",
+            Self::Execute => "execute",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What one function of a target takes and gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// The target's name.
+    pub name: &'static str,
+    /// The stage that the function is for.
+    pub stage: Stage,
+    /// The function's doc comment.
+    pub documentation: &'static str,
+    /// What the target promises, such as `pure`.
+    pub traits: &'static [&'static str],
+    /// The parameters that are neither attributes nor state, in order.
+    pub parameters: &'static [ParameterDescription],
+    /// The attributes, in order of the parameters.
+    pub attributes: &'static [AttributeDescription],
+    /// How many operands the parameters take.
+    pub operand_count: usize,
+    /// How many results the parameters take.
+    pub result_count: usize,
+    /// How many attributes every call must have.
+    pub required_attribute_count: usize,
+}
+
+/// A parameter that is neither an attribute nor state.
+#[derive(Clone, Copy, Debug)]
+pub struct ParameterDescription {
+    /// The parameter's name.
+    pub name: &'static str,
+    /// What the parameter stands for: one role for each type that a generic target is made for.
+    pub roles: &'static [Role],
+}
+
+/// What a parameter stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The next operand.
+    Operand(Signature),
+    /// The next result.
+    Result(Signature),
+    /// The next operand and the next result, in one.
+    InPlace(Signature),
+    /// The call's context: no buffer.
+    Context,
+}
+
+/// What a buffer must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The element type, if only one will do.
+    pub element_type: Option<ElementType>,
+    /// The rank, if only one will do.
+    pub rank: Option<usize>,
+}
+
+/// What an attribute must be.
+#[derive(Clone, Copy, Debug)]
+pub struct AttributeDescription {
+    /// The attribute's name.
+    pub name: &'static str,
+    /// What it must hold.
+    pub kind: AttributeKind,
+    /// The element type of a scalar or an array.
+    pub element_type: Option<ElementType>,
+    /// Whether a call may lack it.
+    pub is_optional: bool,
+}
+
+/// What an attribute holds, with the numbers of `XLA_FFI_AttrType` (xla/ffi/api/c_api.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AttributeKind {
+    /// An array of elements.
+    Array = 1,
+    /// Further attributes.
+    Dictionary = 2,
+    /// One element.
+    Scalar = 3,
+    /// Text.
+    String = 4,
+}
+
+impl AttributeKind {
+    /// The kind with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Array),
+            2 => Some(Self::Dictionary),
+            3 => Some(Self::Scalar),
+            4 => Some(Self::String),
+            _ => None,
+        }
+    }
+
+    /// The name in XLA's messages: `scalar`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Dictionary => "dictionary",
+            Self::Scalar => "scalar",
+            Self::String => "string",
+        }
+    }
+}
+
+impl Role {
+    /// Whether it takes an operand.
+    #[must_use]
+    pub const fn takes_operand(self) -> bool {
+        matches!(self, Self::Operand(_) | Self::InPlace(_))
+    }
+
+    /// Whether it takes a result.
+    #[must_use]
+    pub const fn takes_result(self) -> bool {
+        matches!(self, Self::Result(_) | Self::InPlace(_))
+    }
+
+    /// What its buffer must be, if it has one.
+    #[must_use]
+    pub const fn signature(self) -> Option<Signature> {
+        match self {
+            Self::Operand(s) | Self::Result(s) | Self::InPlace(s) => Some(s),
+            Self::Context => None,
+        }
+    }
+}
+
+impl Description {
+    /// A description without parameters.
+    #[must_use]
+    pub const fn new(name: &'static str, stage: Stage) -> Self {
+        Self {
+            name,
+            stage,
+            documentation: "",
+            traits: &[],
+            parameters: &[],
+            attributes: &[],
+            operand_count: 0,
+            result_count: 0,
+            required_attribute_count: 0,
+        }
+    }
+
+    /// With this doc comment and these traits.
+    #[must_use]
+    pub const fn with_words(
+        mut self,
+        documentation: &'static str,
+        traits: &'static [&'static str],
+    ) -> Self {
+        self.documentation = documentation;
+        self.traits = traits;
+        self
+    }
+
+    /// With these parameters and attributes.
+    #[must_use]
+    pub const fn with_parameters(
+        mut self,
+        parameters: &'static [ParameterDescription],
+        attributes: &'static [AttributeDescription],
+    ) -> Self {
+        self.parameters = parameters;
+        self.attributes = attributes;
+        self.operand_count = self.operands_before(parameters.len());
+        self.result_count = self.results_before(parameters.len());
+        self.required_attribute_count = count_required(attributes);
+        self
+    }
+
+    /// How many operands the parameters before this one take.
+    #[must_use]
+    pub const fn operands_before(&self, parameter: usize) -> usize {
+        let (mut i, mut count) = (0, 0);
+        while i < parameter {
+            count += self.parameters[i].roles[0].takes_operand() as usize;
+            i += 1;
+        }
+        count
+    }
+
+    /// How many results the parameters before this one take.
+    #[must_use]
+    pub const fn results_before(&self, parameter: usize) -> usize {
+        let (mut i, mut count) = (0, 0);
+        while i < parameter {
+            count += self.parameters[i].roles[0].takes_result() as usize;
+            i += 1;
+        }
+        count
+    }
+
+    /// Whether one parameter takes this operand and this result in one.
+    pub(crate) fn pairs_in_place(&self, operand: usize, result: usize) -> bool {
+        (0..self.parameters.len()).any(|i| {
+            matches!(self.parameters[i].roles[0], Role::InPlace(_))
+                && self.operands_before(i) == operand
+                && self.results_before(i) == result
+        })
+    }
+}
+
+const fn count_required(attributes: &[AttributeDescription]) -> usize {
+    let (mut i, mut count) = (0, 0);
+    while i < attributes.len() {
+        count += !attributes[i].is_optional as usize;
+        i += 1;
+    }
+    count
+}

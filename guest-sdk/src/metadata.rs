@@ -1,0 +1,227 @@
+//! A target's line in the custom section `callbox.targets`.
+//!
+//! The section is JSON Lines: the linker joins what each target contributes, one object and one newline each. A target
+//! whose stages are several functions has several objects of one name. A reader merges them: their `stages` and their
+//! `attributes` (by name) are united, and everything else is said by the object whose stages have `execute`.
+//!
+//! All of it happens in constants, because a custom section holds bytes and no pointers.
+
+use crate::ElementType;
+use crate::description::{AttributeDescription, Description, ParameterDescription, Stage};
+
+/// The bytes that [`json`] writes for this description.
+#[must_use]
+pub const fn json_len(description: &Description) -> usize {
+    let mut writer = Writer::<0>::new();
+    writer.target(description);
+    writer.len
+}
+
+/// The description as one JSON object and a newline.
+///
+/// # Panics
+/// When `N` is not [`json_len`]: while compiling, as every use is in a constant.
+#[must_use]
+pub const fn json<const N: usize>(description: &Description) -> [u8; N] {
+    let mut writer = Writer::<N>::new();
+    writer.target(description);
+    assert!(writer.len == N, "N is what json_len says");
+    writer.bytes
+}
+
+/// Writes at most `N` bytes, and counts all.
+struct Writer<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Writer<N> {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; N],
+            len: 0,
+        }
+    }
+
+    const fn target(&mut self, description: &Description) {
+        self.raw("{\"name\":");
+        self.string(description.name);
+        self.raw(",\"abi\":\"1.0\",\"api_version\":\"API_VERSION_TYPED_FFI\",\"stages\":[");
+        self.string(description.stage.name());
+        self.raw("]");
+        if matches!(description.stage, Stage::Execute) {
+            self.raw(",\"operands\":[");
+            self.buffers(description.parameters, true);
+            self.raw("],\"results\":[");
+            self.buffers(description.parameters, false);
+            self.raw("]");
+        }
+        self.raw(",\"attributes\":[");
+        self.attributes(description.attributes);
+        self.raw("]");
+        if matches!(description.stage, Stage::Execute) {
+            self.raw(",\"doc\":");
+            self.string(description.documentation);
+            self.raw(",\"traits\":[");
+            self.strings(description.traits);
+            self.raw("]");
+        }
+        self.raw("}\n");
+    }
+
+    /// The parameters that take an operand, or those that take a result.
+    const fn buffers(&mut self, parameters: &[ParameterDescription], operands: bool) {
+        let (mut i, mut is_first) = (0, true);
+        while i < parameters.len() {
+            let role = parameters[i].roles[0];
+            if operands && role.takes_operand() || !operands && role.takes_result() {
+                self.comma(&mut is_first);
+                self.buffer(&parameters[i]);
+            }
+            i += 1;
+        }
+    }
+
+    const fn buffer(&mut self, parameter: &ParameterDescription) {
+        self.raw("{\"name\":");
+        self.string(parameter.name);
+        self.raw(",\"element_types\":");
+        self.element_types(parameter);
+        self.raw(",\"rank\":");
+        match parameter.roles[0].signature() {
+            Some(signature) => self.optional_number(signature.rank),
+            None => self.raw("null"),
+        }
+        self.raw("}");
+    }
+
+    /// The element types that the parameter has in any instance of a generic target, each once.
+    const fn element_types(&mut self, parameter: &ParameterDescription) {
+        let (mut i, mut is_first) = (0, true);
+        while i < parameter.roles.len() {
+            match element_type(parameter, i) {
+                None => return self.raw("null"),
+                Some(found) if !is_repeated(parameter, i) => {
+                    self.raw(if is_first { "[" } else { "," });
+                    is_first = false;
+                    self.string(found.name());
+                }
+                Some(_) => {}
+            }
+            i += 1;
+        }
+        self.raw("]");
+    }
+
+    const fn attributes(&mut self, attributes: &[AttributeDescription]) {
+        let (mut i, mut is_first) = (0, true);
+        while i < attributes.len() {
+            self.comma(&mut is_first);
+            self.raw("{\"name\":");
+            self.string(attributes[i].name);
+            self.raw(",\"kind\":");
+            self.string(attributes[i].kind.name());
+            self.raw(",\"element_type\":");
+            match attributes[i].element_type {
+                Some(t) => self.string(t.name()),
+                None => self.raw("null"),
+            }
+            self.raw(",\"optional\":");
+            self.raw(if attributes[i].is_optional {
+                "true}"
+            } else {
+                "false}"
+            });
+            i += 1;
+        }
+    }
+
+    const fn strings(&mut self, strings: &[&str]) {
+        let (mut i, mut is_first) = (0, true);
+        while i < strings.len() {
+            self.comma(&mut is_first);
+            self.string(strings[i]);
+            i += 1;
+        }
+    }
+
+    const fn comma(&mut self, is_first: &mut bool) {
+        if !*is_first {
+            self.raw(",");
+        }
+        *is_first = false;
+    }
+
+    /// A JSON string: UTF-8 as it is, but for the bytes that JSON wants escaped.
+    const fn string(&mut self, text: &str) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        self.raw("\"");
+        let (bytes, mut i) = (text.as_bytes(), 0);
+        while i < bytes.len() {
+            match bytes[i] {
+                b'"' => self.raw("\\\""),
+                b'\\' => self.raw("\\\\"),
+                b'\n' => self.raw("\\n"),
+                b'\t' => self.raw("\\t"),
+                control @ 0..0x20 => {
+                    self.raw("\\u00");
+                    self.byte(HEX[(control >> 4) as usize]);
+                    self.byte(HEX[(control & 15) as usize]);
+                }
+                byte => self.byte(byte),
+            }
+            i += 1;
+        }
+        self.raw("\"");
+    }
+
+    const fn optional_number(&mut self, number: Option<usize>) {
+        let Some(number) = number else {
+            return self.raw("null");
+        };
+        let mut unit = 1;
+        while number / unit >= 10 {
+            unit *= 10;
+        }
+        while unit > 0 {
+            self.byte(b'0' + (number / unit % 10) as u8);
+            unit /= 10;
+        }
+    }
+
+    const fn raw(&mut self, text: &str) {
+        let (bytes, mut i) = (text.as_bytes(), 0);
+        while i < bytes.len() {
+            self.byte(bytes[i]);
+            i += 1;
+        }
+    }
+
+    const fn byte(&mut self, byte: u8) {
+        if self.len < N {
+            self.bytes[self.len] = byte;
+        }
+        self.len += 1;
+    }
+}
+
+const fn element_type(parameter: &ParameterDescription, role: usize) -> Option<ElementType> {
+    match parameter.roles[role].signature() {
+        Some(signature) => signature.element_type,
+        None => None,
+    }
+}
+
+/// Whether an earlier role has the element type that this one has.
+const fn is_repeated(parameter: &ParameterDescription, role: usize) -> bool {
+    let mut i = 0;
+    while i < role {
+        if let (Some(a), Some(b)) = (element_type(parameter, i), element_type(parameter, role))
+            && a as u8 == b as u8
+        {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}

@@ -1,0 +1,275 @@
+//! A stand-in for the host, where a target is compiled for the machine that compiles it: for tests and benchmarks.
+//!
+//! ```
+//! use callbox_guest::native::Call;
+//! use callbox_guest::{Operand, ResultBuffer, target};
+//!
+//! #[target]
+//! fn double(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
+//!     for (y, x) in y.iter_mut().zip(x.iter()) {
+//!         *y = 2.0 * x;
+//!     }
+//! }
+//!
+//! let mut call = Call::new();
+//! call.operand(&[1.0_f32, 2.0, 3.0], &[3]);
+//! call.result::<f32>(&[3]);
+//! assert_eq!(call.run::<double>(), Ok(()));
+//! assert_eq!(call.result_elements::<f32>(0), [2.0, 4.0, 6.0]);
+//! ```
+//!
+//! It decodes and checks as a call from a host does, through the same code. What it lacks is the sandbox: a panic here is
+//! the test's panic, and a loop without end is one.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::abi::native::{Block, FrameLists, List, take_record};
+use crate::abi::{self};
+use crate::decode::{Target, run};
+use crate::description::AttributeKind;
+use crate::{Element, ElementType, Failure, LogLevel, Pred, StatusCode};
+
+/// A call to make: its operands, results and attributes, and after a run what became of them.
+#[derive(Default)]
+pub struct Call {
+    block: Block,
+    operands: Vec<BufferParts>,
+    results: Vec<BufferParts>,
+    attributes: Vec<(String, Value)>,
+    opaque: Vec<u8>,
+    states: [u32; 3],
+    log: Vec<(LogLevel, String)>,
+}
+
+/// A buffer of a call.
+struct BufferParts {
+    element_type: u8,
+    data: List,
+    dimensions: Vec<i64>,
+    minor_to_major: Vec<i64>,
+    aliased_operand: Option<u32>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// One element: its type and its bytes.
+    Scalar(ElementType, Vec<u8>),
+    /// Elements: their type, their bytes, and the array's dimensions.
+    Array(ElementType, Vec<u8>, Vec<i64>),
+    /// Bytes, by convention UTF-8.
+    String(Vec<u8>),
+    /// Further attributes.
+    Dictionary(Vec<(String, Value)>),
+}
+
+impl Call {
+    /// A call without operands, results and attributes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an operand in row-major order. Nothing checks that the dimensions fit.
+    pub fn operand<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
+        let data = self.block.list(abi::bytes(elements));
+        let operand = BufferParts::new(T::TYPE, data, dimensions);
+        self.operands.push(operand);
+        self
+    }
+
+    /// Adds a result in row-major order, with every byte 0xAA.
+    pub fn result<T: Element>(&mut self, dimensions: &[i64]) -> &mut Self {
+        let count: i64 = dimensions.iter().product();
+        let bytes = alloc::vec![0xAA; size_of::<T>() * usize::try_from(count).unwrap_or_default()];
+        let data = self.block.list(&bytes);
+        let result = BufferParts::new(T::TYPE, data, dimensions);
+        self.results.push(result);
+        self
+    }
+
+    /// Adds a result that shares the memory, type and dimensions of the operand with this number, if there is one.
+    pub fn aliased_result(&mut self, operand: usize) -> &mut Self {
+        if let Some(shared) = self.operands.get(operand) {
+            let mut result = shared.clone();
+            result.aliased_operand = u32::try_from(operand).ok();
+            self.results.push(result);
+        }
+        self
+    }
+
+    /// Gives every buffer so far this layout.
+    pub fn minor_to_major(&mut self, minor_to_major: &[i64]) -> &mut Self {
+        for buffer in self.operands.iter_mut().chain(&mut self.results) {
+            buffer.minor_to_major = minor_to_major.to_vec();
+        }
+        self
+    }
+
+    /// Adds an attribute.
+    pub fn attribute(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
+        self.attributes.push((String::from(name), value.into()));
+        self
+    }
+
+    /// Sets the opaque bytes.
+    pub fn opaque(&mut self, bytes: &[u8]) -> &mut Self {
+        self.opaque = bytes.to_vec();
+        self
+    }
+
+    /// Calls one function of a target, and keeps the state that it leaves for the next.
+    ///
+    /// # Errors
+    /// The failure that a host would report.
+    pub fn run<T: Target>(&mut self) -> Result<(), Failure> {
+        let stage = T::DESCRIPTION.stage as u8;
+        let mut lists = FrameLists {
+            stage,
+            operands: buffers(&mut self.block, &self.operands),
+            results: buffers(&mut self.block, &self.results),
+            attributes: dictionary(&mut self.block, &self.attributes),
+            opaque: self.block.list(&self.opaque),
+            states: self.states,
+        };
+        let _ = take_record();
+        let code = self.block.call(&mut lists, |frame| run::<T>(frame));
+        self.states = lists.states;
+        let record = take_record();
+        self.log = record.log;
+        match (record.failure, StatusCode::from_number(code)) {
+            (None, Some(StatusCode::Ok)) => Ok(()),
+            (Some(failure), _) => Err(failure),
+            (None, Some(code)) => Err(Failure::new(code, "")),
+            (None, None) => Err(Failure::unknown("status code out of range")),
+        }
+    }
+
+    /// The elements of the result with this number; empty if there is none, or it is of another type.
+    #[must_use]
+    pub fn result_elements<T: Element>(&self, index: usize) -> Vec<T> {
+        self.results
+            .get(index)
+            .filter(|result| result.element_type == T::TYPE as u8)
+            .and_then(|result| abi::elements(self.block.bytes(result.data)))
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// What the last run logged.
+    #[must_use]
+    pub fn log(&self) -> &[(LogLevel, String)] {
+        &self.log
+    }
+}
+
+impl core::fmt::Debug for Call {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Call")
+            .field("operands", &self.operands.len())
+            .field("results", &self.results.len())
+            .field("attributes", &self.attributes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BufferParts {
+    fn new(element_type: ElementType, data: List, dimensions: &[i64]) -> Self {
+        Self {
+            element_type: element_type as u8,
+            data,
+            dimensions: dimensions.to_vec(),
+            minor_to_major: (0..dimensions.len() as i64).rev().collect(),
+            aliased_operand: None,
+        }
+    }
+
+    fn clone(&self) -> Self {
+        Self {
+            element_type: self.element_type,
+            data: self.data,
+            dimensions: self.dimensions.clone(),
+            minor_to_major: self.minor_to_major.clone(),
+            aliased_operand: self.aliased_operand,
+        }
+    }
+}
+
+macro_rules! scalar_values {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::Scalar(<$type as Element>::TYPE, abi::bytes(&[value]).to_vec())
+            }
+        }
+    )*};
+}
+
+scalar_values!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, Pred);
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Pred::from(value).into()
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::String(value.as_bytes().to_vec())
+    }
+}
+
+impl<T: Element> From<&[T]> for Value {
+    fn from(elements: &[T]) -> Self {
+        let dimensions = alloc::vec![elements.len() as i64];
+        Self::Array(T::TYPE, abi::bytes(elements).to_vec(), dimensions)
+    }
+}
+
+fn buffers(block: &mut Block, parts: &[BufferParts]) -> List {
+    let records: Vec<_> = parts
+        .iter()
+        .map(|part| {
+            block.buffer(
+                part.element_type,
+                part.data,
+                &part.dimensions,
+                &part.minor_to_major,
+                part.aliased_operand,
+            )
+        })
+        .collect();
+    block.list(&records)
+}
+
+/// A list of records, sorted by name as a host sorts them.
+fn dictionary(block: &mut Block, attributes: &[(String, Value)]) -> List {
+    let mut sorted: Vec<_> = attributes.iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let records: Vec<_> = sorted
+        .into_iter()
+        .map(|(name, value)| {
+            let (kind, element_type, dimensions, value) = match value {
+                Value::Scalar(t, bytes) => {
+                    (AttributeKind::Scalar, *t as u8, &[][..], block.list(bytes))
+                }
+                Value::Array(t, bytes, dimensions) => (
+                    AttributeKind::Array,
+                    *t as u8,
+                    &dimensions[..],
+                    block.list(bytes),
+                ),
+                Value::String(bytes) => (AttributeKind::String, 0, &[][..], block.list(bytes)),
+                Value::Dictionary(nested) => (
+                    AttributeKind::Dictionary,
+                    0,
+                    &[][..],
+                    dictionary(block, nested),
+                ),
+            };
+            block.attribute(name, kind as u8, element_type, dimensions, value)
+        })
+        .collect();
+    block.list(&records)
+}

@@ -1,0 +1,247 @@
+//! Operands: what a target reads.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::ops::Deref;
+
+use crate::abi::{self, Array};
+use crate::decode::{Decoder, TargetParameter};
+use crate::description::{Role, Signature};
+use crate::shape::{Dimensions, Shape};
+use crate::{Element, ElementType, Failure};
+
+/// The rank of an [`Operand`], [`ResultBuffer`](crate::ResultBuffer) or [`InPlace`](crate::InPlace) that may have any.
+pub const ANY_RANK: usize = usize::MAX;
+
+/// An operand with elements of type `T`, seen as a slice, and of rank `RANK` if that is said.
+///
+/// A target with a parameter `x: &Operand<f32, 1>` is called only with an F32 operand of rank 1 there. The elements lie
+/// in the order of the operand's layout: row-major, unless the program asks for another.
+///
+/// What is read here never changes during a call: an operand whose memory a result shares (`output_to_operand_aliasing`) is
+/// copied first. [`InPlace`](crate::InPlace) takes the two as one and saves that copy.
+pub struct Operand<'a, T: Element, const RANK: usize = ANY_RANK> {
+    elements: &'a [T],
+    shape: Shape<'a>,
+}
+
+impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
+    /// An operand in row-major order, for calling a target's function from a test.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    pub fn new(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
+        let shape = row_major::<RANK>(elements.len(), dimensions)?;
+        Ok(Self { elements, shape })
+    }
+
+    /// The dimensions and the layout.
+    #[must_use]
+    pub const fn shape(&self) -> Shape<'a> {
+        self.shape
+    }
+
+    /// The dimensions. None is negative, and their product is the count of elements.
+    #[must_use]
+    pub const fn dimensions(&self) -> &'a [i64] {
+        self.shape.dimensions()
+    }
+}
+
+impl<T: Element> Operand<'_, T, 0> {
+    /// The one element of an array of rank 0.
+    #[must_use]
+    pub fn value(&self) -> T {
+        self.elements[0]
+    }
+}
+
+impl<T: Element, const RANK: usize> Deref for Operand<'_, T, RANK> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for Operand<'_, T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?} ", T::TYPE, self.shape)?;
+        self.elements.fmt(f)
+    }
+}
+
+impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for Operand<'a, T, RANK> {
+    const ROLE: Role = Role::Operand(signature::<T, RANK>());
+
+    #[inline]
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let (array, data) = decoder.buffers.next_operand().ok_or_else(missing)?;
+        check::<T, RANK>(&array)?;
+        let elements = abi::elements(data).ok_or_else(misaligned::<T>)?;
+        let shape = Shape::new(array.dimensions, array.minor_to_major);
+        check_count(elements.len(), shape)?;
+        Ok(Self { elements, shape })
+    }
+}
+
+/// An operand of any element type and rank.
+pub struct AnyOperand<'a> {
+    element_type: ElementType,
+    bytes: &'a [u8],
+    shape: Shape<'a>,
+}
+
+impl<'a> AnyOperand<'a> {
+    /// The type of the elements.
+    #[must_use]
+    pub const fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    /// The dimensions and the layout.
+    #[must_use]
+    pub const fn shape(&self) -> Shape<'a> {
+        self.shape
+    }
+
+    /// The dimensions. None is negative.
+    #[must_use]
+    pub const fn dimensions(&self) -> &'a [i64] {
+        self.shape.dimensions()
+    }
+
+    /// The elements, little-endian. Types narrower than a byte take one byte for each element; a token has none.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The operand with elements of type `T`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it has elements of another type.
+    pub fn as_typed<T: Element>(&self) -> Result<Operand<'a, T>, Failure> {
+        let elements = typed_bytes::<T>(self.element_type)
+            .and_then(|()| abi::elements(self.bytes).ok_or_else(misaligned::<T>))
+            .map_err(Failure::invalid_argument)?;
+        Ok(Operand {
+            elements,
+            shape: self.shape,
+        })
+    }
+}
+
+impl fmt::Debug for AnyOperand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.element_type, self.shape)
+    }
+}
+
+impl<'a> TargetParameter<'a> for AnyOperand<'a> {
+    const ROLE: Role = Role::Operand(ANY);
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let (array, bytes) = decoder.buffers.next_operand().ok_or_else(missing)?;
+        Ok(Self {
+            element_type: known(array.element_type)?,
+            bytes,
+            shape: Shape::new(array.dimensions, array.minor_to_major),
+        })
+    }
+}
+
+/// The signature of a buffer that may be any.
+pub(crate) const ANY: Signature = Signature {
+    element_type: None,
+    rank: None,
+};
+
+/// The signature of a buffer with this type and rank.
+pub(crate) const fn signature<T: Element, const RANK: usize>() -> Signature {
+    Signature {
+        element_type: Some(T::TYPE),
+        rank: if RANK == ANY_RANK { None } else { Some(RANK) },
+    }
+}
+
+/// Checks a buffer's element type, then its rank, as XLA does.
+#[inline]
+pub(crate) fn check<T: Element, const RANK: usize>(array: &Array<'_>) -> Result<(), String> {
+    if array.element_type != T::TYPE as u8 {
+        return Err(wrong_type(T::TYPE.name(), array.element_type));
+    }
+    if RANK != ANY_RANK && array.dimensions.len() != RANK {
+        return Err(wrong_rank(RANK, array.dimensions.len()));
+    }
+    Ok(())
+}
+
+/// Checks that a known type is the one that a typed view has.
+pub(crate) fn typed_bytes<T: Element>(found: ElementType) -> Result<(), String> {
+    if found == T::TYPE {
+        Ok(())
+    } else {
+        Err(wrong_type(T::TYPE.name(), found as u8))
+    }
+}
+
+/// The element type with this number.
+pub(crate) fn known(number: u8) -> Result<ElementType, String> {
+    ElementType::from_number(number).ok_or_else(|| wrong_type("an array's", number))
+}
+
+/// A row-major shape of this rank for this many elements.
+pub(crate) fn row_major<const RANK: usize>(
+    count: usize,
+    dimensions: &[i64],
+) -> Result<Shape<'_>, Failure> {
+    if RANK != ANY_RANK && dimensions.len() != RANK {
+        return Err(Failure::invalid_argument(wrong_rank(
+            RANK,
+            dimensions.len(),
+        )));
+    }
+    Shape::row_major(dimensions, count).ok_or_else(|| {
+        Failure::invalid_argument(format!(
+            "wrong number of elements: expected as many as dimensions {} have, found {count}",
+            Dimensions(dimensions)
+        ))
+    })
+}
+
+/// Checks what a rank-0 view relies on: that there is its element.
+#[inline]
+pub(crate) fn check_count(count: usize, shape: Shape<'_>) -> Result<(), String> {
+    if count == 0 && shape.rank() == 0 {
+        return Err(String::from(
+            "Wrong buffer size: expected 1 element but got 0",
+        ));
+    }
+    Ok(())
+}
+
+#[cold]
+pub(crate) fn missing() -> String {
+    String::from("Missing buffer")
+}
+
+#[cold]
+pub(crate) fn misaligned<T: Element>() -> String {
+    format!(
+        "Misaligned buffer: expected an address that {} divides",
+        align_of::<T>()
+    )
+}
+
+#[cold]
+pub(crate) fn wrong_type(expected: &str, found: u8) -> String {
+    let found = ElementType::from_number(found).map_or("INVALID", ElementType::name);
+    format!("Wrong buffer dtype: expected {expected} but got {found}")
+}
+
+#[cold]
+fn wrong_rank(expected: usize, found: usize) -> String {
+    format!("Wrong buffer rank: expected {expected} but got {found}")
+}

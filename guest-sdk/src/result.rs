@@ -1,0 +1,274 @@
+//! Results: what a target writes.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use crate::abi;
+use crate::decode::{Decoder, TargetParameter};
+use crate::description::Role;
+use crate::operand::{self, ANY_RANK};
+use crate::shape::{Dimensions, Shape};
+use crate::{Element, ElementType, Failure};
+
+/// A result with elements of type `T`, seen as a slice to write to, and of rank `RANK` if that is said.
+///
+/// Its dimensions are the program's choice; a target that needs others says so with [`expect_dimensions`]. What the
+/// elements are before the target writes them is undefined (but some value: reading them is no error). They reach the
+/// caller only if the call succeeds.
+///
+/// [`expect_dimensions`]: Self::expect_dimensions
+pub struct ResultBuffer<'a, T: Element, const RANK: usize = ANY_RANK> {
+    elements: &'a mut [T],
+    shape: Shape<'a>,
+}
+
+impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
+    /// A result in row-major order, for calling a target's function from a test.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
+        let shape = operand::row_major::<RANK>(elements.len(), dimensions)?;
+        Ok(Self { elements, shape })
+    }
+
+    /// The dimensions and the layout.
+    #[must_use]
+    pub const fn shape(&self) -> Shape<'a> {
+        self.shape
+    }
+
+    /// The dimensions. None is negative, and their product is the count of elements.
+    #[must_use]
+    pub const fn dimensions(&self) -> &'a [i64] {
+        self.shape.dimensions()
+    }
+
+    /// Checks that the result has these dimensions: those that the target means to give it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it has others.
+    pub fn expect_dimensions(&self, expected: &[i64]) -> Result<(), Failure> {
+        if self.dimensions() == expected {
+            Ok(())
+        } else {
+            Err(wrong_dimensions(expected, self.dimensions()))
+        }
+    }
+}
+
+impl<T: Element> ResultBuffer<'_, T, 0> {
+    /// Sets the one element of an array of rank 0.
+    pub fn set(&mut self, value: T) {
+        self.elements[0] = value;
+    }
+}
+
+impl<T: Element, const RANK: usize> Deref for ResultBuffer<'_, T, RANK> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+impl<T: Element, const RANK: usize> DerefMut for ResultBuffer<'_, T, RANK> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.elements
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for ResultBuffer<'_, T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?} ", T::TYPE, self.shape)?;
+        self.elements.fmt(f)
+    }
+}
+
+impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for ResultBuffer<'a, T, RANK> {
+    const ROLE: Role = Role::Result(operand::signature::<T, RANK>());
+
+    #[inline]
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let (array, data) = decoder.buffers.next_result().ok_or_else(operand::missing)?;
+        operand::check::<T, RANK>(&array)?;
+        let elements = abi::elements_mut(data).ok_or_else(operand::misaligned::<T>)?;
+        let shape = Shape::new(array.dimensions, array.minor_to_major);
+        operand::check_count(elements.len(), shape)?;
+        Ok(Self { elements, shape })
+    }
+}
+
+/// A result of any element type and rank.
+pub struct AnyResult<'a> {
+    element_type: ElementType,
+    bytes: &'a mut [u8],
+    shape: Shape<'a>,
+}
+
+impl<'a> AnyResult<'a> {
+    /// The type of the elements.
+    #[must_use]
+    pub const fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    /// The dimensions and the layout.
+    #[must_use]
+    pub const fn shape(&self) -> Shape<'a> {
+        self.shape
+    }
+
+    /// The dimensions. None is negative.
+    #[must_use]
+    pub const fn dimensions(&self) -> &'a [i64] {
+        self.shape.dimensions()
+    }
+
+    /// The elements, little-endian. Types narrower than a byte take one byte for each element; a token has none.
+    #[must_use]
+    pub const fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// The result with elements of type `T`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it has elements of another type.
+    pub fn as_typed<T: Element>(&mut self) -> Result<ResultBuffer<'_, T>, Failure> {
+        operand::typed_bytes::<T>(self.element_type).map_err(Failure::invalid_argument)?;
+        let elements = abi::elements_mut(self.bytes)
+            .ok_or_else(|| Failure::invalid_argument(operand::misaligned::<T>()))?;
+        Ok(ResultBuffer {
+            elements,
+            shape: self.shape,
+        })
+    }
+}
+
+impl fmt::Debug for AnyResult<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.element_type, self.shape)
+    }
+}
+
+impl<'a> TargetParameter<'a> for AnyResult<'a> {
+    const ROLE: Role = Role::Result(operand::ANY);
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let (array, bytes) = decoder.buffers.next_result().ok_or_else(operand::missing)?;
+        Ok(Self {
+            element_type: operand::known(array.element_type)?,
+            bytes,
+            shape: Shape::new(array.dimensions, array.minor_to_major),
+        })
+    }
+}
+
+/// An operand and a result of the same type and dimensions, in one slice: it holds the operand, and the target makes the
+/// result of it.
+///
+/// It stands for the next operand and the next result of the target. Where the program has the two share memory
+/// (`output_to_operand_aliasing`), nothing is copied; otherwise the operand is copied into the result before the call.
+///
+/// ```
+/// use callbox_guest::{InPlace, target};
+///
+/// /// Negates every element.
+/// #[target(pure)]
+/// fn negate(x: &mut InPlace<f32>) {
+///     x.iter_mut().for_each(|x| *x = -*x);
+/// }
+/// ```
+pub struct InPlace<'a, T: Element, const RANK: usize = ANY_RANK>(ResultBuffer<'a, T, RANK>);
+
+impl<'a, T: Element, const RANK: usize> InPlace<'a, T, RANK> {
+    /// Elements in row-major order, for calling a target's function from a test.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
+        ResultBuffer::new(elements, dimensions).map(Self)
+    }
+
+    /// The dimensions and the layout of the result.
+    #[must_use]
+    pub const fn shape(&self) -> Shape<'a> {
+        self.0.shape
+    }
+
+    /// The dimensions. None is negative, and their product is the count of elements.
+    #[must_use]
+    pub const fn dimensions(&self) -> &'a [i64] {
+        self.0.shape.dimensions()
+    }
+}
+
+impl<T: Element, const RANK: usize> Deref for InPlace<'_, T, RANK> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Element, const RANK: usize> DerefMut for InPlace<'_, T, RANK> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for InPlace<'_, T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for InPlace<'a, T, RANK> {
+    const ROLE: Role = Role::InPlace(operand::signature::<T, RANK>());
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let pair = decoder
+            .buffers
+            .next_in_place()
+            .ok_or_else(operand::missing)?;
+        operand::check::<T, RANK>(&pair.operand)?;
+        operand::check::<T, RANK>(&pair.result)?;
+        if pair.operand.dimensions != pair.result.dimensions {
+            return Err(wrong_dimensions_text(
+                pair.operand.dimensions,
+                pair.result.dimensions,
+            ));
+        }
+        if let Some(source) = pair.source {
+            if source.len() != pair.data.len() {
+                return Err(format!(
+                    "Wrong buffer size: expected {} bytes but got {}",
+                    source.len(),
+                    pair.data.len()
+                ));
+            }
+            pair.data.copy_from_slice(source);
+        }
+        let elements = abi::elements_mut(pair.data).ok_or_else(operand::misaligned::<T>)?;
+        let shape = Shape::new(pair.result.dimensions, pair.result.minor_to_major);
+        operand::check_count(elements.len(), shape)?;
+        Ok(Self(ResultBuffer { elements, shape }))
+    }
+}
+
+#[cold]
+fn wrong_dimensions(expected: &[i64], found: &[i64]) -> Failure {
+    Failure::invalid_argument(wrong_dimensions_text(expected, found))
+}
+
+#[cold]
+fn wrong_dimensions_text(expected: &[i64], found: &[i64]) -> String {
+    format!(
+        "Wrong result dimensions: expected {} but got {}",
+        Dimensions(expected),
+        Dimensions(found)
+    )
+}

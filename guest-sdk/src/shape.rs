@@ -1,0 +1,126 @@
+//! The extent of an array, and the order of its elements.
+
+use core::fmt;
+
+/// The dimensions and the layout of an array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Shape<'a> {
+    dimensions: &'a [i64],
+    minor_to_major: &'a [i64],
+}
+
+impl<'a> Shape<'a> {
+    pub(crate) const fn new(dimensions: &'a [i64], minor_to_major: &'a [i64]) -> Self {
+        Self {
+            dimensions,
+            minor_to_major,
+        }
+    }
+
+    /// The shape of these dimensions in row-major order, if their product is this count of elements.
+    pub(crate) fn row_major(dimensions: &'a [i64], count: usize) -> Option<Self> {
+        let first = DESCENDING.len().checked_sub(dimensions.len())?;
+        let product = dimensions.iter().try_fold(1_usize, |product, &dimension| {
+            product.checked_mul(usize::try_from(dimension).ok()?)
+        });
+        (product == Some(count)).then_some(Self {
+            dimensions,
+            minor_to_major: &DESCENDING[first..],
+        })
+    }
+
+    /// The dimensions, as the logical shape lists them. None is negative.
+    #[must_use]
+    pub const fn dimensions(self) -> &'a [i64] {
+        self.dimensions
+    }
+
+    /// How many dimensions there are.
+    #[must_use]
+    pub const fn rank(self) -> usize {
+        self.dimensions.len()
+    }
+
+    /// The layout: dimension numbers from the fastest-varying to the slowest.
+    #[must_use]
+    pub const fn minor_to_major(self) -> &'a [i64] {
+        self.minor_to_major
+    }
+
+    /// Whether the last dimension varies fastest, then the one before it, and so on: XLA's default layout.
+    #[must_use]
+    pub fn is_row_major(self) -> bool {
+        self.minor_to_major
+            .iter()
+            .rev()
+            .copied()
+            .eq(0..self.rank() as i64)
+    }
+}
+
+impl fmt::Debug for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}{{{}}}",
+            Dimensions(self.dimensions),
+            Commas(self.minor_to_major)
+        )
+    }
+}
+
+/// Dimensions as XLA prints them: `[2,3]`.
+pub(crate) struct Dimensions<'a>(pub(crate) &'a [i64]);
+
+impl fmt::Display for Dimensions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", Commas(self.0))
+    }
+}
+
+struct Commas<'a>(&'a [i64]);
+
+impl fmt::Display for Commas<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, number) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            number.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// The end of this list is the row-major layout of any rank up to its length.
+const DESCENDING: &[i64; 64] = &{
+    let mut numbers = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        numbers[i] = 63 - i as i64;
+        i += 1;
+    }
+    numbers
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_major_is_last_dimension_first() {
+        let shape = Shape::row_major(&[2, 3, 4], 24);
+        assert_eq!(shape.map(Shape::minor_to_major), Some(&[2, 1, 0][..]));
+        assert!(shape.is_some_and(Shape::is_row_major));
+        assert!(!Shape::new(&[2, 3], &[0, 1]).is_row_major());
+        assert!(Shape::new(&[], &[]).is_row_major());
+        assert!(Shape::row_major(&[], 1).is_some());
+    }
+
+    #[test]
+    fn a_shape_has_as_many_elements_as_its_dimensions_say() {
+        assert!(Shape::row_major(&[2, 3], 5).is_none());
+        assert!(Shape::row_major(&[-2, -3], 6).is_none());
+        assert!(Shape::row_major(&[0, i64::MAX], 0).is_some());
+        assert!(Shape::row_major(&[i64::MAX, i64::MAX], 1).is_none());
+        assert!(Shape::row_major(&[1; 65], 1).is_none());
+    }
+}

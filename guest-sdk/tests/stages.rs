@@ -1,0 +1,108 @@
+//! Stages and the state that they leave for one another.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "tests fail by panicking, and targets of tests need no documentation"
+)]
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use callbox_guest::native::Call;
+use callbox_guest::{Failure, Operand, ResultBuffer, StatusCode, target};
+
+struct Table(Vec<f32>);
+
+#[target(name = "look_up", stage = instantiate)]
+fn make_table(#[attr] size: i64) -> Result<Table, Failure> {
+    let size = u8::try_from(size)
+        .map_err(|_| Failure::invalid_argument("expected a size from 0 to 255"))?;
+    Ok(Table((0..size).map(|i| f32::from(i) * 0.5).collect()))
+}
+
+#[target]
+fn look_up(#[state] table: &Table, x: &Operand<u8>, y: &mut ResultBuffer<f32>) {
+    for (y, x) in y.iter_mut().zip(x.iter()) {
+        *y = table.0[usize::from(*x)];
+    }
+}
+
+#[test]
+fn what_instantiate_returns_is_there_for_every_call() {
+    let mut call = Call::new();
+    call.attribute("size", 8_i64);
+    assert_eq!(call.run::<make_table>(), Ok(()));
+    call.operand(&[2_u8, 4], &[2]).result::<f32>(&[2]);
+    for _ in 0..2 {
+        assert_eq!(call.run::<look_up>(), Ok(()));
+        assert_eq!(call.result_elements::<f32>(0), [1.0, 2.0]);
+    }
+}
+
+#[test]
+fn a_stage_can_fail() {
+    let mut call = Call::new();
+    call.attribute("size", 256_i64);
+    let failure = call.run::<make_table>().unwrap_err();
+    assert_eq!(failure.message(), "expected a size from 0 to 255");
+}
+
+#[test]
+fn state_that_is_not_set_or_of_another_type_is_refused() {
+    #[target(name = "look_up", stage = instantiate)]
+    fn make_number() -> Result<i32, Failure> {
+        Ok(1)
+    }
+    let mut call = Call::new();
+    call.operand(&[2_u8], &[1]).result::<f32>(&[1]);
+    let failure = call.run::<look_up>().unwrap_err();
+    assert_eq!(failure.code(), StatusCode::InvalidArgument);
+    assert!(
+        failure
+            .message()
+            .ends_with("State is not set: stage instantiate has not run"),
+        "{failure}"
+    );
+    assert_eq!(call.run::<make_number>(), Ok(()));
+    let failure = call.run::<look_up>().unwrap_err();
+    assert!(
+        failure.message().contains("Wrong state type: expected ")
+            && failure.message().contains("Table"),
+        "{failure}"
+    );
+}
+
+thread_local! {
+    static DROPPED: Rc<Cell<u32>> = Rc::default();
+}
+
+struct Counted;
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        DROPPED.with(|dropped| dropped.set(dropped.get() + 1));
+    }
+}
+
+#[target(name = "counted", stage = prepare)]
+fn prepare(x: &Operand<f32>) -> Result<Counted, Failure> {
+    assert_eq!(x.len(), 1);
+    Ok(Counted)
+}
+
+#[target]
+fn counted(#[state(prepare)] _state: &Counted) {}
+
+#[test]
+fn a_state_lives_until_its_stage_runs_again() {
+    let mut call = Call::new();
+    call.operand(&[1.0_f32], &[1]);
+    let dropped = || DROPPED.with(|dropped| dropped.get());
+    assert_eq!(call.run::<prepare>(), Ok(()));
+    assert_eq!(call.run::<counted>(), Ok(()));
+    assert_eq!(call.run::<counted>(), Ok(()));
+    assert_eq!(dropped(), 0);
+    assert_eq!(call.run::<prepare>(), Ok(()));
+    assert_eq!(dropped(), 1);
+    assert_eq!(call.run::<counted>(), Ok(()));
+}
