@@ -49,7 +49,6 @@ pub fn bench(criterion: &mut Criterion) {
 }
 
 /// A kernel whose frame and operands lie in guest memory: what is left of a call when nothing is copied.
-#[derive(Debug)]
 pub struct KernelAlone {
     guest: raw::Guest,
     target: wasmtime::TypedFunc<u32, u32>,

@@ -36,7 +36,6 @@ pub fn module(engine: &Engine, wasm: &[u8]) -> InstancePre<()> {
 }
 
 /// A raw instance.
-#[derive(Debug)]
 pub struct Guest {
     /// The instance's store.
     pub store: Store<()>,

@@ -38,7 +38,6 @@ pub struct Call {
     results: Vec<BufferParts>,
     attributes: Vec<(String, Value)>,
     opaque: Vec<u8>,
-    states: [u32; 3],
     log: Vec<(LogLevel, String)>,
 }
 
@@ -125,17 +124,15 @@ impl Call {
     /// The failure that a host would report.
     pub fn run<T: Target>(&mut self) -> Result<(), Failure> {
         let stage = T::DESCRIPTION.stage as u8;
-        let mut lists = FrameLists {
+        let lists = FrameLists {
             stage,
             operands: buffers(&mut self.block, &self.operands),
             results: buffers(&mut self.block, &self.results),
             attributes: dictionary(&mut self.block, &self.attributes),
             opaque: self.block.list(&self.opaque),
-            states: self.states,
         };
         let _ = take_record();
-        let code = self.block.call(&mut lists, |frame| run::<T>(frame));
-        self.states = lists.states;
+        let code = self.block.call(&lists, |frame| run::<T>(frame));
         let record = take_record();
         self.log = record.log;
         match (record.failure, StatusCode::from_number(code)) {

@@ -105,4 +105,6 @@ fn a_state_lives_until_its_stage_runs_again() {
     assert_eq!(call.run::<prepare>(), Ok(()));
     assert_eq!(dropped(), 1);
     assert_eq!(call.run::<counted>(), Ok(()));
+    drop(call);
+    assert_eq!(dropped(), 2);
 }

@@ -4,6 +4,7 @@
 
 mod attribute;
 mod element_type;
+mod float_format;
 mod layout;
 mod literal;
 mod native;
@@ -13,6 +14,7 @@ mod status;
 
 pub use attribute::{Attribute, Dictionary};
 pub use element_type::ElementType;
+pub(crate) use float_format::FloatFormat;
 pub use layout::Layout;
 pub use literal::Literal;
 pub use native::NativeType;

@@ -3,6 +3,8 @@
 mod call;
 mod expect;
 mod limits;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::BTreeMap;

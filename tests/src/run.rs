@@ -4,6 +4,8 @@ mod call;
 mod engine;
 mod layout;
 mod program;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -28,6 +28,8 @@ const MODULE: &str = r#"(module
     (local $x i32) (local $out i32) (local $i i32)
     (local.set $x (i32.load (i32.load offset=8 (local.get $frame))))
     (local.set $out (i32.load (i32.load offset=16 (local.get $frame))))
+    ;; What is written before a failure is nothing that the caller sees.
+    (i32.store (local.get $out) (i32.const -1))
     (if (i32.eq (i32.load (local.get $x)) (i32.const 1)) (then (unreachable)))
     (if (i32.eq (i32.load (local.get $x)) (i32.const 2)) (then (return (i32.const 9))))
     (if (i32.eq (i32.load (local.get $x)) (i32.const 3)) (then
@@ -98,11 +100,16 @@ impl Fixture {
     }
 }
 
+/// Calls, and checks that a failed call left its result alone.
 fn call(prepared: &PreparedCall, options: &CallOptions, x: [i32; 2]) -> Result<i32, Status> {
+    const UNTOUCHED: [u8; 4] = [0xa5; 4];
     let operand = [x[0].to_le_bytes(), x[1].to_le_bytes()].concat();
-    let mut result = [0; 4];
-    prepared.call_with(options, &[&operand], &mut [&mut result])?;
-    Ok(i32::from_le_bytes(result))
+    let mut result = UNTOUCHED;
+    let outcome = prepared.call_with(options, &[&operand], &mut [&mut result]);
+    if outcome.is_err() {
+        assert_eq!(result, UNTOUCHED);
+    }
+    outcome.map(|()| i32::from_le_bytes(result))
 }
 
 fn with_token(token: &CancelToken) -> CallOptions {

@@ -114,13 +114,22 @@ pub(crate) struct FrameLists {
     pub(crate) results: List,
     pub(crate) attributes: List,
     pub(crate) opaque: List,
-    pub(crate) states: [u32; 3],
 }
 
-/// Memory in which a frame is laid out. Lists of one block are not for another.
+/// Memory in which a frame is laid out, and the state words that targets leave. Lists of one block are not for another.
 #[derive(Default)]
 pub(crate) struct Block {
     chunks: Vec<Chunk>,
+    states: [u32; 3],
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        for word in self.states {
+            // SAFETY: the words are those that the last call left, and no other call has them.
+            unsafe { drop_state(word) };
+        }
+    }
 }
 
 impl Block {
@@ -200,7 +209,7 @@ impl Block {
     /// Calls a target with a frame of these lists, and keeps the state words that it leaves.
     pub(crate) fn call(
         &mut self,
-        lists: &mut FrameLists,
+        lists: &FrameLists,
         target: impl FnOnce(FramePointer<'_>) -> u32,
     ) -> u32 {
         let frame = self.list(&[CallFrame {
@@ -211,9 +220,9 @@ impl Block {
             results: lists.results,
             attributes: lists.attributes,
             opaque: lists.opaque,
-            instantiate_state: lists.states[0],
-            prepare_state: lists.states[1],
-            initialize_state: lists.states[2],
+            instantiate_state: self.states[0],
+            prepare_state: self.states[1],
+            initialize_state: self.states[2],
         }]);
         let memory = Memory {
             base: self.chunks.as_mut_ptr().cast(),
@@ -225,7 +234,7 @@ impl Block {
         });
         // SAFETY: the frame that was written above, of which the target's borrow has ended.
         let after = unsafe { memory.at::<CallFrame>(frame.offset).read() };
-        lists.states = [
+        self.states = [
             after.instantiate_state,
             after.prepare_state,
             after.initialize_state,

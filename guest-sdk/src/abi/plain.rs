@@ -25,11 +25,12 @@ pub(crate) fn elements<T: Plain>(bytes: &[u8]) -> Option<&[T]> {
     if bytes.is_empty() {
         return Some(&[]);
     }
-    let elements = bytes.as_ptr().cast::<T>();
+    let (elements, count) = (bytes.as_ptr().cast::<T>(), bytes.len() / size_of::<T>());
+    if !elements.is_aligned() {
+        return None;
+    }
     // SAFETY: the pointer is aligned, the elements lie within `bytes`, and any bits are a `T`.
-    elements
-        .is_aligned()
-        .then(|| unsafe { core::slice::from_raw_parts(elements, bytes.len() / size_of::<T>()) })
+    Some(unsafe { core::slice::from_raw_parts(elements, count) })
 }
 
 /// Bytes as elements to write to: [`elements`], for a slice that is borrowed alone.
@@ -37,11 +38,13 @@ pub(crate) fn elements_mut<T: Plain>(bytes: &mut [u8]) -> Option<&mut [T]> {
     if bytes.is_empty() {
         return Some(&mut []);
     }
+    let count = bytes.len() / size_of::<T>();
     let elements = bytes.as_mut_ptr().cast::<T>();
+    if !elements.is_aligned() {
+        return None;
+    }
     // SAFETY: as in `elements`; the bytes are borrowed alone, and any `T` leaves bytes that are initialised.
-    elements
-        .is_aligned()
-        .then(|| unsafe { core::slice::from_raw_parts_mut(elements, bytes.len() / size_of::<T>()) })
+    Some(unsafe { core::slice::from_raw_parts_mut(elements, count) })
 }
 
 /// Elements as bytes.

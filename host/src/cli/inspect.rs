@@ -76,16 +76,19 @@ fn describe(info: &ModuleInfo) -> String {
         field("sha256", &info.sha256),
         field("memory", &memory(info)),
     ];
-    let features = info.features.iter().map(|f| name(f));
-    lines.extend(list("features", features, "none past WebAssembly 1.0"));
+    let features = match info.features.is_empty() {
+        true => "none past WebAssembly 1.0".to_owned(),
+        false => info.features.join(", "),
+    };
+    lines.push(field("features", &features));
     let imports = info.imports.iter();
     let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));
-    lines.extend(list("imports", imports, "none"));
+    lines.extend(list("imports", imports));
     let exports = info
         .exports
         .iter()
         .map(|e| format!("{} {}", name(&e.name), e.ty));
-    lines.extend(list("exports", exports, "none"));
+    lines.extend(list("exports", exports));
     lines.push(String::new());
     lines.push(match (info.targets.is_empty(), info.has_metadata) {
         (true, _) => "no targets".to_owned(),
@@ -159,13 +162,13 @@ fn field(key: &str, value: &str) -> String {
 }
 
 /// Values one below the other.
-fn list(key: &str, values: impl Iterator<Item = String>, none: &str) -> Vec<String> {
+fn list(key: &str, values: impl Iterator<Item = String>) -> Vec<String> {
     let mut key = key;
     let mut lines: Vec<_> = values
         .map(|value| field(std::mem::take(&mut key), &value))
         .collect();
     if lines.is_empty() {
-        lines.push(field(key, none));
+        lines.push(field(key, "none"));
     }
     lines
 }
@@ -174,7 +177,7 @@ fn list(key: &str, values: impl Iterator<Item = String>, none: &str) -> Vec<Stri
 fn bytes(count: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| count >= *unit) {
-        Some((name, unit)) if count % unit == 0 => {
+        Some((name, unit)) if count.is_multiple_of(unit) => {
             format!("{count} bytes ({} {name})", count / unit)
         }
         Some((name, unit)) => format!("{count} bytes ({:.1} {name})", count as f64 / unit as f64),

@@ -5,7 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::text::printable;
 
 /// Work that is done sooner shows nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -24,25 +26,110 @@ pub(super) fn show<T>(text: impl Fn() -> String + Sync, work: impl FnOnce() -> T
     thread::scope(move |scope| {
         let display = thread::Builder::new();
         // A display for which there is no thread is left out.
-        let _ = display.spawn_scoped(scope, move || draw(&ended, text));
+        let _ = display.spawn_scoped(scope, move || {
+            draw(&ended, text, ProgressDrawTarget::stderr())
+        });
         let result = work();
         drop(working);
         result
     })
 }
 
-fn draw(ended: &mpsc::Receiver<()>, text: &dyn Fn() -> String) {
+fn draw(ended: &mpsc::Receiver<()>, text: &dyn Fn() -> String, target: ProgressDrawTarget) {
     let still_working = |wait| ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout);
     if !still_working(PATIENCE) {
         return;
     }
-    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let spinner = ProgressBar::with_draw_target(None, target);
+    spinner.set_style(ProgressStyle::default_spinner());
     loop {
-        spinner.set_message(text());
+        spinner.set_message(printable(&text()));
         spinner.tick();
         if !still_working(REDRAW) {
             break;
         }
     }
     spinner.finish_and_clear();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// A terminal that remembers what was written to it, and lines that were cleared as such.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl Terminal {
+        fn add(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+    }
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.add(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.add(text)
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.add("<cleared>")
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn long_work_is_shown_and_cleared() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let (working, ended) = mpsc::channel();
+        let display = thread::spawn(move || {
+            draw(&ended, &|| "compiling a.wasm (1 of 3)".to_owned(), target);
+        });
+        let given_up = Instant::now() + Duration::from_secs(30);
+        while terminal.0.lock().unwrap().is_empty() && Instant::now() < given_up {
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(working);
+        display.join().unwrap();
+        let shown = terminal.0.lock().unwrap().clone();
+        assert!(shown.contains(" compiling a.wasm (1 of 3)"), "{shown:?}");
+        assert!(shown.trim_end().ends_with("<cleared>"), "{shown:?}");
+    }
+
+    #[test]
+    fn short_work_is_not_shown() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let (working, ended) = mpsc::channel();
+        drop(working);
+        draw(&ended, &String::new, target);
+        assert_eq!(*terminal.0.lock().unwrap(), "");
+    }
 }

@@ -19,7 +19,6 @@ mod dot;
 mod elementwise;
 mod layout;
 mod lift;
-mod minifloat;
 mod movement;
 mod reduce;
 mod reduce_precision;

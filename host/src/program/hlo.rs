@@ -63,7 +63,6 @@ mod cursor;
 mod custom_calls;
 mod elements;
 mod escapes;
-mod float_format;
 mod graph;
 mod instructions;
 mod lower;

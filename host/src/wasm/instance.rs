@@ -106,7 +106,7 @@ impl Instance {
         let at = self.arena as usize + site.layout.frame();
         self.guest_memory()
             .write("the call frame", at, image.bytes())?;
-        self.call_stage(&function, at, site)?;
+        enter(&mut self.store, &mut self.healthy, &function, at, site)?;
 
         // The word is a claim that means nothing to the host: it is handed back as it is.
         let word = stage as usize;
@@ -148,8 +148,13 @@ impl Instance {
         for (bytes, place) in std::iter::zip(operands, site.layout.operands()) {
             memory.write("an operand", arena + place.offset, bytes)?;
         }
-        let execute = bound.execute.clone();
-        self.call_stage(&execute, frame, site)?;
+        enter(
+            &mut self.store,
+            &mut self.healthy,
+            &bound.execute,
+            frame,
+            site,
+        )?;
         self.copy_results(site.layout.results(), results)
     }
 
@@ -177,17 +182,6 @@ impl Instance {
             return Err(status);
         }
         Ok(())
-    }
-
-    /// Enters the guest, and turns what comes back into a status.
-    #[inline]
-    fn call_stage(&mut self, function: &StageFunction, frame: usize, site: &Site) -> Result<()> {
-        let code = arm(&mut self.store).and_then(|()| function.call(&mut self.store, frame as u32));
-        match code {
-            Ok(0) if self.store.data().failure.is_none() => Ok(()),
-            Ok(code) => Err(reported(code, self.store.data_mut(), site)),
-            Err(error) => Err(self.stopped(&error, &site.what)),
-        }
     }
 
     #[cold]
@@ -301,6 +295,27 @@ fn arm(store: &mut Store<GuestState>) -> wasmtime::Result<()> {
     shared.ticker.note_activity();
     state.interrupt.restart();
     state.interrupt.check_before().map_err(wasmtime::Error::new)
+}
+
+/// Enters the guest, and turns what comes back into a status. It takes an instance's parts, so that the function to call may be
+/// another: cloning one costs more than calling it.
+#[inline]
+fn enter(
+    store: &mut Store<GuestState>,
+    healthy: &mut bool,
+    function: &StageFunction,
+    frame: usize,
+    site: &Site,
+) -> Result<()> {
+    let code = arm(store).and_then(|()| function.call(&mut *store, frame as u32));
+    match code {
+        Ok(0) if store.data().failure.is_none() => Ok(()),
+        Ok(code) => Err(reported(code, store.data_mut(), site)),
+        Err(error) => {
+            *healthy = false;
+            Err(trap::status(&error, store.data_mut(), &site.what))
+        }
+    }
 }
 
 /// The status of a call that returned: what the guest set through the API table, or else what the code says.

@@ -93,7 +93,6 @@ SUBJECT.add(
 @SUBJECT.program(
     array(F8["f8e4m3fn"])(0.5, -1.75, 3.5, 20.0, 448.0),
     array(F8["f8e5m2"])(0.5, -1.75, 3.5, 28.0, 57344.0),
-    unsupported={"before": "8-bit floats can be moved and converted, not computed with; XLA:CPU converts them as well"},
 )
 def arithmetic_f8(x, y):
     """Each operation rounds to the type."""
@@ -103,7 +102,6 @@ def arithmetic_f8(x, y):
 @SUBJECT.program(
     array(ml_dtypes.int4)(0, 3, -8, 7),
     array(ml_dtypes.uint4)(0, 3, 9, 15),
-    unsupported={"before": "4-bit integers can be moved and converted, not computed with"},
 )
 def arithmetic_s4(x, y):
     """Each operation keeps the low four bits."""

@@ -20,6 +20,12 @@ pub(super) fn compare(
         (Kind::Signed, _) => ordered::<i64>(direction, [x, y], |x| x),
         (Kind::Unsigned, _) => ordered::<u64>(direction, [x, y], |x| x),
         (Kind::Real, ComparisonOrder::Partial) => ordered::<f64>(direction, [x, y], |x| x),
+        (Kind::Real, ComparisonOrder::Total) if has_one_nan(x.element_type) => {
+            ordered::<f64>(direction, [x, y], |x| match x.is_nan() {
+                true => f64::INFINITY.copysign(x),
+                false => x,
+            })
+        }
         (Kind::Real, ComparisonOrder::Total) => {
             ordered::<i64>(direction, [bits(x)?, bits(y)?], total_order_key)
         }
@@ -62,6 +68,16 @@ fn equal(direction: Comparison, operands: [Elements<'_>; 2]) -> Result<Vec<u8>> 
             pairs(x, y, out, |x, y| u64::from((x == y) == expected));
             Ok(())
         },
+    )
+}
+
+/// Whether a type has one NaN and neither infinities nor -0. That NaN is the least where it has a sign and the largest where there is no
+/// sign, as in XLA; the order of the bits would have it among the numbers.
+fn has_one_nan(element_type: ElementType) -> bool {
+    use ElementType::{F8e4m3b11fnuz, F8e4m3fnuz, F8e5m2fnuz, F8e8m0fnu};
+    matches!(
+        element_type,
+        F8e4m3b11fnuz | F8e4m3fnuz | F8e5m2fnuz | F8e8m0fnu
     )
 }
 

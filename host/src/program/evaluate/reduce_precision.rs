@@ -5,8 +5,7 @@ use super::array::Elements;
 use super::bug;
 use super::convert::convert;
 use super::elementwise::{blocks, each};
-use super::minifloat::Format;
-use crate::values::{ElementType, Result};
+use crate::values::{ElementType, FloatFormat, Result};
 
 /// Rounds each element to a number that a format of these bits has. What is too large becomes infinite and what is too
 /// small for a normal number becomes 0. Bits that the element type lacks are not missed.
@@ -19,10 +18,18 @@ pub(super) fn reduce_precision(
         ElementType::F64 => (ElementType::U64, 11, 52),
         ElementType::F32 => (ElementType::U32, 8, 23),
         ElementType::F16 | ElementType::Bf16 => {
-            let format = Format::of(x.element_type).ok_or_else(|| bug("a format is missing"))?;
-            (ElementType::U16, format.exponent_bits, format.mantissa_bits)
+            let format =
+                FloatFormat::of(x.element_type).ok_or_else(|| bug("a format is missing"))?;
+            (
+                ElementType::U16,
+                format.exponent_bits(),
+                format.mantissa_bits(),
+            )
         }
-        narrow => return by_way_of_f32(x, narrow, exponent_bits, mantissa_bits),
+        ElementType::F8e8m0fnu => {
+            return by_way_of(ElementType::F32, x, exponent_bits, mantissa_bits);
+        }
+        _ => return by_way_of(ElementType::F16, x, exponent_bits, mantissa_bits),
     };
     let rounding = Rounding {
         own_exponent,
@@ -40,20 +47,21 @@ pub(super) fn reduce_precision(
     })
 }
 
-/// The types of 8 bits and less, whose special values are not where IEEE 754's are.
-fn by_way_of_f32(
+/// The types of 8 bits and less, whose special values are not where IEEE 754's are. XLA:CPU computes with them in a type that has all
+/// of their numbers, and so what is subnormal, and rounded as such, is what is subnormal there.
+fn by_way_of(
+    wide: ElementType,
     x: Elements<'_>,
-    narrow: ElementType,
     exponent_bits: u32,
     mantissa_bits: u32,
 ) -> Result<Vec<u8>> {
-    let as_f32 = |bytes| Elements {
-        element_type: ElementType::F32,
+    let widened = |bytes| Elements {
+        element_type: wide,
         bytes,
     };
-    let wide = convert(x, ElementType::F32)?;
-    let rounded = reduce_precision(as_f32(&wide), exponent_bits, mantissa_bits)?;
-    convert(as_f32(&rounded), narrow)
+    let exact = convert(x, wide)?;
+    let rounded = reduce_precision(widened(&exact), exponent_bits, mantissa_bits)?;
+    convert(widened(&rounded), x.element_type)
 }
 
 #[derive(Clone, Copy)]

@@ -10,8 +10,7 @@
 use num_complex::Complex;
 
 use super::bug;
-use super::minifloat::{Format, decode_e8m0, encode_e8m0};
-use crate::values::{ElementType, NativeType, Result, Status};
+use crate::values::{ElementType, FloatFormat, NativeType, Result, Status};
 
 /// Which wide type an element type has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +146,10 @@ impl Wide for f64 {
             ElementType::Bf16 => read(bytes, to, |x: u16| {
                 f32::from_bits(u32::from(x) << 16).into()
             }),
-            ElementType::F8e8m0fnu => read(bytes, to, decode_e8m0),
-            _ => match Format::of(from) {
-                Some(format) if from.byte_width() == 2 => read(bytes, to, |x| format.decode(x)),
+            _ => match FloatFormat::of(from) {
+                Some(format) if from.byte_width() == 2 => {
+                    read(bytes, to, |x: u16| format.decode(x.into()));
+                }
                 Some(format) => read(bytes, to, |x: u8| format.decode(x.into())),
                 None => decode_integers(from, bytes, to)?,
             },
@@ -161,9 +161,10 @@ impl Wide for f64 {
         match to {
             ElementType::F32 => write(from, bytes, |x| x as f32),
             ElementType::F64 => write(from, bytes, |x| x),
-            ElementType::F8e8m0fnu => write(from, bytes, encode_e8m0),
-            _ => match Format::of(to) {
-                Some(format) if to.byte_width() == 2 => write(from, bytes, |x| format.encode(x)),
+            _ => match FloatFormat::of(to) {
+                Some(format) if to.byte_width() == 2 => {
+                    write(from, bytes, |x| format.encode(x) as u16);
+                }
                 Some(format) => write(from, bytes, |x| format.encode(x) as u8),
                 None => return Err(unsuitable("a floating-point type", to)),
             },

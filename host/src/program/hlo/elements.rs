@@ -3,9 +3,8 @@
 //! A decimal is rounded to F64 and then, once, to the type, as XLA's parser does; so the text that XLA prints of a value reads back as
 //! that value.
 
-use super::float_format::FloatFormat;
 use super::source::shortened;
-use crate::values::ElementType;
+use crate::values::{ElementType, FloatFormat};
 
 /// What is wrong with an element's text.
 type Wrong = String;
@@ -60,11 +59,7 @@ pub(super) fn push_bits(element_type: ElementType, bits: u64, bytes: &mut Vec<u8
 pub(super) fn finite_bits(element_type: ElementType, value: f64) -> Option<u64> {
     match element_type {
         ElementType::F64 => Some(value.to_bits()),
-        ElementType::F32 => {
-            let narrow = value as f32;
-            narrow.is_finite().then(|| u64::from(narrow.to_bits()))
-        }
-        _ => FloatFormat::of(element_type)?.round(value),
+        _ => FloatFormat::of(element_type)?.round(value).map(u64::from),
     }
 }
 
@@ -104,9 +99,9 @@ fn float_bits(element_type: ElementType, text: &str) -> Result<u64, Wrong> {
         return nan_bits(element_type, text);
     }
     let bits = match wide.is_infinite() {
-        true if element_type == ElementType::F32 => Some(u64::from((wide as f32).to_bits())),
         true => FloatFormat::of(element_type)
-            .and_then(|format| format.infinity(wide.is_sign_negative())),
+            .and_then(|format| format.infinity(wide.is_sign_negative()))
+            .map(u64::from),
         false => finite_bits(element_type, wide),
     };
     bits.ok_or_else(|| match wide.is_infinite() {
@@ -169,11 +164,9 @@ fn nan_bits(element_type: ElementType, text: &str) -> Result<u64, Wrong> {
         None => (false, text),
     };
     let payload = payload(magnitude).flatten();
-    let bits = match element_type {
-        ElementType::F32 => FloatFormat::F32.nan(negative, payload),
-        _ => FloatFormat::of(element_type).and_then(|format| format.nan(negative, payload)),
-    };
-    bits.ok_or_else(|| match payload {
+    let format = FloatFormat::of(element_type);
+    let bits = format.and_then(|format| format.nan(negative, payload));
+    bits.map(u64::from).ok_or_else(|| match payload {
         Some(_) => format!(
             "expected a NaN of {element_type}, found one with the payload of another type, {}",
             shortened(text)

@@ -1,6 +1,5 @@
 //! Dot.
 
-use super::element_types::{Domain, computable};
 use super::{arrays, declared_array, distinct_dimensions, other_dimensions};
 use crate::program::DotDimensions;
 use crate::values::{ArrayShape, ElementType, Result, Shape, Status};
@@ -18,7 +17,6 @@ pub(super) fn dot(
             "dot of different element types is not supported: {lhs} and {rhs}"
         )));
     }
-    Domain::Any.check("dot", lhs)?;
     paired(
         "batch",
         (lhs, &dimensions.lhs_batch),
@@ -69,7 +67,6 @@ fn result_type(operand: ElementType, declared: Option<&Shape>) -> Result<Element
         return Ok(operand);
     }
     let result = declared_array(declared)?.element_type();
-    computable("dot", result)?;
     let kinds = [
         ElementType::is_pred,
         ElementType::is_signed_integral,
@@ -130,10 +127,19 @@ mod tests {
             ("bf16[3]", "f32[]"),
             ("s8[3]", "s32[]"),
             ("f32[3]", "f32[]"),
+            ("f32[3]", "f8e5m2[]"),
+            ("f8e4m3fn[3]", "f32[]"),
+            ("s4[3]", "s4[]"),
+            ("s4[3]", "s32[]"),
         ] {
             check_declared(&opcode, &[operand, operand], Some(result), result);
         }
-        for (operand, result) in [("f32", "s32"), ("s8", "u8"), ("pred", "u8")] {
+        for (operand, result) in [
+            ("f32", "s32"),
+            ("s8", "u8"),
+            ("pred", "u8"),
+            ("u4", "s4"),
+        ] {
             let operand_shape = format!("{operand}[3]");
             refused_declared(
                 Unimplemented,
@@ -143,13 +149,6 @@ mod tests {
                 &format!("dot of {operand} to {result} is not supported"),
             );
         }
-        refused_declared(
-            Unimplemented,
-            &opcode,
-            &["f32[3]", "f32[3]"],
-            Some("f8e5m2[]"),
-            "dot on f8e5m2 is not supported",
-        );
     }
 
     #[test]
@@ -195,12 +194,6 @@ mod tests {
             &opcode,
             &["f32[3]", "bf16[3]"],
             "dot of different element types is not supported: f32[3] and bf16[3]",
-        );
-        refused_as(
-            Unimplemented,
-            &opcode,
-            &["s4[3]", "s4[3]"],
-            "dot on s4 is not supported",
         );
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn iota(
 ) -> Result<Shape> {
     let [] = exactly(operands)?;
     let result = declared_array(declared)?;
-    Domain::Number.check("iota", result)?;
+    Domain::Number.check(result)?;
     if dimension >= result.rank() {
         return Err(Status::invalid_argument(format!(
             "expected a dimension of {result}, found {dimension}"
@@ -76,7 +76,7 @@ pub(super) fn one_for_each_dimension(entries: usize, shape: &ArrayShape) -> Resu
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_declared, refused, refused_declared};
-    use crate::StatusCode::{InvalidArgument, Unimplemented};
+    use crate::StatusCode::InvalidArgument;
     use crate::program::Opcode;
 
     #[test]
@@ -86,28 +86,27 @@ mod tests {
         };
         iota(1, "s32[2,3]");
         iota(0, "c64[0]");
-        let refused = |dimension, declared, code, message| {
-            refused_declared(code, &Opcode::Iota(dimension), &[], Some(declared), message);
+        iota(0, "u4[2]");
+        iota(0, "f8e8m0fnu[2]");
+        let refused = |dimension, declared, message| {
+            let opcode = Opcode::Iota(dimension);
+            refused_declared(InvalidArgument, &opcode, &[], Some(declared), message);
         };
         refused(
             0,
             "s32[]",
-            InvalidArgument,
             "expected a dimension of s32[], found 0",
         );
         refused(
             2,
             "s32[2,3]",
-            InvalidArgument,
             "expected a dimension of s32[2,3], found 2",
         );
         refused(
             0,
             "pred[2]",
-            InvalidArgument,
             "expected elements that are integral, floating or complex, found pred[2]",
         );
-        refused(0, "u4[2]", Unimplemented, "iota on u4 is not supported");
     }
 
     #[test]

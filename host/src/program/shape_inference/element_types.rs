@@ -2,18 +2,8 @@
 
 use crate::values::{ArrayShape, ElementType, Result, Status};
 
-/// Whether elements of this type can be computed with. Those of other types can be moved, converted, held as constants and handed to
-/// targets, and that is all.
-#[must_use]
-pub(super) const fn is_arithmetic(element_type: ElementType) -> bool {
-    use ElementType::{Bf16, C64, C128, F16, F32, F64, Pred, S8, S16, S32, S64, U8, U16, U32, U64};
-    matches!(
-        element_type,
-        Pred | S8 | S16 | S32 | S64 | U8 | U16 | U32 | U64 | F16 | Bf16 | F32 | F64 | C64 | C128
-    )
-}
-
-/// The kinds of element types that an operation has a meaning for.
+/// The kinds of element types that an operation has a meaning for. Their widths do not matter: what a type of 4 bits gives is computed
+/// in a wider type and rounded once, or of an integer the low bits are kept. A token is no element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Domain {
     /// Every array.
@@ -37,18 +27,18 @@ pub(super) enum Domain {
 }
 
 impl Domain {
-    /// Checks that `operation` has a meaning for the array's elements, and then that it can be computed.
+    /// Checks that an operation of this domain has a meaning for the array's elements.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, UNIMPLEMENTED.
-    pub(super) fn check(self, operation: &str, shape: &ArrayShape) -> Result<()> {
-        if !self.contains(shape.element_type()) {
-            return Err(Status::invalid_argument(format!(
+    /// INVALID_ARGUMENT.
+    pub(super) fn check(self, shape: &ArrayShape) -> Result<()> {
+        match self.contains(shape.element_type()) {
+            true => Ok(()),
+            false => Err(Status::invalid_argument(format!(
                 "expected elements that are {}, found {shape}",
                 self.text()
-            )));
+            ))),
         }
-        computable(operation, shape.element_type())
     }
 
     const fn contains(self, t: ElementType) -> bool {
@@ -77,17 +67,6 @@ impl Domain {
             Self::Floating => "floating",
             Self::FloatingOrComplex => "floating or complex",
         }
-    }
-}
-
-/// Checks that the evaluator computes with elements of this type.
-///
-/// # Errors
-/// UNIMPLEMENTED.
-pub(super) fn computable(operation: &str, element_type: ElementType) -> Result<()> {
-    match is_arithmetic(element_type) {
-        true => Ok(()),
-        false => Err(unsupported(operation, element_type)),
     }
 }
 

@@ -87,6 +87,36 @@ fn the_total_order_is_one() {
     }
 }
 
+/// From XLA:CPU of JAX 0.10.2: bits in their types' total order. The one NaN of a type that has no -0 is the least, that of a type
+/// that has no sign is the largest.
+#[test]
+fn narrow_types_have_a_total_order() {
+    let orders: [(&str, &[u8]); 6] = [
+        (
+            "f8e4m3fn[1]",
+            &[0xff, 0xfe, 0x81, 0x80, 0, 1, 0x7e, 0x7f],
+        ),
+        ("f8e4m3fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),
+        ("f8e5m2fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),
+        ("f8e4m3b11fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),
+        ("f8e8m0fnu[1]", &[0, 0x7f, 0x80, 0xfe, 0xff]),
+        ("f4e2m1fn[1]", &[15, 9, 8, 0, 1, 7]),
+    ];
+    for (shape, order) in orders {
+        for (i, &x) in order.iter().enumerate() {
+            for (j, &y) in order.iter().enumerate() {
+                let operand = |bits: u8| raw(shape, &[bits]);
+                let found = ALL.map(|d| compare(d, O::Total, &operand(x), &operand(y)) == "1");
+                assert_eq!(
+                    found,
+                    [i == j, i != j, i < j, i <= j, i > j, i >= j],
+                    "{shape} {x:x} {y:x}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn integers_are_compared_with_their_signs() {
     check(

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::program::evaluate::tests::{assert_same, reals, run, to_f64};
+use crate::program::evaluate::tests::{assert_same, raw, reals, run, to_f64};
 use crate::program::instruction::Opcode;
 use crate::values::ElementType;
 
@@ -151,4 +151,56 @@ fn narrow_types_are_rounded_as_numbers() {
         &[1.25, 1.75, 57344.0],
         &[1.0, 2.0, INFINITY],
     );
+}
+
+/// From XLA:CPU of JAX 0.10.2: the numbers of bits 1, 2, 3, 5 and 0x41 (of F4: 0 to 4), reduced to their own format.
+#[test]
+fn narrow_types_have_the_subnormal_numbers_of_a_wider_one() {
+    let e = |significand: f64, exponent: i32| significand * 2f64.powi(exponent);
+    let table = [
+        (
+            ElementType::F8e5m2,
+            (5, 2),
+            [e(1.0, -16), e(2.0, -16), e(3.0, -16), e(5.0, -16), 2.5],
+        ),
+        (
+            ElementType::F8e5m2,
+            (5, 1),
+            [0.0, e(2.0, -16), e(4.0, -16), e(4.0, -16), 2.0],
+        ),
+        (ElementType::F8e4m3fn, (4, 3), [0.0, 0.0, 0.0, 0.0, 2.25]),
+        (ElementType::F8e3m4, (3, 4), [0.0, 0.0, 0.0, 0.0, 2.125]),
+        (
+            ElementType::F8e3m4,
+            (5, 10),
+            [e(1.0, -6), e(2.0, -6), e(3.0, -6), e(5.0, -6), 2.125],
+        ),
+        (
+            ElementType::F8e5m2fnuz,
+            (5, 2),
+            [0.0, e(2.0, -17), e(4.0, -17), e(4.0, -17), 1.25],
+        ),
+        (
+            ElementType::F8e4m3b11fnuz,
+            (4, 2),
+            [0.0, 0.0, 0.0, 0.0, 0.125],
+        ),
+        (ElementType::F8e8m0fnu, (5, 10), [NAN; 5]),
+        (ElementType::F4e2m1fn, (2, 1), [0.0, 0.0, 1.0, 1.5, 2.0]),
+        (ElementType::F4e2m1fn, (2, 0), [0.0, 0.0, 1.0, 2.0, 2.0]),
+        (ElementType::F4e2m1fn, (5, 10), [0.0, 0.5, 1.0, 1.5, 2.0]),
+    ];
+    for (element_type, (exponent_bits, mantissa_bits), expected) in table {
+        let shape = format!("{element_type}[5]");
+        let bits = match element_type {
+            ElementType::F4e2m1fn => [0, 1, 2, 3, 4],
+            _ => [1, 2, 3, 5, 0x41],
+        };
+        let opcode = Opcode::ReducePrecision {
+            exponent_bits,
+            mantissa_bits,
+        };
+        let found = to_f64(&run(opcode, &shape, &[raw(&shape, &bits)]));
+        assert_same(&found, &expected, &format!("{element_type}"));
+    }
 }

@@ -1,0 +1,324 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use half::{bf16, f16};
+
+use super::*;
+
+/// Made by `testdata/generate.py` with ml_dtypes.
+const REFERENCE: &str = include_str!("testdata/minifloats.txt");
+
+/// All but F32, of which there are too many numbers to look at each.
+const NARROW: [&str; 11] = [
+    "f16",
+    "bf16",
+    "f8e5m2",
+    "f8e4m3",
+    "f8e3m4",
+    "f8e4m3fn",
+    "f8e5m2fnuz",
+    "f8e4m3fnuz",
+    "f8e4m3b11fnuz",
+    "f4e2m1fn",
+    "f8e8m0fnu",
+];
+
+fn format(name: &str) -> FloatFormat {
+    FloatFormat::of(name.parse().unwrap()).unwrap()
+}
+
+fn formats() -> impl Iterator<Item = (&'static str, FloatFormat)> {
+    NARROW.into_iter().map(|name| (name, format(name)))
+}
+
+/// Lines of this kind: a type's name, its format and the rest.
+fn lines(kind: &str) -> impl Iterator<Item = (&str, FloatFormat, &str)> {
+    let lines = REFERENCE
+        .lines()
+        .filter_map(move |line| line.strip_prefix(kind));
+    lines.map(|line| {
+        let (name, rest) = line.trim_start().split_once(' ').unwrap();
+        (name, format(name), rest)
+    })
+}
+
+/// The number that magnitude bits stand for, from the definition and without rounding.
+fn exact(format: FloatFormat, bits: u32) -> f64 {
+    let mantissa = f64::from(bits & ((1 << format.mantissa_bits) - 1))
+        / f64::from(1 << format.mantissa_bits);
+    let exponent = (bits >> format.mantissa_bits).cast_signed();
+    match exponent {
+        0 if format.specials == Specials::PowersOfTwo => 2_f64.powi(-format.bias),
+        0 => mantissa * 2_f64.powi(1 - format.bias),
+        _ => (1.0 + mantissa) * 2_f64.powi(exponent - format.bias),
+    }
+}
+
+/// The same number with the same sign. NaN is NaN.
+fn is_same(x: f64, y: f64) -> bool {
+    x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan())
+}
+
+#[test]
+fn every_narrow_floating_point_type_has_a_format() {
+    for &element_type in ElementType::ALL {
+        let has_format = element_type.is_floating() && element_type != ElementType::F64;
+        let format = FloatFormat::of(element_type);
+        assert_eq!(format.is_some(), has_format, "{element_type}");
+        if let Some(format) = format {
+            let sign = u32::from(format.specials != Specials::PowersOfTwo);
+            let bits = sign + format.exponent_bits() + format.mantissa_bits();
+            assert_eq!(bits, element_type.bit_width(), "{element_type}");
+        }
+    }
+}
+
+#[test]
+fn every_number_reads_back() {
+    for (name, format) in formats() {
+        for bits in 0..=format.largest() {
+            let value = exact(format, bits);
+            assert!(is_same(format.decode(bits), value), "{name} {bits:#x}");
+            assert_eq!(format.round(value), Some(bits), "{name} {value}");
+            let negative = match format.specials {
+                Specials::PowersOfTwo => None,
+                Specials::NegativeZero if bits == 0 => Some(0),
+                _ => Some(bits | format.sign(true)),
+            };
+            assert_eq!(format.round(-value), negative, "{name} -{value}");
+        }
+        assert_eq!(format.round(1e300), None, "{name}");
+    }
+}
+
+/// NaNs become the usual one.
+#[test]
+fn what_is_read_is_written_back() {
+    for (name, format) in formats() {
+        let element_type: ElementType = name.parse().unwrap();
+        for bits in 0..=u32::MAX >> (32 - element_type.bit_width()) {
+            let value = format.decode(bits);
+            let expected = match value.is_nan() {
+                true => format.nan(value.is_sign_negative(), None).unwrap(),
+                false => bits,
+            };
+            assert_eq!(format.encode(value), expected, "{name} {value}");
+        }
+    }
+}
+
+/// Ties go to even; what is off a tie by one F64 does not.
+#[test]
+fn numbers_round_to_the_nearest() {
+    for (name, format) in formats().filter(|(_, format)| format.specials != Specials::PowersOfTwo)
+    {
+        for bits in 1..=format.largest() {
+            let midpoint = f64::midpoint(exact(format, bits - 1), exact(format, bits));
+            for (value, expected) in [
+                (midpoint, bits - (bits & 1)),
+                (midpoint.next_down(), bits - 1),
+                (midpoint.next_up(), bits),
+            ] {
+                assert_eq!(format.round(value), Some(expected), "{name} {value}");
+                assert_eq!(format.encode(value), expected, "{name} {value}");
+            }
+        }
+    }
+}
+
+/// `numeric_limits::max` of ml_dtypes.
+#[test]
+fn largest_numbers_are_the_definitions() {
+    let largest = [
+        65504.0,
+        3.3895313892515355e38,
+        57344.0,
+        240.0,
+        15.5,
+        448.0,
+        57344.0,
+        240.0,
+        30.0,
+        6.0,
+        2_f64.powi(127),
+    ];
+    for ((name, format), expected) in std::iter::zip(formats(), largest) {
+        assert_eq!(exact(format, format.largest()), expected, "{name}");
+    }
+}
+
+#[test]
+fn all_values_are_those_of_ml_dtypes() {
+    let mut types = 0;
+    for (name, format, values) in lines("decode") {
+        for (bits, expected) in (0..).zip(values.split(' ')) {
+            let expected = f32::from_bits(u32::from_str_radix(expected, 16).unwrap());
+            let found = format.decode(bits);
+            assert!(
+                is_same(found, expected.into()),
+                "{name} {bits:#x}: expected {expected}, found {found}"
+            );
+        }
+        types += 1;
+    }
+    assert_eq!(types, 9);
+}
+
+#[test]
+fn rounding_is_that_of_ml_dtypes() {
+    let inputs = REFERENCE
+        .lines()
+        .find_map(|line| line.strip_prefix("inputs "))
+        .unwrap();
+    let inputs = inputs
+        .split(' ')
+        .map(|x| f32::from_bits(u32::from_str_radix(x, 16).unwrap()));
+    let inputs = inputs.map(f64::from).collect::<Vec<_>>();
+    let mut types = 0;
+    for (name, format, expected) in lines("encode") {
+        assert_eq!(expected.len(), 2 * inputs.len());
+        for (i, &input) in inputs.iter().enumerate() {
+            let expected = u32::from_str_radix(&expected[2 * i..2 * i + 2], 16).unwrap();
+            assert_eq!(format.encode(input), expected, "{name} of {input:e}");
+        }
+        types += 1;
+    }
+    assert_eq!(types, 9);
+}
+
+/// IEEE 754, and the upper half of binary32.
+#[test]
+fn the_types_of_16_bits_are_those_of_the_crate_half() {
+    for bits in 0..=u16::MAX {
+        for (name, expected) in [
+            ("f16", f16::from_bits(bits).to_f64()),
+            ("bf16", bf16::from_bits(bits).to_f64()),
+        ] {
+            let found = format(name).decode(bits.into());
+            assert!(is_same(found, expected), "{name} {bits:#x}");
+            if expected.is_finite() {
+                assert_eq!(format(name).round(expected), Some(bits.into()), "{name}");
+            }
+        }
+    }
+}
+
+/// Rust's own conversions, of each exponent and where rounding is close.
+#[test]
+fn the_type_of_32_bits_is_rusts() {
+    let format = format("f32");
+    for exponent in 0..=u32::from(u8::MAX) {
+        for mantissa in [0, 1, 2, 0x2a_aaaa, 0x40_0000, 0x7f_fffe, 0x7f_ffff] {
+            let bits = exponent << 23 | mantissa;
+            for bits in [bits, bits | 1 << 31] {
+                let value = f32::from_bits(bits);
+                assert!(is_same(format.decode(bits), value.into()), "{value:e}");
+                let midpoint = f64::midpoint(value.into(), value.next_up().into());
+                for x in [value.into(), midpoint, midpoint.next_up(), midpoint.next_down()] {
+                    let narrow = x as f32;
+                    let finite = narrow.is_finite().then(|| narrow.to_bits());
+                    assert_eq!(format.round(x), finite, "{x:e}");
+                    if !narrow.is_nan() {
+                        assert_eq!(format.encode(x), narrow.to_bits(), "{x:e}");
+                    }
+                }
+            }
+        }
+    }
+    for (x, expected) in [
+        (f64::MAX, f32::INFINITY),
+        (-1e300, f32::NEG_INFINITY),
+        (f64::from_bits(1), 0.0),
+    ] {
+        assert_eq!(format.encode(x), expected.to_bits(), "{x:e}");
+    }
+}
+
+#[test]
+fn numbers_are_rounded_once() {
+    let cases = [
+        // By way of f32 these would be halfway, and be rounded to even.
+        ("f16", 1.0 + 2f64.powi(-11) + 2f64.powi(-40), 0x3c01),
+        ("bf16", 1.0 + 2f64.powi(-8) + 2f64.powi(-40), 0x3f81),
+        ("bf16", -1.0 - 2f64.powi(-8) - 2f64.powi(-40), 0xbf81),
+        ("f8e4m3fn", 1.0 + 2f64.powi(-4) + 2f64.powi(-40), 0x39),
+        // Halfway to what would come after the largest number, and just below.
+        ("f16", 65520.0, 0x7c00),
+        ("f16", 65519.999, 0x7bff),
+        ("f16", f64::MAX, 0x7c00),
+        // The smallest number, half of it, and more than half of it.
+        ("f16", 2f64.powi(-24), 1),
+        ("f16", 2f64.powi(-25), 0),
+        ("f16", 1.001 * 2f64.powi(-25), 1),
+        ("bf16", -f64::from_bits(1), 0x8000),
+        ("bf16", f64::NAN, 0x7fc0),
+    ];
+    for (name, value, expected) in cases {
+        assert_eq!(format(name).encode(value), expected, "{name} of {value}");
+    }
+}
+
+/// Half of what is no power of two, which ml_dtypes has no table for.
+#[test]
+fn powers_of_two_are_rounded_up_where_two_are_near() {
+    let format = format("f8e8m0fnu");
+    for (value, expected) in [
+        (1.5, Some(128)),
+        (1.5_f64.next_down(), Some(127)),
+        (1.5 * 2_f64.powi(126), Some(254)),
+        (1.5 * 2_f64.powi(127), None),
+        (1.5 * 2_f64.powi(-127), Some(1)),
+        (2_f64.powi(-127).next_up(), Some(1)),
+        (2_f64.powi(-127), Some(0)),
+        (f64::from_bits(1), Some(0)),
+        (0.0, None),
+        (-1.0, None),
+        (f64::INFINITY, None),
+        (f64::NAN, None),
+    ] {
+        assert_eq!(format.round(value), expected, "{value:e}");
+        assert_eq!(format.encode(value), expected.unwrap_or(0xff), "{value:e}");
+    }
+}
+
+/// As XLA:CPU of JAX 0.10.2 has it. ml_dtypes gives the two NaNs two zeros.
+#[test]
+fn nan_is_a_negative_zero_where_there_is_no_nan() {
+    for nan in [f64::NAN, -f64::NAN] {
+        assert_eq!(format("f4e2m1fn").encode(nan), 8);
+        assert_eq!(format("f4e2m1fn").round(nan), None);
+    }
+}
+#[path = "/tmp/old/h2.rs"] mod h2;
+#[path = "/tmp/old/m2.rs"] mod m2;
+#[test]
+fn throwaway_same_as_before() {
+    let mut s: u64 = 88172645463325252;
+    let mut next = || { s ^= s << 13; s ^= s >> 7; s ^= s << 17; s };
+    let mut n=0u64;
+    for (name, new) in formats() {
+        let t: ElementType = name.parse().unwrap();
+        let old = h2::FloatFormat::of(t).unwrap();
+        let oldm = m2::Format::of(t);
+        for i in 0..3_000_000u64 {
+            let r = next();
+            let x = match i % 4 { 0 => f64::from_bits(r), 1 => f64::from(f32::from_bits(r as u32)),
+              2 => new.decode(r as u32 & 0xffff & (u32::MAX >> (32 - t.bit_width()))) * (1.0 + (((r>>40)&7) as f64 - 3.0) * f64::EPSILON/2.0 + if r>>60 > 8 {0.5f64.powi((r>>50 & 15) as i32)} else {0.0}),
+              _ => f64::from_bits((r & 0x800fffffffffffff) | ((1023 - 160 + (r>>52)%320) << 52)) };
+            if x.is_finite() { assert_eq!(new.round(x).map(u64::from), old.round(x), "{name} {x:e}"); n+=1; }
+            let o: u32 = match oldm { Some(f) => f.encode(x).into(), None => m2::encode_e8m0(x).into() };
+            assert_eq!(new.encode(x), o, "{name} {x:e}");
+        }
+        for bits in 0..=u16::MAX {
+            if t.bit_width() <= 8 && bits > 255 { break; }
+            let o = match oldm { Some(f) => f.decode(bits), None => m2::decode_e8m0(bits as u8) };
+            assert_eq!(new.decode(bits.into()).to_bits(), o.to_bits(), "{name} {bits:x}");
+        }
+        for p in [None, Some(1), Some(2), Some(3), Some(4), Some(7), Some(8), Some(127),Some(128),Some(1023),Some(1024),Some(u64::MAX)] { for neg in [false,true] {
+            assert_eq!(new.nan(neg,p).map(u64::from), old.nan(neg,p)); assert_eq!(new.infinity(neg).map(u64::from), old.infinity(neg)); } }
+    }
+    assert!(n > 1_000_000);
+}

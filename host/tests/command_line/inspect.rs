@@ -1,0 +1,149 @@
+//! `callbox inspect`.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::guests::{DECLARED, NEGATE};
+use crate::support::Folder;
+
+#[test]
+fn a_person_sees_what_a_module_declares() {
+    let folder = Folder::new();
+    folder.module("m.wasm", DECLARED);
+    let size = fs::metadata(folder.path("m.wasm")).unwrap().len();
+    let shown = folder.run(&["inspect", "m.wasm"]).done();
+    let (before, after) = shown.split_once("  sha256    ").unwrap();
+    assert_eq!(before, format!("m.wasm\n  size      {size} bytes\n"));
+    let (sha256, rest) = after.split_once('\n').unwrap();
+    assert!(
+        sha256.len() == 64 && sha256.bytes().all(|b| b.is_ascii_hexdigit()),
+        "{sha256}"
+    );
+    let expected = "  memory    131072 bytes (128 KiB) at first, 1048576 bytes (1 MiB) at most
+  features  sign-extension
+  imports   callbox:ffi/api@1.0.0 version () -> i32
+  exports   scale (i32) -> i32
+            helper\\u{1b}[2J ()
+
+targets, as the module declares them
+  scale (pure)
+    | Scales.
+    | \u{fffd}[31mRed\u{fffd}1m \u{fffd}.
+    convention  API_VERSION_TYPED_FFI
+    stages      execute
+    operands    x: f32|f64[?,?], any: any type[...]
+    results     y: f32[...]
+    attributes  n: f32 scalar, optional, mode: string
+";
+    assert_eq!(rest, expected);
+}
+
+#[test]
+fn a_program_sees_one_object() {
+    let folder = Folder::new();
+    folder
+        .module("m.wasm", DECLARED)
+        .module("plain.wasm", NEGATE);
+    let stdout = folder.run(&["inspect", "m.wasm", "--json"]).done();
+    // Nothing in it steers a terminal, and every character arrives.
+    assert!(
+        stdout
+            .trim_end()
+            .chars()
+            .all(|c| !c.is_control() && c != '\u{202e}')
+    );
+    let object: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let keys: Vec<_> = object.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["status", "module"]);
+    assert_eq!(object["status"]["code"], "OK");
+    let module = &object["module"];
+    assert_eq!(
+        module["memory"],
+        json!({"initial": 131_072, "maximum": 1_048_576})
+    );
+    assert_eq!(module["features"], json!(["sign-extension"]));
+    assert_eq!(
+        module["imports"],
+        json!([{"module": "callbox:ffi/api@1.0.0", "name": "version", "type": "() -> i32"}])
+    );
+    assert_eq!(
+        module["exports"][1],
+        json!({"name": "helper\u{1b}[2J", "type": "()"})
+    );
+    assert_eq!(module["has_metadata"], true);
+    let target = json!({
+        "name": "scale",
+        "api_versions": ["API_VERSION_TYPED_FFI"],
+        "stages": ["execute"],
+        "operands": [
+            {"name": "x", "element_types": ["f32", "f64"], "rank": 2},
+            {"name": "any", "element_types": [], "rank": null},
+        ],
+        "results": [{"name": "y", "element_types": ["f32"], "rank": null}],
+        "attributes": [
+            {"name": "n", "kind": "scalar", "element_type": "f32", "optional": true},
+            {"name": "mode", "kind": "string", "element_type": null, "optional": false},
+        ],
+        "traits": ["pure"],
+        "documentation": "Scales.\n\u{1b}[31mRed\u{9b}1m \u{202e}.",
+    });
+    assert_eq!(module["targets"], json!([target]));
+
+    let plain = folder.run(&["inspect", "plain.wasm", "--json"]).object();
+    assert_eq!(plain["module"]["has_metadata"], false);
+    assert_eq!(plain["module"]["targets"][0]["name"], "negate");
+    assert_eq!(plain["module"]["targets"][0]["operands"], json!(null));
+    assert_eq!(plain["module"]["memory"]["maximum"], json!(null));
+}
+
+/// Imports that are not granted, and targets that would run for ever when loaded, are only shown.
+#[test]
+fn nothing_is_run_or_refused_for_what_it_imports() {
+    let folder = Folder::new();
+    folder.module(
+        "m.wasm",
+        r#"(module (import "env" "system" (func (param i32)))
+             (func $start (loop $again (br $again))) (start $start))"#,
+    );
+    let shown = folder.run(&["inspect", "m.wasm"]).done();
+    assert!(
+        shown.contains("\n  imports   env system (i32)\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("\n  memory    none exported as \"memory\"\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("\nno targets\n"), "{shown}");
+}
+
+#[test]
+fn what_is_no_module_is_refused() {
+    let folder = Folder::new();
+    folder
+        .write("text.wasm", "hello")
+        .module("component.wasm", "(component)");
+    for (file, message) in [
+        ("text.wasm", "\"hello\""),
+        ("component.wasm", "found a component"),
+    ] {
+        let ran = folder.run(&["inspect", file, "--json"]);
+        let object = ran.object();
+        assert_eq!((ran.code, &object["module"]), (1, &json!(null)));
+        assert_eq!(object["status"]["code"], "INVALID_ARGUMENT");
+        assert!(
+            object["status"]["message"]
+                .as_str()
+                .unwrap()
+                .contains(message)
+        );
+        let ran = folder.run(&["inspect", file]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+        assert!(
+            ran.stderr
+                .starts_with(&format!("error: INVALID_ARGUMENT: {file}: ")),
+            "{ran:?}"
+        );
+    }
+}

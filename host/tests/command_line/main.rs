@@ -1,0 +1,19 @@
+//! The command line as a process: what it takes, what it prints, what it leaves behind, and how it exits.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and work on files of their own"
+)]
+
+mod call;
+mod guests;
+mod inputs;
+mod inspect;
+mod modules;
+mod outputs;
+mod run;
+mod support;
+mod usage;

@@ -1,0 +1,206 @@
+use std::path::Path;
+
+use super::*;
+
+/// A case of a program that negates, with these keys besides.
+fn case(keys: &str) -> Result<Case> {
+    let text = format!(
+        r#"{{
+          "origin": "IEEE 754",
+          "program": {{"text": ["HloModule m", "ENTRY main {{ x = f32[] parameter(0) ROOT y = f32[] negate(x) }}"]}},
+          {keys}
+        }}"#
+    );
+    Case::parse(&text, Path::new("."))
+}
+
+const OPERANDS: &str = r#""operands": [{"shape": "f32[]", "values": [1.5]}]"#;
+const EXPECT: &str = r#""expect": {"results": [{"shape": "f32[]", "values": [-1.5]}]}"#;
+
+#[test]
+fn a_case_is_read_whole() {
+    let case = case(&format!(
+        r#"{OPERANDS}, "function": "main", "deadline_ms": 20, "limits": {{"memory_bytes": 65536}}, "isolation": "fresh",
+           "targets": {{"f": "add_n.wasm#add_n", "g": "g.wasm"}},
+           "expect": {{"results": [{{"tuple": [{{"shape": "f32[]", "values": [1]}}, {{"shape": "s8[]", "values": [2]}}]}}], "ulps": [1, 0]}},
+           "then": [{{"function": 1, {EXPECT}}}],
+           "expected_failure": {{"reason": "why"}}"#
+    ))
+    .unwrap();
+    assert_eq!(case.steps.len(), 2);
+    assert_eq!(case.steps[0].deadline, Some(Duration::from_millis(20)));
+    assert!(matches!(&case.steps[0].function, Function::Name(name) if name == "main"));
+    assert!(matches!(case.steps[1].function, Function::Ordinal(1)));
+    assert_eq!(case.limits.memory_bytes, 65536);
+    assert_eq!(case.isolation, Isolation::Fresh);
+    let Expect::Results(results, None) = &case.steps[0].expect else {
+        panic!("{:?}", case.steps[0].expect);
+    };
+    assert_eq!(results.iter().map(|r| r.ulps).collect::<Vec<_>>(), [1, 0]);
+    let Subject::Program { targets, .. } = &case.subject else {
+        panic!("{:?}", case.subject);
+    };
+    let exports: Vec<_> = targets
+        .iter()
+        .map(|t| (t.name.as_str(), t.export.as_str()))
+        .collect();
+    assert_eq!(exports, [("f", "add_n"), ("g", "g")]);
+    assert!(matches!(case.mark, Some(Mark::ExpectedFailure(_))));
+}
+
+#[test]
+fn what_a_case_says_wrong_is_refused() {
+    for (keys, problem) in [
+        (OPERANDS.to_owned(), "missing field `expect`"),
+        (
+            format!(r#"{EXPECT}, "operand": []"#),
+            "unknown field `operand`",
+        ),
+        (format!(r#"{EXPECT}, {EXPECT}"#), "duplicate field `expect`"),
+        (
+            format!(r#"{EXPECT}, "load": {{"hex": ""}}"#),
+            "expected exactly one of program, call and load",
+        ),
+        (
+            format!(r#"{EXPECT}, "function": 1.5"#),
+            "did not match any variant",
+        ),
+        (
+            format!(r#"{EXPECT}, "limits": {{"memory": 1}}"#),
+            "unknown field `memory`",
+        ),
+        (
+            format!(r#"{EXPECT}, "isolation": "none"}}"#),
+            "unknown variant `none`",
+        ),
+        (
+            format!(r#"{EXPECT}, "unsupported": {{"reason": " "}}"#),
+            "expected a reason",
+        ),
+        (
+            format!(r#"{EXPECT}, "unsupported": {{}}"#),
+            "missing field `reason`",
+        ),
+        (
+            format!(
+                r#"{EXPECT}, "unsupported": {{"reason": "a"}}, "expected_failure": {{"reason": "b"}}"#
+            ),
+            "expected at most one of unsupported and expected_failure",
+        ),
+        (
+            r#""expect": {}"#.into(),
+            "expected exactly one of results, status and targets",
+        ),
+        (
+            r#""expect": {"results": [], "targets": []}"#.into(),
+            "expected exactly one of",
+        ),
+        (
+            r#""expect": {"targets": []}"#.into(),
+            "expected targets to be expected of load only",
+        ),
+        (
+            r#""expect": {"results": [], "ulps": [1]}"#.into(),
+            "expected ulps for each of 0 results, found 1",
+        ),
+        (
+            r#""expect": {"status": {"code": "INVALID"}}"#.into(),
+            "expected a status code such as INVALID_ARGUMENT",
+        ),
+        (
+            r#""expect": {"status": {"code": "OK"}}"#.into(),
+            "expected a failure's code, found OK",
+        ),
+        (
+            r#""expect": {"status": {"code": "ABORTED"}, "ulps": 1}"#.into(),
+            "expected ulps and log with results only",
+        ),
+        (
+            r#""expect": {"status": {"code": "ABORTED", "message": "a", "contains": "b"}}"#.into(),
+            "expected at most one of message and contains",
+        ),
+        (
+            r#""expect": {"status": {"code": "ABORTED", "blame": "user"}}"#.into(),
+            "expected the blame guest, caller or host",
+        ),
+        (
+            r#""expect": {"status": {"code": "ABORTED", "phase": "run"}}"#.into(),
+            "expected a phase (load, parse, register",
+        ),
+        (
+            format!(r#"{EXPECT}, "operands": [{{"shape": "f32[]", "values": []}}]"#),
+            "operand 0: expected 1 values for f32[], found 0",
+        ),
+    ] {
+        let error = format!("{:#}", case(&keys).expect_err(&keys));
+        assert!(
+            error.contains(problem),
+            "{keys}\nexpected {problem:?}, found {error:?}"
+        );
+    }
+}
+
+#[test]
+fn keys_without_effect_are_refused() {
+    let read = |text: &str| format!("{:#}", Case::parse(text, Path::new(".")).expect_err(text));
+    for (text, problem) in [
+        (
+            r#"{"origin": "", "load": {"hex": ""}, "expect": {"targets": []}}"#,
+            "expected an origin",
+        ),
+        (
+            r#"{"origin": "x", "load": {"hex": ""}, "expect": {"results": []}}"#,
+            "expected load to expect targets or a status",
+        ),
+        (
+            r#"{"origin": "x", "load": {"hex": ""}, "deadline_ms": 1, "expect": {"targets": []}}"#,
+            "expected neither operands, deadline_ms nor then with load",
+        ),
+        (
+            r#"{"origin": "x", "load": {"hex": ""}, "targets": {"f": "f.wasm"}, "expect": {"targets": []}}"#,
+            "expected targets with a program only",
+        ),
+        (
+            r#"{"origin": "x", "call": {"module": "f", "target": "f"}, "function": 1, "expect": {"results": []}}"#,
+            "expected function with a program only",
+        ),
+    ] {
+        let error = read(text);
+        assert!(
+            error.contains(problem),
+            "{text}\nexpected {problem:?}, found {error:?}"
+        );
+    }
+}
+
+#[test]
+fn call_sites_have_the_shapes_of_their_operands() {
+    let text = r#"{
+      "origin": "x",
+      "call": {
+        "module": {"wat": ["(module)"]}, "target": "f", "results": ["f32[2]", "pred[]"], "opaque": "o",
+        "attributes": {
+          "n": {"type": "f32", "value": 4.0}, "a": {"type": "s8[2]", "value": [1, -1]}, "s": {"type": "string", "value": "t"},
+          "d": {"type": "dictionary", "value": {"p": {"type": "pred", "value": true}}}
+        },
+        "aliasing": [{"result": [0], "operand": 0}]
+      },
+      "operands": [{"shape": "f32[2]{0}", "values": [1, 2]}],
+      "expect": {"status": {"code": "ABORTED"}}
+    }"#;
+    let Subject::Call { site, .. } = Case::parse(text, Path::new(".")).unwrap().subject else {
+        panic!("expected a call");
+    };
+    assert_eq!(site.operands[0].to_string(), "f32[2]{0}");
+    assert_eq!(site.result.to_string(), "(f32[2], pred[])");
+    let kinds: Vec<_> = site
+        .attributes
+        .values()
+        .map(callbox::Attribute::kind)
+        .collect();
+    assert_eq!(kinds, ["array", "dictionary", "scalar", "string"]);
+    assert_eq!(
+        (site.opaque.as_slice(), site.aliasing.len()),
+        (&b"o"[..], 1)
+    );
+}
