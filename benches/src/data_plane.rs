@@ -59,7 +59,14 @@ impl KernelAlone {
     /// Lays out a call site of two operands in a raw instance of the guest that bears its target's name.
     #[must_use]
     pub fn new(site: &CallSite, first: &[u8], second: &[u8]) -> Self {
-        let mut guest = raw::Guest::new(&raw::module(&raw::engine(), &guest(&site.target)));
+        let pre = raw::module(&raw::engine(), &guest(&site.target));
+        Self::instantiate(&pre, site, first, second)
+    }
+
+    /// The same in a new instance of a module that is compiled already.
+    #[must_use]
+    pub fn instantiate(pre: &wasmtime::InstancePre<()>, site: &CallSite, first: &[u8], second: &[u8]) -> Self {
+        let mut guest = raw::Guest::new(pre);
         let target = guest.target(&site.target);
         let layout = ArenaLayout::new(site, 1 << 30).unwrap();
         let arena = guest.reserve(layout.size());

@@ -1,12 +1,14 @@
-//! A fresh instance for each call, beside raw pooled instantiation of the same module.
+//! A fresh instance for each call, beside raw pooled instantiation of the same module, and beside all that a raw call in a fresh
+//! instance takes.
 
 use callbox::CallSite;
 use callbox::wasm::{Config, Engine, Isolation};
 use criterion::Criterion;
 
+use crate::data_plane::KernelAlone;
 use crate::{bytes, floats, guest, raw};
 
-/// `add_n` on 512 bytes.
+/// `broadcast_add` on 512 bytes.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fresh_instance");
     let pre = raw::module(&raw::engine(), &guest("broadcast_add"));
@@ -22,15 +24,7 @@ pub fn bench(criterion: &mut Criterion) {
         .unwrap()
         .load(&guest("broadcast_add"))
         .unwrap();
-    let shape = || "f32[128]".parse().unwrap();
-    let call = module
-        .prepare_call(CallSite::new(
-            "broadcast_add",
-            vec![shape(), shape()],
-            shape(),
-        ))
-        .unwrap();
-    let x = bytes(&floats(128));
+    let call = module.prepare_call(site).unwrap();
     let mut y = vec![0; 512];
     group.bench_function("callbox", |bencher| {
         bencher.iter(|| call.call(&[&x, &x], &mut [&mut y]).unwrap());

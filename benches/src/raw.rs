@@ -1,7 +1,7 @@
 //! The baseline: wasmtime as one would use it without callbox, with the same settings.
 
 use wasmtime::{
-    Config, Engine, Instance, InstancePre, Linker, Memory, Module, PoolingAllocationConfig, Store,
+    Config, Enabled, Engine, Instance, InstancePre, Linker, Memory, Module, PoolingAllocationConfig, Store,
     TypedFunc,
 };
 
@@ -15,8 +15,9 @@ pub fn engine() -> Engine {
         .total_tables(64)
         .max_memory_size(1 << 30)
         .table_elements(1 << 16)
-        .linear_memory_keep_resident(256 << 10)
-        .table_keep_resident(256 << 10);
+        .linear_memory_keep_resident(2 << 20)
+        .pagemap_scan(Enabled::Auto)
+        .table_keep_resident(2 << 20);
     let mut config = Config::new();
     config
         .epoch_interruption(true)

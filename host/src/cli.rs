@@ -41,13 +41,21 @@ Exit codes:
   2  wrong usage: an unknown flag, a malformed value, a file that cannot be read,
      an output folder that cannot be written";
 
+const EXAMPLES: &str = "\
+Examples:
+  callbox inspect kernels/add_n.wasm
+  callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox run program.hlo --targets kernels/ --input 0=x.npy --output-dir out
+
+`callbox help COMMAND` says more of each.";
+
 /// Runs XLA-style custom calls whose targets are untrusted WebAssembly modules.
 ///
 /// A target is a function on arrays that a .wasm module exports. `run` runs a program, in HLO text, that calls targets by name;
 /// `call` calls one target without a program; `inspect` shows what a module declares and runs nothing. A guest that traps, loops
 /// or lies ends in a status, never in a crash.
 #[derive(Debug, Parser)]
-#[command(name = "callbox", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,

@@ -16,6 +16,7 @@ mod limits;
 mod memory;
 mod metadata;
 mod module;
+mod pool;
 mod prepared;
 mod state;
 mod text;

@@ -97,7 +97,7 @@ pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>> {
         })
         .collect::<Result<_>>()?;
     ensure!(
-        digits.len() % 2 == 0,
+        digits.len().is_multiple_of(2),
         "expected two digits for each byte, found {} digits",
         digits.len()
     );

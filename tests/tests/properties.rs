@@ -1,6 +1,7 @@
 //! Properties of shapes, of the arena's layout, and of loading whatever bytes.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]

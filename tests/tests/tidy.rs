@@ -357,7 +357,7 @@ fn names_stay_in_their_rooms() {
             let is_in = |place: &&str| {
                 source.path == *place || source.path.starts_with(&format!("{place}/"))
             };
-            if !places.iter().any(|place| is_in(place)) && mentions(name) {
+            if !places.iter().any(is_in) && mentions(name) {
                 problems.push(format!("{} mentions {name}", source.path));
             }
         }

@@ -209,9 +209,10 @@ fn integers(elements: &[&Value], element_type: ElementType) -> Result<Vec<u8>, S
 
 fn floats(elements: &[&Value], element_type: ElementType) -> Result<Vec<u8>, String> {
     // The type of what a number is made of.
-    let part = match element_type {
+    let part_type = match element_type {
         ElementType::C64 => ElementType::F32,
         ElementType::C128 => ElementType::F64,
+        // Its conversion turns what is out of range into its greatest number.
         ElementType::F4e2m1fn => {
             return Err(format!(
                 "attributes of type {element_type} are not supported"
@@ -219,35 +220,47 @@ fn floats(elements: &[&Value], element_type: ElementType) -> Result<Vec<u8>, Str
         }
         other => other,
     };
-    let mut parts = Vec::new();
-    for &value in elements {
-        match (element_type.is_complex(), value) {
-            (true, Value::Array(pair)) if pair.len() == 2 => parts.extend(pair),
-            (false, value) => parts.push(value),
-            (true, value) => {
-                return Err(format!(
-                    "expected a value of {element_type} as [RE,IM], found {value}"
-                ));
-            }
-        }
-    }
+    let parts = match element_type.is_complex() {
+        true => complex_parts(elements, element_type)?,
+        false => elements.to_vec(),
+    };
     let wide = parts
         .iter()
         .map(|value| float(value))
         .collect::<Option<Vec<_>>>();
     let wide = wide.ok_or_else(|| expected(element_type, &parts))?;
-    let failed = |status: callbox::Status| status.message().to_owned();
-    let literal = Literal::array(&[wide.len()], &wide).map_err(failed)?;
-    let narrow = convert(literal, part).map_err(failed)?;
-    let back = convert(narrow.clone(), ElementType::F64).map_err(failed)?;
-    let back = back.to_vec::<f64>().map_err(failed)?;
-    // What the type has no number for turns into an infinity or a NaN.
-    let is_lost = |x: f64, y: f64| x.is_nan() != y.is_nan() || x.is_infinite() != y.is_infinite();
-    let lost = std::iter::zip(&wide, back).position(|(&x, y)| is_lost(x, y));
+    let (narrow, lost) = narrow(&wide, part_type).map_err(|s| s.message().to_owned())?;
     match lost {
         Some(at) => Err(expected(element_type, &parts[at..=at])),
         None => Ok(narrow.bytes().unwrap_or_default().to_vec()),
     }
+}
+
+/// Real and imaginary parts, in turn.
+fn complex_parts<'a>(
+    elements: &[&'a Value],
+    element_type: ElementType,
+) -> Result<Vec<&'a Value>, String> {
+    let pairs = elements.iter().map(|&value| match value {
+        Value::Array(pair) if pair.len() == 2 => Ok(pair),
+        _ => Err(format!(
+            "expected a value of {element_type} as [RE,IM], found {value}"
+        )),
+    });
+    Ok(pairs
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// Numbers of a type, and where the first is that it does not have: a number that became an infinity or a NaN.
+fn narrow(wide: &[f64], element_type: ElementType) -> callbox::Result<(Literal, Option<usize>)> {
+    let narrow = convert(Literal::array(&[wide.len()], wide)?, element_type)?;
+    let back = convert(narrow.clone(), ElementType::F64)?.to_vec::<f64>()?;
+    let is_lost = |x: f64, y: f64| x.is_nan() != y.is_nan() || x.is_infinite() != y.is_infinite();
+    let lost = std::iter::zip(wide, back).position(|(&x, y)| is_lost(x, y));
+    Ok((narrow, lost))
 }
 
 fn float(value: &Value) -> Option<f64> {

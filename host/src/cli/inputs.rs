@@ -26,32 +26,45 @@ pub(super) fn check_unique(inputs: &[InputArgument]) -> Outcome<()> {
 pub(super) fn read(function: &Function, inputs: &[InputArgument]) -> Outcome<Vec<Literal>> {
     let slots = slots(function);
     check(function, &slots, inputs)?;
-    let mut leaves: Vec<Vec<Vec<u8>>> = vec![Vec::new(); function.parameters.len()];
+    let mut arrays = Vec::with_capacity(slots.len());
     for (place, shape) in &slots {
         let input = inputs.iter().find(|input| input.place == *place);
-        let bytes = match input {
+        arrays.push(match input {
             Some(input) => read_input(input, shape)?,
             // A token has no bytes, and so no file.
-            None => Vec::new(),
-        };
-        leaves[place.parameter].push(bytes);
+            None => Literal::from_bytes((*shape).clone(), Vec::new())?,
+        });
     }
-    let arguments = std::iter::zip(&function.parameters, leaves);
-    let arguments = arguments.map(|(shape, leaves)| Literal::from_leaves(shape.clone(), leaves));
+    let mut arrays = arrays.into_iter();
+    let arguments = function.parameters.iter();
+    let arguments = arguments.map(|shape| assemble(shape, &mut arrays));
     Ok(arguments.collect::<callbox::Result<_>>()?)
 }
 
-fn read_input(input: &InputArgument, shape: &ArrayShape) -> Outcome<Vec<u8>> {
+/// The value of this shape, of the arrays that come next.
+fn assemble(shape: &Shape, arrays: &mut impl Iterator<Item = Literal>) -> callbox::Result<Literal> {
+    match shape {
+        Shape::Array(shape) => arrays
+            .next()
+            .ok_or_else(|| Status::internal(format!("an input of shape {shape} was not read"))),
+        Shape::Tuple(tuple) => {
+            let elements = tuple.elements().iter().map(|shape| assemble(shape, arrays));
+            Literal::tuple(elements.collect::<callbox::Result<_>>()?)
+        }
+    }
+}
+
+fn read_input(input: &InputArgument, shape: &ArrayShape) -> Outcome<Literal> {
     let name = format_args!("--input {}", input.place).to_string();
     let array = input
         .file
         .read(Some(shape.element_type()))
         .map_err(|failure| failure.context(&name))?;
-    match (array.shape(), array.bytes()) {
-        (Shape::Array(found), Some(bytes)) if found.is_compatible(shape) => Ok(bytes.to_vec()),
-        (found, _) => {
-            let shape = shape.clone().without_layout();
-            let status = Status::invalid_argument(format!("expected {shape}, found {found}"));
+    match array.shape().as_array() {
+        Some(found) if found.is_compatible(shape) => Ok(array),
+        _ => {
+            let (expected, found) = (shape.clone().without_layout(), array.shape());
+            let status = Status::invalid_argument(format!("expected {expected}, found {found}"));
             Err(status.context(&input.file).context(name).into())
         }
     }

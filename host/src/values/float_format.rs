@@ -109,8 +109,8 @@ impl FloatFormat {
     /// The bits of the nearest number; of two equally near, of the one whose last bit is 0. `None` if the number is out of range or
     /// none at all.
     ///
-    /// A power of two has no last bit: of two equally near it is the larger, but 0.5 times the smallest but one is the smallest. What
-    /// is less becomes the smallest as well, but for 0 and less, which is out of range.
+    /// E8M0 has no mantissa to be even: of two equally near powers of two it is the larger. What is less than the smallest becomes the
+    /// smallest, but for 0 and less, which are out of range.
     pub(crate) fn round(self, value: f64) -> Option<u32> {
         let has_no_zero = self.specials == Specials::PowersOfTwo;
         if !value.is_finite() || (has_no_zero && value <= 0.0) {

@@ -62,7 +62,8 @@ impl Instance {
         let instance = instance
             .map_err(|error| trap::status(&error, store.data_mut(), "the module's start"))?;
         let memory = instance
-            .get_memory(&mut store, "memory")
+            .get_module_export(&mut store, &module.exports.memory)
+            .and_then(wasmtime::Extern::into_memory)
             .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
         store.data_mut().memory = Some(memory);
         let mut new = Self {
@@ -73,8 +74,8 @@ impl Instance {
             bound: std::iter::repeat_with(|| None).take(sites).collect(),
             healthy: true,
         };
-        new.initialize_module()?;
-        new.arena = new.reserve(arena_size)?;
+        new.initialize_module(module)?;
+        new.arena = new.reserve(module, arena_size)?;
         Ok(new)
     }
 
@@ -191,11 +192,8 @@ impl Instance {
     }
 
     /// Runs `_initialize`, by which C and C++ modules run their constructors.
-    fn initialize_module(&mut self) -> Result<()> {
-        let Ok(initialize) = self
-            .instance
-            .get_typed_func::<(), ()>(&mut self.store, "_initialize")
-        else {
+    fn initialize_module(&mut self, module: &Module) -> Result<()> {
+        let Some(initialize) = self.typed_export::<(), ()>(module.exports.initialize.as_ref()) else {
             return Ok(());
         };
         let outcome = arm(&mut self.store).and_then(|()| initialize.call(&mut self.store, ()));
@@ -203,22 +201,24 @@ impl Instance {
     }
 
     /// Reserves the arena: from the guest's allocator where it exports one, or else behind its memory's end.
-    fn reserve(&mut self, size: usize) -> Result<u32> {
-        let too_large = |_| {
-            exhausted(format!(
-                "expected an arena of at most 4 GiB, found {size} bytes"
-            ))
-        };
+    fn reserve(&mut self, module: &Module, size: usize) -> Result<u32> {
+        let too_large = |_| exhausted(format!("expected an arena of at most 4 GiB, found {size} bytes"));
         let wanted = u32::try_from(size).map_err(too_large)?;
-        type Realloc = TypedFunc<(u32, u32, u32, u32), u32>;
-        let realloc: std::result::Result<Realloc, _> =
-            self.instance.get_typed_func(&mut self.store, abi::REALLOC);
-        let offset = match realloc {
-            Ok(realloc) => self.allocate(&realloc, wanted)?,
-            Err(_) => self.grow(size)?,
+        let offset = match self.typed_export(module.exports.realloc.as_ref()) {
+            Some(realloc) => self.allocate(&realloc, wanted)?,
+            None => self.grow(size)?,
         };
         self.check_arena(offset, size)?;
         Ok(offset)
+    }
+
+    /// An export, if it is there and a function of this type.
+    fn typed_export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+        &mut self,
+        export: Option<&wasmtime::ModuleExport>,
+    ) -> Option<TypedFunc<P, R>> {
+        let export = self.instance.get_module_export(&mut self.store, export?)?;
+        export.into_func()?.typed(&self.store).ok()
     }
 
     fn allocate(

@@ -9,13 +9,35 @@ use super::prepared::{PreparedCall, Sites};
 use super::state::GuestState;
 use super::text::sanitize;
 use crate::call::{CallSite, Platform, PreparedCalls, Signature, TargetModule};
+use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A guest's module, checked and compiled.
 pub struct Module {
     pub(super) shared: Arc<Shared>,
     pub(super) pre: wasmtime::InstancePre<GuestState>,
+    pub(super) exports: Exports,
     info: ModuleInfo,
+}
+
+/// The exports that every instance is asked for, found once.
+pub(super) struct Exports {
+    pub(super) memory: wasmtime::ModuleExport,
+    /// `cabi_realloc`.
+    pub(super) realloc: Option<wasmtime::ModuleExport>,
+    /// `_initialize`.
+    pub(super) initialize: Option<wasmtime::ModuleExport>,
+}
+
+impl Exports {
+    fn of(module: &wasmtime::Module) -> Result<Self> {
+        let memory = module.get_export_index("memory");
+        Ok(Self {
+            memory: memory.ok_or_else(|| Status::internal("a memory that was checked is not exported"))?,
+            realloc: module.get_export_index(abi::REALLOC),
+            initialize: module.get_export_index("_initialize"),
+        })
+    }
 }
 
 impl Module {
@@ -38,6 +60,7 @@ impl Module {
         Ok(Self {
             shared: Arc::clone(shared),
             pre,
+            exports: Exports::of(&module)?,
             info,
         })
     }

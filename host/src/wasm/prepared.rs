@@ -1,11 +1,12 @@
 //! Prepared call sites and the instances that serve them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::engine::Isolation;
 use super::instance::Instance;
 use super::module::Module;
+use super::pool::{Lease, Pool};
 use crate::call::{ApiVersion, CallOptions, CallSite, Execution, PreparedCalls, Stage};
 use crate::frame::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace};
 use crate::values::{Result, Status};
@@ -18,7 +19,7 @@ pub(super) struct Sites {
     arena_size: usize,
     /// Whether some target has a stage that runs once for each execution.
     has_execution_stages: bool,
-    idle: Mutex<Vec<Instance>>,
+    pool: Pool,
 }
 
 /// A call site, laid out.
@@ -48,37 +49,24 @@ impl Sites {
             sites,
             arena_size: largest.max(ARENA_ALIGNMENT),
             has_execution_stages,
-            idle: Mutex::new(Vec::new()),
+            pool: Pool::new(),
         })
     }
 
-    /// An idle instance, or a new one.
-    fn take(&self, options: &CallOptions) -> Result<Instance> {
-        let idle = match self.module.shared.isolation {
-            Isolation::Executable => self
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop(),
-            Isolation::Fresh => None,
-        };
-        match idle {
-            Some(mut instance) => {
+    /// The lease's instance, or a new one in its place.
+    #[inline]
+    fn instance<'i>(&self, lease: &'i mut Lease<'_>, options: &CallOptions) -> Result<&'i mut Instance> {
+        match lease.instance() {
+            Some(instance) => {
                 instance.begin(options);
                 Ok(instance)
             }
-            None => Instance::new(&self.module, self.arena_size, self.sites.len(), options),
+            none => Ok(none.insert(self.new_instance(options)?)),
         }
     }
 
-    /// Keeps an instance for later, unless it must not be used again.
-    fn put_back(&self, instance: Instance) {
-        if instance.is_healthy() && self.module.shared.isolation == Isolation::Executable {
-            self.idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(instance);
-        }
+    fn new_instance(&self, options: &CallOptions) -> Result<Instance> {
+        Instance::new(&self.module, self.arena_size, self.sites.len(), options)
     }
 
     /// Runs a stage that runs once for each execution, for each call site whose target has it.
@@ -185,57 +173,60 @@ impl fmt::Debug for Sites {
 
 impl PreparedCalls for Sites {
     fn begin(&self, options: &CallOptions) -> Result<Box<dyn Execution + '_>> {
-        let mut execution = WasmExecution {
+        let lease = match self.module.shared.isolation {
+            Isolation::Executable => {
+                let mut lease = self.pool.lease();
+                let instance = self.instance(&mut lease, options)?;
+                self.run_stage(instance, Stage::Prepare)?;
+                Some(lease)
+            }
+            Isolation::Fresh => None,
+        };
+        Ok(Box::new(WasmExecution {
             sites: self,
             options: options.clone(),
-            instance: None,
-        };
-        if self.module.shared.isolation == Isolation::Executable {
-            let instance = execution.instance.insert(self.take(options)?);
-            self.run_stage(instance, Stage::Prepare)?;
-        }
-        Ok(Box::new(execution))
+            lease,
+        }))
     }
 }
 
-/// One execution: the instance that is set aside for it.
+/// One execution, with the instance that is set aside for it.
 struct WasmExecution<'a> {
     sites: &'a Sites,
     options: CallOptions,
-    /// `None` if each call gets its own, and after a call that broke its instance.
-    instance: Option<Instance>,
+    /// `None` if each call gets an instance of its own.
+    lease: Option<Lease<'a>>,
+}
+
+impl WasmExecution<'_> {
+    /// The instance that began this execution. It is gone after a call that broke it, and with it what its stages left.
+    fn instance(&mut self) -> Option<&mut Instance> {
+        let instance = self.lease.as_mut()?.instance().as_mut()?;
+        instance.is_healthy().then_some(instance)
+    }
 }
 
 impl Execution for WasmExecution<'_> {
     fn initialize(&mut self) -> Result<()> {
-        match &mut self.instance {
-            Some(instance) => self.sites.run_stage(instance, Stage::Initialize),
+        let sites = self.sites;
+        match self.instance() {
+            Some(instance) => sites.run_stage(instance, Stage::Initialize),
             None => Ok(()),
         }
     }
 
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
-        match &mut self.instance {
-            Some(instance) if instance.is_healthy() => {
-                self.sites.call(instance, site, operands, results)
-            }
-            _ => self
-                .sites
-                .call_alone(site, &self.options, operands, results),
-        }
-    }
-}
-
-impl Drop for WasmExecution<'_> {
-    fn drop(&mut self) {
-        if let Some(instance) = self.instance.take() {
-            self.sites.put_back(instance);
+        let sites = self.sites;
+        match self.instance() {
+            Some(instance) => sites.call(instance, site, operands, results),
+            None => sites.call_alone(site, &self.options, operands, results),
         }
     }
 }
 
 impl Sites {
     /// One call as an execution of its own.
+    #[inline]
     fn call_alone(
         &self,
         index: usize,
@@ -243,13 +234,28 @@ impl Sites {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        let mut instance = self.take(options)?;
-        let outcome = self
-            .run_stage(&mut instance, Stage::Prepare)
-            .and_then(|()| self.run_stage(&mut instance, Stage::Initialize))
-            .and_then(|()| self.call(&mut instance, index, operands, results));
-        self.put_back(instance);
-        outcome
+        match self.module.shared.isolation {
+            Isolation::Executable => {
+                let mut lease = self.pool.lease();
+                let instance = self.instance(&mut lease, options)?;
+                self.execute(instance, index, operands, results)
+            }
+            Isolation::Fresh => self.execute(&mut self.new_instance(options)?, index, operands, results),
+        }
+    }
+
+    /// The stages that run once for each execution, and the call.
+    #[inline]
+    fn execute(
+        &self,
+        instance: &mut Instance,
+        index: usize,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        self.run_stage(instance, Stage::Prepare)?;
+        self.run_stage(instance, Stage::Initialize)?;
+        self.call(instance, index, operands, results)
     }
 }
 

@@ -112,53 +112,50 @@ struct Header {
 
 impl Header {
     fn read(file: &mut impl Read) -> Result<Self, ReadError> {
-        let start = take(file, MAGIC.len() + 2)?;
-        if !start.starts_with(MAGIC) {
-            return Err(wrong(format!(
-                "expected a .npy file, which starts with \\x93NUMPY, found {}",
-                match start.is_empty() {
-                    true => "an empty file".to_owned(),
-                    false => format!("\"{}\"", start.escape_ascii()),
-                }
-            )));
-        }
-        let length_bytes = match start[MAGIC.len()..] {
-            [1, 0] => 2,
-            [2 | 3, 0] => 4,
-            ref version => {
-                let version = version
-                    .iter()
-                    .map(u8::to_string)
-                    .collect::<Vec<_>>()
-                    .join(".");
-                return Err(wrong(format!(
-                    "expected version 1.0, 2.0 or 3.0 of the .npy format, found {version}"
-                )));
-            }
-        };
+        let width = length_width(&take(file, MAGIC.len() + 2)?)?;
+        let cut = || wrong("expected a whole .npy header, found the end of the file");
         let mut length = [0; 4];
-        let found = take(file, length_bytes)?;
+        let found = take(file, width)?;
         length[..found.len()].copy_from_slice(&found);
         let length = u32::from_le_bytes(length) as usize;
+        if found.len() < width {
+            return Err(cut());
+        }
         if length > MAX_HEADER {
             return Err(wrong(format!(
                 "expected a header of at most {MAX_HEADER} bytes, found one of {length}"
             )));
         }
         let text = take(file, length)?;
-        if found.len() < length_bytes || text.len() < length {
-            return Err(wrong(
-                "expected a whole .npy header, found the end of the file",
-            ));
+        if text.len() < length {
+            return Err(cut());
         }
         let text = String::from_utf8_lossy(&text);
         let mut cursor = Cursor {
             text: &text,
             rest: &text,
         };
-        cursor
-            .header()
-            .map_err(|message| wrong(format!("header of the .npy file: {message}")))
+        let header = cursor.header();
+        header.map_err(|message| wrong(format!("header of the .npy file: {message}")))
+    }
+}
+
+/// How many bytes the header's length has in a file that starts so.
+fn length_width(start: &[u8]) -> Result<usize, ReadError> {
+    match start.strip_prefix(MAGIC) {
+        Some([1, 0]) => Ok(2),
+        Some([2 | 3, 0]) => Ok(4),
+        Some([major, minor]) => Err(wrong(format!(
+            "expected version 1.0, 2.0 or 3.0 of the .npy format, found {major}.{minor}"
+        ))),
+        _ => {
+            let found = match start.is_empty() {
+                true => "an empty file".to_owned(),
+                false => format!("\"{}\"", start.escape_ascii()),
+            };
+            let expected = "expected a .npy file, which starts with \\x93NUMPY";
+            Err(wrong(format!("{expected}, found {found}")))
+        }
     }
 }
 

@@ -134,12 +134,7 @@ mod tests {
         ] {
             check_declared(&opcode, &[operand, operand], Some(result), result);
         }
-        for (operand, result) in [
-            ("f32", "s32"),
-            ("s8", "u8"),
-            ("pred", "u8"),
-            ("u4", "s4"),
-        ] {
+        for (operand, result) in [("f32", "s32"), ("s8", "u8"), ("pred", "u8"), ("u4", "s4")] {
             let operand_shape = format!("{operand}[3]");
             refused_declared(
                 Unimplemented,

@@ -92,16 +92,8 @@ mod tests {
             let opcode = Opcode::Iota(dimension);
             refused_declared(InvalidArgument, &opcode, &[], Some(declared), message);
         };
-        refused(
-            0,
-            "s32[]",
-            "expected a dimension of s32[], found 0",
-        );
-        refused(
-            2,
-            "s32[2,3]",
-            "expected a dimension of s32[2,3], found 2",
-        );
+        refused(0, "s32[]", "expected a dimension of s32[], found 0");
+        refused(2, "s32[2,3]", "expected a dimension of s32[2,3], found 2");
         refused(
             0,
             "pred[2]",

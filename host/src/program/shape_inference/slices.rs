@@ -142,15 +142,12 @@ fn start_indices(operand: &ArrayShape, starts: &[&Shape]) -> Result<()> {
     }
     let mut first = None;
     for &start in starts {
-        let index = start.as_array().filter(|index| index.rank() == 0);
-        let Some(element_type) = index
-            .map(ArrayShape::element_type)
-            .filter(|element_type| element_type.is_integral())
-        else {
+        let is_index = |index: &ArrayShape| index.rank() == 0 && index.element_type().is_integral();
+        if !start.as_array().is_some_and(is_index) {
             return Err(Status::invalid_argument(format!(
                 "expected start indices that are integral scalars, found {start}"
             )));
-        };
+        }
         if *first.get_or_insert(start) != start {
             return Err(Status::invalid_argument(format!(
                 "expected start indices of one type, found {} and {start}",

@@ -1,4 +1,8 @@
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use callbox::NativeType;
 use npyz::WriterBuilder;

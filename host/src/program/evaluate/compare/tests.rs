@@ -92,10 +92,7 @@ fn the_total_order_is_one() {
 #[test]
 fn narrow_types_have_a_total_order() {
     let orders: [(&str, &[u8]); 6] = [
-        (
-            "f8e4m3fn[1]",
-            &[0xff, 0xfe, 0x81, 0x80, 0, 1, 0x7e, 0x7f],
-        ),
+        ("f8e4m3fn[1]", &[0xff, 0xfe, 0x81, 0x80, 0, 1, 0x7e, 0x7f]),
         ("f8e4m3fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),
         ("f8e5m2fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),
         ("f8e4m3b11fnuz[1]", &[0x80, 0xff, 0x81, 0, 1, 0x7f]),

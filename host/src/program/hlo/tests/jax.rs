@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use crate::program::hlo::opcodes::is_unsupported;
-use crate::program::hlo::{parse, read};
+use crate::program::hlo::parse;
 use crate::values::{Status, StatusCode};
 
 /// The texts in a folder and those below it, by path.

@@ -1,0 +1,85 @@
+//! A pool of instances that is cheap to take from: an uncontended lock for each call.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::instance::Instance;
+
+/// How many executions at one time find a slot. More than these share a stack of instances behind a lock that they take twice.
+const SLOTS: usize = 32;
+
+/// Idle instances. A lease holds its slot's lock for as long as it lasts, so that a call locks once and no instance
+/// moves.
+pub(super) struct Pool {
+    slots: Box<[Mutex<Option<Instance>>]>,
+    overflow: Mutex<Vec<Instance>>,
+}
+
+/// The right to an instance. When it ends, the instance stays in the pool if it is healthy.
+pub(super) struct Lease<'a> {
+    place: Place<'a>,
+}
+
+enum Place<'a> {
+    Slot(MutexGuard<'a, Option<Instance>>),
+    Overflow(&'a Mutex<Vec<Instance>>, Option<Instance>),
+}
+
+impl Pool {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect(),
+            overflow: Mutex::default(),
+        }
+    }
+
+    /// A lease that no one else has: of the first slot that is free, so that there are no more instances than executions at one
+    /// time.
+    #[inline]
+    pub(super) fn lease(&self) -> Lease<'_> {
+        for slot in &self.slots {
+            let slot = match slot.try_lock() {
+                Ok(slot) => slot,
+                // Whoever panicked left an instance that says itself whether it is healthy.
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => continue,
+            };
+            return Lease {
+                place: Place::Slot(slot),
+            };
+        }
+        let idle = locked(&self.overflow).pop();
+        Lease {
+            place: Place::Overflow(&self.overflow, idle),
+        }
+    }
+}
+
+impl Lease<'_> {
+    /// The instance, if there is one yet.
+    #[inline]
+    pub(super) fn instance(&mut self) -> &mut Option<Instance> {
+        match &mut self.place {
+            Place::Slot(slot) => slot,
+            Place::Overflow(_, instance) => instance,
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let instance = self.instance();
+        if instance.as_ref().is_some_and(|instance| !instance.is_healthy()) {
+            *instance = None;
+        }
+        if let Place::Overflow(overflow, instance) = &mut self.place
+            && let Some(instance) = instance.take()
+        {
+            locked(overflow).push(instance);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
