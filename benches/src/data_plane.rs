@@ -65,7 +65,12 @@ impl KernelAlone {
 
     /// The same in a new instance of a module that is compiled already.
     #[must_use]
-    pub fn instantiate(pre: &wasmtime::InstancePre<()>, site: &CallSite, first: &[u8], second: &[u8]) -> Self {
+    pub fn instantiate(
+        pre: &wasmtime::InstancePre<()>,
+        site: &CallSite,
+        first: &[u8],
+        second: &[u8],
+    ) -> Self {
         let mut guest = raw::Guest::new(pre);
         let target = guest.target(&site.target);
         let layout = ArenaLayout::new(site, 1 << 30).unwrap();

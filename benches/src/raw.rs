@@ -1,8 +1,8 @@
 //! The baseline: wasmtime as one would use it without callbox, with the same settings.
 
 use wasmtime::{
-    Config, Enabled, Engine, Instance, InstancePre, Linker, Memory, Module, PoolingAllocationConfig, Store,
-    TypedFunc,
+    Config, Enabled, Engine, Instance, InstancePre, Linker, Memory, Module,
+    PoolingAllocationConfig, Store, TypedFunc,
 };
 
 /// A raw engine with the settings that callbox's have, deadlines included.

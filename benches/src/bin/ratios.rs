@@ -102,7 +102,7 @@ fn row(folder: &Path, goal: &Goal) -> Result<String> {
             (
                 format!("{ratio:.2}x"),
                 format!("at most {most}x"),
-                ratio <= most,
+                yes_or_no(ratio <= most),
             )
         }
         Bound::NanosecondsMore(most, count) => {
@@ -110,7 +110,7 @@ fn row(folder: &Path, goal: &Goal) -> Result<String> {
             (
                 format!("{more:+.0} ns each"),
                 format!("at most +{most} ns each"),
-                more <= most,
+                yes_or_no(more <= most),
             )
         }
     };

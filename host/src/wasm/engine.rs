@@ -10,8 +10,9 @@ use super::ticker::Ticker;
 use super::{api, module::Module};
 use crate::values::{Blame, Result, Status, StatusCode};
 
-/// Bytes of linear memory that a freed instance's slot keeps for the next, as far as they were written to and zeroed again: small
-/// guests then start without page faults.
+/// Bytes of linear memory that a freed instance's slot keeps for the next, where the kernel says which pages were written to and only
+/// these are zeroed (Linux 6.7 and newer): small guests then start without page faults. Elsewhere all would be zeroed, and
+/// giving the pages back is cheaper.
 const KEEP_RESIDENT: usize = 2 << 20;
 
 /// Where a guest's log messages go.
@@ -89,13 +90,16 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::new`], with limits that ask for more than there is.
     pub fn with_config(config: Config) -> Result<Self> {
-        let engine = wasmtime::Engine::new(&wasmtime_config(&config.limits)).map_err(|error| {
-            Status::new(
-                StatusCode::ResourceExhausted,
-                Blame::Host,
-                format!("expected an engine with {:?}: {error:#}", config.limits),
-            )
-        })?;
+        let with_scan = wasmtime::Engine::new(&wasmtime_config(&config.limits, true));
+        let engine = with_scan
+            .or_else(|_| wasmtime::Engine::new(&wasmtime_config(&config.limits, false)))
+            .map_err(|error| {
+                Status::new(
+                    StatusCode::ResourceExhausted,
+                    Blame::Host,
+                    format!("expected an engine with {:?}: {error:#}", config.limits),
+                )
+            })?;
         let ticker = Ticker::start(&engine)?;
         let linker = api::linker(&engine)?;
         Ok(Self {
@@ -130,7 +134,7 @@ impl Engine {
 }
 
 /// wasmtime's settings. Proposals that callbox has no use for are off: what is not there cannot fail.
-fn wasmtime_config(limits: &Limits) -> wasmtime::Config {
+fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
         .epoch_interruption(true)
@@ -149,12 +153,12 @@ fn wasmtime_config(limits: &Limits) -> wasmtime::Config {
         .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(1)))
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
         .allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(
-            pooling_config(limits),
+            pooling_config(limits, pagemap_scan),
         ));
     config
 }
 
-fn pooling_config(limits: &Limits) -> wasmtime::PoolingAllocationConfig {
+fn pooling_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::PoolingAllocationConfig {
     const PAGE: usize = 64 << 10;
     let memory = limits.memory_bytes.min(1 << 32).div_ceil(PAGE) * PAGE;
     let mut pooling = wasmtime::PoolingAllocationConfig::new();
@@ -165,10 +169,12 @@ fn pooling_config(limits: &Limits) -> wasmtime::PoolingAllocationConfig {
         .max_memory_size(memory)
         .table_elements(limits.table_elements)
         .max_memories_per_module(1)
-        .max_tables_per_module(1)
-        .linear_memory_keep_resident(KEEP_RESIDENT)
-        // Linux 6.7 and newer say which pages were written to, so that only these are zeroed.
-        .pagemap_scan(wasmtime::Enabled::Auto)
-        .table_keep_resident(KEEP_RESIDENT);
+        .max_tables_per_module(1);
+    if pagemap_scan {
+        pooling
+            .pagemap_scan(wasmtime::Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(KEEP_RESIDENT);
+    }
     pooling
 }

@@ -193,7 +193,8 @@ impl Instance {
 
     /// Runs `_initialize`, by which C and C++ modules run their constructors.
     fn initialize_module(&mut self, module: &Module) -> Result<()> {
-        let Some(initialize) = self.typed_export::<(), ()>(module.exports.initialize.as_ref()) else {
+        let Some(initialize) = self.typed_export::<(), ()>(module.exports.initialize.as_ref())
+        else {
             return Ok(());
         };
         let outcome = arm(&mut self.store).and_then(|()| initialize.call(&mut self.store, ()));
@@ -202,7 +203,11 @@ impl Instance {
 
     /// Reserves the arena: from the guest's allocator where it exports one, or else behind its memory's end.
     fn reserve(&mut self, module: &Module, size: usize) -> Result<u32> {
-        let too_large = |_| exhausted(format!("expected an arena of at most 4 GiB, found {size} bytes"));
+        let too_large = |_| {
+            exhausted(format!(
+                "expected an arena of at most 4 GiB, found {size} bytes"
+            ))
+        };
         let wanted = u32::try_from(size).map_err(too_large)?;
         let offset = match self.typed_export(module.exports.realloc.as_ref()) {
             Some(realloc) => self.allocate(&realloc, wanted)?,

@@ -33,7 +33,8 @@ impl Exports {
     fn of(module: &wasmtime::Module) -> Result<Self> {
         let memory = module.get_export_index("memory");
         Ok(Self {
-            memory: memory.ok_or_else(|| Status::internal("a memory that was checked is not exported"))?,
+            memory: memory
+                .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?,
             realloc: module.get_export_index(abi::REALLOC),
             initialize: module.get_export_index("_initialize"),
         })

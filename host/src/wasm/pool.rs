@@ -69,7 +69,10 @@ impl Drop for Lease<'_> {
     #[inline]
     fn drop(&mut self) {
         let instance = self.instance();
-        if instance.as_ref().is_some_and(|instance| !instance.is_healthy()) {
+        if instance
+            .as_ref()
+            .is_some_and(|instance| !instance.is_healthy())
+        {
             *instance = None;
         }
         if let Place::Overflow(overflow, instance) = &mut self.place

@@ -55,7 +55,11 @@ impl Sites {
 
     /// The lease's instance, or a new one in its place.
     #[inline]
-    fn instance<'i>(&self, lease: &'i mut Lease<'_>, options: &CallOptions) -> Result<&'i mut Instance> {
+    fn instance<'i>(
+        &self,
+        lease: &'i mut Lease<'_>,
+        options: &CallOptions,
+    ) -> Result<&'i mut Instance> {
         match lease.instance() {
             Some(instance) => {
                 instance.begin(options);
@@ -240,7 +244,9 @@ impl Sites {
                 let instance = self.instance(&mut lease, options)?;
                 self.execute(instance, index, operands, results)
             }
-            Isolation::Fresh => self.execute(&mut self.new_instance(options)?, index, operands, results),
+            Isolation::Fresh => {
+                self.execute(&mut self.new_instance(options)?, index, operands, results)
+            }
         }
     }
 
