@@ -24,7 +24,7 @@ mod ticker;
 mod trap;
 
 pub use engine::{Config, Engine, Isolation};
-pub use inspect::{ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect};
+pub use inspect::{ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect, needed_features};
 pub use limits::Limits;
 pub use module::Module;
 pub use prepared::PreparedCall;

@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use wasmtime::WasmFeatures;
+
+use super::inspect::MAX_TABLES;
 use super::limits::Limits;
 use super::state::{GuestState, LogRecord};
 use super::ticker::Ticker;
@@ -140,14 +143,8 @@ fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
         .epoch_interruption(true)
         .concurrency_support(false)
         .max_wasm_stack(limits.stack_bytes.max(1))
-        .wasm_simd(true)
-        .wasm_relaxed_simd(true)
-        .wasm_bulk_memory(true)
-        .wasm_multi_value(true)
-        .wasm_multi_memory(false)
-        .wasm_memory64(false)
-        .wasm_tail_call(true)
-        .wasm_extended_const(true)
+        .wasm_features(WasmFeatures::all(), false)
+        .wasm_features(features(), true)
         .memory_may_move(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed)
         .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(1)))
@@ -156,6 +153,20 @@ fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
             pooling_config(limits, pagemap_scan),
         ));
     config
+}
+
+/// What compilers make of ordinary code today, and no more.
+fn features() -> WasmFeatures {
+    WasmFeatures::WASM1
+        | WasmFeatures::SATURATING_FLOAT_TO_INT
+        | WasmFeatures::SIGN_EXTENSION
+        | WasmFeatures::MULTI_VALUE
+        | WasmFeatures::BULK_MEMORY
+        | WasmFeatures::REFERENCE_TYPES
+        | WasmFeatures::SIMD
+        | WasmFeatures::RELAXED_SIMD
+        | WasmFeatures::TAIL_CALL
+        | WasmFeatures::EXTENDED_CONST
 }
 
 fn pooling_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::PoolingAllocationConfig {
@@ -169,7 +180,7 @@ fn pooling_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::PoolingAlloc
         .max_memory_size(memory)
         .table_elements(limits.table_elements)
         .max_memories_per_module(1)
-        .max_tables_per_module(1);
+        .max_tables_per_module(MAX_TABLES as u32);
     if pagemap_scan {
         pooling
             .pagemap_scan(wasmtime::Enabled::Yes)

@@ -12,6 +12,9 @@ use crate::call::Signature;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
 
+/// How many tables a module may have: what compilers make for indirect calls.
+pub(super) const MAX_TABLES: usize = 1;
+
 /// What can be said of a module without running any of it. All of it is the module's claim, checked as far as the ABI
 /// goes.
 #[derive(Clone, Debug)]
@@ -26,8 +29,8 @@ pub struct ModuleInfo {
     pub exports: Vec<ExportedFunction>,
     /// The memory that it exports as `memory`.
     pub memory: Option<MemoryBounds>,
-    /// The WebAssembly proposals past version 1 that it needs.
-    pub features: Vec<String>,
+    /// How many elements each of its tables has at first.
+    pub tables: Vec<u64>,
     /// Its targets: what the section `callbox.targets` declares, or else what the exported functions' types allow.
     pub targets: Vec<Signature>,
     /// Whether the targets are declared.
@@ -71,7 +74,9 @@ pub struct MemoryBounds {
 pub fn inspect(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
     check_size(wasm, limits)?;
     let outside = Outside::read(wasm, limits)?;
-    let features = needed_features(wasm)?;
+    Validator::new_with_features(WasmFeatures::all())
+        .validate_all(wasm)
+        .map_err(malformed)?;
     let (targets, has_metadata) = match &outside.metadata {
         Some(bytes) => (metadata::read(bytes, &outside.exports)?, true),
         None => (metadata::from_types(&outside.exports), false),
@@ -82,22 +87,33 @@ pub fn inspect(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
         imports: outside.imports,
         exports: outside.exports,
         memory: outside.memory,
-        features,
+        tables: outside.tables,
         targets,
         has_metadata,
     })
 }
 
 impl ModuleInfo {
-    /// Checks that the module imports the FFI API table at most, and exports a memory that is not too large.
-    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
-        for import in &self.imports {
-            check_import(import)?;
+    /// Checks that the module imports the FFI API table at most, and that its memory and tables are within the limits.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, INVALID_ARGUMENT or RESOURCE_EXHAUSTED, as for [`Engine::load`](super::Engine::load).
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        self.imports.iter().try_for_each(check_import)?;
+        if self.tables.len() > MAX_TABLES {
+            return Err(exhausted(format!(
+                "expected at most {MAX_TABLES} table, found {}",
+                self.tables.len()
+            )));
+        }
+        if let Some(elements) = self.tables.iter().find(|&&n| n > limits.table_elements as u64) {
+            return Err(exhausted(format!(
+                "expected a table of at most {} elements, found one of {elements}",
+                limits.table_elements
+            )));
         }
         match self.memory {
-            None => Err(invalid(
-                "expected an exported memory named \"memory\", found none",
-            )),
+            None => Err(invalid("expected an exported memory named \"memory\", found none")),
             Some(memory) if memory.initial > limits.memory_bytes as u64 => Err(exhausted(format!(
                 "expected a memory of at most {} bytes, found one of {}",
                 limits.memory_bytes, memory.initial
@@ -154,6 +170,7 @@ struct Outside {
     imports: Vec<ImportedItem>,
     exports: Vec<ExportedFunction>,
     memory: Option<MemoryBounds>,
+    tables: Vec<u64>,
     metadata: Option<Vec<u8>>,
 }
 
@@ -207,6 +224,11 @@ impl Outside {
             Payload::FunctionSection(functions) => {
                 for ty in functions {
                     self.functions.push(ty?);
+                }
+            }
+            Payload::TableSection(tables) => {
+                for table in tables {
+                    self.tables.push(table?.ty.initial);
                 }
             }
             Payload::MemorySection(memories) => {
@@ -336,8 +358,12 @@ const FEATURES: &[(&str, WasmFeatures)] = &[
     ("wide-arithmetic", WasmFeatures::WIDE_ARITHMETIC),
 ];
 
-/// The proposals without which the module is not valid.
-fn needed_features(wasm: &[u8]) -> Result<Vec<String>> {
+/// The WebAssembly proposals past version 1 that a module needs: those without which it is not valid. It is validated once for
+/// each.
+///
+/// # Errors
+/// INVALID_ARGUMENT, the guest's doing, if it is no valid core module with all of them.
+pub fn needed_features(wasm: &[u8]) -> Result<Vec<&'static str>> {
     let all = WasmFeatures::all();
     Validator::new_with_features(all)
         .validate_all(wasm)
@@ -348,7 +374,7 @@ fn needed_features(wasm: &[u8]) -> Result<Vec<String>> {
             .validate_all(wasm)
             .is_err()
     });
-    Ok(needed.map(|(name, _)| (*name).to_owned()).collect())
+    Ok(needed.map(|(name, _)| *name).collect())
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> Status {

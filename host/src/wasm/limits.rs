@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-/// How much a guest may take. Any value is legal: a limit of 0 refuses whatever it limits.
+/// How much a guest may take. A limit of 0 refuses whatever it limits. Limits past what the machine has make
+/// [`Engine::with_config`](super::Engine::with_config) fail with RESOURCE_EXHAUSTED.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory that an instance may have, the arena included. At most 4 GiB counts. Default: 1 GiB.
     pub memory_bytes: usize,
     /// Elements that a table may have. Default: 65,536.
     pub table_elements: usize,
-    /// Bytes of the calling thread's stack that a call may use. Default: 512 KiB.
+    /// Bytes of the calling thread's stack that a call may use. A thread must have more than that left, for the host itself: main
+    /// threads have 8 MiB and Rust's others 2 MiB. Default: 512 KiB.
     pub stack_bytes: usize,
     /// How long a call may take for which the caller sets no deadline. `None`: as long as it likes. Default: 10 seconds.
     pub deadline: Option<Duration>,

@@ -3,9 +3,10 @@
 //! It is part of an untrusted file: its size is limited before it gets here, its depth by the JSON reader, and what it says
 //! must agree with the exported functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::inspect::ExportedFunction;
 use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
@@ -56,12 +57,21 @@ fn typed_ffi() -> String {
     ApiVersion::TypedFfi.name().to_owned()
 }
 
+/// Exported functions' types, by name.
+type Types<'a> = HashMap<&'a str, &'a str>;
+
+fn types(exports: &[ExportedFunction]) -> Types<'_> {
+    exports.iter().map(|export| (export.name.as_str(), export.ty.as_str())).collect()
+}
+
 /// Reads the section and holds it against the exported functions.
 pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
-    for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
-        let entry = entry
-            .map_err(|error| wrong(format!("expected a JSON object for each target: {error}")))?;
+    for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
+        // By way of a value: only then is the depth of unknown keys bounded as well.
+        let entry = value.and_then(Entry::deserialize).map_err(|error| {
+            wrong(format!("expected a JSON object for each target: {error}"))
+        })?;
         let name = entry.name.clone();
         let signature =
             signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
@@ -72,18 +82,20 @@ pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<S
             }
         }
     }
+    let types = types(exports);
     for target in targets.values() {
-        check_exports(target, exports)?;
+        check_exports(target, &types)?;
     }
     Ok(targets.into_values().collect())
 }
 
 /// The targets of a module that declares none: the exported functions whose types a target can have.
 pub(super) fn from_types(exports: &[ExportedFunction]) -> Vec<Signature> {
+    let types = types(exports);
     let mut targets: Vec<_> = exports
         .iter()
         .filter(|export| !is_internal(&export.name))
-        .filter_map(|export| undeclared(export, exports))
+        .filter_map(|export| undeclared(export, &types))
         .collect();
     targets.sort_by(|a, b| a.name.cmp(&b.name));
     targets
@@ -97,7 +109,7 @@ fn is_internal(name: &str) -> bool {
     stage || name.starts_with('_') || name == abi::REALLOC
 }
 
-fn undeclared(export: &ExportedFunction, exports: &[ExportedFunction]) -> Option<Signature> {
+fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature> {
     let api_versions = match export.ty.as_str() {
         STAGE_TYPE => vec![ApiVersion::TypedFfi],
         "(i32, i32)" => vec![ApiVersion::Original],
@@ -107,7 +119,7 @@ fn undeclared(export: &ExportedFunction, exports: &[ExportedFunction]) -> Option
     };
     let exported = |stage: &Stage| {
         let name = export_name(&export.name, *stage);
-        *stage == Stage::Execute || exports.iter().any(|e| e.name == name && e.ty == STAGE_TYPE)
+        *stage == Stage::Execute || types.get(name.as_str()) == Some(&STAGE_TYPE)
     };
     Some(Signature {
         name: export.name.clone(),
@@ -135,10 +147,13 @@ fn signature(entry: Entry) -> Result<Signature> {
         stage_of(name)
             .ok_or_else(|| wrong(format!("expected a stage such as execute, found {name:?}")))
     });
-    let stages = match entry.stages.is_empty() {
+    let stages: Vec<Stage> = match entry.stages.is_empty() {
         true => vec![Stage::Execute],
         false => stages.collect::<Result<_>>()?,
     };
+    if let Some(stage) = stages.iter().enumerate().find_map(|(i, s)| stages[..i].contains(s).then_some(s)) {
+        return Err(wrong(format!("expected the stage {stage} to be declared once, found it again")));
+    }
     Ok(Signature {
         name: entry.name,
         api_versions: vec![api_version],
@@ -222,7 +237,7 @@ fn merge(known: &mut Signature, other: Signature) -> Result<()> {
     Ok(())
 }
 
-fn check_exports(target: &Signature, exports: &[ExportedFunction]) -> Result<()> {
+fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
     if !target.stages.contains(&Stage::Execute) {
         return Err(wrong(format!(
             "target {:?}: expected the stage execute, found none",
@@ -242,12 +257,12 @@ fn check_exports(target: &Signature, exports: &[ExportedFunction]) -> Result<()>
         } else {
             STAGE_TYPE
         };
-        match exports.iter().find(|export| export.name == name) {
-            Some(export) if export.ty == expected => {}
-            Some(export) => {
+        match types.get(name.as_str()) {
+            Some(&found) if found == expected => {}
+            Some(found) => {
                 return Err(wrong(format!(
-                    "target {:?}: expected the export {name:?} to be a function {expected}, found {}",
-                    target.name, export.ty
+                    "target {:?}: expected the export {name:?} to be a function {expected}, found {found}",
+                    target.name
                 )));
             }
             None => {
