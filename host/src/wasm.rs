@@ -24,7 +24,9 @@ mod ticker;
 mod trap;
 
 pub use engine::{Config, Engine, Isolation};
-pub use inspect::{ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect, needed_features};
+pub use inspect::{
+    ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect, needed_features,
+};
 pub use limits::Limits;
 pub use module::Module;
 pub use prepared::PreparedCall;

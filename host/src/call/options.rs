@@ -16,7 +16,7 @@ pub struct CallOptions {
 /// When a call or an execution is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// This long after it begins. The clock is read only once a call has taken longer than a tick.
+    /// This long after it begins.
     After(Duration),
     /// At this instant.
     At(Instant),

@@ -166,7 +166,7 @@ fn tuple_element(shape: &Shape, tuple: &Literal, index: usize) -> Result<Literal
 ///
 /// # Errors
 /// RESOURCE_EXHAUSTED if there is no memory for them: a program may ask for any size.
-fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
+pub(crate) fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(count).map_err(|_| {
         Status::new(

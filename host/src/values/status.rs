@@ -259,6 +259,13 @@ impl Status {
         self
     }
 
+    /// The same failure with another message, made of its own.
+    #[must_use]
+    pub(crate) fn map_message(mut self, map: impl FnOnce(&str) -> String) -> Self {
+        self.0.message = map(&self.0.message);
+        self
+    }
+
     /// What kind of failure it is. Never [`StatusCode::Ok`].
     #[must_use]
     pub fn code(&self) -> StatusCode {

@@ -82,10 +82,13 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
     };
     let state = caller.data();
     let limit = state.shared.limits.message_bytes.min(state.log_budget);
-    if state.shared.log.is_none() || limit == 0 {
+    let listens = state.shared.log.is_some() && limit > 0;
+    // A message that is not there is a failure whether or not someone listens.
+    let kept = if listens { limit } else { 0 };
+    let message = message_of(&mut caller, "log's message", message, length, kept)?;
+    if !listens {
         return Ok(());
     }
-    let message = message_of(&mut caller, "log's message", message, length, limit)?;
     let state = caller.data_mut();
     // A message without bytes costs one, so that a flood of them ends.
     state.log_budget -= (length as usize).clamp(1, limit);

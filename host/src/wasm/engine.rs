@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use wasmtime::WasmFeatures;
 
 use super::inspect::MAX_TABLES;
 use super::limits::Limits;
+use super::pool::Pool;
 use super::state::{GuestState, LogRecord};
 use super::ticker::Ticker;
 use super::{api, module::Module};
@@ -54,6 +56,9 @@ impl fmt::Debug for Config {
 }
 
 /// A wasmtime engine with callbox's settings and limits. Cloning it is cheap and gives the same engine. A process wants one.
+///
+/// A thread of its own drives deadlines. It does not live on in a forked child, where an engine from before the fork stops
+/// nothing: make one after.
 #[derive(Clone, Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -66,8 +71,11 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) isolation: Isolation,
     pub(super) log: Option<LogSink>,
-    // Dropped before nothing else matters: it holds the engine weakly.
     pub(super) ticker: Ticker,
+    /// Tells this engine's modules from another's: the same file under another policy is another module.
+    pub(super) id: u64,
+    /// The pools of this engine's modules, for [`Shared::evict_idle`].
+    pools: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl fmt::Debug for Shared {
@@ -113,6 +121,8 @@ impl Engine {
                 isolation: config.isolation,
                 log: config.log,
                 ticker,
+                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+                pools: Mutex::default(),
             }),
         })
     }
@@ -120,8 +130,10 @@ impl Engine {
     /// Loads a module: checks it against the limits and the ABI, reads what it declares of its targets, and compiles it. Nothing of it
     /// runs.
     ///
+    /// How long that takes is bounded by the file's size alone.
+    ///
     /// # Errors
-    /// All of them the guest's doing:
+    /// The guest's doing:
     /// - INVALID_ARGUMENT if it is not a valid core module, has no memory, or has metadata that is wrong.
     /// - PERMISSION_DENIED if it imports anything but the FFI API table.
     /// - RESOURCE_EXHAUSTED if it is larger than the limits.
@@ -133,6 +145,29 @@ impl Engine {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
+    }
+}
+
+/// The next engine's number.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Shared {
+    /// A pool whose idle instances make way when the engine runs out of them.
+    pub(super) fn new_pool(&self) -> Arc<Pool> {
+        let pool = Arc::new(Pool::new());
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        pool
+    }
+
+    /// Drops every idle instance of every module.
+    pub(super) fn evict_idle(&self) {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|pool| pool.evict_idle());
     }
 }
 
@@ -156,7 +191,7 @@ fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
 }
 
 /// What compilers make of ordinary code today, and no more.
-fn features() -> WasmFeatures {
+pub(super) fn features() -> WasmFeatures {
     WasmFeatures::WASM1
         | WasmFeatures::SATURATING_FLOAT_TO_INT
         | WasmFeatures::SIGN_EXTENSION

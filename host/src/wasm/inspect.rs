@@ -6,8 +6,10 @@ use wasmparser::{
 };
 
 use super::api;
+use super::engine;
 use super::limits::Limits;
 use super::metadata;
+use super::text::clean_message;
 use crate::call::Signature;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -72,11 +74,17 @@ pub struct MemoryBounds {
 /// As for [`Engine::load`](super::Engine::load), but for what only compiling finds. A module with imports that are not granted is read
 /// all the same: [`ModuleInfo::imports`] shows them.
 pub fn inspect(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
+    read(wasm, limits).map_err(|status| clean_message(status, limits.message_bytes))
+}
+
+fn read(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
     check_size(wasm, limits)?;
-    let outside = Outside::read(wasm, limits)?;
-    Validator::new_with_features(WasmFeatures::all())
+    check_kind(wasm)?;
+    // Validated first, with the proposals that are on: what is read below is then bounded by the file's size.
+    Validator::new_with_features(engine::features())
         .validate_all(wasm)
         .map_err(malformed)?;
+    let outside = Outside::read(wasm, limits)?;
     let (targets, has_metadata) = match &outside.metadata {
         Some(bytes) => (metadata::read(bytes, &outside.exports)?, true),
         None => (metadata::from_types(&outside.exports), false),
@@ -100,20 +108,28 @@ impl ModuleInfo {
     /// PERMISSION_DENIED, INVALID_ARGUMENT or RESOURCE_EXHAUSTED, as for [`Engine::load`](super::Engine::load).
     pub fn check(&self, limits: &Limits) -> Result<()> {
         self.imports.iter().try_for_each(check_import)?;
+        self.check_export("_initialize", "()")?;
+        self.check_export(abi::REALLOC, REALLOC_TYPE)?;
         if self.tables.len() > MAX_TABLES {
             return Err(exhausted(format!(
                 "expected at most {MAX_TABLES} table, found {}",
                 self.tables.len()
             )));
         }
-        if let Some(elements) = self.tables.iter().find(|&&n| n > limits.table_elements as u64) {
+        if let Some(elements) = self
+            .tables
+            .iter()
+            .find(|&&n| n > limits.table_elements as u64)
+        {
             return Err(exhausted(format!(
                 "expected a table of at most {} elements, found one of {elements}",
                 limits.table_elements
             )));
         }
         match self.memory {
-            None => Err(invalid("expected an exported memory named \"memory\", found none")),
+            None => Err(invalid(
+                "expected an exported memory named \"memory\", found none",
+            )),
             Some(memory) if memory.initial > limits.memory_bytes as u64 => Err(exhausted(format!(
                 "expected a memory of at most {} bytes, found one of {}",
                 limits.memory_bytes, memory.initial
@@ -122,6 +138,22 @@ impl ModuleInfo {
         }
     }
 }
+
+impl ModuleInfo {
+    /// Checks that a function which the host calls, if it is exported, has its type.
+    fn check_export(&self, name: &str, ty: &str) -> Result<()> {
+        match self.exports.iter().find(|export| export.name == name) {
+            Some(export) if export.ty != ty => Err(invalid(format!(
+                "expected the export {name:?} to be a function {ty}, found {}",
+                export.ty
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The type of `cabi_realloc`.
+const REALLOC_TYPE: &str = "(i32, i32, i32, i32) -> i32";
 
 fn check_import(import: &ImportedItem) -> Result<()> {
     let name = format!(
@@ -160,6 +192,25 @@ fn check_size(wasm: &[u8], limits: &Limits) -> Result<()> {
     }
 }
 
+/// Checks that it is a core module, as far as the first bytes say.
+fn check_kind(wasm: &[u8]) -> Result<()> {
+    if !wasm.starts_with(b"\0asm") {
+        return Err(invalid(format!(
+            "expected a WebAssembly module, which starts with \\0asm, found {}",
+            beginning(wasm)
+        )));
+    }
+    match Parser::new(0).parse_all(wasm).next() {
+        Some(Ok(Payload::Version {
+            encoding: Encoding::Component,
+            ..
+        })) => Err(invalid(
+            "expected a core WebAssembly module, found a component; a target is a function of a core module",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// What the sections of a module say of its outside.
 #[derive(Default)]
 struct Outside {
@@ -175,16 +226,12 @@ struct Outside {
 }
 
 impl Outside {
-    /// Reads a module that wasmparser's validator has accepted as far as it was read.
+    /// Reads a valid module.
     fn read(wasm: &[u8], limits: &Limits) -> Result<Self> {
-        if !wasm.starts_with(b"\0asm") {
-            return Err(invalid(format!(
-                "expected a WebAssembly module, which starts with \\0asm, found {}",
-                beginning(wasm)
-            )));
-        }
         let mut outside = Self::default();
-        for payload in Parser::new(0).parse_all(wasm) {
+        let mut parser = Parser::new(0);
+        parser.set_features(engine::features());
+        for payload in parser.parse_all(wasm) {
             let payload = payload.map_err(malformed)?;
             outside
                 .section(payload, limits)
@@ -198,14 +245,6 @@ impl Outside {
 
     fn section(&mut self, payload: Payload<'_>, limits: &Limits) -> Result<(), Problem> {
         match payload {
-            Payload::Version {
-                encoding: Encoding::Component,
-                ..
-            } => {
-                return Err(Problem::Status(invalid(
-                    "expected a core WebAssembly module, found a component; a target is a function of a core module",
-                )));
-            }
             Payload::TypeSection(types) => {
                 for group in types {
                     for ty in group?.into_types() {
@@ -295,7 +334,18 @@ impl Outside {
         }
     }
 
+    /// A function's type, shown to a bounded length: a type of a thousand parameters can be exported any number of times.
     fn type_text(&self, index: u32) -> String {
+        const MOST: usize = 16;
+        if let Some(Some(ty)) = self.types.get(index as usize)
+            && ty.params().len().max(ty.results().len()) > MOST
+        {
+            return format!(
+                "of {} parameters and {} results",
+                ty.params().len(),
+                ty.results().len()
+            );
+        }
         let list = |types: &[ValType]| {
             types
                 .iter()
@@ -364,7 +414,7 @@ const FEATURES: &[(&str, WasmFeatures)] = &[
 /// # Errors
 /// INVALID_ARGUMENT, the guest's doing, if it is no valid core module with all of them.
 pub fn needed_features(wasm: &[u8]) -> Result<Vec<&'static str>> {
-    let all = WasmFeatures::all();
+    let all = engine::features();
     Validator::new_with_features(all)
         .validate_all(wasm)
         .map_err(malformed)?;

@@ -3,7 +3,7 @@
 use wasmtime::{Memory, Store, TypedFunc};
 
 use super::engine::Shared;
-use super::interrupt::Interrupt;
+use super::interrupt::{Interrupt, Interrupted};
 use super::memory::GuestMemory;
 use super::metadata::export_name;
 use super::module::Module;
@@ -57,7 +57,7 @@ impl Instance {
             }
             Err(interrupted) => Err(wasmtime::Error::new(interrupted)),
         });
-        arm(&mut store).map_err(|error| trap::status(&error, store.data_mut(), "the module"))?;
+        arm(&mut store, "the module")?;
         let instance = module.pre.instantiate(&mut store);
         let instance = instance
             .map_err(|error| trap::status(&error, store.data_mut(), "the module's start"))?;
@@ -66,6 +66,7 @@ impl Instance {
             .and_then(wasmtime::Extern::into_memory)
             .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
         store.data_mut().memory = Some(memory);
+        returned(0, store.data_mut(), "the module's start")?;
         let mut new = Self {
             store,
             instance,
@@ -84,11 +85,20 @@ impl Instance {
         self.healthy
     }
 
-    /// Sets when the calls to come are stopped.
+    /// Begins a call or an execution: sets when it is stopped, and how much it may log.
     #[inline]
     pub(super) fn begin(&mut self, options: &CallOptions) {
-        let limit = self.store.data().shared.limits.deadline;
-        self.store.data_mut().interrupt = Interrupt::new(options, limit);
+        let state = self.store.data_mut();
+        state.interrupt = Interrupt::new(options, state.shared.limits.deadline);
+        state.log_budget = state.shared.limits.log_bytes;
+    }
+
+    /// Begins another call of the same execution: what the limits give to each call, it gets anew.
+    #[inline]
+    pub(super) fn begin_next_call(&mut self) {
+        let state = self.store.data_mut();
+        state.interrupt.begin_next_call();
+        state.log_budget = state.shared.limits.log_bytes;
     }
 
     /// Runs a stage other than `execute` of the call site with this number.
@@ -98,22 +108,27 @@ impl Instance {
             Stage::Instantiate => Frame::Attributes,
             _ => Frame::Whole,
         };
-        let state = self.bound[index]
+        let mut state = self.bound[index]
             .as_ref()
             .map_or([0; 3], |bound| bound.state);
+        // What the last execution's stages left is not shown to this one's.
+        if matches!(stage, Stage::Prepare | Stage::Initialize) {
+            state[stage as usize..].fill(0);
+        }
         let mut image = site.layout.image(frame, self.arena);
         image.set_stage(stage);
         image.set_state(state);
         let at = self.arena as usize + site.layout.frame();
         self.guest_memory()
             .write("the call frame", at, image.bytes())?;
-        enter(&mut self.store, &mut self.healthy, &function, at, site)?;
+        enter_stage(&mut self.store, &mut self.healthy, &function, at, site)?;
 
         // The word is a claim that means nothing to the host: it is handed back as it is.
         let word = stage as usize;
         let field = at + abi::call_frame::INSTANTIATE_STATE + 4 * word;
         let value = self.guest_memory().read_u32("the state", field)?;
         if let Some(bound) = &mut self.bound[index] {
+            bound.state = state;
             bound.state[word] = value;
             bound.image.set_state(bound.state);
         }
@@ -149,7 +164,7 @@ impl Instance {
         for (bytes, place) in std::iter::zip(operands, site.layout.operands()) {
             memory.write("an operand", arena + place.offset, bytes)?;
         }
-        enter(
+        enter_stage(
             &mut self.store,
             &mut self.healthy,
             &bound.execute,
@@ -185,20 +200,15 @@ impl Instance {
         Ok(())
     }
 
-    #[cold]
-    fn stopped(&mut self, error: &wasmtime::Error, what: &str) -> Status {
-        self.healthy = false;
-        trap::status(error, self.store.data_mut(), what)
-    }
-
     /// Runs `_initialize`, by which C and C++ modules run their constructors.
     fn initialize_module(&mut self, module: &Module) -> Result<()> {
         let Some(initialize) = self.typed_export::<(), ()>(module.exports.initialize.as_ref())
         else {
             return Ok(());
         };
-        let outcome = arm(&mut self.store).and_then(|()| initialize.call(&mut self.store, ()));
-        outcome.map_err(|error| self.stopped(&error, "the module's _initialize"))
+        let what = "the module's _initialize";
+        enter(&mut self.store, &mut self.healthy, &initialize, (), what)?;
+        returned(0, self.store.data_mut(), what)
     }
 
     /// Reserves the arena: from the guest's allocator where it exports one, or else behind its memory's end.
@@ -232,21 +242,26 @@ impl Instance {
         size: u32,
     ) -> Result<u32> {
         let arguments = (0, 0, ARENA_ALIGNMENT as u32, size);
-        let outcome = arm(&mut self.store).and_then(|()| realloc.call(&mut self.store, arguments));
-        match outcome {
-            Ok(0) => Err(exhausted(format!(
+        match enter(
+            &mut self.store,
+            &mut self.healthy,
+            realloc,
+            arguments,
+            abi::REALLOC,
+        )? {
+            0 => Err(exhausted(format!(
                 "{} found no memory for an arena of {size} bytes",
                 abi::REALLOC
             ))),
-            Ok(offset) => Ok(offset),
-            Err(error) => Err(self.stopped(&error, abi::REALLOC)),
+            offset => Ok(offset),
         }
     }
 
     fn grow(&mut self, size: usize) -> Result<u32> {
         let page = self.memory.page_size(&self.store);
         let end = self.memory.data_size(&self.store);
-        let offset = end.next_multiple_of(ARENA_ALIGNMENT);
+        // Not at 0, which guests take for no address at all.
+        let offset = end.max(ARENA_ALIGNMENT).next_multiple_of(ARENA_ALIGNMENT);
         let pages = ((offset - end + size) as u64).div_ceil(page);
         if self.memory.grow(&mut self.store, pages).is_err() {
             let limit = self.store.data().shared.limits.memory_bytes;
@@ -290,47 +305,82 @@ impl Instance {
     }
 }
 
-/// Makes a store ready for the guest to run: forgets the last call, starts the clock, and looks whether to run at all.
+/// Makes a store ready for the guest to run: forgets what the last entry left, and looks whether to run at all.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED or CANCELLED, the caller's doing: the guest did not run.
 #[inline]
-fn arm(store: &mut Store<GuestState>) -> wasmtime::Result<()> {
+fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
     store.set_epoch_deadline(1);
     let state = store.data_mut();
-    state.reset();
+    state.failure = None;
+    state.growth_refused = None;
     let shared: &Shared = &state.shared;
     shared.ticker.note_activity();
-    state.interrupt.restart();
-    state.interrupt.check_before().map_err(wasmtime::Error::new)
+    state
+        .interrupt
+        .check_before()
+        .map_err(|interrupted| not_called(interrupted, what))
 }
 
-/// Enters the guest, and turns what comes back into a status. It takes an instance's parts, so that the function to call may be
-/// another: cloning one costs more than calling it.
+#[cold]
+fn not_called(interrupted: Interrupted, what: &str) -> Status {
+    let (code, why) = match interrupted {
+        Interrupted::Deadline => (StatusCode::DeadlineExceeded, "its deadline had passed"),
+        Interrupted::Cancelled => (StatusCode::Cancelled, "it was cancelled"),
+    };
+    Status::new(code, Blame::Caller, format!("{what} was not called: {why}"))
+}
+
+/// Enters the guest. It takes an instance's parts, so that the function may be another: cloning one costs more than calling it. The
+/// instance is healthy again only if the guest returns: not if it traps, is stopped, or if the log's sink panics.
 #[inline]
-fn enter(
+fn enter<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    store: &mut Store<GuestState>,
+    healthy: &mut bool,
+    function: &TypedFunc<P, R>,
+    parameters: P,
+    what: &str,
+) -> Result<R> {
+    arm(store, what)?;
+    *healthy = false;
+    match function.call(&mut *store, parameters) {
+        Ok(results) => {
+            *healthy = true;
+            Ok(results)
+        }
+        Err(error) => Err(trap::status(&error, store.data_mut(), what)),
+    }
+}
+
+/// Enters a stage's function, and turns what comes back into a status.
+#[inline]
+fn enter_stage(
     store: &mut Store<GuestState>,
     healthy: &mut bool,
     function: &StageFunction,
     frame: usize,
     site: &Site,
 ) -> Result<()> {
-    let code = arm(store).and_then(|()| function.call(&mut *store, frame as u32));
-    match code {
-        Ok(0) if store.data().failure.is_none() => Ok(()),
-        Ok(code) => Err(reported(code, store.data_mut(), site)),
-        Err(error) => {
-            *healthy = false;
-            Err(trap::status(&error, store.data_mut(), &site.what))
-        }
+    let code = enter(store, healthy, function, frame as u32, &site.what)?;
+    returned(code, store.data_mut(), &site.what)
+}
+
+/// The outcome of a guest that returned: what it set through the API table, or else what the code says.
+#[inline]
+fn returned(code: u32, state: &mut GuestState, what: &str) -> Result<()> {
+    match (code, &state.failure) {
+        (0, None) => Ok(()),
+        _ => Err(reported(code, state, what)),
     }
 }
 
-/// The status of a call that returned: what the guest set through the API table, or else what the code says.
 #[cold]
-fn reported(code: u32, state: &mut GuestState, site: &Site) -> Status {
+fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
     if let Some(failure) = state.failure.take() {
         return Status::new(failure.code, Blame::Guest, failure.message)
             .with_recoverable(failure.recoverable);
     }
-    let what = &site.what;
     match StatusCode::from_number(code) {
         Some(code) => Status::new(
             code,

@@ -30,6 +30,8 @@ impl std::error::Error for Interrupted {}
 #[derive(Debug, Default)]
 pub(super) struct Interrupt {
     deadline: Option<Deadline>,
+    /// The deadline is the limits', which each call has to itself.
+    is_limit: bool,
     started: Option<Instant>,
     cancel: Option<CancelToken>,
 }
@@ -39,14 +41,18 @@ impl Interrupt {
     pub(super) fn new(options: &CallOptions, limit: Option<Duration>) -> Self {
         Self {
             deadline: options.deadline.or(limit.map(Deadline::After)),
+            is_limit: options.deadline.is_none(),
             started: None,
             cancel: options.cancel.clone(),
         }
     }
 
-    /// The call's duration counts from its first tick, for which one tick is added.
-    pub(super) fn restart(&mut self) {
-        self.started = None;
+    /// Another call of the same execution: a deadline that is the limits' begins anew, one that the caller set does not.
+    #[inline]
+    pub(super) fn begin_next_call(&mut self) {
+        if self.is_limit {
+            self.started = None;
+        }
     }
 
     /// Whether to stop before the guest runs at all.

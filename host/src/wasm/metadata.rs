@@ -61,7 +61,10 @@ fn typed_ffi() -> String {
 type Types<'a> = HashMap<&'a str, &'a str>;
 
 fn types(exports: &[ExportedFunction]) -> Types<'_> {
-    exports.iter().map(|export| (export.name.as_str(), export.ty.as_str())).collect()
+    exports
+        .iter()
+        .map(|export| (export.name.as_str(), export.ty.as_str()))
+        .collect()
 }
 
 /// Reads the section and holds it against the exported functions.
@@ -69,9 +72,9 @@ pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<S
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
         // By way of a value: only then is the depth of unknown keys bounded as well.
-        let entry = value.and_then(Entry::deserialize).map_err(|error| {
-            wrong(format!("expected a JSON object for each target: {error}"))
-        })?;
+        let entry = value
+            .and_then(Entry::deserialize)
+            .map_err(|error| wrong(format!("expected a JSON object for each target: {error}")))?;
         let name = entry.name.clone();
         let signature =
             signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
@@ -151,8 +154,14 @@ fn signature(entry: Entry) -> Result<Signature> {
         true => vec![Stage::Execute],
         false => stages.collect::<Result<_>>()?,
     };
-    if let Some(stage) = stages.iter().enumerate().find_map(|(i, s)| stages[..i].contains(s).then_some(s)) {
-        return Err(wrong(format!("expected the stage {stage} to be declared once, found it again")));
+    if let Some(stage) = stages
+        .iter()
+        .enumerate()
+        .find_map(|(i, s)| stages[..i].contains(s).then_some(s))
+    {
+        return Err(wrong(format!(
+            "expected the stage {stage} to be declared once, found it again"
+        )));
     }
     Ok(Signature {
         name: entry.name,

@@ -18,6 +18,7 @@ pub struct Module {
     pub(super) pre: wasmtime::InstancePre<GuestState>,
     pub(super) exports: Exports,
     info: ModuleInfo,
+    identity: String,
 }
 
 /// The exports that every instance is asked for, found once.
@@ -62,6 +63,7 @@ impl Module {
             shared: Arc::clone(shared),
             pre,
             exports: Exports::of(&module)?,
+            identity: format!("{} of engine {}", info.sha256, shared.id),
             info,
         })
     }
@@ -87,7 +89,12 @@ impl Module {
             .iter()
             .find(|target| target.name == name)
             .ok_or_else(|| {
-                let names: Vec<_> = targets.iter().map(|t| format!("{:?}", t.name)).collect();
+                const MOST: usize = 8;
+                let names: Vec<_> = targets
+                    .iter()
+                    .map(|t| format!("{:?}", t.name))
+                    .take(MOST)
+                    .collect();
                 Status::not_found(format!(
                     "expected a target of the module ({}), found {name:?}",
                     names.join(", ")
@@ -106,7 +113,7 @@ impl fmt::Debug for Module {
 
 impl TargetModule for Module {
     fn identity(&self) -> &str {
-        &self.info.sha256
+        &self.identity
     }
 
     fn platform(&self) -> Platform {

@@ -54,6 +54,18 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Drops the instances that no lease has.
+    pub(super) fn evict_idle(&self) {
+        for slot in &self.slots {
+            if let Ok(mut slot) = slot.try_lock() {
+                *slot = None;
+            }
+        }
+        locked(&self.overflow).clear();
+    }
+}
+
 impl Lease<'_> {
     /// The instance, if there is one yet.
     #[inline]

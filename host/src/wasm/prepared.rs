@@ -7,9 +7,10 @@ use super::engine::Isolation;
 use super::instance::Instance;
 use super::module::Module;
 use super::pool::{Lease, Pool};
+use super::text::clean_message;
 use crate::call::{ApiVersion, CallOptions, CallSite, Execution, PreparedCalls, Stage};
 use crate::frame::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace};
-use crate::values::{Result, Status};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
 /// one call at a time, so that there are as many as there are executions at one time.
@@ -19,7 +20,7 @@ pub(super) struct Sites {
     arena_size: usize,
     /// Whether some target has a stage that runs once for each execution.
     has_execution_stages: bool,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 /// A call site, laid out.
@@ -44,12 +45,13 @@ impl Sites {
         let has_execution_stages = sites.iter().any(|site| {
             site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize)
         });
+        let pool = module.shared.new_pool();
         Ok(Self {
             module,
             sites,
             arena_size: largest.max(ARENA_ALIGNMENT),
             has_execution_stages,
-            pool: Pool::new(),
+            pool,
         })
     }
 
@@ -69,8 +71,19 @@ impl Sites {
         }
     }
 
+    /// A new instance. When the engine has no place for it, idle ones make way.
     fn new_instance(&self, options: &CallOptions) -> Result<Instance> {
-        Instance::new(&self.module, self.arena_size, self.sites.len(), options)
+        let new = || Instance::new(&self.module, self.arena_size, self.sites.len(), options);
+        match new() {
+            Err(status)
+                if status.code() == StatusCode::ResourceExhausted
+                    && status.blame() == Blame::Caller =>
+            {
+                self.module.shared.evict_idle();
+                new()
+            }
+            outcome => outcome,
+        }
     }
 
     /// Runs a stage that runs once for each execution, for each call site whose target has it.
@@ -78,13 +91,19 @@ impl Sites {
         if !self.has_execution_stages {
             return Ok(());
         }
-        for (index, site) in self.sites.iter().enumerate() {
-            if site.stages.contains(&stage) {
+        (0..self.sites.len()).try_for_each(|index| self.run_stage_of(instance, stage, index))
+    }
+
+    /// The same for one call site.
+    #[inline]
+    fn run_stage_of(&self, instance: &mut Instance, stage: Stage, index: usize) -> Result<()> {
+        match self.sites.get(index) {
+            Some(site) if site.stages.contains(&stage) => {
                 instance.bind(index, site)?;
-                instance.run_stage(index, site, stage)?;
+                instance.run_stage(index, site, stage)
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn call(
@@ -117,8 +136,11 @@ impl Sites {
 
 impl Site {
     fn new(module: &Module, site: &CallSite) -> Result<Self> {
+        let limit = module.shared.limits.message_bytes;
         let target = module.target(&site.target)?;
-        target.check(site)?;
+        target
+            .check(site)
+            .map_err(|status| clean_message(status, limit))?;
         if site.api_version != ApiVersion::TypedFfi {
             return Err(Status::unimplemented(format!(
                 "{} is not supported on the platform Host yet; supported is {}",
@@ -222,7 +244,10 @@ impl Execution for WasmExecution<'_> {
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
         let sites = self.sites;
         match self.instance() {
-            Some(instance) => sites.call(instance, site, operands, results),
+            Some(instance) => {
+                instance.begin_next_call();
+                sites.call(instance, site, operands, results)
+            }
             None => sites.call_alone(site, &self.options, operands, results),
         }
     }
@@ -259,8 +284,8 @@ impl Sites {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        self.run_stage(instance, Stage::Prepare)?;
-        self.run_stage(instance, Stage::Initialize)?;
+        self.run_stage_of(instance, Stage::Prepare, index)?;
+        self.run_stage_of(instance, Stage::Initialize, index)?;
         self.call(instance, index, operands, results)
     }
 }

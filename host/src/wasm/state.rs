@@ -56,7 +56,7 @@ impl fmt::Display for LogLevel {
 pub struct LogRecord<'a> {
     /// How important it is, as the guest says.
     pub level: LogLevel,
-    /// The guest's text: cut to the limit, without control characters.
+    /// The guest's text: cut to the limit, without control characters other than line ends and tabs.
     pub message: &'a str,
 }
 
@@ -93,14 +93,6 @@ impl GuestState {
             growth_refused: None,
         }
     }
-
-    /// Forgets the last call.
-    #[inline]
-    pub(super) fn reset(&mut self) {
-        self.failure = None;
-        self.growth_refused = None;
-        self.log_budget = self.shared.limits.log_bytes;
-    }
 }
 
 /// Refuses growth past the limits and remembers that it did: a guest that fails for want of memory says so in its own way.
@@ -123,6 +115,11 @@ impl wasmtime::ResourceLimiter for GuestState {
             ));
         }
         Ok(allowed)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.growth_refused = Some(format!("memory could not grow ({error:#})"));
+        Ok(())
     }
 
     fn table_growing(

@@ -1,5 +1,7 @@
 //! A guest's text, made fit to be shown.
 
+use crate::values::Status;
+
 /// What a guest wrote, as at most `limit` bytes of UTF-8 without control characters but for line ends and tabs. `total` is how long it
 /// was, of which `bytes` is all or the beginning.
 pub(super) fn sanitize(bytes: &[u8], total: usize, limit: usize) -> String {
@@ -16,10 +18,14 @@ pub(super) fn sanitize(bytes: &[u8], total: usize, limit: usize) -> String {
     text
 }
 
+/// The same failure with a message that is fit to be shown, whatever of a guest's is in it.
+pub(super) fn clean_message(status: Status, limit: usize) -> Status {
+    status.map_message(|message| sanitize(message.as_bytes(), message.len(), limit))
+}
+
 /// The character, or the replacement character for what could steer a terminal or reorder a line.
 fn printable(c: char) -> char {
-    let reorders =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let reorders = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     match c {
         '\n' | '\t' => c,
         _ if c.is_control() || reorders => char::REPLACEMENT_CHARACTER,

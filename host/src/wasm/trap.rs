@@ -49,24 +49,25 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
             format!("{what}: expected at most {limit} instances at one time, found more"),
         );
     }
-    let Some(trap) = error.downcast_ref::<Trap>() else {
-        return guest(
-            StatusCode::Internal,
-            format!("{what} failed: {}", clean(&format!("{error:#}"))),
-        );
+    let Some(&trap) = error.downcast_ref::<Trap>() else {
+        let message = format!("{what} could not be run: {}", clean(&format!("{error:#}")));
+        return Status::new(StatusCode::Internal, Blame::Host, message);
     };
-    if let Some(growth) = state.growth_refused.take() {
-        return guest(
-            StatusCode::ResourceExhausted,
-            format!("{what} failed after {growth}: {}", described(*trap)),
-        );
+    // A panic, and an allocator that gives up, say what they have to say and then run `unreachable`. Before another trap, a
+    // failure that was set is not its cause.
+    let gave_up = trap == Trap::UnreachableCodeReached;
+    let failure = state.failure.take().filter(|_| gave_up);
+    let growth = state.growth_refused.take().filter(|_| gave_up);
+    match (growth, failure) {
+        (Some(growth), failure) => {
+            let last_words = failure.map_or_else(|| described(trap), |failure| failure.message);
+            let message = format!("{what} failed after {growth}: {last_words}");
+            guest(StatusCode::ResourceExhausted, message)
+        }
+        (None, Some(failure)) => guest(failure.code, format!("{what}: {}", failure.message))
+            .with_recoverable(failure.recoverable),
+        (None, None) => guest(code(trap), format!("{what} trapped: {}", described(trap))),
     }
-    // A panic says what it has to say before it traps.
-    if let Some(failure) = state.failure.take() {
-        return guest(failure.code, format!("{what}: {}", failure.message))
-            .with_recoverable(failure.recoverable);
-    }
-    guest(code(*trap), format!("{what} trapped: {}", described(*trap)))
 }
 
 fn code(trap: Trap) -> StatusCode {
@@ -107,6 +108,7 @@ fn demangle(name: &str) -> String {
     }
 }
 
+/// Fit to stand in a line.
 fn clean(name: &str) -> String {
-    sanitize(name.as_bytes(), name.len(), MAX_NAME)
+    sanitize(name.as_bytes(), name.len(), MAX_NAME).replace(['\n', '\t'], " ")
 }

@@ -1,10 +1,10 @@
 //! Runs a planned program, one instruction after the other.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::Program;
-use super::super::evaluate::{Callee, evaluate, from_layout, to_layout};
+use super::super::evaluate::{Callee, evaluate, from_layout, to_layout, zeroed};
 use super::super::instruction::{ComputationId, Instruction, Opcode};
 use super::ExecuteOptions;
 use super::plan::{BoundCall, Plan, Step};
@@ -154,12 +154,11 @@ impl<'a> Run<'a> {
             .iter()
             .flat_map(|o| o.leaves().map(|(_, bytes)| bytes))
             .collect();
-        let mut leaves: Vec<Vec<u8>> = call
-            .result
-            .leaves()
+        let shapes = call.result.leaves();
+        let mut leaves = shapes
             .iter()
-            .map(|leaf| vec![0; leaf.byte_size()])
-            .collect();
+            .map(|leaf| zeroed(leaf.byte_size()))
+            .collect::<Result<Vec<Vec<u8>>>>()?;
         let mut results: Vec<&mut [u8]> = leaves.iter_mut().map(Vec::as_mut_slice).collect();
         self.executions[call.module]
             .call(call.site, &bytes, &mut results)
@@ -207,7 +206,7 @@ impl Stop {
     fn new(options: &CallOptions) -> Self {
         let deadline = options.deadline.and_then(|deadline| match deadline {
             Deadline::At(instant) => Some(instant),
-            Deadline::After(duration) => Instant::now().checked_add(duration),
+            Deadline::After(duration) => Some(after(duration)),
         });
         Self {
             deadline,
@@ -242,4 +241,11 @@ impl Stop {
         }
         Ok(())
     }
+}
+
+/// This long from now. What no clock can say is far enough away.
+fn after(duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(1 << 32);
+    let now = Instant::now();
+    now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
