@@ -192,7 +192,8 @@ fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
 
 /// What compilers make of ordinary code today, and no more.
 pub(super) fn features() -> WasmFeatures {
-    WasmFeatures::WASM1
+    WasmFeatures::FLOATS
+        | WasmFeatures::MUTABLE_GLOBAL
         | WasmFeatures::SATURATING_FLOAT_TO_INT
         | WasmFeatures::SIGN_EXTENSION
         | WasmFeatures::MULTI_VALUE

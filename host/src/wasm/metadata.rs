@@ -70,11 +70,12 @@ fn types(exports: &[ExportedFunction]) -> Types<'_> {
 /// Reads the section and holds it against the exported functions.
 pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
+    // The depth of what no field takes is bounded only where it is read as a value.
     for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
-        // By way of a value: only then is the depth of unknown keys bounded as well.
-        let entry = value
-            .and_then(Entry::deserialize)
-            .map_err(|error| wrong(format!("expected a JSON object for each target: {error}")))?;
+        value.map_err(not_json)?;
+    }
+    for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
+        let entry = entry.map_err(not_json)?;
         let name = entry.name.clone();
         let signature =
             signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
@@ -283,6 +284,10 @@ fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn not_json(error: serde_json::Error) -> Status {
+    wrong(format!("expected a JSON object for each target: {error}"))
 }
 
 fn wrong(message: String) -> Status {
