@@ -53,6 +53,7 @@ pub struct KernelAlone {
     guest: raw::Guest,
     target: wasmtime::TypedFunc<u32, u32>,
     frame: u32,
+    result: usize,
 }
 
 impl KernelAlone {
@@ -60,23 +61,23 @@ impl KernelAlone {
     #[must_use]
     pub fn new(site: &CallSite, first: &[u8], second: &[u8]) -> Self {
         let pre = raw::module(&raw::engine(), &guest(&site.target));
-        Self::instantiate(&pre, site, first, second)
+        let layout = ArenaLayout::new(site, 1 << 30).unwrap();
+        Self::instantiate(&pre, &site.target, &layout, [first, second])
     }
 
     /// The same in a new instance of a module that is compiled already.
     #[must_use]
     pub fn instantiate(
         pre: &wasmtime::InstancePre<()>,
-        site: &CallSite,
-        first: &[u8],
-        second: &[u8],
+        target: &str,
+        layout: &ArenaLayout,
+        operands: [&[u8]; 2],
     ) -> Self {
         let mut guest = raw::Guest::new(pre);
-        let target = guest.target(&site.target);
-        let layout = ArenaLayout::new(site, 1 << 30).unwrap();
+        let target = guest.target(target);
         let arena = guest.reserve(layout.size());
         let memory = guest.memory.data_mut(&mut guest.store);
-        for (place, data) in std::iter::zip(layout.operands(), [first, second]) {
+        for (place, data) in std::iter::zip(layout.operands(), operands) {
             memory[arena + place.offset..][..data.len()].copy_from_slice(data);
         }
         let image = layout.image(Frame::Whole, arena as u32);
@@ -86,6 +87,7 @@ impl KernelAlone {
             guest,
             target,
             frame: frame as u32,
+            result: arena + layout.results()[0].offset,
         }
     }
 
@@ -93,5 +95,11 @@ impl KernelAlone {
     pub fn call(&mut self) {
         let status = self.target.call(&mut self.guest.store, self.frame).unwrap();
         assert_eq!(status, 0);
+    }
+
+    /// Copies the result out.
+    pub fn copy_result(&self, result: &mut [u8]) {
+        let memory = self.guest.memory.data(&self.guest.store);
+        result.copy_from_slice(&memory[self.result..][..result.len()]);
     }
 }

@@ -2,6 +2,7 @@
 //! instance takes.
 
 use callbox::CallSite;
+use callbox::frame::ArenaLayout;
 use callbox::wasm::{Config, Engine, Isolation};
 use criterion::Criterion;
 
@@ -13,7 +14,20 @@ pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fresh_instance");
     let pre = raw::module(&raw::engine(), &guest("broadcast_add"));
     group.bench_function("raw_wasmtime", |bencher| {
-        bencher.iter(|| raw::Guest::new(&pre))
+        bencher.iter(|| raw::Guest::new(&pre));
+    });
+
+    let shape = || "f32[128]".parse().unwrap();
+    let site = CallSite::new("broadcast_add", vec![shape(), shape()], shape());
+    let layout = ArenaLayout::new(&site, 1 << 30).unwrap();
+    let x = bytes(&floats(128));
+    let mut y = vec![0; 512];
+    group.bench_function("raw_wasmtime_with_call", |bencher| {
+        bencher.iter(|| {
+            let mut kernel = KernelAlone::instantiate(&pre, "broadcast_add", &layout, [&x, &x]);
+            kernel.call();
+            kernel.copy_result(&mut y);
+        });
     });
 
     let config = Config {
@@ -25,7 +39,6 @@ pub fn bench(criterion: &mut Criterion) {
         .load(&guest("broadcast_add"))
         .unwrap();
     let call = module.prepare_call(site).unwrap();
-    let mut y = vec![0; 512];
     group.bench_function("callbox", |bencher| {
         bencher.iter(|| call.call(&[&x, &x], &mut [&mut y]).unwrap());
     });

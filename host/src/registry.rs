@@ -58,16 +58,7 @@ impl Registry {
         module: Arc<dyn TargetModule>,
         export: &str,
     ) -> Result<()> {
-        if name.starts_with('$') {
-            return Err(Status::invalid_argument(format!(
-                "Call targets that start with '$' are reserved for internal use: {name:?}"
-            )));
-        }
-        if name.is_empty() {
-            return Err(Status::invalid_argument(
-                "expected a target's name, found an empty one",
-            ));
-        }
+        check_name(name)?;
         let Some(index) = module.targets().iter().position(|t| t.name == export) else {
             let names = module.targets().iter().map(|t| t.name.as_str());
             return Err(Status::not_found(format!(
@@ -75,26 +66,7 @@ impl Registry {
                 suggest(export, names)
             )));
         };
-        let key = (module.platform(), name.to_owned());
-        let target = RegisteredTarget { module, index };
-        match self.entries.get(&key) {
-            Some(known) if known.is_same(&target) => Ok(()),
-            Some(known) => Err(Status::new(
-                StatusCode::AlreadyExists,
-                Blame::Caller,
-                format!(
-                    "the target {name:?} on platform {} is {:?} of the module {}, expected the same and found {export:?} of the module {}",
-                    key.0,
-                    known.signature().name,
-                    known.module.identity(),
-                    target.module.identity()
-                ),
-            )),
-            None => {
-                self.entries.insert(key, target);
-                Ok(())
-            }
-        }
+        self.insert(name, module, index)
     }
 
     /// Registers each target of the module by its own name.
@@ -103,8 +75,9 @@ impl Registry {
     /// As for [`Registry::register`]; then none of them is registered.
     pub fn register_module(&mut self, module: Arc<dyn TargetModule>) -> Result<()> {
         let mut registry = self.clone();
-        for target in module.targets() {
-            registry.register(&target.name, Arc::clone(&module), &target.name)?;
+        for (index, target) in module.targets().iter().enumerate() {
+            check_name(&target.name)?;
+            registry.insert(&target.name, Arc::clone(&module), index)?;
         }
         *self = registry;
         Ok(())
@@ -130,6 +103,46 @@ impl Registry {
         let entries = self.entries.keys().filter(move |(p, _)| *p == platform);
         entries.map(|(_, name)| name.as_str())
     }
+
+    /// Registers the module's target with this number.
+    fn insert(&mut self, name: &str, module: Arc<dyn TargetModule>, index: usize) -> Result<()> {
+        let key = (module.platform(), name.to_owned());
+        let target = RegisteredTarget { module, index };
+        match self.entries.get(&key) {
+            Some(known) if known.is_same(&target) => Ok(()),
+            Some(known) => Err(Status::new(
+                StatusCode::AlreadyExists,
+                Blame::Caller,
+                format!(
+                    "the target {name:?} on platform {} is {:?} of the module {}, expected the same and found {:?} of the module {}",
+                    key.0,
+                    known.signature().name,
+                    known.module.identity(),
+                    target.signature().name,
+                    target.module.identity()
+                ),
+            )),
+            None => {
+                self.entries.insert(key, target);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Checks that a target can be registered by this name.
+fn check_name(name: &str) -> Result<()> {
+    if name.starts_with('$') {
+        return Err(Status::invalid_argument(format!(
+            "Call targets that start with '$' are reserved for internal use: {name:?}"
+        )));
+    }
+    if name.is_empty() {
+        return Err(Status::invalid_argument(
+            "expected a target's name, found an empty one",
+        ));
+    }
+    Ok(())
 }
 
 /// What to say of names that are like `wanted`.

@@ -1,9 +1,11 @@
-//! Signatures: what a target declares of itself, and whether a call site fits it.
+//! Signatures: what a target declares of itself.
+
+mod check;
 
 use std::fmt;
 
 use super::{ApiVersion, CallSite};
-use crate::values::{ArrayShape, Attribute, ElementType, Result, Status};
+use crate::values::{ElementType, Result, Status};
 
 /// A stage of a call: XLA FFI's execution stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,7 +104,8 @@ impl Signature {
     /// Checks a call site against what is declared.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT with all that is wrong, in XLA's words (xla/ffi/api/api.h).
+    /// INVALID_ARGUMENT in XLA's words (`Handler::Call` in xla/ffi/api/api.h): for a wrong number of operands, results or attributes
+    /// this alone, and otherwise all that is wrong.
     pub fn check(&self, site: &CallSite) -> Result<()> {
         if !self.api_versions.contains(&site.api_version) {
             let versions: Vec<_> = self.api_versions.iter().map(|v| v.name()).collect();
@@ -116,125 +119,7 @@ impl Signature {
         if site.api_version != ApiVersion::TypedFfi {
             return Ok(());
         }
-        let operands: Vec<_> = site.operands.iter().flat_map(|s| s.leaves()).collect();
-        let mut problems = Vec::new();
-        check_buffers(
-            "operands",
-            "arguments",
-            self.operands.as_deref(),
-            &operands,
-            &mut problems,
-        );
-        check_buffers(
-            "results",
-            "results",
-            self.results.as_deref(),
-            &site.result.leaves(),
-            &mut problems,
-        );
-        self.check_attributes(site, &mut problems);
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(Status::invalid_argument(problems.join("; "))),
-        }
-    }
-
-    /// XLA's rules: a target that binds no attribute ignores all; one that binds some takes no others.
-    fn check_attributes(&self, site: &CallSite, problems: &mut Vec<String>) {
-        let Some(declared) = self.attributes.as_deref().filter(|d| !d.is_empty()) else {
-            return;
-        };
-        for (name, value) in &site.attributes {
-            match declared.iter().find(|a| a.name == *name) {
-                Some(attribute) => problems.extend(attribute.mismatch(value)),
-                None => problems.push(format!("Unexpected attribute: {name}")),
-            }
-        }
-        for attribute in declared.iter().filter(|a| !a.optional) {
-            if !site.attributes.contains_key(&attribute.name) {
-                problems.push(format!("Missing attribute: {}", attribute.name));
-            }
-        }
-    }
-}
-
-impl AttributeSignature {
-    fn mismatch(&self, value: &Attribute) -> Option<String> {
-        let kind = value.kind();
-        if kind != self.kind {
-            return Some(format!(
-                "Wrong attribute type: expected {} but got {kind} (attribute {})",
-                self.kind, self.name
-            ));
-        }
-        let found = match value {
-            Attribute::Scalar(literal) | Attribute::Array(literal) => {
-                literal.shape().as_array().map(ArrayShape::element_type)
-            }
-            Attribute::String(_) | Attribute::Dictionary(_) => None,
-        };
-        match (self.element_type, found) {
-            (Some(expected), Some(found)) if expected != found => Some(format!(
-                "Wrong attribute dtype: expected {} but got {} (attribute {})",
-                expected.upper_name(),
-                found.upper_name(),
-                self.name
-            )),
-            _ => None,
-        }
-    }
-}
-
-/// Adds what is wrong with buffers to `problems`.
-fn check_buffers(
-    plural: &str,
-    counted_as: &str,
-    declared: Option<&[BufferSignature]>,
-    found: &[&ArrayShape],
-    problems: &mut Vec<String>,
-) {
-    let Some(declared) = declared else {
-        return;
-    };
-    if declared.len() != found.len() {
-        problems.push(format!(
-            "Wrong number of {counted_as}: expected {} but got {}",
-            declared.len(),
-            found.len()
-        ));
-        return;
-    }
-    let wrong: Vec<_> = std::iter::zip(declared, found)
-        .enumerate()
-        .filter_map(|(i, (declared, found))| Some((i, declared.mismatch(found)?)))
-        .collect();
-    if !wrong.is_empty() {
-        let positions: Vec<_> = wrong.iter().map(|(i, _)| i.to_string()).collect();
-        problems.push(format!(
-            "Failed to decode all FFI handler {plural} (bad {plural} at: {})",
-            positions.join(", ")
-        ));
-        problems.extend(wrong.into_iter().map(|(_, problem)| problem));
-    }
-}
-
-impl BufferSignature {
-    fn mismatch(&self, found: &ArrayShape) -> Option<String> {
-        if !self.element_types.is_empty() && !self.element_types.contains(&found.element_type()) {
-            let expected: Vec<_> = self.element_types.iter().map(|t| t.upper_name()).collect();
-            return Some(format!(
-                "Wrong buffer dtype: expected {} but got {}",
-                expected.join(" or "),
-                found.element_type().upper_name()
-            ));
-        }
-        match self.rank {
-            Some(rank) if rank != found.rank() => Some(format!(
-                "Wrong buffer rank: expected {rank} but got {}",
-                found.rank()
-            )),
-            _ => None,
-        }
+        check::check(self, site)
     }
 }
 

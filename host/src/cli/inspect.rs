@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use callbox::Status;
 use callbox::call::{AttributeSignature, BufferSignature, Signature};
-use callbox::wasm::{Limits, ModuleInfo, inspect};
+use callbox::wasm::{Limits, ModuleInfo, inspect, needed_features};
 
 use super::failure::Outcome;
 use super::output::{self, complain};
@@ -20,15 +21,17 @@ What is shown is the module's own claim. Nothing of the module is run or compile
 With --json, standard output is one object, of failures too (then module is null):
   {\"status\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
    \"module\":{\"size\":...,\"sha256\":...,\"memory\":{\"initial\":...,\"maximum\":...},
+    \"loads\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
     \"features\":[...],\"imports\":[{\"module\":...,\"name\":...,\"type\":...}],
     \"exports\":[{\"name\":...,\"type\":...}],\"has_metadata\":...,
     \"targets\":[{\"name\":...,\"api_versions\":[...],\"stages\":[...],
       \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...}],\"results\":[...],
       \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
       \"traits\":[...],\"documentation\":...}]}}
-  Sizes are in bytes; operands, results and attributes are null if not declared.";
+  Sizes are in bytes; operands, results and attributes are null if not declared. loads is the status with which the host
+  would load the module: OK, or why not.";
 
-/// Show a module's targets, imports, exports, memory, features, size and SHA-256
+/// Show a module's targets, imports, exports, memory, features, size and SHA-256, and whether it would load
 ///
 /// Runs nothing of it.
 #[derive(Debug, clap::Args)]
@@ -43,6 +46,16 @@ pub(super) struct Arguments {
     json: bool,
 }
 
+/// What is shown of a module.
+#[derive(Debug)]
+pub(super) struct Inspected {
+    pub(super) info: ModuleInfo,
+    /// The WebAssembly proposals that it needs.
+    pub(super) features: Vec<&'static str>,
+    /// Why a host with the default limits would not load it.
+    pub(super) problem: Option<Status>,
+}
+
 pub(super) fn show(arguments: &Arguments) -> ExitCode {
     let outcome = read(arguments);
     let code = match &outcome {
@@ -54,33 +67,45 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
     };
     match (arguments.json, &outcome) {
         (true, outcome) => output::emit(&json::module(outcome.as_ref()), code),
-        (false, Ok(info)) => {
+        (false, Ok(inspected)) => {
             let title = name(&arguments.module.display().to_string());
-            output::emit(&(title + "\n" + &describe(info)), code)
+            output::emit(&(title + "\n" + &describe(inspected)), code)
         }
         (false, Err(_)) => code,
     }
 }
 
-fn read(arguments: &Arguments) -> Outcome<ModuleInfo> {
+fn read(arguments: &Arguments) -> Outcome<Inspected> {
     let limits = Limits::default();
     let path = &arguments.module;
     let bytes = modules::read(path, limits.module_bytes)?;
-    Ok(inspect(&bytes, &limits).map_err(|status| status.context(path.display()))?)
+    let in_file = |status: Status| status.context(path.display());
+    let info = inspect(&bytes, &limits).map_err(in_file)?;
+    Ok(Inspected {
+        features: needed_features(&bytes).map_err(in_file)?,
+        problem: info.check(&limits).err(),
+        info,
+    })
 }
 
 /// The module for a person.
-fn describe(info: &ModuleInfo) -> String {
+fn describe(inspected: &Inspected) -> String {
+    let info = &inspected.info;
+    let features = match inspected.features.is_empty() {
+        true => "none past WebAssembly 1.0".to_owned(),
+        false => inspected.features.join(", "),
+    };
+    let loads = match &inspected.problem {
+        None => "yes".to_owned(),
+        Some(status) => format!("no: {}", name(&status.to_string())),
+    };
     let mut lines = vec![
         field("size", &bytes(info.size as u64)),
         field("sha256", &info.sha256),
+        field("loads", &loads),
         field("memory", &memory(info)),
+        field("features", &features),
     ];
-    let features = match info.features.is_empty() {
-        true => "none past WebAssembly 1.0".to_owned(),
-        false => info.features.join(", "),
-    };
-    lines.push(field("features", &features));
     let imports = info.imports.iter();
     let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));
     lines.extend(list("imports", imports));

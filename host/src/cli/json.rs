@@ -1,12 +1,12 @@
 //! The objects that `--json` prints. Their keys and the order of these are an interface.
 
 use callbox::call::{AttributeSignature, BufferSignature, Signature};
-use callbox::wasm::ModuleInfo;
 use callbox::{ElementType, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
+use super::inspect::Inspected;
 use super::output::Finished;
 use super::text::is_hidden;
 
@@ -57,7 +57,7 @@ pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
 }
 
 /// `{"status":{...},"module":{...}}`, and a line end. `module` is null if it could not be read.
-pub(super) fn module(outcome: Result<&ModuleInfo, &Failure>) -> String {
+pub(super) fn module(outcome: Result<&Inspected, &Failure>) -> String {
     line(&Module {
         status: status(outcome.err().map(Failure::status)),
         module: outcome.ok().map(module_object),
@@ -83,7 +83,8 @@ fn status(failure: Option<&Status>) -> StatusObject {
     }
 }
 
-fn module_object(info: &ModuleInfo) -> Value {
+fn module_object(inspected: &Inspected) -> Value {
+    let info = &inspected.info;
     let memory = info
         .memory
         .map(|m| json!({"initial": m.initial, "maximum": m.maximum}));
@@ -97,7 +98,8 @@ fn module_object(info: &ModuleInfo) -> Value {
         "size": info.size,
         "sha256": info.sha256,
         "memory": memory,
-        "features": info.features,
+        "loads": status(inspected.problem.as_ref()),
+        "features": inspected.features,
         "imports": imports.collect::<Vec<_>>(),
         "exports": exports.collect::<Vec<_>>(),
         "has_metadata": info.has_metadata,

@@ -20,7 +20,8 @@ fn a_person_sees_what_a_module_declares() {
         sha256.len() == 64 && sha256.bytes().all(|b| b.is_ascii_hexdigit()),
         "{sha256}"
     );
-    let expected = "  memory    131072 bytes (128 KiB) at first, 1048576 bytes (1 MiB) at most
+    let expected = "  loads     yes
+  memory    131072 bytes (128 KiB) at first, 1048576 bytes (1 MiB) at most
   features  sign-extension
   imports   callbox:ffi/api@1.0.0 version () -> i32
   exports   scale (i32) -> i32
@@ -61,6 +62,10 @@ fn a_program_sees_one_object() {
     assert_eq!(
         module["memory"],
         json!({"initial": 131_072, "maximum": 1_048_576})
+    );
+    assert_eq!(
+        module["loads"],
+        json!({"code": "OK", "number": 0, "message": "", "recoverable": false, "blame": null})
     );
     assert_eq!(module["features"], json!(["sign-extension"]));
     assert_eq!(
@@ -116,6 +121,17 @@ fn nothing_is_run_or_refused_for_what_it_imports() {
         "{shown}"
     );
     assert!(shown.ends_with("\nno targets\n"), "{shown}");
+    let problem = "the import \"env\" \"system\" is not granted";
+    assert!(
+        shown.contains(&format!("\n  loads     no: PERMISSION_DENIED: {problem}")),
+        "{shown}"
+    );
+    let object = folder.run(&["inspect", "m.wasm", "--json"]).object();
+    assert_eq!(object["status"]["code"], "OK");
+    let loads = &object["module"]["loads"];
+    assert_eq!((&loads["code"], &loads["number"]), (&json!("PERMISSION_DENIED"), &json!(7)));
+    assert_eq!(loads["blame"], "guest");
+    assert!(loads["message"].as_str().unwrap().starts_with(problem));
 }
 
 #[test]

@@ -1,0 +1,201 @@
+//! Whether a call site fits what a target declares, by XLA's rules and in XLA's words.
+//!
+//! The checks and their order are those of `Handler::Call` (xla/ffi/api/api.h), and so are the messages: first the counts, each of which
+//! fails alone; then every parameter, all of whose failures are reported together. A guest that is made with `callbox-guest`
+//! says the same when it is called. Here it is said before a program runs, and without the names that guests make up by the thousand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{AttributeSignature, BufferSignature, Signature};
+use crate::call::CallSite;
+use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
+
+/// How many names or types a message lists.
+const MOST: usize = 16;
+
+/// Checks the operands, results and attributes of a call site. What is not declared is not checked.
+pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
+    let operands: Vec<_> = site.operands.iter().flat_map(Shape::leaves).collect();
+    let results = site.result.leaves();
+    check_count("arguments", signature.operands.as_deref(), operands.len())?;
+    check_count("results", signature.results.as_deref(), results.len())?;
+    // A target that binds no attribute takes any.
+    let declared = signature.attributes.as_deref().unwrap_or_default();
+    if !declared.is_empty() {
+        check_names(declared, &site.attributes)?;
+    }
+    let mismatches = buffers(signature.operands.as_deref(), &operands)
+        .chain(buffers(signature.results.as_deref(), &results))
+        .chain(attributes(declared, &site.attributes));
+    report(mismatches)
+}
+
+/// All that is wrong with parameters. Their positions count operands, then results, then attributes as they are declared.
+fn report(mismatches: impl Iterator<Item = Option<String>>) -> Result<()> {
+    let wrong: Vec<_> = mismatches
+        .enumerate()
+        .filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)))
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let (positions, diagnostics): (Vec<_>, Vec<_>) = wrong.into_iter().unzip();
+    Err(Status::invalid_argument(format!(
+        "Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
+        positions.join(", "),
+        diagnostics.join("\n")
+    )))
+}
+
+fn check_count(what: &str, declared: Option<&[BufferSignature]>, found: usize) -> Result<()> {
+    match declared {
+        Some(declared) if declared.len() != found => {
+            Err(wrong_count(what, declared.len(), found, ""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks how many attributes there are, and where some are optional that the target knows each.
+fn check_names(declared: &[AttributeSignature], found: &Dictionary) -> Result<()> {
+    let most = declared.len();
+    let least = declared.iter().filter(|a| !a.optional).count();
+    if found.len() < least || found.len() > most {
+        let names = match found.is_empty() {
+            true => String::new(),
+            false => format!(" with name(s): {}", names(found)),
+        };
+        return Err(match least == most {
+            true => wrong_count("attributes", most, found.len(), &names),
+            false => wrong_count(
+                "attributes",
+                format_args!("{least} to {most}"),
+                found.len(),
+                &names,
+            ),
+        });
+    }
+    if least == most {
+        return Ok(());
+    }
+    let known: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
+    match found.keys().find(|name| !known.contains(name.as_str())) {
+        Some(unknown) => Err(Status::invalid_argument(format!(
+            "Unknown attribute: expected one of {} but got {unknown}",
+            listed(declared.iter().map(|a| a.name.as_str()), ", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn wrong_count(what: &str, expected: impl fmt::Display, found: usize, names: &str) -> Status {
+    Status::invalid_argument(format!(
+        "Wrong number of {what}: expected {expected} but got {found}{names}"
+    ))
+}
+
+/// What is wrong with each buffer: as many as there are, declared or not.
+fn buffers(
+    declared: Option<&[BufferSignature]>,
+    found: &[&ArrayShape],
+) -> impl Iterator<Item = Option<String>> {
+    let mismatch = move |(i, shape): (usize, &&ArrayShape)| declared?.get(i)?.mismatch(shape);
+    found.iter().enumerate().map(mismatch)
+}
+
+/// What is wrong with each declared attribute. Their number is checked.
+fn attributes(
+    declared: &[AttributeSignature],
+    found: &Dictionary,
+) -> impl Iterator<Item = Option<String>> {
+    let all_are_required = declared.iter().all(|attribute| !attribute.optional);
+    let sorted: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
+    // XLA compares the call's sorted names with the target's, place by place.
+    let places = std::iter::zip(sorted, found.keys());
+    let other_names: BTreeMap<&str, &String> = match all_are_required {
+        true => places.filter(|(name, found)| name != found).collect(),
+        false => BTreeMap::new(),
+    };
+    declared.iter().map(move |attribute| {
+        let name = attribute.name.as_str();
+        if let Some(found) = other_names.get(name) {
+            return Some(format!("Attribute name mismatch: {found} vs {name}"));
+        }
+        match found.get(name) {
+            Some(value) => attribute.mismatch(value),
+            None if attribute.optional => None,
+            None => Some(missing(name, found)),
+        }
+    })
+}
+
+fn missing(name: &str, found: &Dictionary) -> String {
+    match found.is_empty() {
+        true => format!("Missing attribute: expected {name} but got none"),
+        false => format!("Missing attribute: expected {name} but got {}", names(found)),
+    }
+}
+
+impl AttributeSignature {
+    fn mismatch(&self, value: &Attribute) -> Option<String> {
+        let kind = value.kind();
+        if kind != self.kind {
+            return Some(format!(
+                "Wrong attribute type: expected {} but got {kind}",
+                self.kind
+            ));
+        }
+        let found = match value {
+            Attribute::Scalar(literal) | Attribute::Array(literal) => {
+                literal.shape().as_array().map(ArrayShape::element_type)
+            }
+            Attribute::String(_) | Attribute::Dictionary(_) => None,
+        };
+        match (self.element_type, found) {
+            (Some(expected), Some(found)) if expected != found => Some(format!(
+                "Wrong {kind} data type: expected {} but got {}",
+                expected.upper_name(),
+                found.upper_name()
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl BufferSignature {
+    fn mismatch(&self, found: &ArrayShape) -> Option<String> {
+        if !self.element_types.is_empty() && !self.element_types.contains(&found.element_type()) {
+            let expected = self.element_types.iter().map(|t| t.upper_name());
+            return Some(format!(
+                "Wrong buffer dtype: expected {} but got {}",
+                listed(expected, " or "),
+                found.element_type().upper_name()
+            ));
+        }
+        match self.rank {
+            Some(rank) if rank != found.rank() => Some(format!(
+                "Wrong buffer rank: expected {rank} but got {}",
+                found.rank()
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn names(attributes: &Dictionary) -> String {
+    listed(attributes.keys().map(String::as_str), ", ")
+}
+
+/// The first few of `names`, and how many there are if there are more.
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>, separator: &str) -> String {
+    let count = names.len();
+    let mut text = names.take(MOST).collect::<Vec<_>>().join(separator);
+    if count > MOST {
+        text.push_str(&format!("{separator}... ({count} in all)"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
