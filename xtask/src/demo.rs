@@ -118,7 +118,8 @@ fn show_failure(target: &str) -> Result<()> {
         println!("   | {line}");
     }
     match output.status.code() {
-        Some(1) => Ok(println!("   exit code 1\n")),
+        Some(1) => println!("   exit code 1\n"),
         _ => bail!("expected exit code 1, found {}", output.status),
     }
+    Ok(())
 }

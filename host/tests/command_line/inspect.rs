@@ -129,7 +129,10 @@ fn nothing_is_run_or_refused_for_what_it_imports() {
     let object = folder.run(&["inspect", "m.wasm", "--json"]).object();
     assert_eq!(object["status"]["code"], "OK");
     let loads = &object["module"]["loads"];
-    assert_eq!((&loads["code"], &loads["number"]), (&json!("PERMISSION_DENIED"), &json!(7)));
+    assert_eq!(
+        (&loads["code"], &loads["number"]),
+        (&json!("PERMISSION_DENIED"), &json!(7))
+    );
     assert_eq!(loads["blame"], "guest");
     assert!(loads["message"].as_str().unwrap().starts_with(problem));
 }

@@ -66,15 +66,11 @@ fn check_names(declared: &[AttributeSignature], found: &Dictionary) -> Result<()
             true => String::new(),
             false => format!(" with name(s): {}", names(found)),
         };
-        return Err(match least == most {
-            true => wrong_count("attributes", most, found.len(), &names),
-            false => wrong_count(
-                "attributes",
-                format_args!("{least} to {most}"),
-                found.len(),
-                &names,
-            ),
-        });
+        let expected = match least == most {
+            true => most.to_string(),
+            false => format!("{least} to {most}"),
+        };
+        return Err(wrong_count("attributes", expected, found.len(), &names));
     }
     if least == most {
         return Ok(());
@@ -131,10 +127,11 @@ fn attributes(
 }
 
 fn missing(name: &str, found: &Dictionary) -> String {
-    match found.is_empty() {
-        true => format!("Missing attribute: expected {name} but got none"),
-        false => format!("Missing attribute: expected {name} but got {}", names(found)),
-    }
+    let found = match found.is_empty() {
+        true => "none".to_owned(),
+        false => names(found),
+    };
+    format!("Missing attribute: expected {name} but got {found}")
 }
 
 impl AttributeSignature {
@@ -188,9 +185,10 @@ fn names(attributes: &Dictionary) -> String {
 }
 
 /// The first few of `names`, and how many there are if there are more.
-fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>, separator: &str) -> String {
+fn listed<T: Into<String>>(names: impl ExactSizeIterator<Item = T>, separator: &str) -> String {
     let count = names.len();
-    let mut text = names.take(MOST).collect::<Vec<_>>().join(separator);
+    let first: Vec<String> = names.take(MOST).map(Into::into).collect();
+    let mut text = first.join(separator);
     if count > MOST {
         text.push_str(&format!("{separator}... ({count} in all)"));
     }

@@ -204,9 +204,9 @@ struct Stop {
 
 impl Stop {
     fn new(options: &CallOptions) -> Self {
-        let deadline = options.deadline.and_then(|deadline| match deadline {
-            Deadline::At(instant) => Some(instant),
-            Deadline::After(duration) => Some(after(duration)),
+        let deadline = options.deadline.map(|deadline| match deadline {
+            Deadline::At(instant) => instant,
+            Deadline::After(duration) => after(duration),
         });
         Self {
             deadline,

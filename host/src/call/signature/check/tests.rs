@@ -52,11 +52,13 @@ fn site(operands: &[&str], result: &str, attributes: Vec<(&str, Attribute)>) -> 
     site
 }
 
-/// The message for attributes of a call whose buffers fit.
+/// What is wrong with a call whose buffers fit: nothing, or its attributes.
 fn message(declared: Vec<AttributeSignature>, attributes: Vec<(&str, Attribute)>) -> String {
     let site = site(&["f32[2]", "f64[2]"], "f32[]", attributes);
-    let outcome = signature(declared).check(&site);
-    outcome.map_or_else(|status| status.message().to_owned(), |()| String::new())
+    match signature(declared).check(&site) {
+        Ok(()) => String::new(),
+        Err(status) => status.message().to_owned(),
+    }
 }
 
 fn undecoded(bad: &str, diagnostics: &[&str]) -> String {
@@ -105,7 +107,10 @@ fn all_parameters_are_reported_together() {
     let status = signature(vec![]).check(&site(&["f32[1]", "pred[1]"], "f32[]", vec![]));
     assert_eq!(
         status.unwrap_err().message(),
-        undecoded("1", &["Wrong buffer dtype: expected F32 or F64 but got PRED"])
+        undecoded(
+            "1",
+            &["Wrong buffer dtype: expected F32 or F64 but got PRED"]
+        )
     );
 }
 
@@ -135,58 +140,46 @@ fn attributes_of_another_type_are_refused() {
         ),
     ] {
         let declared = vec![attribute("n", kind, Some(ElementType::S32))];
-        assert_eq!(
-            message(declared, vec![("n", found)]),
-            undecoded("3", &[expected])
-        );
+        let found = message(declared, vec![("n", found)]);
+        assert_eq!(found, undecoded("3", &[expected]));
     }
 }
 
 #[test]
 fn required_attributes_are_compared_place_by_place() {
-    let declared = || {
-        vec![
+    let one = || Attribute::scalar(1_i32);
+    for (attributes, expected) in [
+        (
+            vec![],
+            "Wrong number of attributes: expected 2 but got 0".to_owned(),
+        ),
+        (
+            vec![("a", one()), ("n", one()), ("mode", "x".into())],
+            "Wrong number of attributes: expected 2 but got 3 with name(s): a, mode, n".to_owned(),
+        ),
+        (
+            vec![("mode", "x".into()), ("m", one())],
+            undecoded(
+                "3, 4",
+                &[
+                    "Attribute name mismatch: mode vs n",
+                    "Attribute name mismatch: m vs mode",
+                ],
+            ),
+        ),
+        (vec![("mode", "x".into()), ("n", one())], String::new()),
+    ] {
+        let declared = vec![
             attribute("n", "scalar", None),
             attribute("mode", "string", None),
-        ]
-    };
-    let one = || Attribute::scalar(1_i32);
-    assert_eq!(
-        message(declared(), vec![]),
-        "Wrong number of attributes: expected 2 but got 0"
-    );
-    assert_eq!(
-        message(
-            declared(),
-            vec![("a", one()), ("n", one()), ("mode", "x".into())]
-        ),
-        "Wrong number of attributes: expected 2 but got 3 with name(s): a, mode, n"
-    );
-    assert_eq!(
-        message(declared(), vec![("mode", "x".into()), ("m", one())]),
-        undecoded(
-            "3, 4",
-            &[
-                "Attribute name mismatch: mode vs n",
-                "Attribute name mismatch: m vs mode"
-            ]
-        )
-    );
-    assert_eq!(
-        message(declared(), vec![("mode", "x".into()), ("n", one())]),
-        ""
-    );
+        ];
+        assert_eq!(message(declared, attributes), expected);
+    }
     assert_eq!(message(vec![], vec![("whatever", one())]), "");
 }
 
 #[test]
 fn optional_attributes_are_found_by_name() {
-    let declared = || {
-        vec![
-            attribute("n", "scalar", Some(ElementType::F32)),
-            optional("scale"),
-        ]
-    };
     let one = || Attribute::scalar(1.0_f32);
     for (attributes, expected) in [
         (
@@ -207,7 +200,8 @@ fn optional_attributes_are_found_by_name() {
         ),
         (vec![("n", one())], String::new()),
     ] {
-        assert_eq!(message(declared(), attributes), expected);
+        let n = attribute("n", "scalar", Some(ElementType::F32));
+        assert_eq!(message(vec![n, optional("scale")], attributes), expected);
     }
 }
 
@@ -215,6 +209,12 @@ fn optional_attributes_are_found_by_name() {
 fn few_of_many_names_are_listed() {
     let declared: Vec<_> = (0..5000).map(|i| optional(&format!("a{i:04}"))).collect();
     let text = message(declared, vec![("b", Attribute::scalar(1.0_f32))]);
-    assert!(text.starts_with("Unknown attribute: expected one of a0000, a0001, "));
-    assert!(text.ends_with("a0015, ... (5000 in all) but got b"), "{text}");
+    assert!(
+        text.starts_with("Unknown attribute: expected one of a0000, a0001, "),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("a0015, ... (5000 in all) but got b"),
+        "{text}"
+    );
 }
