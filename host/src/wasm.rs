@@ -18,16 +18,20 @@ mod metadata;
 mod module;
 mod pool;
 mod prepared;
+mod proposals;
+mod shared;
+mod site;
 mod state;
 mod text;
 mod ticker;
 mod trap;
 
-pub use engine::{Config, Engine, Isolation};
+pub use engine::{Config, Engine};
 pub use inspect::{
     ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect, needed_features,
 };
 pub use limits::Limits;
 pub use module::Module;
 pub use prepared::PreparedCall;
+pub use shared::Isolation;
 pub use state::{LogLevel, LogRecord};

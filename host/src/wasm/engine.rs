@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use wasmtime::WasmFeatures;
 
-use super::inspect::MAX_TABLES;
 use super::limits::Limits;
-use super::pool::Pool;
-use super::state::{GuestState, LogRecord};
+use super::proposals::{MAX_TABLES, features};
+use super::shared::{Isolation, LogSink, Shared};
 use super::ticker::Ticker;
 use super::{api, module::Module};
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -19,20 +17,6 @@ use crate::values::{Blame, Result, Status, StatusCode};
 /// these are zeroed (Linux 6.7 and newer): small guests then start without page faults. Elsewhere all would be zeroed, and
 /// giving the pages back is cheaper.
 const KEEP_RESIDENT: usize = 2 << 20;
-
-/// Where a guest's log messages go.
-type LogSink = Arc<dyn Fn(&LogRecord<'_>) + Send + Sync>;
-
-/// Whom an instance serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// The call sites of one executable, one call after the other. What a guest keeps in its memory, later calls of the same
-    /// executable find there.
-    #[default]
-    Executable,
-    /// One call. Nothing of a call's data is there for a later one.
-    Fresh,
-}
 
 /// How an engine is made.
 #[derive(Clone, Default)]
@@ -64,29 +48,6 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What modules and instances need of their engine.
-pub(super) struct Shared {
-    pub(super) engine: wasmtime::Engine,
-    pub(super) linker: wasmtime::Linker<GuestState>,
-    pub(super) limits: Limits,
-    pub(super) isolation: Isolation,
-    pub(super) log: Option<LogSink>,
-    pub(super) ticker: Ticker,
-    /// Tells this engine's modules from another's: the same file under another policy is another module.
-    pub(super) id: u64,
-    /// The pools of this engine's modules, for [`Shared::evict_idle`].
-    pools: Mutex<Vec<Weak<Pool>>>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("limits", &self.limits)
-            .field("isolation", &self.isolation)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Engine {
     /// An engine with the default limits.
     ///
@@ -114,16 +75,12 @@ impl Engine {
         let ticker = Ticker::start(&engine)?;
         let linker = api::linker(&engine)?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Shared::new(
                 engine,
                 linker,
-                limits: config.limits,
-                isolation: config.isolation,
-                log: config.log,
                 ticker,
-                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-                pools: Mutex::default(),
-            }),
+                (config.limits, config.isolation, config.log),
+            ),
         })
     }
 
@@ -148,29 +105,6 @@ impl Engine {
     }
 }
 
-/// The next engine's number.
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-
-impl Shared {
-    /// A pool whose idle instances make way when the engine runs out of them.
-    pub(super) fn new_pool(&self) -> Arc<Pool> {
-        let pool = Arc::new(Pool::new());
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|pool| pool.strong_count() > 0);
-        pools.push(Arc::downgrade(&pool));
-        pool
-    }
-
-    /// Drops every idle instance of every module.
-    pub(super) fn evict_idle(&self) {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|pool| pool.evict_idle());
-    }
-}
-
 /// wasmtime's settings. Proposals that callbox has no use for are off: what is not there cannot fail.
 fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
@@ -188,21 +122,6 @@ fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
             pooling_config(limits, pagemap_scan),
         ));
     config
-}
-
-/// What compilers make of ordinary code today, and no more.
-pub(super) fn features() -> WasmFeatures {
-    WasmFeatures::FLOATS
-        | WasmFeatures::MUTABLE_GLOBAL
-        | WasmFeatures::SATURATING_FLOAT_TO_INT
-        | WasmFeatures::SIGN_EXTENSION
-        | WasmFeatures::MULTI_VALUE
-        | WasmFeatures::BULK_MEMORY
-        | WasmFeatures::REFERENCE_TYPES
-        | WasmFeatures::SIMD
-        | WasmFeatures::RELAXED_SIMD
-        | WasmFeatures::TAIL_CALL
-        | WasmFeatures::EXTENDED_CONST
 }
 
 fn pooling_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::PoolingAllocationConfig {

@@ -6,16 +6,13 @@ use wasmparser::{
 };
 
 use super::api;
-use super::engine;
 use super::limits::Limits;
 use super::metadata;
+use super::proposals::{self, MAX_TABLES};
 use super::text::clean_message;
 use crate::call::Signature;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
-
-/// How many tables a module may have: what compilers make for indirect calls.
-pub(super) const MAX_TABLES: usize = 1;
 
 /// What can be said of a module without running any of it. All of it is the module's claim, checked as far as the ABI
 /// goes.
@@ -81,7 +78,7 @@ fn read(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
     check_size(wasm, limits)?;
     check_kind(wasm)?;
     // Validated first, with the proposals that are on: what is read below is then bounded by the file's size.
-    Validator::new_with_features(engine::features())
+    Validator::new_with_features(proposals::features())
         .validate_all(wasm)
         .map_err(malformed)?;
     let outside = Outside::read(wasm, limits)?;
@@ -230,7 +227,7 @@ impl Outside {
     fn read(wasm: &[u8], limits: &Limits) -> Result<Self> {
         let mut outside = Self::default();
         let mut parser = Parser::new(0);
-        parser.set_features(engine::features());
+        parser.set_features(proposals::features());
         for payload in parser.parse_all(wasm) {
             let payload = payload.map_err(malformed)?;
             outside
@@ -414,7 +411,7 @@ const FEATURES: &[(&str, WasmFeatures)] = &[
 /// # Errors
 /// INVALID_ARGUMENT, the guest's doing, if it is no valid core module with all of them.
 pub fn needed_features(wasm: &[u8]) -> Result<Vec<&'static str>> {
-    let all = engine::features();
+    let all = proposals::features();
     Validator::new_with_features(all)
         .validate_all(wasm)
         .map_err(malformed)?;

@@ -2,12 +2,12 @@
 
 use wasmtime::{Memory, Store, TypedFunc};
 
-use super::engine::Shared;
 use super::interrupt::{Interrupt, Interrupted};
 use super::memory::GuestMemory;
 use super::metadata::export_name;
 use super::module::Module;
-use super::prepared::Site;
+use super::shared::Shared;
+use super::site::Site;
 use super::state::GuestState;
 use super::trap;
 use crate::call::{CallOptions, Stage};

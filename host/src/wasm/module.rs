@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::engine::Shared;
 use super::inspect::{self, ModuleInfo};
-use super::prepared::{PreparedCall, Sites};
+use super::shared::Shared;
 use super::state::GuestState;
 use super::text::sanitize;
-use crate::call::{CallSite, Platform, PreparedCalls, Signature, TargetModule};
+use crate::call::Signature;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
 
@@ -18,7 +17,7 @@ pub struct Module {
     pub(super) pre: wasmtime::InstancePre<GuestState>,
     pub(super) exports: Exports,
     info: ModuleInfo,
-    identity: String,
+    pub(super) identity: String,
 }
 
 /// The exports that every instance is asked for, found once.
@@ -74,14 +73,6 @@ impl Module {
         &self.info
     }
 
-    /// Prepares one call site of one of the module's targets: for calls outside a program.
-    ///
-    /// # Errors
-    /// As for [`TargetModule::prepare`].
-    pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
-        Ok(PreparedCall::new(Sites::new(Arc::clone(self), vec![site])?))
-    }
-
     /// The target of this name.
     pub(super) fn target(&self, name: &str) -> Result<&Signature> {
         let targets = &self.info.targets;
@@ -108,23 +99,5 @@ impl fmt::Debug for Module {
         f.debug_struct("Module")
             .field("info", &self.info)
             .finish_non_exhaustive()
-    }
-}
-
-impl TargetModule for Module {
-    fn identity(&self) -> &str {
-        &self.identity
-    }
-
-    fn platform(&self) -> Platform {
-        Platform::Host
-    }
-
-    fn targets(&self) -> &[Signature] {
-        &self.info.targets
-    }
-
-    fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
-        Ok(Box::new(Sites::new(self, sites)?))
     }
 }

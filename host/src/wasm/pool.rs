@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::instance::Instance;
+use super::shared::Evict;
 
 /// How many executions at one time find a slot. More than these share a stack of instances behind a lock that they take twice.
 const SLOTS: usize = 32;
@@ -54,9 +55,9 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Evict for Pool {
     /// Drops the instances that no lease has.
-    pub(super) fn evict_idle(&self) {
+    fn evict_idle(&self) {
         for slot in &self.slots {
             if let Ok(mut slot) = slot.try_lock() {
                 *slot = None;

@@ -1,15 +1,17 @@
 //! Prepared call sites and the instances that serve them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::engine::Isolation;
 use super::instance::Instance;
 use super::module::Module;
 use super::pool::{Lease, Pool};
-use super::text::clean_message;
-use crate::call::{ApiVersion, CallOptions, CallSite, Execution, PreparedCalls, Stage};
-use crate::frame::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace};
+use super::shared::{Evict, Isolation};
+use super::site::Site;
+use crate::call::{
+    CallOptions, CallSite, Execution, Platform, PreparedCalls, Signature, Stage, TargetModule,
+};
+use crate::frame::{ARENA_ALIGNMENT, BufferPlace};
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
@@ -21,15 +23,6 @@ pub(super) struct Sites {
     /// Whether some target has a stage that runs once for each execution.
     has_execution_stages: bool,
     pool: Arc<Pool>,
-}
-
-/// A call site, laid out.
-pub(super) struct Site {
-    pub(super) target: String,
-    /// How messages name it.
-    pub(super) what: String,
-    pub(super) stages: Vec<Stage>,
-    pub(super) layout: ArenaLayout,
 }
 
 impl Sites {
@@ -45,7 +38,9 @@ impl Sites {
         let has_execution_stages = sites.iter().any(|site| {
             site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize)
         });
-        let pool = module.shared.new_pool();
+        let pool = Arc::new(Pool::new());
+        let evictable: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&pool) as Arc<dyn Evict>));
+        module.shared.add_pool(evictable);
         Ok(Self {
             module,
             sites,
@@ -134,29 +129,6 @@ impl Sites {
     }
 }
 
-impl Site {
-    fn new(module: &Module, site: &CallSite) -> Result<Self> {
-        let limit = module.shared.limits.message_bytes;
-        let target = module.target(&site.target)?;
-        target
-            .check(site)
-            .map_err(|status| clean_message(status, limit))?;
-        if site.api_version != ApiVersion::TypedFfi {
-            return Err(Status::unimplemented(format!(
-                "{} is not supported on the platform Host yet; supported is {}",
-                site.api_version,
-                ApiVersion::TypedFfi
-            )));
-        }
-        Ok(Self {
-            target: target.name.clone(),
-            what: format!("target {:?}", target.name),
-            stages: target.stages.clone(),
-            layout: ArenaLayout::new(site, module.shared.limits.memory_bytes)?,
-        })
-    }
-}
-
 /// Checks that the caller's buffers are as many and as long as the call site says.
 #[inline]
 fn check(
@@ -194,6 +166,34 @@ impl fmt::Debug for Sites {
             .field("module", &self.module.info().sha256)
             .field("targets", &targets)
             .finish_non_exhaustive()
+    }
+}
+
+impl TargetModule for Module {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Host
+    }
+
+    fn targets(&self) -> &[Signature] {
+        &self.info().targets
+    }
+
+    fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
+        Ok(Box::new(Sites::new(self, sites)?))
+    }
+}
+
+impl Module {
+    /// Prepares one call site of one of the module's targets: for calls outside a program.
+    ///
+    /// # Errors
+    /// As for [`TargetModule::prepare`].
+    pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
+        Ok(PreparedCall::new(Sites::new(Arc::clone(self), vec![site])?))
     }
 }
 
@@ -298,7 +298,7 @@ pub struct PreparedCall {
 }
 
 impl PreparedCall {
-    pub(super) fn new(sites: Sites) -> Self {
+    fn new(sites: Sites) -> Self {
         Self { sites }
     }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::engine::Shared;
 use super::interrupt::Interrupt;
+use super::shared::Shared;
 use crate::values::StatusCode;
 
 /// How important a guest's log message is.

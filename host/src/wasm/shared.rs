@@ -1,0 +1,90 @@
+//! What the modules and instances of an engine share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::limits::Limits;
+use super::state::{GuestState, LogRecord};
+use super::ticker::Ticker;
+
+/// Where a guest's log messages go.
+pub(super) type LogSink = Arc<dyn Fn(&LogRecord<'_>) + Send + Sync>;
+
+/// Whom an instance serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// The call sites of one executable, one call after the other. What a guest keeps in its memory, later calls of the same
+    /// executable find there.
+    #[default]
+    Executable,
+    /// One call. Nothing of a call's data is there for a later one.
+    Fresh,
+}
+
+/// Something that keeps instances which nobody uses.
+pub(super) trait Evict: Send + Sync {
+    /// Drops them.
+    fn evict_idle(&self);
+}
+
+/// What modules and instances need of their engine.
+pub(super) struct Shared {
+    pub(super) engine: wasmtime::Engine,
+    pub(super) linker: wasmtime::Linker<GuestState>,
+    pub(super) limits: Limits,
+    pub(super) isolation: Isolation,
+    pub(super) log: Option<LogSink>,
+    pub(super) ticker: Ticker,
+    /// Tells this engine's modules from another's: the same file under another policy is another module.
+    pub(super) id: u64,
+    /// The pools of this engine's modules, for [`Shared::evict_idle`].
+    pools: Mutex<Vec<Weak<dyn Evict>>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("limits", &self.limits)
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The next engine's number.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Shared {
+    /// An engine's share, with no pools yet.
+    pub(super) fn new(
+        engine: wasmtime::Engine,
+        linker: wasmtime::Linker<GuestState>,
+        ticker: Ticker,
+        (limits, isolation, log): (Limits, Isolation, Option<LogSink>),
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            linker,
+            limits,
+            isolation,
+            log,
+            ticker,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            pools: Mutex::default(),
+        })
+    }
+
+    /// Lets a pool's idle instances make way when the engine runs out of places.
+    pub(super) fn add_pool(&self, pool: Weak<dyn Evict>) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(pool);
+    }
+
+    /// Drops every idle instance of every module.
+    pub(super) fn evict_idle(&self) {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = pools.iter().filter_map(Weak::upgrade);
+        pools.for_each(|pool| pool.evict_idle());
+    }
+}
