@@ -37,6 +37,7 @@
 //! - [`program`]: programs and their execution.
 //! - [`values`]: shapes, literals, attributes, statuses; re-exported here.
 //! - [`call`]: what a backend is, for whoever writes one.
+//! - [`frame`]: the call frame, byte for byte, and where buffers lie in a guest's memory.
 //!
 //! # Words
 //!

@@ -1,10 +1,12 @@
 //! The folder that results are written to: all of them, or none.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use callbox::{ArrayShape, ElementType, Literal};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 
 use crate::cli::arrays::{npy, tensors};
 use crate::cli::failure::{Failure, Outcome};
@@ -18,9 +20,17 @@ pub(crate) struct OutputFolder {
     path: PathBuf,
     /// The folders that were made for it, innermost first.
     made: Vec<PathBuf>,
-    /// A folder in it, where files are written before they get their names. It shows that files can be.
-    staging: PathBuf,
+    /// The folder, once it is open: whatever is written is written through it, and so nowhere else.
+    open: Option<Open>,
     is_written: bool,
+}
+
+/// An open folder, and one in it where files are written before they get their names. That it can be made shows that files can be.
+#[derive(Debug)]
+struct Open {
+    folder: Dir,
+    staging: Dir,
+    staging_name: String,
 }
 
 impl OutputFolder {
@@ -31,26 +41,36 @@ impl OutputFolder {
         let mut folder = Self {
             path: path.to_owned(),
             made: made.map(Path::to_owned).collect(),
-            staging: PathBuf::new(),
+            open: None,
             is_written: false,
         };
         fs::create_dir_all(path).map_err(|error| folder.cannot(&error))?;
-        folder.staging = stage(path).map_err(|error| folder.cannot(&error))?;
+        folder.open = Some(stage(path).map_err(|error| folder.cannot(&error))?);
         Ok(folder)
     }
 
     /// Writes the arrays of a value, and says where each is: tokens are nowhere.
     pub(crate) fn write(mut self, value: &Literal) -> Outcome<Vec<Option<PathBuf>>> {
-        let files = self.write_staged(value).and_then(|files| {
-            self.name(&files)?;
-            Ok(files)
-        });
+        let files = match &self.open {
+            Some(open) => open.write_staged(value).and_then(|files| {
+                open.name(&files)?;
+                Ok(files)
+            }),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
         let files = files.map_err(|error| self.cannot(&error))?;
         self.is_written = true;
         let path = |name: Option<String>| name.map(|name| self.path.join(name));
         Ok(files.into_iter().map(path).collect())
     }
 
+    fn cannot(&self, error: &io::Error) -> Failure {
+        let path = self.path.display();
+        Failure::file(format!("expected to write to the folder {path}"), error)
+    }
+}
+
+impl Open {
     /// Writes files into the staging folder, and gives the name of each array's.
     fn write_staged(&self, value: &Literal) -> io::Result<Vec<Option<String>>> {
         let mut names = Vec::new();
@@ -79,7 +99,7 @@ impl OutputFolder {
     }
 
     fn create(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        let mut file = File::create(self.staging.join(name))?;
+        let mut file = self.staging.create(name)?;
         parts.iter().try_for_each(|part| file.write_all(part))
     }
 
@@ -89,29 +109,24 @@ impl OutputFolder {
         names.sort();
         names.dedup();
         for (i, name) in names.iter().enumerate() {
-            let renamed = fs::rename(self.staging.join(name), self.path.join(name));
+            let renamed = self.staging.rename(name, &self.folder, name);
             if renamed.is_err() {
                 for name in &names[..i] {
                     // What failed first is what is reported.
-                    let _ = fs::remove_file(self.path.join(name));
+                    let _ = self.folder.remove_file(name);
                 }
                 return renamed;
             }
         }
         Ok(())
     }
-
-    fn cannot(&self, error: &io::Error) -> Failure {
-        let path = self.path.display();
-        Failure::file(format!("expected to write to the folder {path}"), error)
-    }
 }
 
 impl Drop for OutputFolder {
     /// Removes the staging folder and, if nothing was written, the folders that were made. What cannot be removed stays.
     fn drop(&mut self) {
-        if !self.staging.as_os_str().is_empty() {
-            let _ = fs::remove_dir_all(&self.staging);
+        if let Some(open) = &self.open {
+            let _ = open.folder.remove_dir_all(&open.staging_name);
         }
         if !self.is_written {
             // A folder that somebody else has put something into is not removed.
@@ -120,18 +135,26 @@ impl Drop for OutputFolder {
     }
 }
 
-/// Makes a new folder in this one.
-fn stage(folder: &Path) -> io::Result<PathBuf> {
+/// Opens a folder and makes a new one in it.
+fn stage(path: &Path) -> io::Result<Open> {
+    let folder = Dir::open_ambient_dir(path, ambient_authority())?;
     let process = std::process::id();
     let mut attempt = 0_u32;
     loop {
-        let path = folder.join(format!(".callbox-{process}-{attempt}"));
-        match fs::create_dir(&path) {
+        let staging_name = format!(".callbox-{process}-{attempt}");
+        match folder.create_dir(&staging_name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
                 attempt += 1;
             }
             Err(error) => return Err(error),
-            Ok(()) => return Ok(path),
+            Ok(()) => {
+                let staging = folder.open_dir(&staging_name)?;
+                return Ok(Open {
+                    folder,
+                    staging,
+                    staging_name,
+                });
+            }
         }
     }
 }

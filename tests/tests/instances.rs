@@ -1,0 +1,194 @@
+//! When instances are made, kept, and dropped; and what an engine's policy has to do with it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use callbox::call::Platform;
+use callbox::program::{Executable, ExecuteOptions, Program};
+use callbox::wasm::{Config, Engine, Isolation, Limits, LogRecord, Module, PreparedCall};
+use callbox::{
+    Blame, CallOptions, CallSite, Deadline, Literal, Registry, Result, Status, StatusCode,
+};
+
+/// A target `f` over an s32[] that gives how often it was called in its instance. If its operand is not 0, it logs first.
+const COUNTER: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (global $calls (mut i32) (i32.const 0))
+  (func (export "f") (param $frame i32) (result i32)
+    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+    (if (i32.load (i32.load (i32.load offset=8 (local.get $frame))))
+      (then (call $log (i32.const 2) (i32.const 0) (i32.const 0))))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (global.get $calls))
+    (i32.const 0)))"#;
+
+const PROGRAM: &str = r#"HloModule m
+ENTRY main {
+  x = s32[] parameter(0)
+  ROOT y = s32[] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI
+}"#;
+
+type Sink = fn(&LogRecord<'_>);
+
+fn engine(instances: u32, isolation: Isolation, sink: Sink) -> Engine {
+    let limits = Limits {
+        instances,
+        ..Limits::default()
+    };
+    Engine::with_config(Config {
+        limits,
+        isolation,
+        log: Some(Arc::new(sink)),
+    })
+    .unwrap()
+}
+
+fn ignore(_: &LogRecord<'_>) {}
+
+/// Panics, without the message that a panic prints.
+fn fail(_: &LogRecord<'_>) {
+    resume_unwind(Box::new("the sink is full"));
+}
+
+fn load(engine: &Engine, text: &str) -> Arc<Module> {
+    engine.load(&wat::parse_str(text).unwrap()).unwrap()
+}
+
+fn prepare(module: &Arc<Module>) -> PreparedCall {
+    let shape = || "s32[]".parse().unwrap();
+    let site = CallSite::new("f", vec![shape()], shape());
+    module.prepare_call(site).unwrap()
+}
+
+fn call_with(call: &PreparedCall, options: &CallOptions, x: i32) -> Result<i32> {
+    let mut result = [0; 4];
+    call.call_with(options, &[&x.to_le_bytes()], &mut [&mut result])?;
+    Ok(i32::from_le_bytes(result))
+}
+
+fn call(call: &PreparedCall, x: i32) -> Result<i32> {
+    call_with(call, &CallOptions::default(), x)
+}
+
+fn deadline(deadline: Deadline) -> CallOptions {
+    CallOptions {
+        deadline: Some(deadline),
+        ..CallOptions::default()
+    }
+}
+
+#[test]
+fn idle_instances_make_way() {
+    let engine = engine(2, Isolation::Executable, ignore);
+    let mut registry = Registry::new();
+    registry.register_module(load(&engine, COUNTER)).unwrap();
+    let program = Program::from_hlo_text(PROGRAM).unwrap();
+    let executables =
+        [(); 3].map(|()| Executable::compile(&program, &registry, Platform::Host).unwrap());
+    for _ in 0..3 {
+        for executable in &executables {
+            let inputs = [Literal::scalar(0_i32)];
+            executable
+                .execute(0, &inputs, &ExecuteOptions::default())
+                .unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_the_sink_drops_the_instance() {
+    let call_site = prepare(&load(&engine(2, Isolation::Executable, fail), COUNTER));
+    assert_eq!(call(&call_site, 0), Ok(1));
+    assert_eq!(call(&call_site, 0), Ok(2));
+    let panicked = catch_unwind(AssertUnwindSafe(|| call(&call_site, 1)));
+    assert!(panicked.is_err(), "{panicked:?}");
+    assert_eq!(call(&call_site, 0), Ok(1));
+    assert_eq!(call(&call_site, 0), Ok(2));
+}
+
+#[test]
+fn an_idle_instance_makes_way_after_a_panic_too() {
+    let module = load(&engine(1, Isolation::Executable, fail), COUNTER);
+    let (one, other) = (prepare(&module), prepare(&module));
+    let panicked = catch_unwind(AssertUnwindSafe(|| call(&one, 1)));
+    assert!(panicked.is_err(), "{panicked:?}");
+    assert_eq!(call(&one, 0), Ok(1));
+    assert_eq!(call(&other, 0), Ok(1));
+}
+
+#[test]
+fn the_same_file_under_another_policy_is_another_module() {
+    let mut registry = Registry::new();
+    let module = load(&engine(2, Isolation::Executable, ignore), COUNTER);
+    registry
+        .register("f", Arc::clone(&module) as _, "f")
+        .unwrap();
+    registry.register("f", module, "f").unwrap();
+    let fresh = load(&engine(2, Isolation::Fresh, ignore), COUNTER);
+    let status = registry.register("f", fresh, "f").unwrap_err();
+    assert_eq!(status.code(), StatusCode::AlreadyExists);
+}
+
+#[test]
+fn a_past_deadline_keeps_the_instance() {
+    let call_site = prepare(&load(&engine(2, Isolation::Executable, ignore), COUNTER));
+    let past = deadline(Deadline::At(Instant::now()));
+    let refused = |status: Status| {
+        assert_eq!(status.code(), StatusCode::DeadlineExceeded);
+        assert_eq!(status.blame(), Blame::Caller);
+        status.message().to_owned()
+    };
+    let status = call_with(&call_site, &past, 0).unwrap_err();
+    assert_eq!(
+        refused(status),
+        "the module was not called: its deadline had passed"
+    );
+    assert_eq!(call(&call_site, 0), Ok(1));
+    let status = call_with(&call_site, &past, 0).unwrap_err();
+    assert_eq!(
+        refused(status),
+        "target \"f\" was not called: its deadline had passed"
+    );
+    assert_eq!(call(&call_site, 0), Ok(2));
+}
+
+#[test]
+fn a_start_that_loops_is_stopped() {
+    let text = r#"(module (memory (export "memory") 1)
+        (func $start (loop (br 0))) (start $start)
+        (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+    let call_site = prepare(&load(&engine(2, Isolation::Executable, ignore), text));
+    let options = deadline(Deadline::After(Duration::from_millis(300)));
+    let status = call_with(&call_site, &options, 0).unwrap_err();
+    assert_eq!(status.code(), StatusCode::DeadlineExceeded);
+    assert_eq!(status.blame(), Blame::Guest);
+}
+
+/// `_initialize`, a stage and the target each take two thirds of the time that there is: each alone would end before the deadline.
+#[test]
+fn one_deadline_is_for_everything_that_a_call_runs() {
+    const NAPS: u32 = 10;
+    const NAP: Duration = Duration::from_millis(20);
+    let text = format!(
+        r#"(module
+      (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+      (memory (export "memory") 1)
+      (func $work (local $i i32)
+        (loop
+          (call $log (i32.const 2) (i32.const 0) (i32.const 0))
+          (local.set $i (i32.add (local.get $i) (i32.const 1)))
+          (br_if 0 (i32.lt_u (local.get $i) (i32.const {NAPS})))))
+      (func (export "_initialize") (call $work))
+      (func (export "f.prepare") (param i32) (result i32) (call $work) (i32.const 0))
+      (func (export "f") (param i32) (result i32) (call $work) (i32.const 0)))"#
+    );
+    let sleepy = engine(2, Isolation::Executable, |_| thread::sleep(NAP));
+    let call_site = prepare(&load(&sleepy, &text));
+    let options = deadline(Deadline::After(NAP * NAPS * 3 / 2));
+    let status = call_with(&call_site, &options, 0).unwrap_err();
+    assert_eq!(status.code(), StatusCode::DeadlineExceeded);
+    assert_eq!(status.blame(), Blame::Guest);
+}
