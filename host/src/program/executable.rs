@@ -97,8 +97,14 @@ impl Executable {
         };
         check_arguments(function, arguments)?;
         let computation: ComputationId = self.program.exports[ordinal];
-        Run::begin(&self.program, &self.plan, &self.modules, options)?
-            .function(computation, arguments)
+        Run::begin(
+            &self.program,
+            &self.plan,
+            &self.modules,
+            computation,
+            options,
+        )?
+        .function(computation, arguments)
     }
 
     /// Executes the function of this name.

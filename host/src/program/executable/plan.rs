@@ -1,7 +1,7 @@
 //! What can be decided of a program before it runs: which instructions run, when values are let go, and which call site is
 //! whose.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::Program;
@@ -26,6 +26,8 @@ pub(super) struct Plan {
 pub(super) struct ComputationPlan {
     /// The instructions that run, in order.
     pub(super) steps: Vec<Step>,
+    /// The modules that take part in running it, in itself and in what it calls.
+    pub(super) modules: BTreeSet<usize>,
 }
 
 /// An instruction that runs.
@@ -70,7 +72,11 @@ impl Plan {
         for (computation, live) in std::iter::zip(&program.computations, &live) {
             computations.push(ComputationPlan {
                 steps: steps(computation, live, &mut binder)?,
+                modules: BTreeSet::new(),
             });
+        }
+        for id in order {
+            computations[id.index()].modules = modules_of(program, id, &computations);
         }
         let modules = binder.modules.into_iter();
         let prepared = modules
@@ -213,6 +219,20 @@ fn steps(computation: &Computation, live: &[bool], binder: &mut Binder<'_>) -> R
         }
     }
     Ok(steps)
+}
+
+/// The modules that take part in running a computation whose callees' are known.
+fn modules_of(program: &Program, id: ComputationId, plans: &[ComputationPlan]) -> BTreeSet<usize> {
+    let computation = &program.computations[id.index()];
+    let mut modules = BTreeSet::new();
+    for step in &plans[id.index()].steps {
+        modules.extend(step.call.as_ref().map(|call| call.module));
+        let opcode = &computation.instructions[step.instruction.index()].opcode;
+        for callee in opcode.called_computations() {
+            modules.extend(&plans[callee.index()].modules);
+        }
+    }
+    modules
 }
 
 /// The computations in an order in which callees come before callers.

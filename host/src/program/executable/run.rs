@@ -15,26 +15,30 @@ use crate::values::{Blame, Literal, Result, Status, StatusCode};
 pub(super) struct Run<'a> {
     program: &'a Program,
     plan: &'a Plan,
-    executions: Vec<Box<dyn Execution + 'a>>,
+    /// By module: those that the function has no part for have none.
+    executions: Vec<Option<Box<dyn Execution + 'a>>>,
     stop: Stop,
     options: &'a ExecuteOptions,
 }
 
 impl<'a> Run<'a> {
-    /// Begins an execution with every module that takes part: `prepare` everywhere, then `initialize`.
+    /// Begins an execution of a function with the modules that take part in it: `prepare` everywhere, then `initialize`.
     pub(super) fn begin(
         program: &'a Program,
         plan: &'a Plan,
         modules: &'a [Box<dyn PreparedCalls>],
+        function: ComputationId,
         options: &'a ExecuteOptions,
     ) -> Result<Self> {
         let stop = Stop::new(&options.call);
         let call = stop.call_options();
-        let mut executions = modules
-            .iter()
-            .map(|module| module.begin(&call))
-            .collect::<Result<Vec<_>>>()?;
-        for execution in &mut executions {
+        let mut executions: Vec<_> = std::iter::repeat_with(|| None)
+            .take(modules.len())
+            .collect();
+        for &module in &plan.computation(function).modules {
+            executions[module] = Some(modules[module].begin(&call)?);
+        }
+        for execution in executions.iter_mut().flatten() {
             execution.initialize()?;
         }
         Ok(Self {
@@ -160,7 +164,10 @@ impl<'a> Run<'a> {
             .map(|leaf| zeroed(leaf.byte_size()))
             .collect::<Result<Vec<Vec<u8>>>>()?;
         let mut results: Vec<&mut [u8]> = leaves.iter_mut().map(Vec::as_mut_slice).collect();
-        self.executions[call.module]
+        let execution = self.executions[call.module]
+            .as_mut()
+            .ok_or_else(|| Status::internal("a module has no part in its own call"))?;
+        execution
             .call(call.site, &bytes, &mut results)
             .map_err(|status| status.context(format_args!("custom call %{}", instruction.name)))?;
         from_layout(

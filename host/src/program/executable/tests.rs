@@ -209,6 +209,21 @@ ENTRY main {{
 }
 
 #[test]
+fn modules_that_a_function_has_no_part_for_do_not_begin() {
+    let text = r#"HloModule m, frontend_attributes={callbox.exports="main,other"}
+other {
+  x = f32[] parameter(0)
+  ROOT y = f32[] custom-call(x), custom_call_target="g", api_version=API_VERSION_TYPED_FFI
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  ROOT y = f32[] custom-call(x), custom_call_target="f", api_version=API_VERSION_TYPED_FFI
+}"#;
+    let (_, log) = run(text, &["f", "g"], &[Literal::scalar(1.0_f32)]);
+    assert_eq!(log, ["begin f", "initialize f", "custom call %y of \"f\""]);
+}
+
+#[test]
 fn arguments_are_checked() {
     let (registry, _) = registry(&["f", "g"]);
     let executable = compile(TWO_MODULES, &registry).unwrap();
