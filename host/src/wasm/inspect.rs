@@ -104,6 +104,11 @@ impl ModuleInfo {
     /// # Errors
     /// PERMISSION_DENIED, INVALID_ARGUMENT or RESOURCE_EXHAUSTED, as for [`Engine::load`](super::Engine::load).
     pub fn check(&self, limits: &Limits) -> Result<()> {
+        self.check_all(limits)
+            .map_err(|status| clean_message(status, limits.message_bytes))
+    }
+
+    fn check_all(&self, limits: &Limits) -> Result<()> {
         self.imports.iter().try_for_each(check_import)?;
         self.check_export("_initialize", "()")?;
         self.check_export(abi::REALLOC, REALLOC_TYPE)?;
