@@ -69,6 +69,11 @@ fn types(exports: &[ExportedFunction]) -> Types<'_> {
 
 /// Reads the section and holds it against the exported functions.
 pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
+    targets(section, exports)
+        .map_err(|status| status.context(format_args!("section {}", abi::METADATA_SECTION)))
+}
+
+fn targets(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     // The depth of what no field takes is bounded only where it is read as a value.
     for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
@@ -291,7 +296,6 @@ fn not_json(error: serde_json::Error) -> Status {
 }
 
 fn wrong(message: String) -> Status {
-    let message = format!("section {}: {message}", abi::METADATA_SECTION);
     Status::new(StatusCode::InvalidArgument, Blame::Guest, message)
 }
 

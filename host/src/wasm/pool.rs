@@ -38,11 +38,8 @@ impl Pool {
     #[inline]
     pub(super) fn lease(&self) -> Lease<'_> {
         for slot in &self.slots {
-            let slot = match slot.try_lock() {
-                Ok(slot) => slot,
-                // Whoever panicked left an instance that says itself whether it is healthy.
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
+            let Some(slot) = free(slot) else {
+                continue;
             };
             return Lease {
                 place: Place::Slot(slot),
@@ -59,7 +56,7 @@ impl Evict for Pool {
     /// Drops the instances that no lease has.
     fn evict_idle(&self) {
         for slot in &self.slots {
-            if let Ok(mut slot) = slot.try_lock() {
+            if let Some(mut slot) = free(slot) {
                 *slot = None;
             }
         }
@@ -93,6 +90,16 @@ impl Drop for Lease<'_> {
         {
             locked(overflow).push(instance);
         }
+    }
+}
+
+/// The slot, if no lease has it. Whoever panicked in one left an instance that says itself whether it is healthy.
+#[inline]
+fn free(slot: &Mutex<Option<Instance>>) -> Option<MutexGuard<'_, Option<Instance>>> {
+    match slot.try_lock() {
+        Ok(slot) => Some(slot),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
