@@ -5,5 +5,7 @@
 
 pub mod abi;
 mod arena;
+mod records;
 
-pub use arena::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace, Frame, FrameImage};
+pub use arena::{ARENA_ALIGNMENT, ArenaLayout, Frame};
+pub use records::{BufferPlace, FrameImage};

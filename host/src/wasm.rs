@@ -16,6 +16,7 @@ mod limits;
 mod memory;
 mod metadata;
 mod module;
+mod outside;
 mod pool;
 mod prepared;
 mod proposals;
@@ -27,11 +28,10 @@ mod ticker;
 mod trap;
 
 pub use engine::{Config, Engine};
-pub use inspect::{
-    ExportedFunction, ImportedItem, MemoryBounds, ModuleInfo, inspect, needed_features,
-};
+pub use inspect::{ModuleInfo, inspect, needed_features};
 pub use limits::Limits;
 pub use module::Module;
+pub use outside::{ExportedFunction, ImportedItem, MemoryBounds};
 pub use prepared::PreparedCall;
 pub use shared::Isolation;
 pub use state::{LogLevel, LogRecord};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::inspect::ExportedFunction;
+use super::outside::ExportedFunction;
 use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
 use crate::frame::abi;
 use crate::values::{Blame, ElementType, Result, Status, StatusCode};

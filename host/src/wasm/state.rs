@@ -95,6 +95,17 @@ impl GuestState {
     }
 }
 
+impl GuestState {
+    /// Whether something may grow, and a note of it if not.
+    fn may_grow(&mut self, what: impl FnOnce() -> String, desired: usize, limit: usize) -> bool {
+        let allowed = desired <= limit;
+        if !allowed {
+            self.growth_refused = Some(format!("{} was refused, the limit is {limit}", what()));
+        }
+        allowed
+    }
+}
+
 /// Refuses growth past the limits and remembers that it did: a guest that fails for want of memory says so in its own way.
 impl wasmtime::ResourceLimiter for GuestState {
     fn memory_growing(
@@ -103,18 +114,9 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let limit = self
-            .shared
-            .limits
-            .memory_bytes
-            .min(maximum.unwrap_or(usize::MAX));
-        let allowed = desired <= limit;
-        if !allowed {
-            self.growth_refused = Some(format!(
-                "memory of {desired} bytes was refused, the limit is {limit}"
-            ));
-        }
-        Ok(allowed)
+        let limit = self.shared.limits.memory_bytes;
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        Ok(self.may_grow(|| format!("memory of {desired} bytes"), desired, limit))
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
@@ -128,17 +130,8 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let limit = self
-            .shared
-            .limits
-            .table_elements
-            .min(maximum.unwrap_or(usize::MAX));
-        let allowed = desired <= limit;
-        if !allowed {
-            self.growth_refused = Some(format!(
-                "a table of {desired} elements was refused, the limit is {limit}"
-            ));
-        }
-        Ok(allowed)
+        let limit = self.shared.limits.table_elements;
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        Ok(self.may_grow(|| format!("a table of {desired} elements"), desired, limit))
     }
 }

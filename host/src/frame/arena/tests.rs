@@ -1,0 +1,136 @@
+//! Where buffers lie, and what a frame says of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::super::abi::{attribute, buffer, call_frame};
+use super::super::records::get;
+use super::*;
+use crate::values::{Attribute, Dictionary};
+
+fn site(operands: &[&str], result: &str) -> CallSite {
+    let shapes = operands.iter().map(|s| s.parse().unwrap()).collect();
+    CallSite::new("f", shapes, result.parse().unwrap())
+}
+
+fn alias(result_index: &[usize], operand: usize, operand_index: &[usize]) -> Alias {
+    Alias {
+        result_index: result_index.to_vec(),
+        operand,
+        operand_index: operand_index.to_vec(),
+    }
+}
+
+#[test]
+fn buffers_are_aligned_and_apart() {
+    let layout = ArenaLayout::new(
+        &site(&["f32[3]", "(s8[65], ())"], "(f64[], u8[0])"),
+        1 << 20,
+    )
+    .unwrap();
+    let place = |offset, size| BufferPlace { offset, size };
+    assert_eq!(layout.operands(), [place(0, 12), place(64, 65)]);
+    assert_eq!(layout.results(), [place(192, 8), place(256, 0)]);
+    assert_eq!(layout.frame(), 256);
+}
+
+#[test]
+fn a_frame_reads_back() {
+    let mut site = site(&["f32[2,3]{0,1}", "token[]"], "f32[2,3]{0,1}");
+    site.aliasing = vec![alias(&[], 0, &[])];
+    site.attributes
+        .insert("n".into(), Attribute::scalar(4.0f32));
+    let inner = Dictionary::from([("b".to_owned(), Attribute::from("x\0y"))]);
+    site.attributes
+        .insert("d".into(), Attribute::Dictionary(inner));
+    let layout = ArenaLayout::new(&site, 1 << 20).unwrap();
+    assert_eq!(layout.results(), &layout.operands()[..1]);
+
+    let arena = 0x1_0000;
+    let image = layout.image(Frame::Whole, arena);
+    let frame = image.bytes();
+    // Follows an offset into the records.
+    let follow = |at: usize| (get(frame, at) - arena) as usize - layout.frame();
+    assert_eq!(get(frame, call_frame::OPERANDS + 4), 2);
+    let operand = follow(call_frame::OPERANDS);
+    assert_eq!(get(frame, operand + buffer::DATA), arena);
+    assert_eq!(get(frame, operand + buffer::DATA + 4), 24);
+    assert_eq!(
+        frame[operand + buffer::ELEMENT_TYPE],
+        ElementType::F32.number()
+    );
+    assert_eq!(frame[operand + buffer::READ_ONLY], 0, "a result shares it");
+    let order = follow(operand + buffer::MINOR_TO_MAJOR);
+    assert_eq!((frame[order], frame[order + 8]), (0, 1));
+    let token = operand + buffer::SIZE;
+    assert_eq!((get(frame, token), get(frame, token + 4)), (0, 0));
+    let result = follow(call_frame::RESULTS);
+    assert_eq!(frame[result + buffer::ALIASED_OPERAND], 1);
+
+    // Sorted by name: "d", then "n".
+    let attributes = follow(call_frame::ATTRIBUTES);
+    assert_eq!(
+        frame[attributes + attribute::KIND],
+        attribute::KIND_DICTIONARY
+    );
+    assert_eq!(
+        get(frame, attributes + attribute::VALUE + 4),
+        attribute::SIZE as u32
+    );
+    let b = follow(attributes + attribute::VALUE);
+    let text = follow(b + attribute::VALUE);
+    assert_eq!(&frame[text..text + 3], b"x\0y");
+    let n = follow(attributes + attribute::SIZE + attribute::VALUE);
+    assert_eq!(frame[n..n + 4], 4.0f32.to_le_bytes());
+    assert_eq!(n % 16, 0);
+}
+
+#[test]
+fn the_frame_of_instantiate_has_attributes_only() {
+    let layout = ArenaLayout::new(&site(&["f32[2]"], "f32[2]"), 1 << 20).unwrap();
+    let image = layout.image(Frame::Attributes, 0);
+    assert_eq!(get(image.bytes(), call_frame::OPERANDS + 4), 0);
+    assert_eq!(get(image.bytes(), call_frame::RESULTS + 4), 0);
+}
+
+#[test]
+fn wrong_aliases_are_refused() {
+    for (aliasing, message) in [
+        (
+            vec![alias(&[2], 0, &[])],
+            "expected output_to_operand_aliasing to name an index of an array in the result, found {2}: (0, {})",
+        ),
+        (
+            vec![alias(&[0], 0, &[0])],
+            "expected output_to_operand_aliasing to name an index of an array in an operand, found {0}: (0, {0})",
+        ),
+        (
+            vec![alias(&[1], 0, &[])],
+            "expected output_to_operand_aliasing to name a result and an operand of one shape, not f32[3] and f32[2], found {1}: (0, {})",
+        ),
+        (
+            vec![alias(&[0], 0, &[]), alias(&[0], 1, &[])],
+            "expected output_to_operand_aliasing to name each result and each operand once, found {0}: (1, {})",
+        ),
+    ] {
+        let mut site = site(&["f32[2]", "f32[2]"], "(f32[2], f32[3])");
+        site.aliasing = aliasing;
+        let err = ArenaLayout::new(&site, 1 << 20).unwrap_err();
+        assert_eq!(err.message(), message);
+    }
+}
+
+#[test]
+fn arenas_past_the_limit_are_refused() {
+    let err = ArenaLayout::new(&site(&["u8[1000]"], "u8[1000]"), 2000).unwrap_err();
+    assert_eq!(err.code(), StatusCode::ResourceExhausted);
+    let huge = site(
+        &[
+            "u8[9223372036854775807]",
+            "u8[9223372036854775807]",
+            "u8[9223372036854775807]",
+        ],
+        "()",
+    );
+    let err = ArenaLayout::new(&huge, usize::MAX).unwrap_err();
+    assert_eq!(err.code(), StatusCode::ResourceExhausted);
+}
