@@ -7,14 +7,14 @@ mod options;
 mod signature;
 mod site;
 
-pub use options::{CallOptions, CancelToken, Deadline};
+pub use options::{CallOptions, CancelToken, Deadline, UserData};
 pub use signature::{AttributeSignature, BufferSignature, Signature, Stage};
-pub use site::{Alias, ApiVersion, CallSite};
+pub use site::{Alias, ApiVersion, CallSite, FunctionReference, StaticInfo};
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::values::Result;
+use crate::values::{Literal, Result};
 
 /// A kind of device that targets run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,11 +82,28 @@ pub trait TargetModule: fmt::Debug + Send + Sync {
 
 /// The call sites of one executable that one module serves.
 pub trait PreparedCalls: fmt::Debug + Send + Sync {
-    /// Begins an execution: sets an instance aside for it and runs the stages `prepare`.
+    /// Begins an execution: sets an instance aside for it and runs the stages `prepare`. `functions` is what call sites call
+    /// back, if one of them can.
     ///
     /// # Errors
     /// What a stage reports, or RESOURCE_EXHAUSTED if there are too many instances.
-    fn begin(&self, options: &CallOptions) -> Result<Box<dyn Execution + '_>>;
+    fn begin(
+        &self,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
+    ) -> Result<Box<dyn Execution + '_>>;
+}
+
+/// The functions of a running program, for targets that call back. It may outlive the execution: then it fails.
+pub trait Functions: fmt::Debug + Send + Sync {
+    /// How many calls back are under way in this execution, one inside the other. 0 in the execution that the embedder began.
+    fn depth(&self) -> usize;
+
+    /// Calls the function of this [`FunctionReference::id`], as a part of the execution, within its deadline.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the operands are not as many, or not of the shapes, that it takes; what its instructions fail with.
+    fn call(&self, id: usize, operands: &[Literal]) -> Result<Literal>;
 }
 
 /// One run of an executable, as far as one module's targets take part in it.
@@ -98,7 +115,8 @@ pub trait Execution {
     fn initialize(&mut self) -> Result<()>;
 
     /// Calls the target of the call site with this number, in the order in which they were prepared. Operands and results are
-    /// leaves in preorder, each as long as its shape says. Results are written only if the call succeeds.
+    /// leaves in preorder, each as long as its shape says, but for those in [`CallSite::scratch`], which are empty. Results are written only
+    /// if the call succeeds.
     ///
     /// # Errors
     /// What the target reports or how it failed; INVALID_ARGUMENT if the buffers do not fit the call site.

@@ -1,11 +1,15 @@
 //! The call frame: how a call site is laid out in a guest's memory.
 //!
-//! [`abi`] has the records of `wit/callbox-ffi.wit`, byte for byte. [`ArenaLayout`] places a frame and its buffers in one block,
-//! the arena, once for each call site: shapes are static, so a call only copies.
+//! [`abi`] has the records of `wit/callbox-ffi.wit`, byte for byte. [`ArenaLayout`] places a frame, or the pointer arrays of an older
+//! convention, and the buffers in one stretch of memory, the arena, once for each call site: shapes are static, so a call only copies.
 
 pub mod abi;
 mod arena;
+mod block;
+mod pointers;
 mod records;
 
 pub use arena::{ARENA_ALIGNMENT, ArenaLayout, Frame};
-pub use records::{BufferPlace, FrameImage};
+pub use block::FrameImage;
+pub use pointers::Pointers;
+pub use records::BufferPlace;

@@ -35,6 +35,7 @@
 //!
 //! - [`wasm`]: engines, modules and limits; calls without a program ([`wasm::Module::prepare_call`]).
 //! - [`program`]: programs and their execution.
+//! - [`jax_ffi`]: the JAX FFI proposal's interface to targets of its convention.
 //! - [`values`]: shapes, literals, attributes, statuses; re-exported here.
 //! - [`call`]: what a backend is, for whoever writes one.
 //! - [`frame`]: the call frame, byte for byte, and where buffers lie in a guest's memory.
@@ -58,11 +59,14 @@
 
 pub mod call;
 pub mod frame;
+pub mod jax_ffi;
 pub mod program;
 mod registry;
 pub mod values;
 pub mod wasm;
 
-pub use call::{CallOptions, CallSite, CancelToken, Deadline, Platform};
+pub use call::{
+    CallOptions, CallSite, CancelToken, Deadline, Platform, StaticInfo, UserData,
+};
 pub use registry::{RegisteredTarget, Registry};
 pub use values::*;

@@ -8,6 +8,7 @@ mod float_format;
 mod layout;
 mod literal;
 mod native;
+mod room;
 mod shape;
 mod shape_text;
 mod status;
@@ -18,6 +19,7 @@ pub(crate) use float_format::FloatFormat;
 pub use layout::Layout;
 pub use literal::Literal;
 pub use native::NativeType;
+pub(crate) use room::zeroed;
 pub use shape::{ArrayShape, Shape, ShapeIndex, TupleShape};
 pub use status::{Backtrace, Blame, Status, StatusCode};
 

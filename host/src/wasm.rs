@@ -8,6 +8,7 @@
 //! a status, and every value that the host reads back passes one checked type.
 
 mod api;
+mod callback;
 mod engine;
 mod inspect;
 mod instance;
@@ -26,6 +27,7 @@ mod state;
 mod text;
 mod ticker;
 mod trap;
+mod version;
 
 pub use engine::{Config, Engine};
 pub use inspect::{ModuleInfo, inspect, needed_features};

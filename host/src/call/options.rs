@@ -1,5 +1,6 @@
 //! What a caller says of one call or one execution: how long it may take and how to stop it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,12 @@ pub struct CallOptions {
     pub deadline: Option<Deadline>,
     /// What stops it with CANCELLED, from any thread.
     pub cancel: Option<CancelToken>,
+    /// What targets find in their context by name: XLA FFI's user data, as bytes.
+    pub user_data: Option<Arc<UserData>>,
 }
+
+/// Bytes that the embedder attaches to a call or an execution, by name.
+pub type UserData = BTreeMap<String, Vec<u8>>;
 
 /// When a call or an execution is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,8 +60,12 @@ pub struct Signature {
     pub stages: Vec<Stage>,
     /// The operands' leaves, if declared.
     pub operands: Option<Vec<BufferSignature>>,
+    /// Whether it takes any number of operands after those.
+    pub remaining_operands: bool,
     /// The results' leaves, if declared.
     pub results: Option<Vec<BufferSignature>>,
+    /// Whether it takes any number of results after those.
+    pub remaining_results: bool,
     /// The attributes, if declared.
     pub attributes: Option<Vec<AttributeSignature>>,
     /// The documentation: the guest's text, untrusted.
@@ -79,6 +83,8 @@ pub struct BufferSignature {
     pub element_types: Vec<ElementType>,
     /// Its rank. `None`: any.
     pub rank: Option<usize>,
+    /// Whether it can be left out, with those after it.
+    pub optional: bool,
 }
 
 /// What a target declares of an attribute.
@@ -86,7 +92,7 @@ pub struct BufferSignature {
 pub struct AttributeSignature {
     /// Its name.
     pub name: String,
-    /// Its kind: `scalar`, `array`, `string` or `dictionary`.
+    /// Its kind: `scalar`, `array`, `string`, `dictionary` or `function`.
     pub kind: String,
     /// The element type of a scalar or array.
     pub element_type: Option<ElementType>,
@@ -124,7 +130,7 @@ impl Signature {
 }
 
 impl fmt::Display for BufferSignature {
-    /// For people: `x: f32[?,?]`, `y: f32|f64, any rank`.
+    /// For people: `x: f32[?,?]`, `y: f32|f64[...]`, `z: f32[?], optional`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types: Vec<_> = self.element_types.iter().map(|t| t.lower_name()).collect();
         let types = match types.is_empty() {
@@ -134,6 +140,7 @@ impl fmt::Display for BufferSignature {
         match self.rank {
             Some(rank) => write!(f, "{}: {types}[{}]", self.name, vec!["?"; rank].join(",")),
             None => write!(f, "{}: {types}[...]", self.name),
-        }
+        }?;
+        f.write_str(if self.optional { ", optional" } else { "" })
     }
 }

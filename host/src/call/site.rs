@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::values::{Dictionary, Result, Shape, ShapeIndex, Status};
+use crate::values::{Dictionary, Literal, Result, Shape, ShapeIndex, Status};
 
-/// The convention by which a target is called: XLA's `CustomCallApiVersion` (xla/service/hlo.proto).
+/// The convention by which a target is called: XLA's `CustomCallApiVersion` (xla/service/hlo.proto), and one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ApiVersion {
@@ -16,15 +16,18 @@ pub enum ApiVersion {
     StatusReturningUnified = 3,
     /// `(call_frame) -> status`.
     TypedFfi = 4,
+    /// `(api, status, static_info, outputs, inputs)`: the JAX FFI proposal's, which XLA has no number for.
+    JaxFfi = 255,
 }
 
 impl ApiVersion {
     /// All versions that a call can have, in the order of their numbers.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Original,
         Self::StatusReturning,
         Self::StatusReturningUnified,
         Self::TypedFfi,
+        Self::JaxFfi,
     ];
 
     /// The name in HLO text.
@@ -35,6 +38,7 @@ impl ApiVersion {
             Self::StatusReturning => "API_VERSION_STATUS_RETURNING",
             Self::StatusReturningUnified => "API_VERSION_STATUS_RETURNING_UNIFIED",
             Self::TypedFfi => "API_VERSION_TYPED_FFI",
+            Self::JaxFfi => "API_VERSION_JAX_FFI",
         }
     }
 }
@@ -75,6 +79,35 @@ pub struct Alias {
     pub operand_index: ShapeIndex,
 }
 
+/// What a target of the JAX FFI proposal knows from when its call was traced ("Passing in custom descriptors").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StaticInfo {
+    /// By value: the target gets a pointer to these bytes.
+    Value(Vec<u8>),
+    /// By reference: the target gets the object that the guest made of `argument`. Each instance makes one, and takes it back when it goes.
+    Reference {
+        /// The export that makes the object: `(data, size) -> object`.
+        constructor: String,
+        /// The export that takes it back: `(object)`.
+        destructor: String,
+        /// What the constructor gets.
+        argument: Vec<u8>,
+    },
+}
+
+/// A function of the running program that a target may call back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionReference {
+    /// Its name in the program.
+    pub name: String,
+    /// By which [`Functions::call`](super::Functions::call) knows it.
+    pub id: usize,
+    /// The shapes of its parameters.
+    pub parameters: Vec<Shape>,
+    /// The shape of its result.
+    pub result: Shape,
+}
+
 /// What a custom-call instruction says of a call: all but the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSite {
@@ -92,8 +125,18 @@ pub struct CallSite {
     pub attributes: Dictionary,
     /// The opaque bytes, for the older conventions.
     pub opaque: Vec<u8>,
+    /// The static information, for the JAX FFI proposal's convention.
+    pub static_info: Option<StaticInfo>,
     /// The results that share memory with operands.
     pub aliasing: Vec<Alias>,
+    /// Result leaves, by number in preorder, that nobody reads. They are the target's scratch memory, and are not copied out.
+    pub scratch: Vec<usize>,
+    /// The instruction's `literal`.
+    pub literal: Option<Literal>,
+    /// The functions that the target may call back: those that attributes name, and the called computations.
+    pub functions: Vec<FunctionReference>,
+    /// The called computations, as numbers of `functions`.
+    pub called_computations: Vec<usize>,
 }
 
 impl CallSite {
@@ -109,7 +152,12 @@ impl CallSite {
             result,
             attributes: Dictionary::new(),
             opaque: Vec::new(),
+            static_info: None,
             aliasing: Vec::new(),
+            scratch: Vec::new(),
+            literal: None,
+            functions: Vec::new(),
+            called_computations: Vec::new(),
         }
     }
 

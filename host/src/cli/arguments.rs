@@ -64,7 +64,7 @@ impl LimitArguments {
     pub(super) fn call_options(&self) -> CallOptions {
         CallOptions {
             deadline: self.deadline.map(Deadline::After),
-            cancel: None,
+            ..CallOptions::default()
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use callbox::{Attribute, CallSite, Dictionary, Literal, Result, Shape, Status};
+use callbox::call::{ApiVersion, Signature, TargetModule};
+use callbox::{Attribute, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status};
 
 use super::arguments::{self, LimitArguments};
 use super::arrays::{ArrayFile, to_row_major};
@@ -22,6 +23,9 @@ Attributes:
 Examples:
   callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
   callbox call k.wasm top2 --operand x.npy --result 'f32[2]' --result 's32[2]' --output-dir out
+  callbox call c.wasm do_custom_call --operand b.npy c.npy --result 'f32[2048]'
+  callbox call c.wasm echo --api-version API_VERSION_STATUS_RETURNING_UNIFIED \\
+      --opaque 'any text' --result 'u8[8]'
   callbox call k.wasm conv --operand x.npy w.safetensors#w --result 'f32[8,8]{0,1}' \\
       --attr 'strides=[1,2]' --attr 'mode=\"same\"' --attr 'epsilon=1e-5:f32'
 
@@ -51,6 +55,18 @@ pub(super) struct Arguments {
     /// An attribute
     #[arg(long = "attr", value_name = "NAME=VALUE[:TYPE]", value_parser = attribute::parse)]
     attributes: Vec<(String, Attribute)>,
+
+    /// The convention that the target is called by. If left out, the first that the module has the target in
+    #[arg(long, value_name = "API_VERSION")]
+    api_version: Option<ApiVersion>,
+
+    /// The opaque bytes, or the static information of the JAX FFI proposal by value
+    #[arg(long, value_name = "TEXT")]
+    opaque: Option<String>,
+
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "opaque")]
+    opaque_file: Option<PathBuf>,
 
     /// Write the results to this folder, as `callbox run` does
     #[arg(long, value_name = "DIR")]
@@ -82,8 +98,8 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         .iter()
         .map(|operand| operand.shape().clone())
         .collect();
-    let site = CallSite::new(&arguments.target, shapes, result.clone());
-    let call = module.prepare_call(site.with_attributes(attributes))?;
+    let site = CallSite::new(&arguments.target, shapes, result.clone()).with_attributes(attributes);
+    let call = module.prepare_call(with_convention(site, arguments, module.targets())?)?;
 
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
     let leaves = result.leaves();
@@ -96,6 +112,31 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     let text = || format!("calling {}", arguments.target);
     progress::show(text, || call.call_with(&options, &operands, &mut buffers))?;
     Finished::new(in_row_major_order(result, results)?, folder)
+}
+
+/// How many opaque bytes are read from a file: no more than an arena can have by default.
+const MOST_OPAQUE: usize = 1 << 30;
+
+/// The call site by the convention that is asked for, or that the target has.
+fn with_convention(
+    mut site: CallSite,
+    arguments: &Arguments,
+    targets: &[Signature],
+) -> Outcome<CallSite> {
+    let opaque = match (&arguments.opaque, &arguments.opaque_file) {
+        (Some(text), _) => Some(text.clone().into_bytes()),
+        (None, Some(file)) => Some(modules::read(file, MOST_OPAQUE)?),
+        (None, None) => None,
+    };
+    let target = targets.iter().find(|target| target.name == site.target);
+    let first = target.and_then(|target| target.api_versions.first());
+    let api_version = arguments.api_version.or(first.copied());
+    site.api_version = api_version.unwrap_or(ApiVersion::TypedFfi);
+    match site.api_version {
+        ApiVersion::JaxFfi => site.static_info = opaque.map(StaticInfo::Value),
+        _ => site.opaque = opaque.unwrap_or_default(),
+    }
+    Ok(site)
 }
 
 fn dictionary(attributes: &[(String, Attribute)]) -> Outcome<Dictionary> {

@@ -25,7 +25,8 @@ With --json, standard output is one object, of failures too (then module is null
     \"features\":[...],\"imports\":[{\"module\":...,\"name\":...,\"type\":...}],
     \"exports\":[{\"name\":...,\"type\":...}],\"has_metadata\":...,
     \"targets\":[{\"name\":...,\"api_versions\":[...],\"stages\":[...],
-      \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...}],\"results\":[...],
+      \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...,\"optional\":...}],
+      \"remaining_operands\":...,\"results\":[...],\"remaining_results\":...,
       \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
       \"traits\":[...],\"documentation\":...}]}}
   Sizes are in bytes; operands, results and attributes are null if not declared. loads is the status with which the host
@@ -152,8 +153,11 @@ fn target(target: &Signature) -> Vec<String> {
     let mut add = |key: &str, value: String| lines.push(format!("    {key:<11} {value}"));
     add("convention", api_versions.join(", "));
     add("stages", stages.join(", "));
-    add("operands", declared(target.operands.as_deref(), buffer));
-    add("results", declared(target.results.as_deref(), buffer));
+    let more = |more: bool| if more { ", and any after those" } else { "" };
+    let operands = declared(target.operands.as_deref(), buffer);
+    add("operands", operands + more(target.remaining_operands));
+    let results = declared(target.results.as_deref(), buffer);
+    add("results", results + more(target.remaining_results));
     add(
         "attributes",
         declared(target.attributes.as_deref(), attribute),

@@ -116,7 +116,9 @@ fn target(target: &Signature) -> Value {
         "api_versions": target.api_versions.iter().map(|v| v.name()).collect::<Vec<_>>(),
         "stages": target.stages.iter().map(|s| s.name()).collect::<Vec<_>>(),
         "operands": target.operands.as_deref().map(buffers),
+        "remaining_operands": target.remaining_operands,
         "results": target.results.as_deref().map(buffers),
+        "remaining_results": target.remaining_results,
         "attributes": target.attributes.as_deref().map(attributes),
         "traits": target.traits,
         "documentation": target.documentation,
@@ -129,6 +131,7 @@ fn buffer(buffer: &BufferSignature) -> Value {
         "name": buffer.name,
         "element_types": types.collect::<Vec<_>>(),
         "rank": buffer.rank,
+        "optional": buffer.optional,
     })
 }
 

@@ -2,14 +2,23 @@
 //!
 //! `tests/tests/abi_layout.rs` compares [`RECORDS`] with what the crate `wit-parser` computes from the `.wit` file.
 
-/// The module name by which a guest imports the FFI API table.
-pub const API_MODULE: &str = "callbox:ffi/api@1.0.0";
+/// The module name by which a guest imports the FFI API table, up to the version.
+pub const API_MODULE: &str = "callbox:ffi/api@";
+
+/// The contract's major version.
+pub const MAJOR: u32 = 1;
+
+/// The contract's minor version: the newest that this host has.
+pub const MINOR: u32 = 1;
 
 /// The contract's version, as the import `version` returns it: the major version in the upper 16 bits.
-pub const VERSION: u32 = 1 << 16;
+pub const VERSION: u32 = MAJOR << 16 | MINOR;
 
 /// The export by which a guest hands out memory: the canonical ABI's `cabi_realloc`.
 pub const REALLOC: &str = "cabi_realloc";
+
+/// The export by which a guest hands out the API table of the JAX FFI proposal.
+pub const JAX_FFI_API: &str = "jax-ffi-api";
 
 /// The custom section that has the targets' metadata.
 pub const METADATA_SECTION: &str = "callbox.targets";
@@ -68,6 +77,8 @@ pub const RECORDS: &[Record] = &[
             ("instantiate-state", call_frame::INSTANTIATE_STATE),
             ("prepare-state", call_frame::PREPARE_STATE),
             ("initialize-state", call_frame::INITIALIZE_STATE),
+            ("literal", call_frame::LITERAL),
+            ("functions", call_frame::FUNCTIONS),
         ],
     },
 ];
@@ -113,6 +124,8 @@ pub mod attribute {
     pub const KIND_SCALAR: u8 = 3;
     /// `attribute-kind.string`.
     pub const KIND_STRING: u8 = 4;
+    /// `attribute-kind.function`.
+    pub const KIND_FUNCTION: u8 = 5;
 }
 
 /// Field offsets of the record `call-frame`.
@@ -135,6 +148,10 @@ pub mod call_frame {
     pub const PREPARE_STATE: usize = 44;
     /// `initialize-state: u32`.
     pub const INITIALIZE_STATE: usize = 48;
+    /// `literal: list<buffer>`.
+    pub const LITERAL: usize = 52;
+    /// `functions: list<u32>`.
+    pub const FUNCTIONS: usize = 60;
     /// The record's size.
-    pub const SIZE: usize = 52;
+    pub const SIZE: usize = 68;
 }

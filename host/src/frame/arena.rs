@@ -1,7 +1,9 @@
 //! Places a call site's frame and buffers in the arena.
 
-use super::records::{BufferPlace, FrameImage, Records, leaf_records};
-use crate::call::{Alias, CallSite};
+use super::block::{Block, FrameImage};
+use super::pointers::{self, Pointers};
+use super::records::{self, BufferPlace, leaf_records};
+use crate::call::{Alias, ApiVersion, CallSite};
 use crate::values::{ArrayShape, Blame, ElementType, Result, Shape, Status, StatusCode};
 
 /// The alignment of the arena and of each buffer in it, in bytes: a cache line, and as much as any SIMD load wants.
@@ -12,7 +14,7 @@ pub const ARENA_ALIGNMENT: usize = 64;
 pub enum Frame {
     /// For the stage `instantiate`.
     Attributes,
-    /// For the stages after it.
+    /// For the stages after it: the pointer arrays, for a convention that has no frame.
     Whole,
 }
 
@@ -22,8 +24,11 @@ pub enum Frame {
 pub struct ArenaLayout {
     operands: Box<[BufferPlace]>,
     results: Box<[BufferPlace]>,
-    whole: Records,
-    attributes: Records,
+    whole: Block,
+    /// Typed FFI's alone.
+    attributes: Option<Block>,
+    /// The older conventions'.
+    pointers: Pointers,
     size: usize,
 }
 
@@ -52,18 +57,29 @@ impl ArenaLayout {
         }
         let base = end.align()?;
 
-        let operand_records = leaf_records(&operand_shapes, &operands, |leaf| {
-            (!aliases.contains(&Some(leaf)), None)
-        });
-        let result_records = leaf_records(&result_shapes, &results, |leaf| (false, aliases[leaf]));
-        let whole = Records::write(base, &operand_records, &result_records, site)?;
-        let attributes = Records::write(base, &[], &[], site)?;
-        end.at = base.saturating_add(whole.bytes.len());
+        let (whole, attributes, pointers) = match site.api_version {
+            ApiVersion::TypedFfi => {
+                let operand_records = leaf_records(&operand_shapes, &operands, |leaf| {
+                    (!aliases.contains(&Some(leaf)), None)
+                });
+                let result_records =
+                    leaf_records(&result_shapes, &results, |leaf| (false, aliases[leaf]));
+                let whole = records::write(base, &operand_records, &result_records, site)?;
+                let attributes = records::write(base, &[], &[], site)?;
+                (whole, Some(attributes), Pointers::default())
+            }
+            _ => {
+                let (block, pointers) = pointers::write(base, &operands, &results, site);
+                (block, None, pointers)
+            }
+        };
+        end.at = base.saturating_add(whole.size());
         Ok(Self {
             operands: operands.into(),
             results: results.into(),
             whole,
             attributes,
+            pointers,
             size: end.align()?,
         })
     }
@@ -77,7 +93,7 @@ impl ArenaLayout {
     /// Where the frame lies: a multiple of [`ARENA_ALIGNMENT`].
     #[must_use]
     pub fn frame(&self) -> usize {
-        self.whole.base
+        self.whole.base()
     }
 
     /// Where the operands' leaves lie.
@@ -92,12 +108,18 @@ impl ArenaLayout {
         &self.results
     }
 
+    /// What a function of an older convention is called with.
+    #[must_use]
+    pub fn pointers(&self) -> Pointers {
+        self.pointers
+    }
+
     /// The frame for an arena at offset `base` of linear memory, with the stage `execute`.
     #[must_use]
     pub fn image(&self, frame: Frame, base: u32) -> FrameImage {
-        match frame {
-            Frame::Attributes => self.attributes.at(base),
-            Frame::Whole => self.whole.at(base),
+        match (frame, &self.attributes) {
+            (Frame::Attributes, Some(attributes)) => attributes.at(base),
+            _ => self.whole.at(base),
         }
     }
 }

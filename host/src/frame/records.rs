@@ -1,6 +1,8 @@
-//! Writes a frame's records.
+//! Writes the records of typed FFI: a call frame and all that it points to.
 
 use super::abi::{attribute, buffer, call_frame};
+use super::arena::ARENA_ALIGNMENT;
+use super::block::{Block, FrameImage, put};
 use crate::call::{CallSite, Stage};
 use crate::values::{
     ArrayShape, Attribute, Dictionary, ElementType, Layout, Literal, Result, Status,
@@ -15,17 +17,7 @@ pub struct BufferPlace {
     pub size: usize,
 }
 
-/// A frame's bytes, ready to be copied to [`ArenaLayout::frame`](super::ArenaLayout::frame) of an arena at a known place.
-#[derive(Clone, Debug)]
-pub struct FrameImage(Box<[u8]>);
-
 impl FrameImage {
-    /// The bytes, to be copied to [`ArenaLayout::frame`](super::ArenaLayout::frame).
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     /// Sets the stage.
     pub fn set_stage(&mut self, stage: Stage) {
         self.0[call_frame::STAGE] = stage as u8;
@@ -67,53 +59,31 @@ pub(super) fn leaf_records<'a>(
         .collect()
 }
 
-/// A frame's records, with offsets relative to the arena, and where in them those offsets stand.
-#[derive(Debug)]
-pub(super) struct Records {
-    /// Where in the arena the records begin.
-    pub(super) base: usize,
-    pub(super) bytes: Vec<u8>,
-    relocations: Vec<usize>,
+/// Writes a frame with these buffers, at this place of the arena.
+pub(super) fn write(
+    base: usize,
+    operands: &[Leaf<'_>],
+    results: &[Leaf<'_>],
+    site: &CallSite,
+) -> Result<Block> {
+    let mut block = Block::new(base, call_frame::SIZE);
+    block.word(call_frame::SIZE_FIELD, call_frame::SIZE as u32);
+    block.byte(call_frame::STAGE, Stage::Execute as u8);
+    block.buffers(call_frame::OPERANDS, operands);
+    block.buffers(call_frame::RESULTS, results);
+    block.dictionary(call_frame::ATTRIBUTES, site)?;
+    block.opaque(&site.opaque);
+    if let Some(literal) = &site.literal {
+        block.literal(literal);
+    }
+    block.functions(&site.called_computations);
+    Ok(block)
 }
 
-impl Records {
-    pub(super) fn write(
-        base: usize,
-        operands: &[Leaf<'_>],
-        results: &[Leaf<'_>],
-        site: &CallSite,
-    ) -> Result<Self> {
-        let mut records = Self {
-            base,
-            bytes: vec![0; call_frame::SIZE],
-            relocations: Vec::new(),
-        };
-        put(
-            &mut records.bytes,
-            call_frame::SIZE_FIELD,
-            call_frame::SIZE as u32,
-        );
-        records.bytes[call_frame::STAGE] = Stage::Execute as u8;
-        records.buffers(call_frame::OPERANDS, operands);
-        records.buffers(call_frame::RESULTS, results);
-        records.dictionary(call_frame::ATTRIBUTES, &site.attributes)?;
-        records.list(call_frame::OPAQUE, &site.opaque, site.opaque.len(), 1);
-        Ok(records)
-    }
-
-    /// The records with offsets into linear memory, for an arena at `arena`.
-    pub(super) fn at(&self, arena: u32) -> FrameImage {
-        let mut bytes: Box<[u8]> = self.bytes.as_slice().into();
-        for &place in &self.relocations {
-            let relative = get(&bytes, place);
-            put(&mut bytes, place, relative.wrapping_add(arena));
-        }
-        FrameImage(bytes)
-    }
-
+impl Block {
     fn buffers(&mut self, field: usize, leaves: &[Leaf<'_>]) {
         let first = self.reserve(buffer::SIZE * leaves.len(), 4);
-        self.point(field, self.base + first, leaves.len());
+        self.point(field, self.base() + first, leaves.len());
         for (i, leaf) in leaves.iter().enumerate() {
             let record = first + i * buffer::SIZE;
             if leaf.shape.element_type() != ElementType::Token {
@@ -122,22 +92,53 @@ impl Records {
             self.numbers(record + buffer::DIMENSIONS, leaf.shape.dimensions());
             let layout: Layout = leaf.shape.layout_or_default();
             self.numbers(record + buffer::MINOR_TO_MAJOR, layout.minor_to_major());
-            self.bytes[record + buffer::ELEMENT_TYPE] = leaf.shape.element_type().number();
-            self.bytes[record + buffer::READ_ONLY] = u8::from(leaf.read_only);
+            self.byte(
+                record + buffer::ELEMENT_TYPE,
+                leaf.shape.element_type().number(),
+            );
+            self.byte(record + buffer::READ_ONLY, u8::from(leaf.read_only));
             if let Some(operand) = leaf.aliased_operand {
-                self.bytes[record + buffer::ALIASED_OPERAND] = 1;
-                put(
-                    &mut self.bytes,
-                    record + buffer::ALIASED_OPERAND + 4,
-                    operand as u32,
-                );
+                self.byte(record + buffer::ALIASED_OPERAND, 1);
+                self.word(record + buffer::ALIASED_OPERAND + 4, operand as u32);
             }
         }
     }
 
+    /// The bytes as a C string, for a guest that reads it as one.
+    fn opaque(&mut self, bytes: &[u8]) {
+        self.list(call_frame::OPAQUE, bytes, bytes.len(), 16);
+        self.reserve(1, 1);
+    }
+
+    fn literal(&mut self, literal: &Literal) {
+        // A literal's elements are row-major whatever its layout.
+        let shapes: Vec<_> = literal
+            .leaves()
+            .map(|(shape, _)| shape.clone().without_layout())
+            .collect();
+        let places: Vec<_> = literal
+            .leaves()
+            .map(|(_, bytes)| BufferPlace {
+                offset: self.append(bytes, ARENA_ALIGNMENT) + self.base(),
+                size: bytes.len(),
+            })
+            .collect();
+        let shapes: Vec<_> = shapes.iter().collect();
+        let leaves = leaf_records(&shapes, &places, |_| (true, None));
+        self.buffers(call_frame::LITERAL, &leaves);
+    }
+
+    fn functions(&mut self, numbers: &[usize]) {
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|&n| (n as u32).to_le_bytes())
+            .collect();
+        self.list(call_frame::FUNCTIONS, &bytes, numbers.len(), 4);
+    }
+
     /// Writes dictionaries breadth-first, so that their depth does not matter to the stack.
-    fn dictionary(&mut self, field: usize, dictionary: &Dictionary) -> Result<()> {
-        let mut pending = vec![(field, dictionary)];
+    fn dictionary(&mut self, field: usize, site: &CallSite) -> Result<()> {
+        let mut pending: Vec<(usize, &Dictionary)> = vec![(field, &site.attributes)];
         while let Some((field, dictionary)) = pending.pop() {
             let first = self.reserve(attribute::SIZE * dictionary.len(), 4);
             // The frame's own list counts attributes; an attribute's value counts bytes.
@@ -145,28 +146,34 @@ impl Records {
                 call_frame::ATTRIBUTES => dictionary.len(),
                 _ => attribute::SIZE * dictionary.len(),
             };
-            self.point(field, self.base + first, size);
+            self.point(field, self.base() + first, size);
             for (i, (name, value)) in dictionary.iter().enumerate() {
                 let record = first + i * attribute::SIZE;
                 self.list(record + attribute::NAME, name.as_bytes(), name.len(), 1);
                 if let Attribute::Dictionary(inner) = value {
-                    self.bytes[record + attribute::KIND] = attribute::KIND_DICTIONARY;
+                    self.byte(record + attribute::KIND, attribute::KIND_DICTIONARY);
                     pending.push((record + attribute::VALUE, inner));
                 } else {
-                    self.attribute(record, value)?;
+                    self.attribute(record, value, site)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn attribute(&mut self, record: usize, value: &Attribute) -> Result<()> {
+    fn attribute(&mut self, record: usize, value: &Attribute, site: &CallSite) -> Result<()> {
         let (kind, literal) = match value {
             Attribute::Scalar(literal) => (attribute::KIND_SCALAR, literal),
             Attribute::Array(literal) => (attribute::KIND_ARRAY, literal),
             Attribute::String(bytes) => {
-                self.bytes[record + attribute::KIND] = attribute::KIND_STRING;
+                self.byte(record + attribute::KIND, attribute::KIND_STRING);
                 self.list(record + attribute::VALUE, bytes, bytes.len(), 1);
+                return Ok(());
+            }
+            Attribute::Function(name) => {
+                let number = function_number(name, site)?.to_le_bytes();
+                self.byte(record + attribute::KIND, attribute::KIND_FUNCTION);
+                self.list(record + attribute::VALUE, &number, number.len(), 4);
                 return Ok(());
             }
             Attribute::Dictionary(_) => {
@@ -174,8 +181,11 @@ impl Records {
             }
         };
         let (shape, bytes) = array_of(literal)?;
-        self.bytes[record + attribute::KIND] = kind;
-        self.bytes[record + attribute::ELEMENT_TYPE] = shape.element_type().number();
+        self.byte(record + attribute::KIND, kind);
+        self.byte(
+            record + attribute::ELEMENT_TYPE,
+            shape.element_type().number(),
+        );
         self.list(record + attribute::VALUE, bytes, bytes.len(), 16);
         self.numbers(record + attribute::DIMENSIONS, shape.dimensions());
         Ok(())
@@ -188,27 +198,18 @@ impl Records {
             .collect();
         self.list(field, &bytes, numbers.len(), 8);
     }
+}
 
-    /// Appends bytes and writes the list that has them to `field`.
-    fn list(&mut self, field: usize, bytes: &[u8], count: usize, alignment: usize) {
-        let at = self.reserve(bytes.len(), alignment);
-        self.bytes[at..].copy_from_slice(bytes);
-        self.point(field, self.base + at, count);
-    }
-
-    /// Writes a list to `field`: an offset relative to the arena, and a count.
-    fn point(&mut self, field: usize, offset: usize, count: usize) {
-        put(&mut self.bytes, field, offset as u32);
-        put(&mut self.bytes, field + 4, count as u32);
-        self.relocations.push(field);
-    }
-
-    /// Appends zeroed bytes and returns where they are.
-    fn reserve(&mut self, size: usize, alignment: usize) -> usize {
-        let at = self.bytes.len().next_multiple_of(alignment);
-        self.bytes.resize(at + size, 0);
-        at
-    }
+/// The number by which a target knows the function of this name: its place among the call site's.
+fn function_number(name: &str, site: &CallSite) -> Result<u32> {
+    let place = site.functions.iter().position(|f| f.name == name);
+    place.map(|place| place as u32).ok_or_else(|| {
+        let names: Vec<_> = site.functions.iter().map(|f| f.name.as_str()).collect();
+        Status::invalid_argument(format!(
+            "expected an attribute to refer to a function of the program ({}), found {name:?}",
+            names.join(", ")
+        ))
+    })
 }
 
 fn array_of(literal: &Literal) -> Result<(&ArrayShape, &[u8])> {
@@ -219,14 +220,4 @@ fn array_of(literal: &Literal) -> Result<(&ArrayShape, &[u8])> {
             literal.shape()
         ))),
     }
-}
-
-fn put(bytes: &mut [u8], at: usize, word: u32) {
-    bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
-}
-
-pub(super) fn get(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
 }

@@ -29,10 +29,11 @@ mod wide;
 use std::fmt;
 
 use super::instruction::{ComputationId, Instruction, Opcode, Program};
-use crate::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+use crate::values::{Literal, Result, Shape, Status};
 
 use array::{array, leaf};
 
+pub(crate) use crate::values::zeroed;
 pub(crate) use layout::{from_layout, to_layout};
 
 /// What runs the computations that `reduce` and `map` call.
@@ -162,25 +163,6 @@ fn tuple_element(shape: &Shape, tuple: &Literal, index: usize) -> Result<Literal
     Literal::from_shared_leaves(shape.clone(), leaves.cloned().collect()).map_err(bug)
 }
 
-/// As many zeros (or what else is the type's default).
-///
-/// # Errors
-/// RESOURCE_EXHAUSTED if there is no memory for them: a program may ask for any size.
-pub(crate) fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
-    let mut elements = Vec::new();
-    elements.try_reserve_exact(count).map_err(|_| {
-        Status::new(
-            StatusCode::ResourceExhausted,
-            Blame::Caller,
-            format!(
-                "expected {count} elements of {} bytes to fit into memory",
-                size_of::<T>()
-            ),
-        )
-    })?;
-    elements.resize(count, T::default());
-    Ok(elements)
-}
 
 fn unexpected(instruction: &Instruction, operands: &[Literal]) -> Status {
     let shapes = Vec::from_iter(operands.iter().map(|x| x.shape().to_string()));

@@ -1,5 +1,6 @@
 //! Executables: a program bound to targets, and its execution.
 
+mod functions;
 mod plan;
 mod run;
 
@@ -9,7 +10,6 @@ use std::sync::atomic::AtomicU64;
 use self::plan::Plan;
 use self::run::Run;
 use super::Program;
-use super::instruction::ComputationId;
 use crate::call::{CallOptions, Platform, PreparedCalls};
 use crate::registry::Registry;
 use crate::values::{Literal, Result, Shape, Status};
@@ -17,8 +17,14 @@ use crate::values::{Literal, Result, Shape, Status};
 /// A program whose custom calls have been bound to targets. It can be executed from many threads at once.
 #[derive(Debug)]
 pub struct Executable {
-    program: Program,
+    inner: Arc<Inner>,
     functions: Vec<Function>,
+}
+
+/// What executions need. Targets that call back find it here, as long as the executable is there.
+#[derive(Debug)]
+struct Inner {
+    program: Program,
     plan: Plan,
     modules: Vec<Box<dyn PreparedCalls>>,
 }
@@ -39,8 +45,8 @@ pub struct Function {
 /// How a program is executed.
 #[derive(Clone, Debug, Default)]
 pub struct ExecuteOptions {
-    /// Deadline and cancellation, for the execution as a whole. Without a deadline the execution may take as long as it
-    /// likes, and each custom call as long as its backend's limits say.
+    /// Deadline and cancellation, for the execution as a whole, and the bytes that targets find by name. Without a deadline the execution may
+    /// take as long as it likes, and each custom call as long as its backend's limits say.
     pub call: CallOptions,
     /// Counts the instructions that have been executed: for a display of progress.
     pub progress: Option<Arc<AtomicU64>>,
@@ -52,7 +58,7 @@ impl Executable {
     ///
     /// # Errors
     /// - UNIMPLEMENTED for a platform other than Host.
-    /// - NOT_FOUND for a target that is not registered.
+    /// - NOT_FOUND for a target that is not registered, and for a function that an attribute names and the program does not have.
     /// - What the target's module finds wrong with a call site. The message names the instruction.
     pub fn compile(program: &Program, registry: &Registry, platform: Platform) -> Result<Self> {
         if platform != Platform::Host {
@@ -62,10 +68,12 @@ impl Executable {
         }
         let (plan, modules) = Plan::new(program, registry, platform)?;
         Ok(Self {
-            program: program.clone(),
             functions: program.functions(),
-            plan,
-            modules,
+            inner: Arc::new(Inner {
+                program: program.clone(),
+                plan,
+                modules,
+            }),
         })
     }
 
@@ -95,16 +103,9 @@ impl Executable {
                 functions.len()
             )));
         };
-        check_arguments(function, arguments)?;
-        let computation: ComputationId = self.program.exports[ordinal];
-        Run::begin(
-            &self.program,
-            &self.plan,
-            &self.modules,
-            computation,
-            options,
-        )?
-        .function(computation, arguments)
+        check_arguments(&function.name, function.parameters.iter(), arguments)?;
+        let computation = self.inner.program.exports[ordinal];
+        Run::begin(&self.inner, computation, options, 0)?.function(computation, arguments)
     }
 
     /// Executes the function of this name.
@@ -129,20 +130,22 @@ impl Executable {
     }
 }
 
-fn check_arguments(function: &Function, arguments: &[Literal]) -> Result<()> {
-    if function.parameters.len() != arguments.len() {
+fn check_arguments<'a>(
+    function: &str,
+    parameters: impl ExactSizeIterator<Item = &'a Shape>,
+    arguments: &[Literal],
+) -> Result<()> {
+    if parameters.len() != arguments.len() {
         return Err(Status::invalid_argument(format!(
-            "function {} takes {} arguments, found {}",
-            function.name,
-            function.parameters.len(),
+            "function {function} takes {} arguments, found {}",
+            parameters.len(),
             arguments.len()
         )));
     }
-    for (i, (expected, argument)) in std::iter::zip(&function.parameters, arguments).enumerate() {
+    for (i, (expected, argument)) in std::iter::zip(parameters, arguments).enumerate() {
         if !expected.is_compatible(argument.shape()) {
             return Err(Status::invalid_argument(format!(
-                "argument {i} of function {}: expected {expected}, found {}",
-                function.name,
+                "argument {i} of function {function}: expected {expected}, found {}",
                 argument.shape()
             )));
         }

@@ -5,7 +5,7 @@ mod names;
 
 pub(crate) use access::parameters;
 
-use crate::call::{Alias, ApiVersion};
+use crate::call::{Alias, ApiVersion, StaticInfo};
 use crate::values::{Dictionary, Literal, Shape};
 
 /// An instruction's number in its computation. Operands have smaller numbers.
@@ -33,7 +33,7 @@ impl ComputationId {
 }
 
 /// One instruction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
     pub(crate) name: String,
     pub(crate) shape: Shape,
@@ -44,7 +44,7 @@ pub struct Instruction {
 }
 
 /// A computation: instructions in an order in which operands come first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Computation {
     pub(crate) name: String,
     pub(crate) instructions: Vec<Instruction>,
@@ -54,7 +54,7 @@ pub struct Computation {
 }
 
 /// A verified program. See [`crate::program`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) name: String,
     pub(crate) computations: Vec<Computation>,
@@ -345,6 +345,8 @@ pub struct CustomCall {
     pub attributes: Dictionary,
     /// `backend_config` as the older conventions get it: bytes.
     pub opaque: Vec<u8>,
+    /// `backend_config` as the JAX FFI proposal's convention gets it, if there is one.
+    pub static_info: Option<StaticInfo>,
     /// `custom_call_has_side_effect`.
     pub has_side_effect: bool,
     /// `output_to_operand_aliasing`.
@@ -368,6 +370,7 @@ impl CustomCall {
             api_version: ApiVersion::TypedFfi,
             attributes: Dictionary::new(),
             opaque: Vec::new(),
+            static_info: None,
             has_side_effect: false,
             aliasing: Vec::new(),
             operand_layouts: None,

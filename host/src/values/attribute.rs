@@ -16,6 +16,8 @@ pub enum Attribute {
     String(Vec<u8>),
     /// Attributes of its own.
     Dictionary(Dictionary),
+    /// A reference to a function of the program, by its name, which a target can call back.
+    Function(String),
 }
 
 /// Attributes by name. The order is bytewise, as XLA hands them to a target.
@@ -42,7 +44,7 @@ impl Attribute {
         }
     }
 
-    /// The kind's name in XLA's messages: `scalar`, `array`, `string` or `dictionary`.
+    /// The kind's name in XLA's messages: `scalar`, `array`, `string` or `dictionary`; and `function`, which XLA's runtime had.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -50,6 +52,7 @@ impl Attribute {
             Self::Array(_) => "array",
             Self::String(_) => "string",
             Self::Dictionary(_) => "dictionary",
+            Self::Function(_) => "function",
         }
     }
 }

@@ -2,33 +2,57 @@
 
 use wasmtime::{Caller, Extern};
 
+use super::callback;
 use super::memory::GuestMemory;
 use super::state::{GuestFailure, GuestState, LogLevel, LogRecord};
 use super::text::sanitize;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
 
-/// The functions of `callbox:ffi/api`, with their parameters and results as the canonical ABI flattens them.
-pub(super) const FUNCTIONS: &[(&str, &str)] = &[
-    ("version", "() -> i32"),
-    ("set-failure", "(i32, i32, i32, i32)"),
-    ("set-success", "()"),
-    ("log", "(i32, i32, i32)"),
+/// A function of `callbox:ffi/api`.
+pub(super) struct ApiFunction {
+    pub(super) name: &'static str,
+    /// Its parameters and results as the canonical ABI flattens them.
+    pub(super) ty: &'static str,
+    /// The minor version that brought it.
+    pub(super) since: u32,
+}
+
+/// The functions of `callbox:ffi/api`.
+pub(super) const FUNCTIONS: &[ApiFunction] = &[
+    function("version", "() -> i32", 0),
+    function("set-failure", "(i32, i32, i32, i32)", 0),
+    function("set-success", "()", 0),
+    function("log", "(i32, i32, i32)", 0),
+    function("call-function", "(i32, i32, i32, i32, i32) -> i32", 1),
+    function("function-message", "(i32, i32) -> i32", 1),
+    function("user-data", "(i32, i32, i32, i32) -> i64", 1),
 ];
+
+const fn function(name: &'static str, ty: &'static str, since: u32) -> ApiFunction {
+    ApiFunction { name, ty, since }
+}
+
+/// The module name of the table of this minor version.
+pub(super) fn module_name(minor: u32) -> String {
+    format!("{}{}.{minor}.0", abi::API_MODULE, abi::MAJOR)
+}
 
 /// Makes the table. A guest that misuses it is stopped: the error that a function returns here becomes the call's status.
 pub(super) fn linker(engine: &wasmtime::Engine) -> Result<wasmtime::Linker<GuestState>> {
     let mut linker = wasmtime::Linker::new(engine);
-    let defined = define(&mut linker);
+    let defined = (0..=abi::MINOR).try_for_each(|minor| define(&mut linker, minor));
     defined
         .map_err(|error| Status::internal(format!("the API table cannot be made: {error:#}")))?;
     Ok(linker)
 }
 
-fn define(linker: &mut wasmtime::Linker<GuestState>) -> wasmtime::Result<()> {
-    linker.func_wrap(abi::API_MODULE, "version", || abi::VERSION)?;
+/// Defines the functions that the table has in this minor version.
+fn define(linker: &mut wasmtime::Linker<GuestState>, minor: u32) -> wasmtime::Result<()> {
+    let module = module_name(minor);
+    linker.func_wrap(&module, "version", || abi::VERSION)?;
     linker.func_wrap(
-        abi::API_MODULE,
+        &module,
         "set-failure",
         |caller: Caller<'_, GuestState>, code: u32, message: u32, length: u32, recoverable: u32| {
             set_failure(caller, code, message, length, recoverable != 0)
@@ -36,19 +60,29 @@ fn define(linker: &mut wasmtime::Linker<GuestState>) -> wasmtime::Result<()> {
         },
     )?;
     linker.func_wrap(
-        abi::API_MODULE,
+        &module,
         "set-success",
         |mut caller: Caller<'_, GuestState>| {
             caller.data_mut().failure = None;
         },
     )?;
     linker.func_wrap(
-        abi::API_MODULE,
+        &module,
         "log",
         |caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32| {
             log(caller, level, message, length).map_err(wasmtime::Error::new)
         },
     )?;
+    if minor >= 1 {
+        callback::define(linker, &module)?;
+        linker.func_wrap(
+            &module,
+            "user-data",
+            |caller: Caller<'_, GuestState>, name: u32, length: u32, into: u32, room: u32| {
+                user_data(caller, (name, length), (into, room)).map_err(wasmtime::Error::new)
+            },
+        )?;
+    }
     Ok(())
 }
 
@@ -101,6 +135,32 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
     Ok(())
 }
 
+/// Copies what the embedder attached under a name into the guest's memory.
+fn user_data(mut caller: Caller<'_, GuestState>, name: (u32, u32), into: (u32, u32)) -> Result<i64> {
+    let data = caller.data().user_data.clone();
+    let mut memory = memory(&mut caller, "user-data's name")?;
+    let name = memory.read("user-data's name", name.0 as usize, name.1 as usize)?;
+    let found = std::str::from_utf8(name).ok().and_then(|name| data.as_ref()?.get(name));
+    match found {
+        None => Ok(-1),
+        Some(bytes) => {
+            copy_what_fits(&mut memory, "user-data's room", bytes, into)?;
+            Ok(bytes.len() as i64)
+        }
+    }
+}
+
+/// Writes as much of `bytes` as there is room for. All of the room must be in memory.
+pub(super) fn copy_what_fits(
+    memory: &mut GuestMemory<'_>,
+    what: &str,
+    bytes: &[u8],
+    (into, room): (u32, u32),
+) -> Result<()> {
+    memory.read(what, into as usize, room as usize)?;
+    memory.write(what, into as usize, &bytes[..bytes.len().min(room as usize)])
+}
+
 /// A guest's text. All of it must be in memory, as much as is kept of it is read.
 fn message_of(
     caller: &mut Caller<'_, GuestState>,
@@ -109,6 +169,16 @@ fn message_of(
     length: u32,
     limit: usize,
 ) -> Result<String> {
+    let memory = memory(caller, what)?;
+    let bytes = memory.read(what, offset as usize, length as usize)?;
+    Ok(sanitize(bytes, bytes.len(), limit))
+}
+
+/// The memory of the guest that calls.
+pub(super) fn memory<'c>(
+    caller: &'c mut Caller<'_, GuestState>,
+    what: &str,
+) -> Result<GuestMemory<'c>> {
     let memory = match caller.data().memory {
         Some(memory) => memory,
         // While the start function runs, the instance is not known yet.
@@ -121,9 +191,7 @@ fn message_of(
             }
         },
     };
-    let memory = GuestMemory::new(memory.data_mut(caller));
-    let bytes = memory.read(what, offset as usize, length as usize)?;
-    Ok(sanitize(bytes, bytes.len(), limit))
+    Ok(GuestMemory::new(memory.data_mut(caller)))
 }
 
 fn misuse(message: String) -> Status {

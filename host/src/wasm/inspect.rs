@@ -11,6 +11,7 @@ use super::outside::{
 };
 use super::proposals::{self, MAX_TABLES};
 use super::text::clean_message;
+use super::version::FfiVersion;
 use crate::call::Signature;
 use crate::frame::abi;
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -84,6 +85,7 @@ impl ModuleInfo {
         self.imports.iter().try_for_each(check_import)?;
         self.check_export("_initialize", "()")?;
         self.check_export(abi::REALLOC, REALLOC_TYPE)?;
+        self.check_export(abi::JAX_FFI_API, "() -> i32")?;
         if self.tables.len() > MAX_TABLES {
             return Err(exhausted(format!(
                 "expected at most {MAX_TABLES} table, found {}",
@@ -129,30 +131,45 @@ impl ModuleInfo {
 /// The type of `cabi_realloc`.
 const REALLOC_TYPE: &str = "(i32, i32, i32, i32) -> i32";
 
+/// Checks that an import is of the FFI API table, in a version that this host has.
 fn check_import(import: &ImportedItem) -> Result<()> {
     let name = format!(
         "\"{}\" \"{}\"",
         import.module.escape_debug(),
         import.name.escape_debug()
     );
-    let known = api::FUNCTIONS
-        .iter()
-        .find(|(function, _)| *function == import.name);
-    match (import.module == abi::API_MODULE, known) {
-        (true, Some((_, ty))) if import.ty == *ty => Ok(()),
-        (true, Some((_, ty))) => Err(invalid(format!(
-            "expected the import {name} of type {ty}, found {}",
-            import.ty
+    let Some(version) = import.module.strip_prefix(abi::API_MODULE) else {
+        return Err(not_granted(&name));
+    };
+    let Some(minor) = (0..=abi::MINOR).find(|&minor| api::module_name(minor) == import.module)
+    else {
+        return Err(match FfiVersion::parse(version) {
+            Some(found) if found > FfiVersion::HOST => found.too_new(&format!("the import {name}")),
+            _ => not_granted(&name),
+        });
+    };
+    let mut functions = api::FUNCTIONS.iter();
+    match functions.find(|function| function.name == import.name && function.since <= minor) {
+        Some(function) if import.ty == function.ty => Ok(()),
+        Some(function) => Err(invalid(format!(
+            "expected the import {name} of type {}, found {}",
+            function.ty, import.ty
         ))),
-        _ => Err(Status::new(
-            StatusCode::PermissionDenied,
-            Blame::Guest,
-            format!(
-                "the import {name} is not granted; granted are version, set-failure, set-success and log of \"{}\"",
-                abi::API_MODULE
-            ),
-        )),
+        None => Err(not_granted(&name)),
     }
+}
+
+fn not_granted(name: &str) -> Status {
+    let names: Vec<_> = api::FUNCTIONS.iter().map(|function| function.name).collect();
+    Status::new(
+        StatusCode::PermissionDenied,
+        Blame::Guest,
+        format!(
+            "the import {name} is not granted; granted are {} of \"{}\", each since the version that brought it",
+            names.join(", "),
+            api::module_name(abi::MINOR)
+        ),
+    )
 }
 
 fn check_size(wasm: &[u8], limits: &Limits) -> Result<()> {

@@ -1,21 +1,26 @@
 //! Instances: a module's memory with an arena in it, and the calls into it.
 
-use wasmtime::{Memory, Store, TypedFunc};
+mod arena;
+mod bound;
+mod enter;
 
-use super::interrupt::{Interrupt, Interrupted};
+use std::sync::Arc;
+
+use wasmtime::{Memory, Store, TypedFunc, WasmParams, WasmResults};
+
+use self::bound::Bound;
+use self::enter::{arm, enter, returned};
 use super::memory::GuestMemory;
-use super::metadata::export_name;
 use super::module::Module;
-use super::shared::Shared;
 use super::site::Site;
 use super::state::GuestState;
 use super::trap;
-use crate::call::{CallOptions, Stage};
-use crate::frame::{ARENA_ALIGNMENT, BufferPlace, Frame, FrameImage, abi};
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::call::{CallOptions, Functions};
+use crate::frame::{BufferPlace, FrameImage};
+use crate::values::{Result, Status};
 
-/// A function of a stage: `(frame) -> status`.
-type StageFunction = TypedFunc<u32, u32>;
+/// Who begins a call or an execution: how it is run, and what targets can call back.
+pub(super) type Caller<'a> = (&'a CallOptions, Option<&'a Arc<dyn Functions>>);
 
 /// An instance that serves the call sites of one executable, one call at a time. One in which a call trapped, or was stopped,
 /// is not used again: [`Instance::is_healthy`].
@@ -30,25 +35,18 @@ pub(super) struct Instance {
     healthy: bool,
 }
 
-/// A call site in an instance.
-struct Bound {
-    execute: StageFunction,
-    image: FrameImage,
-    /// What the guest left for later stages.
-    state: [u32; 3],
-}
-
 impl Instance {
     /// Instantiates a module and reserves an arena of `arena_size` bytes for `sites` call sites.
     pub(super) fn new(
         module: &Module,
         arena_size: usize,
         sites: usize,
-        options: &CallOptions,
+        (options, functions): Caller<'_>,
     ) -> Result<Self> {
         let shared = &module.shared;
-        let interrupt = Interrupt::new(options, shared.limits.deadline);
-        let mut store = Store::new(&shared.engine, GuestState::new(shared.clone(), interrupt));
+        let mut state = GuestState::new(shared.clone());
+        state.begin(options, functions);
+        let mut store = Store::new(&shared.engine, state);
         store.limiter(|state| state);
         store.epoch_deadline_callback(|mut context| match context.data_mut().interrupt.tick() {
             Ok(()) => {
@@ -87,10 +85,8 @@ impl Instance {
 
     /// Begins a call or an execution: sets when it is stopped, and how much it may log.
     #[inline]
-    pub(super) fn begin(&mut self, options: &CallOptions) {
-        let state = self.store.data_mut();
-        state.interrupt = Interrupt::new(options, state.shared.limits.deadline);
-        state.log_budget = state.shared.limits.log_bytes;
+    pub(super) fn begin(&mut self, (options, functions): Caller<'_>) {
+        self.store.data_mut().begin(options, functions);
     }
 
     /// Begins another call of the same execution: what the limits give to each call, it gets anew.
@@ -99,40 +95,6 @@ impl Instance {
         let state = self.store.data_mut();
         state.interrupt.begin_next_call();
         state.log_budget = state.shared.limits.log_bytes;
-    }
-
-    /// Runs a stage other than `execute` of the call site with this number.
-    pub(super) fn run_stage(&mut self, index: usize, site: &Site, stage: Stage) -> Result<()> {
-        let function = self.function(&export_name(&site.target, stage))?;
-        let frame = match stage {
-            Stage::Instantiate => Frame::Attributes,
-            _ => Frame::Whole,
-        };
-        let mut state = self.bound[index]
-            .as_ref()
-            .map_or([0; 3], |bound| bound.state);
-        // What the last execution's stages left is not shown to this one's.
-        if matches!(stage, Stage::Prepare | Stage::Initialize) {
-            state[stage as usize..].fill(0);
-        }
-        let mut image = site.layout.image(frame, self.arena);
-        image.set_stage(stage);
-        image.set_state(state);
-        let at = self.arena as usize + site.layout.frame();
-        self.guest_memory()
-            .write("the call frame", at, image.bytes())?;
-        enter_stage(&mut self.store, &mut self.healthy, &function, at, site)?;
-
-        // The word is a claim that means nothing to the host: it is handed back as it is.
-        let word = stage as usize;
-        let field = at + abi::call_frame::INSTANTIATE_STATE + 4 * word;
-        let value = self.guest_memory().read_u32("the state", field)?;
-        if let Some(bound) = &mut self.bound[index] {
-            bound.state = state;
-            bound.state[word] = value;
-            bound.image.set_state(bound.state);
-        }
-        Ok(())
     }
 
     /// Makes what a call site has here, if it is not made, and runs its stage `instantiate`.
@@ -154,6 +116,7 @@ impl Instance {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
+        self.set_functions(site);
         let Some(bound) = &self.bound[index] else {
             return Err(Status::internal("a call site was not bound"));
         };
@@ -164,13 +127,9 @@ impl Instance {
         for (bytes, place) in std::iter::zip(operands, site.layout.operands()) {
             memory.write("an operand", arena + place.offset, bytes)?;
         }
-        enter_stage(
-            &mut self.store,
-            &mut self.healthy,
-            &bound.execute,
-            frame,
-            site,
-        )?;
+        bound
+            .entry
+            .call(&mut self.store, &mut self.healthy, &site.what)?;
         self.copy_results(site.layout.results(), results)
     }
 
@@ -178,24 +137,8 @@ impl Instance {
         let arena = self.arena as usize;
         let memory = self.guest_memory();
         for (bytes, place) in std::iter::zip(results, places) {
-            bytes.copy_from_slice(memory.read("a result", arena + place.offset, place.size)?);
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn bind_new(&mut self, index: usize, site: &Site) -> Result<()> {
-        self.bound[index] = Some(Bound {
-            execute: self.function(&site.target)?,
-            image: site.layout.image(Frame::Whole, self.arena),
-            state: [0; 3],
-        });
-        if site.stages.contains(&Stage::Instantiate)
-            && let Err(status) = self.run_stage(index, site, Stage::Instantiate)
-        {
-            // The next call tries again.
-            self.bound[index] = None;
-            return Err(status);
+            // What nobody reads has an empty buffer.
+            bytes.copy_from_slice(memory.read("a result", arena + place.offset, bytes.len())?);
         }
         Ok(())
     }
@@ -211,190 +154,33 @@ impl Instance {
         returned(0, self.store.data_mut(), what)
     }
 
-    /// Reserves the arena: from the guest's allocator where it exports one, or else behind its memory's end.
-    fn reserve(&mut self, module: &Module, size: usize) -> Result<u32> {
-        let too_large = |_| {
-            exhausted(format!(
-                "expected an arena of at most 4 GiB, found {size} bytes"
+    /// An export that was checked.
+    fn function<P: WasmParams, R: WasmResults>(&mut self, name: &str) -> Result<TypedFunc<P, R>> {
+        let function = self.instance.get_typed_func(&mut self.store, name);
+        function.map_err(|error| {
+            Status::internal(format!(
+                "an export that was checked is not there: {error:#}"
             ))
-        };
-        let wanted = u32::try_from(size).map_err(too_large)?;
-        let offset = match self.typed_export(module.exports.realloc.as_ref()) {
-            Some(realloc) => self.allocate(&realloc, wanted)?,
-            None => self.grow(size)?,
-        };
-        self.check_arena(offset, size)?;
-        Ok(offset)
+        })
     }
 
-    /// An export, if it is there and a function of this type.
-    fn typed_export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
-        &mut self,
-        export: Option<&wasmtime::ModuleExport>,
-    ) -> Option<TypedFunc<P, R>> {
-        let export = self.instance.get_module_export(&mut self.store, export?)?;
-        export.into_func()?.typed(&self.store).ok()
-    }
-
-    fn allocate(
-        &mut self,
-        realloc: &TypedFunc<(u32, u32, u32, u32), u32>,
-        size: u32,
-    ) -> Result<u32> {
-        let arguments = (0, 0, ARENA_ALIGNMENT as u32, size);
-        match enter(
-            &mut self.store,
-            &mut self.healthy,
-            realloc,
-            arguments,
-            abi::REALLOC,
-        )? {
-            0 => Err(exhausted(format!(
-                "{} found no memory for an arena of {size} bytes",
-                abi::REALLOC
-            ))),
-            offset => Ok(offset),
-        }
-    }
-
-    fn grow(&mut self, size: usize) -> Result<u32> {
-        let page = self.memory.page_size(&self.store);
-        let end = self.memory.data_size(&self.store);
-        // Not at 0, which guests take for no address at all.
-        let offset = end.max(ARENA_ALIGNMENT).next_multiple_of(ARENA_ALIGNMENT);
-        let pages = ((offset - end + size) as u64).div_ceil(page);
-        if self.memory.grow(&mut self.store, pages).is_err() {
-            let limit = self.store.data().shared.limits.memory_bytes;
-            return Err(exhausted(format!(
-                "expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"
-            )));
-        }
-        u32::try_from(offset)
-            .map_err(|_| exhausted(format!("expected an arena below 4 GiB, found {offset}")))
-    }
-
-    /// An arena is where the guest says only if it can be.
-    fn check_arena(&mut self, offset: u32, size: usize) -> Result<()> {
-        if !(offset as usize).is_multiple_of(ARENA_ALIGNMENT) {
-            return Err(Status::new(
-                StatusCode::Internal,
-                Blame::Guest,
-                format!(
-                    "expected {} to return a multiple of {ARENA_ALIGNMENT}, found {offset}",
-                    abi::REALLOC
-                ),
-            ));
-        }
+    /// Writes a call site's frame where it lies.
+    fn write_frame(&mut self, site: &Site, image: &FrameImage) -> Result<()> {
+        let at = self.arena as usize + site.layout.frame();
         self.guest_memory()
-            .read("the arena", offset as usize, size)?;
-        Ok(())
+            .write("the call frame", at, image.bytes())
     }
 
-    fn function(&mut self, name: &str) -> Result<StageFunction> {
-        self.instance
-            .get_typed_func(&mut self.store, name)
-            .map_err(|error| {
-                Status::internal(format!(
-                    "an export that was checked is not there: {error:#}"
-                ))
-            })
+    /// Says what the target of this call site may call back.
+    #[inline]
+    fn set_functions(&mut self, site: &Site) {
+        let state = self.store.data_mut();
+        if !(site.functions.is_empty() && state.callable.is_empty()) {
+            state.callable = Arc::clone(&site.functions);
+        }
     }
 
     fn guest_memory(&mut self) -> GuestMemory<'_> {
         GuestMemory::new(self.memory.data_mut(&mut self.store))
     }
-}
-
-/// Makes a store ready for the guest to run: forgets what the last entry left, and looks whether to run at all.
-///
-/// # Errors
-/// DEADLINE_EXCEEDED or CANCELLED, the caller's doing: the guest did not run.
-#[inline]
-fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
-    store.set_epoch_deadline(1);
-    let state = store.data_mut();
-    state.failure = None;
-    state.growth_refused = None;
-    let shared: &Shared = &state.shared;
-    shared.ticker.note_activity();
-    state
-        .interrupt
-        .check_before()
-        .map_err(|interrupted| not_called(interrupted, what))
-}
-
-#[cold]
-fn not_called(interrupted: Interrupted, what: &str) -> Status {
-    let (code, why) = match interrupted {
-        Interrupted::Deadline => (StatusCode::DeadlineExceeded, "its deadline had passed"),
-        Interrupted::Cancelled => (StatusCode::Cancelled, "it was cancelled"),
-    };
-    Status::new(code, Blame::Caller, format!("{what} was not called: {why}"))
-}
-
-/// Enters the guest. It takes an instance's parts, so that the function may be another: cloning one costs more than calling it. The
-/// instance is healthy again only if the guest returns: not if it traps, is stopped, or if the log's sink panics.
-#[inline]
-fn enter<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
-    store: &mut Store<GuestState>,
-    healthy: &mut bool,
-    function: &TypedFunc<P, R>,
-    parameters: P,
-    what: &str,
-) -> Result<R> {
-    arm(store, what)?;
-    *healthy = false;
-    match function.call(&mut *store, parameters) {
-        Ok(results) => {
-            *healthy = true;
-            Ok(results)
-        }
-        Err(error) => Err(trap::status(&error, store.data_mut(), what)),
-    }
-}
-
-/// Enters a stage's function, and turns what comes back into a status.
-#[inline]
-fn enter_stage(
-    store: &mut Store<GuestState>,
-    healthy: &mut bool,
-    function: &StageFunction,
-    frame: usize,
-    site: &Site,
-) -> Result<()> {
-    let code = enter(store, healthy, function, frame as u32, &site.what)?;
-    returned(code, store.data_mut(), &site.what)
-}
-
-/// The outcome of a guest that returned: what it set through the API table, or else what the code says.
-#[inline]
-fn returned(code: u32, state: &mut GuestState, what: &str) -> Result<()> {
-    match (code, &state.failure) {
-        (0, None) => Ok(()),
-        _ => Err(reported(code, state, what)),
-    }
-}
-
-#[cold]
-fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
-    if let Some(failure) = state.failure.take() {
-        return Status::new(failure.code, Blame::Guest, failure.message)
-            .with_recoverable(failure.recoverable);
-    }
-    match StatusCode::from_number(code) {
-        Some(code) => Status::new(
-            code,
-            Blame::Guest,
-            format!("{what} returned {code} without a message"),
-        ),
-        None => Status::new(
-            StatusCode::Internal,
-            Blame::Guest,
-            format!("expected {what} to return a status code from 0 to 16, found {code}"),
-        ),
-    }
-}
-
-fn exhausted(message: String) -> Status {
-    Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
 }

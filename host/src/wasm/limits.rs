@@ -25,6 +25,9 @@ pub struct Limits {
     pub log_bytes: usize,
     /// Frames of a backtrace. Default: 20.
     pub backtrace_frames: usize,
+    /// How deep calls back into the program may nest: a target that calls a function which calls a target, and so on. Each takes
+    /// up to `stack_bytes` and 1 MiB of stack, on one of its own where the thread's does not do. Default: 8.
+    pub callback_depth: usize,
     /// Instances at one time, of all modules of an engine. Each takes up some 4 GiB of address space, not of memory.
     /// Default: 1,000.
     pub instances: u32,
@@ -42,6 +45,7 @@ impl Default for Limits {
             message_bytes: 4 << 10,
             log_bytes: 64 << 10,
             backtrace_frames: 20,
+            callback_depth: 8,
             instances: 1000,
         }
     }

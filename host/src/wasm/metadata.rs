@@ -9,12 +9,16 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::outside::ExportedFunction;
+use super::version::FfiVersion;
 use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
 use crate::frame::abi;
 use crate::values::{Blame, ElementType, Result, Status, StatusCode};
 
 /// The type of a stage's function: `(frame) -> status`.
 pub(super) const STAGE_TYPE: &str = "(i32) -> i32";
+
+/// The type of what takes a stage's state back.
+pub(super) const STAGE_DROP_TYPE: &str = "(i32)";
 
 /// The most dimensions that an operand or result can be declared with.
 const MAX_RANK: usize = 255;
@@ -25,10 +29,17 @@ struct Entry {
     name: String,
     #[serde(default = "typed_ffi")]
     api_version: String,
+    /// The version of `callbox:ffi` that it needs.
+    #[serde(default = "first_version")]
+    ffi_version: String,
     #[serde(default)]
     stages: Vec<String>,
     operands: Option<Vec<Buffer>>,
+    #[serde(default)]
+    remaining_operands: bool,
     results: Option<Vec<Buffer>>,
+    #[serde(default)]
+    remaining_results: bool,
     attributes: Option<Vec<Attribute>>,
     #[serde(default)]
     doc: String,
@@ -42,6 +53,8 @@ struct Buffer {
     name: String,
     element_types: Option<Vec<String>>,
     rank: Option<usize>,
+    #[serde(default)]
+    optional: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,6 +68,10 @@ struct Attribute {
 
 fn typed_ffi() -> String {
     ApiVersion::TypedFfi.name().to_owned()
+}
+
+fn first_version() -> String {
+    "1.0".to_owned()
 }
 
 /// Exported functions' types, by name.
@@ -123,7 +140,9 @@ fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature>
         STAGE_TYPE => vec![ApiVersion::TypedFfi],
         "(i32, i32)" => vec![ApiVersion::Original],
         "(i32, i32, i32)" => vec![ApiVersion::StatusReturning],
-        "(i32, i32, i32, i32, i32)" => vec![ApiVersion::StatusReturningUnified],
+        "(i32, i32, i32, i32, i32)" => {
+            vec![ApiVersion::StatusReturningUnified, ApiVersion::JaxFfi]
+        }
         _ => return None,
     };
     let exported = |stage: &Stage| {
@@ -135,7 +154,9 @@ fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature>
         api_versions,
         stages: Stage::ALL.into_iter().filter(exported).collect(),
         operands: None,
+        remaining_operands: false,
         results: None,
+        remaining_results: false,
         attributes: None,
         documentation: String::new(),
         traits: Vec::new(),
@@ -150,7 +171,13 @@ pub(super) fn export_name(target: &str, stage: Stage) -> String {
     }
 }
 
+/// The name of the export that takes back what a target's stage left.
+pub(super) fn drop_name(target: &str, stage: Stage) -> String {
+    format!("{target}.{stage}.drop")
+}
+
 fn signature(entry: Entry) -> Result<Signature> {
+    check_version(&entry.ffi_version)?;
     let api_version: ApiVersion = entry.api_version.parse().map_err(blame_guest)?;
     let stages = entry.stages.iter().map(|name| {
         stage_of(name)
@@ -174,11 +201,24 @@ fn signature(entry: Entry) -> Result<Signature> {
         api_versions: vec![api_version],
         stages,
         operands: entry.operands.map(buffers).transpose()?,
+        remaining_operands: entry.remaining_operands,
         results: entry.results.map(buffers).transpose()?,
+        remaining_results: entry.remaining_results,
         attributes: entry.attributes.map(attributes).transpose()?,
         documentation: entry.doc,
         traits: entry.traits,
     })
+}
+
+/// Checks that this host has the version of `callbox:ffi` that a target is made for.
+fn check_version(text: &str) -> Result<()> {
+    match FfiVersion::parse(text) {
+        Some(version) if version.is_supported() => Ok(()),
+        Some(version) => Err(version.too_new("it")),
+        None => Err(wrong(format!(
+            "expected ffi_version to be two numbers such as 1.0, found {text:?}"
+        ))),
+    }
 }
 
 fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
@@ -196,16 +236,32 @@ fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
                 .map(|name| element_type(name))
                 .collect::<Result<_>>()?,
             rank: buffer.rank,
+            optional: buffer.optional,
         })
     };
-    declared.into_iter().map(buffer).collect()
+    let declared: Vec<_> = declared.into_iter().map(buffer).collect::<Result<_>>()?;
+    match declared.is_sorted_by_key(|buffer| buffer.optional) {
+        true => Ok(declared),
+        false => Err(wrong(
+            "expected what is optional behind what is not, found it before".to_owned(),
+        )),
+    }
 }
+
+/// The kinds of attributes.
+const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
 
 fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
     let attribute = |attribute: Attribute| {
-        if !["scalar", "array", "string", "dictionary"].contains(&attribute.kind.as_str()) {
+        if attribute.kind == "pointer" {
             return Err(wrong(format!(
-                "attribute {:?}: expected the kind scalar, array, string or dictionary, found {:?}",
+                "attribute {:?}: a pointer into the host's memory means nothing in a sandbox; expected its value as an attribute, or static information that the guest makes",
+                attribute.name
+            )));
+        }
+        if !KINDS.contains(&attribute.kind.as_str()) {
+            return Err(wrong(format!(
+                "attribute {:?}: expected the kind scalar, array, string, dictionary or function, found {:?}",
                 attribute.name, attribute.kind
             )));
         }
@@ -262,7 +318,7 @@ fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
     let ty = match target.api_versions.as_slice() {
         [ApiVersion::Original] => "(i32, i32)",
         [ApiVersion::StatusReturning] => "(i32, i32, i32)",
-        [ApiVersion::StatusReturningUnified] => "(i32, i32, i32, i32, i32)",
+        [ApiVersion::StatusReturningUnified | ApiVersion::JaxFfi] => "(i32, i32, i32, i32, i32)",
         _ => STAGE_TYPE,
     };
     for &stage in &target.stages {
@@ -286,6 +342,16 @@ fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
                     target.name
                 )));
             }
+        }
+        let name = drop_name(&target.name, stage);
+        match types.get(name.as_str()) {
+            Some(&found) if found != STAGE_DROP_TYPE => {
+                return Err(wrong(format!(
+                    "target {:?}: expected the export {name:?} to be a function {STAGE_DROP_TYPE}, found {found}",
+                    target.name
+                )));
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -73,6 +73,14 @@ impl Module {
         &self.info
     }
 
+    /// The type of the exported function of this name.
+    pub(super) fn export_type(&self, name: &str) -> Option<&str> {
+        let mut exports = self.info.exports.iter();
+        exports
+            .find(|export| export.name == name)
+            .map(|export| export.ty.as_str())
+    }
+
     /// The target of this name.
     pub(super) fn target(&self, name: &str) -> Result<&Signature> {
         let targets = &self.info.targets;

@@ -3,15 +3,16 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::instance::Instance;
+use super::instance::{Caller, Instance};
 use super::module::Module;
 use super::pool::{Lease, Pool};
 use super::shared::{Evict, Isolation};
 use super::site::Site;
 use crate::call::{
-    CallOptions, CallSite, Execution, Platform, PreparedCalls, Signature, Stage, TargetModule,
+    CallOptions, CallSite, Execution, Functions, Platform, PreparedCalls, Signature, Stage,
+    TargetModule,
 };
-use crate::frame::{ARENA_ALIGNMENT, BufferPlace};
+use crate::frame::ARENA_ALIGNMENT;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
@@ -41,13 +42,28 @@ impl Sites {
         let pool = Arc::new(Pool::new());
         let evictable: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&pool) as Arc<dyn Evict>));
         module.shared.add_pool(evictable);
-        Ok(Self {
+        let new = Self {
             module,
             sites,
             arena_size: largest.max(ARENA_ALIGNMENT),
             has_execution_stages,
             pool,
-        })
+        };
+        new.make_early()?;
+        Ok(new)
+    }
+
+    /// Makes what call sites have once for each executable, so that what is wrong with it is known before anything runs. Instances that
+    /// serve one call each make it for that call.
+    fn make_early(&self) -> Result<()> {
+        let early = |(_, site): &(usize, &Site)| site.is_made_early();
+        let mut early = self.sites.iter().enumerate().filter(early).peekable();
+        if early.peek().is_none() || self.module.shared.isolation == Isolation::Fresh {
+            return Ok(());
+        }
+        let mut lease = self.pool.lease();
+        let instance = self.instance(&mut lease, (&CallOptions::default(), None))?;
+        early.try_for_each(|(index, site)| instance.bind(index, site))
     }
 
     /// The lease's instance, or a new one in its place.
@@ -55,20 +71,20 @@ impl Sites {
     fn instance<'i>(
         &self,
         lease: &'i mut Lease<'_>,
-        options: &CallOptions,
+        caller: Caller<'_>,
     ) -> Result<&'i mut Instance> {
         match lease.instance() {
             Some(instance) => {
-                instance.begin(options);
+                instance.begin(caller);
                 Ok(instance)
             }
-            none => Ok(none.insert(self.new_instance(options)?)),
+            none => Ok(none.insert(self.new_instance(caller)?)),
         }
     }
 
     /// A new instance. When the engine has no place for it, idle ones make way.
-    fn new_instance(&self, options: &CallOptions) -> Result<Instance> {
-        let new = || Instance::new(&self.module, self.arena_size, self.sites.len(), options);
+    fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+        let new = || Instance::new(&self.module, self.arena_size, self.sites.len(), caller);
         match new() {
             Err(status)
                 if status.code() == StatusCode::ResourceExhausted
@@ -114,16 +130,10 @@ impl Sites {
                 self.sites.len()
             ))
         })?;
-        check(
-            "operand",
-            site.layout.operands(),
-            operands.iter().map(|bytes| bytes.len()),
-        )?;
-        check(
-            "result",
-            site.layout.results(),
-            results.iter().map(|bytes| bytes.len()),
-        )?;
+        let places = site.layout.operands().iter().map(|place| place.size);
+        check("operand", places, operands.iter().map(|bytes| bytes.len()))?;
+        let sizes = site.result_sizes.iter().copied();
+        check("result", sizes, results.iter().map(|bytes| bytes.len()))?;
         instance.bind(index, site)?;
         instance.execute(index, site, operands, results)
     }
@@ -133,21 +143,20 @@ impl Sites {
 #[inline]
 fn check(
     what: &str,
-    places: &[BufferPlace],
+    sizes: impl ExactSizeIterator<Item = usize>,
     lengths: impl ExactSizeIterator<Item = usize>,
 ) -> Result<()> {
-    if places.len() != lengths.len() {
+    if sizes.len() != lengths.len() {
         return Err(wrong_buffers(format!(
             "expected {} {what} buffers, found {}",
-            places.len(),
+            sizes.len(),
             lengths.len()
         )));
     }
-    for (i, (place, length)) in std::iter::zip(places, lengths).enumerate() {
-        if place.size != length {
+    for (i, (size, length)) in std::iter::zip(sizes, lengths).enumerate() {
+        if size != length {
             return Err(wrong_buffers(format!(
-                "{what} {i}: expected {} bytes, found {length}",
-                place.size
+                "{what} {i}: expected {size} bytes, found {length}"
             )));
         }
     }
@@ -198,21 +207,23 @@ impl Module {
 }
 
 impl PreparedCalls for Sites {
-    fn begin(&self, options: &CallOptions) -> Result<Box<dyn Execution + '_>> {
-        let lease = match self.module.shared.isolation {
-            Isolation::Executable => {
-                let mut lease = self.pool.lease();
-                let instance = self.instance(&mut lease, options)?;
-                self.run_stage(instance, Stage::Prepare)?;
-                Some(lease)
-            }
-            Isolation::Fresh => None,
-        };
-        Ok(Box::new(WasmExecution {
+    fn begin(
+        &self,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
+    ) -> Result<Box<dyn Execution + '_>> {
+        let mut execution = WasmExecution {
             sites: self,
             options: options.clone(),
-            lease,
-        }))
+            functions: functions.cloned(),
+            lease: None,
+        };
+        if self.module.shared.isolation == Isolation::Executable {
+            let lease = execution.lease.insert(self.pool.lease());
+            let instance = self.instance(lease, (options, functions))?;
+            self.run_stage(instance, Stage::Prepare)?;
+        }
+        Ok(Box::new(execution))
     }
 }
 
@@ -220,6 +231,7 @@ impl PreparedCalls for Sites {
 struct WasmExecution<'a> {
     sites: &'a Sites,
     options: CallOptions,
+    functions: Option<Arc<dyn Functions>>,
     /// `None` if each call gets an instance of its own.
     lease: Option<Lease<'a>>,
 }
@@ -248,7 +260,21 @@ impl Execution for WasmExecution<'_> {
                 instance.begin_next_call();
                 sites.call(instance, site, operands, results)
             }
-            None => sites.call_alone(site, &self.options, operands, results),
+            None => {
+                let caller = (&self.options, self.functions.as_ref());
+                sites.call_alone(site, caller, operands, results)
+            }
+        }
+    }
+}
+
+impl Drop for WasmExecution<'_> {
+    /// What the execution's stages left is taken back, however it ended.
+    fn drop(&mut self) {
+        if self.sites.has_execution_stages
+            && let Some(instance) = self.instance()
+        {
+            instance.end_execution();
         }
     }
 }
@@ -259,18 +285,22 @@ impl Sites {
     fn call_alone(
         &self,
         index: usize,
-        options: &CallOptions,
+        caller: Caller<'_>,
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
         match self.module.shared.isolation {
             Isolation::Executable => {
                 let mut lease = self.pool.lease();
-                let instance = self.instance(&mut lease, options)?;
-                self.execute(instance, index, operands, results)
+                let instance = self.instance(&mut lease, caller)?;
+                let outcome = self.execute(instance, index, operands, results);
+                if self.has_execution_stages {
+                    instance.end_execution();
+                }
+                outcome
             }
             Isolation::Fresh => {
-                self.execute(&mut self.new_instance(options)?, index, operands, results)
+                self.execute(&mut self.new_instance(caller)?, index, operands, results)
             }
         }
     }
@@ -303,7 +333,7 @@ impl PreparedCall {
     }
 
     /// Calls the target within the limits' deadline. Operands and results are leaves in preorder, dense, little-endian, in the
-    /// layouts of the call site. Results are written only if the call succeeds.
+    /// layouts of the call site; results in [`CallSite::scratch`] are empty. Results are written only if the call succeeds.
     ///
     /// # Errors
     /// What the target reports or how it failed; INVALID_ARGUMENT if the buffers do not fit the call site.
@@ -321,6 +351,7 @@ impl PreparedCall {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        self.sites.call_alone(0, options, operands, results)
+        self.sites
+            .call_alone(0, (options, None), operands, results)
     }
 }

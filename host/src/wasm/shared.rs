@@ -84,7 +84,9 @@ impl Shared {
     /// Drops every idle instance of every module.
     pub(super) fn evict_idle(&self) {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let pools = pools.iter().filter_map(Weak::upgrade);
-        pools.for_each(|pool| pool.evict_idle());
+        let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
+        // An instance that goes lets its guest take things back, which may log: nothing is locked meanwhile.
+        drop(pools);
+        alive.iter().for_each(|pool| pool.evict_idle());
     }
 }

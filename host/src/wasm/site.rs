@@ -1,18 +1,39 @@
 //! A call site as a module's target sees it.
 
+use std::sync::Arc;
+
+use super::metadata::{STAGE_DROP_TYPE, drop_name};
 use super::module::Module;
 use super::text::clean_message;
-use crate::call::{ApiVersion, CallSite, Stage};
-use crate::frame::ArenaLayout;
-use crate::values::{Result, Status};
+use crate::call::{ApiVersion, CallSite, FunctionReference, Stage, StaticInfo};
+use crate::frame::{ArenaLayout, abi};
+use crate::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 
 /// A call site, laid out.
 pub(super) struct Site {
     pub(super) target: String,
     /// How messages name it.
     pub(super) what: String,
+    pub(super) api_version: ApiVersion,
     pub(super) stages: Vec<Stage>,
+    /// The stages whose state has a deleter.
+    pub(super) drops: Vec<Stage>,
     pub(super) layout: ArenaLayout,
+    /// How many bytes the caller gives for each result leaf: none for what nobody reads.
+    pub(super) result_sizes: Box<[usize]>,
+    pub(super) static_info: Option<StaticInfo>,
+    /// What the target may call back, by the numbers that it knows.
+    pub(super) functions: Arc<[Callable]>,
+}
+
+/// A function that a target may call back.
+#[derive(Debug)]
+pub(super) struct Callable {
+    pub(super) reference: FunctionReference,
+    /// The leaves of its parameters.
+    pub(super) operands: Vec<ArrayShape>,
+    /// The leaves of its result.
+    pub(super) results: Vec<ArrayShape>,
 }
 
 impl Site {
@@ -23,18 +44,76 @@ impl Site {
         target
             .check(site)
             .map_err(|status| clean_message(status, limit))?;
-        if site.api_version != ApiVersion::TypedFfi {
-            return Err(Status::unimplemented(format!(
-                "{} is not supported on the platform Host yet; supported is {}",
-                site.api_version,
-                ApiVersion::TypedFfi
-            )));
+        if site.api_version == ApiVersion::JaxFfi {
+            check_jax_ffi(module, site).map_err(|status| clean_message(status, limit))?;
         }
+        let layout = ArenaLayout::new(site, module.shared.limits.memory_bytes)?;
+        let sizes = layout.results().iter().map(|place| place.size).enumerate();
+        let wanted = |(leaf, size)| match site.scratch.contains(&leaf) {
+            true => 0,
+            false => size,
+        };
         Ok(Self {
             target: target.name.clone(),
             what: format!("target {:?}", target.name),
+            api_version: site.api_version,
             stages: target.stages.clone(),
-            layout: ArenaLayout::new(site, module.shared.limits.memory_bytes)?,
+            drops: drops(module, &target.name, &target.stages),
+            result_sizes: sizes.map(wanted).collect(),
+            layout,
+            static_info: site.static_info.clone(),
+            functions: site.functions.iter().map(Callable::new).collect(),
         })
+    }
+
+    /// Whether something is made for it once for each executable.
+    pub(super) fn is_made_early(&self) -> bool {
+        self.stages.contains(&Stage::Instantiate)
+            || matches!(self.static_info, Some(StaticInfo::Reference { .. }))
+    }
+}
+
+impl Callable {
+    fn new(reference: &FunctionReference) -> Self {
+        let parameters = reference.parameters.iter().flat_map(Shape::leaves);
+        Self {
+            operands: parameters.cloned().collect(),
+            results: reference.result.leaves().into_iter().cloned().collect(),
+            reference: reference.clone(),
+        }
+    }
+}
+
+/// The stages whose state the module takes back.
+fn drops(module: &Module, target: &str, stages: &[Stage]) -> Vec<Stage> {
+    let has_drop =
+        |stage: &&Stage| module.export_type(&drop_name(target, **stage)) == Some(STAGE_DROP_TYPE);
+    stages.iter().filter(has_drop).copied().collect()
+}
+
+/// Checks that the module has what a target of the JAX FFI proposal needs besides itself.
+fn check_jax_ffi(module: &Module, site: &CallSite) -> Result<()> {
+    let check = |what: &str, name: &str, ty: &str| match module.export_type(name) {
+        Some(found) if found == ty => Ok(()),
+        found => Err(Status::new(
+            StatusCode::InvalidArgument,
+            Blame::Guest,
+            format!(
+                "expected {what} {name:?} to be an exported function {ty}, found {}",
+                found.unwrap_or("none")
+            ),
+        )),
+    };
+    check("the API table", abi::JAX_FFI_API, "() -> i32")?;
+    match &site.static_info {
+        Some(StaticInfo::Reference {
+            constructor,
+            destructor,
+            ..
+        }) => {
+            check("the constructor", constructor, "(i32, i32) -> i32")?;
+            check("the destructor", destructor, "(i32)")
+        }
+        _ => Ok(()),
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::interrupt::Interrupt;
 use super::shared::Shared;
-use crate::values::StatusCode;
+use super::site::Callable;
+use crate::call::{CallOptions, Functions, UserData};
+use crate::values::{Status, StatusCode};
 
 /// How important a guest's log message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,19 +81,45 @@ pub(super) struct GuestState {
     pub(super) log_budget: usize,
     /// A limit that memory or a table ran into during the call under way.
     pub(super) growth_refused: Option<String>,
+    /// What the embedder attached to the execution.
+    pub(super) user_data: Option<Arc<UserData>>,
+    /// The running program's functions.
+    pub(super) functions: Option<Arc<dyn Functions>>,
+    /// Which of them the call under way may call.
+    pub(super) callable: Arc<[Callable]>,
+    /// What the last of them failed with.
+    pub(super) callee_failure: Option<Status>,
 }
 
 impl GuestState {
-    pub(super) fn new(shared: Arc<Shared>, interrupt: Interrupt) -> Self {
-        let log_budget = shared.limits.log_bytes;
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
             memory: None,
             failure: None,
-            interrupt,
-            log_budget,
+            interrupt: Interrupt::default(),
+            log_budget: 0,
             growth_refused: None,
+            user_data: None,
+            functions: None,
+            callable: Arc::default(),
+            callee_failure: None,
         }
+    }
+
+    /// A call or an execution begins.
+    #[inline]
+    pub(super) fn begin(&mut self, options: &CallOptions, functions: Option<&Arc<dyn Functions>>) {
+        self.interrupt = Interrupt::new(options, self.shared.limits.deadline);
+        self.log_budget = self.shared.limits.log_bytes;
+        self.user_data.clone_from(&options.user_data);
+        self.functions = functions.cloned();
+    }
+
+    /// A deleter begins: it runs for nobody, whatever stopped the call before it.
+    pub(super) fn begin_deletion(&mut self) {
+        self.begin(&CallOptions::default(), None);
+        self.callable = Arc::default();
     }
 }
 

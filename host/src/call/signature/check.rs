@@ -18,8 +18,19 @@ const MOST: usize = 16;
 pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
     let operands: Vec<_> = site.operands.iter().flat_map(Shape::leaves).collect();
     let results = site.result.leaves();
-    check_count("arguments", signature.operands.as_deref(), operands.len())?;
-    check_count("results", signature.results.as_deref(), results.len())?;
+    let (more_operands, more_results) = (signature.remaining_operands, signature.remaining_results);
+    check_count(
+        "arguments",
+        signature.operands.as_deref(),
+        more_operands,
+        operands.len(),
+    )?;
+    check_count(
+        "results",
+        signature.results.as_deref(),
+        more_results,
+        results.len(),
+    )?;
     // A target that binds no attribute takes any.
     let declared = signature.attributes.as_deref().unwrap_or_default();
     if !declared.is_empty() {
@@ -48,13 +59,29 @@ fn report(mismatches: impl Iterator<Item = Option<String>>) -> Result<()> {
     )))
 }
 
-fn check_count(what: &str, declared: Option<&[BufferSignature]>, found: usize) -> Result<()> {
-    match declared {
-        Some(declared) if declared.len() != found => {
-            Err(wrong_count(what, declared.len(), found, ""))
-        }
-        _ => Ok(()),
+fn check_count(
+    what: &str,
+    declared: Option<&[BufferSignature]>,
+    takes_more: bool,
+    found: usize,
+) -> Result<()> {
+    let Some(declared) = declared else {
+        return Ok(());
+    };
+    let (least, most) = (
+        declared.iter().filter(|b| !b.optional).count(),
+        declared.len(),
+    );
+    if found >= least && (takes_more || found <= most) {
+        return Ok(());
     }
+    let expected = match (takes_more, least == most) {
+        (true, _) => format!("at least {least}"),
+        (false, true) => most.to_string(),
+        // XLA has no bound above where something is optional.
+        (false, false) => format!("{least} to {most}"),
+    };
+    Err(wrong_count(what, expected, found, ""))
 }
 
 /// Checks how many attributes there are, and where some are optional that the target knows each.
@@ -147,7 +174,7 @@ impl AttributeSignature {
             Attribute::Scalar(literal) | Attribute::Array(literal) => {
                 literal.shape().as_array().map(ArrayShape::element_type)
             }
-            Attribute::String(_) | Attribute::Dictionary(_) => None,
+            Attribute::String(_) | Attribute::Dictionary(_) | Attribute::Function(_) => None,
         };
         match (self.element_type, found) {
             (Some(expected), Some(found)) if expected != found => Some(format!(

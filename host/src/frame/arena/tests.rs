@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::super::abi::{attribute, buffer, call_frame};
-use super::super::records::get;
+use super::super::block::get;
 use super::*;
 use crate::values::{Attribute, Dictionary};
 
@@ -133,4 +133,71 @@ fn arenas_past_the_limit_are_refused() {
     );
     let err = ArenaLayout::new(&huge, usize::MAX).unwrap_err();
     assert_eq!(err.code(), StatusCode::ResourceExhausted);
+}
+
+/// Follows the pointers of an older convention from an arena at 4096.
+struct Pointed {
+    layout: ArenaLayout,
+    image: FrameImage,
+}
+
+const ARENA: u32 = 4096;
+
+impl Pointed {
+    fn new(site: &CallSite) -> Self {
+        let layout = ArenaLayout::new(site, 1 << 20).unwrap();
+        let image = layout.image(Frame::Whole, ARENA);
+        Self { layout, image }
+    }
+
+    /// The pointers of the array at this pointer.
+    fn array(&self, pointer: u32, count: usize) -> Vec<u32> {
+        let at = (pointer - ARENA) as usize - self.layout.frame();
+        (0..count).map(|i| get(self.image.bytes(), at + 4 * i)).collect()
+    }
+}
+
+#[test]
+fn tuples_are_arrays_of_pointers_as_the_seeds_draw_them() {
+    let operands = ["(f32[32], (f32[64], f32[128]), f32[256])", "()", "token[]"];
+    let mut site = site(&operands, "(f32[512], f32[1024])");
+    site.api_version = ApiVersion::StatusReturningUnified;
+    site.opaque = b"ab\0c".to_vec();
+    let pointed = Pointed::new(&site);
+    let leaf = |places: &[BufferPlace], i: usize| ARENA + places[i].offset as u32;
+    let (inputs, outputs) = (pointed.layout.operands(), pointed.layout.results());
+    let pointers = pointed.layout.pointers();
+    let ins = pointed.array(ARENA + pointers.ins.unwrap(), 3);
+    let p0 = pointed.array(ins[0], 3);
+    assert_eq!([p0[0], p0[2]], [leaf(inputs, 0), leaf(inputs, 3)]);
+    assert_eq!(pointed.array(p0[1], 2), [leaf(inputs, 1), leaf(inputs, 2)]);
+    assert_ne!(ins[1], 0, "an empty tuple is an array of no pointers");
+    assert_eq!(ins[2], 0, "a token has no memory");
+    let out = pointed.array(ARENA + pointers.out.unwrap(), 2);
+    assert_eq!(out, [leaf(outputs, 0), leaf(outputs, 1)]);
+
+    let opaque = pointers.opaque.unwrap();
+    assert_eq!((opaque % 16, pointers.opaque_len), (0, 4));
+    let at = opaque as usize - pointed.layout.frame();
+    assert_eq!(&pointed.image.bytes()[at..at + 5], b"ab\0c\0");
+}
+
+#[test]
+fn an_array_is_the_output_itself_but_for_the_jax_proposal() {
+    let mut site = site(&["s32[2]"], "s32[2]");
+    for (api_version, is_array) in [
+        (ApiVersion::Original, false),
+        (ApiVersion::StatusReturning, false),
+        (ApiVersion::JaxFfi, true),
+    ] {
+        site.api_version = api_version;
+        let pointed = Pointed::new(&site);
+        let leaf = pointed.layout.results()[0].offset as u32;
+        let out = pointed.layout.pointers().out.unwrap();
+        match is_array {
+            true => assert_eq!(pointed.array(ARENA + out, 1), [ARENA + leaf]),
+            false => assert_eq!(out, leaf),
+        }
+    }
+    assert_eq!(Pointed::new(&site).layout.pointers().opaque, None);
 }

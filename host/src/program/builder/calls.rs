@@ -1,7 +1,7 @@
 //! Custom calls, calls and control, tuples and tokens.
 
 use super::{Op, ProgramBuilder};
-use crate::call::{Alias, ApiVersion};
+use crate::call::{Alias, ApiVersion, StaticInfo};
 use crate::program::{ComputationId, CustomCall, FusionKind, Opcode, Schedule};
 use crate::values::{Dictionary, Literal, Result, Shape};
 
@@ -11,6 +11,8 @@ use crate::values::{Dictionary, Literal, Result, Shape};
 pub struct CustomCallOptions {
     /// Bytes for the target, for the API versions before typed FFI.
     pub opaque: Vec<u8>,
+    /// Static information for the target, for the JAX FFI proposal's API version.
+    pub static_info: Option<StaticInfo>,
     /// Whether the call has an effect besides its result, so that it runs even if nothing reads that.
     pub has_side_effect: bool,
     /// The result's arrays that share memory with operands.
@@ -21,12 +23,13 @@ pub struct CustomCallOptions {
     pub schedule: Schedule,
     /// The convention by which the target is called.
     pub api_version: ApiVersion,
-    /// Attributes for the target, for typed FFI.
+    /// Attributes for the target, for typed FFI. Those that are functions name computations of the program, exported or not, built before
+    /// or after the call: the call's own too.
     pub attributes: Dictionary,
     /// The operands' shapes with the layouts in which the target gets them. Then the layouts of the result count as well;
     /// otherwise all is handed over row-major.
     pub operand_layouts: Option<Vec<Shape>>,
-    /// Computations for the target to call.
+    /// Computations for the target to call. They are functions that it can call back, of any signature.
     pub called_computations: Vec<ComputationId>,
 }
 
@@ -34,6 +37,7 @@ impl Default for CustomCallOptions {
     fn default() -> Self {
         Self {
             opaque: Vec::new(),
+            static_info: None,
             has_side_effect: false,
             output_operand_aliasing: Vec::new(),
             literal: None,
@@ -63,6 +67,7 @@ impl ProgramBuilder {
             api_version: options.api_version,
             attributes: options.attributes,
             opaque: options.opaque,
+            static_info: options.static_info,
             has_side_effect: options.has_side_effect,
             aliasing: options.output_operand_aliasing,
             operand_layouts: options.operand_layouts,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::iter::zip;
+use std::sync::Arc;
 
 use super::array::Array;
 use super::strided::{Strides, copy};
@@ -43,11 +44,13 @@ pub(crate) fn from_layout(result: Literal, shape: &Shape) -> Result<Literal> {
     {
         return Ok(result.with_compatible_shape(shape));
     }
-    let leaves = result
-        .leaves()
-        .map(|(shape, memory)| from_memory(memory, shape));
+    let leaves = zip(result.leaves(), result.shared_leaves());
+    let leaves = leaves.map(|((shape, memory), shared)| match shape.is_row_major() {
+        true => Ok(Arc::clone(shared)),
+        false => from_memory(memory, shape).map(Arc::new),
+    });
     let leaves = leaves.collect::<Result<Vec<_>>>()?;
-    Literal::from_leaves(shape.clone(), leaves).map_err(bug)
+    Literal::from_shared_leaves(shape.clone(), leaves).map_err(bug)
 }
 
 /// Whether a bitcast between these shapes leaves all bytes where they are.

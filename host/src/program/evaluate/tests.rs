@@ -11,6 +11,7 @@ mod functions;
 use std::sync::Arc;
 
 use super::*;
+use crate::values::{Blame, StatusCode};
 use crate::program::instruction::{Computation, InstructionId, UnaryOperation};
 use crate::values::{ArrayShape, ElementType, NativeType};
 

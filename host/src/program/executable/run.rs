@@ -1,20 +1,23 @@
 //! Runs a planned program, one instruction after the other.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::super::Program;
 use super::super::evaluate::{Callee, evaluate, from_layout, to_layout, zeroed};
 use super::super::instruction::{ComputationId, Instruction, Opcode};
-use super::ExecuteOptions;
-use super::plan::{BoundCall, Plan, Step};
-use crate::call::{CallOptions, CancelToken, Deadline, Execution, PreparedCalls};
+use super::functions::Callbacks;
+use super::plan::{BoundCall, Step};
+use super::{ExecuteOptions, Inner};
+use crate::call::{CallOptions, CancelToken, Deadline, Execution, Functions};
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
 /// One execution of a program.
 pub(super) struct Run<'a> {
-    program: &'a Program,
-    plan: &'a Plan,
+    executable: &'a Inner,
+    /// What [`Callbacks`] hold weakly. It goes first, so that nothing is called back while the rest goes.
+    _alive: Option<Arc<()>>,
     /// By module: those that the function has no part for have none.
     executions: Vec<Option<Box<dyn Execution + 'a>>>,
     stop: Stop,
@@ -22,43 +25,60 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Begins an execution of a function with the modules that take part in it: `prepare` everywhere, then `initialize`.
+    /// Begins an execution of a function with the modules that take part in it: `prepare` everywhere, then `initialize`. `depth` is how
+    /// many calls back lead to it.
     pub(super) fn begin(
-        program: &'a Program,
-        plan: &'a Plan,
-        modules: &'a [Box<dyn PreparedCalls>],
+        executable: &'a Arc<Inner>,
         function: ComputationId,
         options: &'a ExecuteOptions,
+        depth: usize,
     ) -> Result<Self> {
         let stop = Stop::new(&options.call);
-        let call = stop.call_options();
+        let call = CallOptions {
+            deadline: stop.deadline.map(Deadline::At),
+            ..options.call.clone()
+        };
+        let plan = executable.plan.computation(function);
+        let alive = plan.calls_back.then(|| Arc::new(()));
+        let functions = alive.as_ref().map(|alive| -> Arc<dyn Functions> {
+            Arc::new(Callbacks {
+                executable: Arc::downgrade(executable),
+                execution: Arc::downgrade(alive),
+                options: ExecuteOptions {
+                    call: call.clone(),
+                    progress: options.progress.clone(),
+                },
+                depth,
+            })
+        });
+        let modules = &executable.modules;
         let mut executions: Vec<_> = std::iter::repeat_with(|| None)
             .take(modules.len())
             .collect();
-        for &module in &plan.computation(function).modules {
-            executions[module] = Some(modules[module].begin(&call)?);
+        for &module in &plan.modules {
+            executions[module] = Some(modules[module].begin(&call, functions.as_ref())?);
         }
         for execution in executions.iter_mut().flatten() {
             execution.initialize()?;
         }
         Ok(Self {
-            program,
-            plan,
+            executable,
+            _alive: alive,
             executions,
             stop,
             options,
         })
     }
 
-    /// Runs an exported function.
+    /// Runs the function.
     pub(super) fn function(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
         self.computation(id, arguments)
     }
 
     fn computation(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
-        let program = self.program;
-        let plan = self.plan.computation(id);
-        let computation = &program.computations[id.index()];
+        let executable = self.executable;
+        let plan = executable.plan.computation(id);
+        let computation = &executable.program.computations[id.index()];
         let mut values: Vec<Option<Literal>> = vec![None; computation.instructions.len()];
         for step in &plan.steps {
             self.stop.check()?;
@@ -158,12 +178,21 @@ impl<'a> Run<'a> {
             .iter()
             .flat_map(|o| o.leaves().map(|(_, bytes)| bytes))
             .collect();
-        let shapes = call.result.leaves();
+        let is_scratch = |leaf| call.scratch.binary_search(&leaf).is_ok();
+        let shapes = call.result.leaves().into_iter().enumerate();
         let mut leaves = shapes
-            .iter()
-            .map(|leaf| zeroed(leaf.byte_size()))
+            .map(|(leaf, shape)| match is_scratch(leaf) {
+                true => untouched(shape.byte_size()),
+                false => zeroed(shape.byte_size()),
+            })
             .collect::<Result<Vec<Vec<u8>>>>()?;
-        let mut results: Vec<&mut [u8]> = leaves.iter_mut().map(Vec::as_mut_slice).collect();
+        let results = leaves.iter_mut().enumerate();
+        let mut results: Vec<&mut [u8]> = results
+            .map(|(leaf, bytes)| match is_scratch(leaf) {
+                true => Default::default(),
+                false => bytes.as_mut_slice(),
+            })
+            .collect();
         let execution = self.executions[call.module]
             .as_mut()
             .ok_or_else(|| Status::internal("a module has no part in its own call"))?;
@@ -179,7 +208,7 @@ impl<'a> Run<'a> {
 
 impl Callee for Run<'_> {
     fn program(&self) -> &Program {
-        self.program
+        &self.executable.program
     }
 
     fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
@@ -203,6 +232,20 @@ fn scalar<T: crate::values::NativeType>(literal: &Literal) -> Result<T> {
     }
 }
 
+/// As many zeros, which take no memory as long as nobody looks: the system has pages for them only then.
+fn untouched(count: usize) -> Result<Vec<u8>> {
+    // What gives untouched zeros cannot fail but by ending the process, so something that can fail asks first.
+    let room = Vec::<u8>::new().try_reserve_exact(count);
+    room.map_err(|_| {
+        Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Caller,
+            format!("expected scratch memory of {count} bytes to fit into memory"),
+        )
+    })?;
+    Ok(vec![0; count])
+}
+
 /// What stops an execution between instructions. The backends stop their own calls.
 struct Stop {
     deadline: Option<Instant>,
@@ -218,13 +261,6 @@ impl Stop {
         Self {
             deadline,
             cancel: options.cancel.clone(),
-        }
-    }
-
-    fn call_options(&self) -> CallOptions {
-        CallOptions {
-            deadline: self.deadline.map(Deadline::At),
-            cancel: self.cancel.clone(),
         }
     }
 

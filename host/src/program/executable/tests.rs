@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::Program;
 use super::{Executable, ExecuteOptions};
 use crate::call::{
-    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Platform, PreparedCalls,
+    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform, PreparedCalls,
     Signature, Stage, TargetModule,
 };
 use crate::registry::Registry;
@@ -60,7 +60,11 @@ impl RecordedCalls {
 }
 
 impl PreparedCalls for RecordedCalls {
-    fn begin(&self, _: &CallOptions) -> Result<Box<dyn Execution + '_>> {
+    fn begin(
+        &self,
+        _: &CallOptions,
+        _: Option<&Arc<dyn Functions>>,
+    ) -> Result<Box<dyn Execution + '_>> {
         self.note(format!("begin {}", self.module.name));
         Ok(Box::new(RecordedExecution(self)))
     }
@@ -91,7 +95,9 @@ fn registry(names: &[&'static str]) -> (Registry, Log) {
             api_versions: vec![ApiVersion::TypedFfi],
             stages: vec![Stage::Execute],
             operands: None,
+            remaining_operands: false,
             results: None,
+            remaining_results: false,
             attributes: None,
             documentation: String::new(),
             traits: Vec::new(),
@@ -304,14 +310,14 @@ fn loops_of_the_program_end_at_the_deadline_and_when_cancelled() {
     };
     let err = execute(CallOptions {
         deadline: Some(Deadline::After(Duration::from_millis(20))),
-        cancel: None,
+        ..CallOptions::default()
     });
     assert_eq!(err.code(), StatusCode::DeadlineExceeded);
     let cancel = CancelToken::new();
     cancel.cancel();
     let err = execute(CallOptions {
-        deadline: None,
         cancel: Some(cancel),
+        ..CallOptions::default()
     });
     assert_eq!(err.code(), StatusCode::Cancelled);
 }

@@ -1,12 +1,12 @@
 //! Custom calls: what their attributes say, and which of them are not calls.
 
-use super::attributes::{Config, Placed};
+use super::attributes::{Config, Placed, list, skip_value};
 use super::cursor::Cursor;
 use super::lower::{Context, named, required};
 use super::mlir_attributes::dictionary;
 use super::source::{Diagnostic, Parsed};
 use super::syntax::Instruction;
-use crate::call::ApiVersion;
+use crate::call::{ApiVersion, StaticInfo};
 use crate::program::instruction::{ComputationId, CustomCall, Opcode, Schedule};
 use crate::values::{Dictionary, Shape};
 
@@ -21,6 +21,10 @@ const ANNOTATIONS: &[&str] = &[
     "xla.sdy.LocalToGlobalShape",
     "xla.sdy.PropagationBarrier",
 ];
+
+/// Keys in a custom call's `frontend_attributes`, for the JAX FFI proposal's convention.
+pub(super) const CONSTRUCTOR: &str = "callbox.static_info.constructor";
+pub(super) const DESTRUCTOR: &str = "callbox.static_info.destructor";
 
 /// What a custom call does.
 pub(super) fn custom_call(
@@ -39,6 +43,11 @@ pub(super) fn custom_call(
     call.api_version = api_version(instruction)?;
     if let Some(config) = instruction.attributes.config("backend_config") {
         read_config(&mut call, &config, context)?;
+    }
+    if let Some(notes) = instruction.attributes.config("frontend_attributes")
+        && call.api_version == ApiVersion::JaxFfi
+    {
+        read_static_info(&mut call, &notes)?;
     }
     let attributes = &mut instruction.attributes;
     call.has_side_effect = attributes
@@ -144,7 +153,11 @@ fn read_config(
     };
     let inner = wrapped(text, key);
     if call.api_version != ApiVersion::TypedFfi {
-        call.opaque = inner.map_or_else(|| text.to_vec(), String::into_bytes);
+        let bytes = inner.map_or_else(|| text.to_vec(), String::into_bytes);
+        match call.api_version {
+            ApiVersion::JaxFfi => call.static_info = Some(StaticInfo::Value(bytes)),
+            _ => call.opaque = bytes,
+        }
         return Ok(());
     }
     call.attributes = match (inner, &config.value) {
@@ -162,6 +175,48 @@ fn read_config(
             attributes(text, context).map_err(quoted)?
         }
     };
+    Ok(())
+}
+
+/// Reads what `frontend_attributes` says of the JAX FFI proposal's static information, which they make one by reference: the exports that make
+/// the object, of what `backend_config` says, and take it back.
+fn read_static_info(call: &mut CustomCall, notes: &Placed<Config<'_>>) -> Parsed<()> {
+    let Config::Braces(text) = &notes.value else {
+        return Ok(());
+    };
+    let [mut constructor, mut destructor] = [None, None];
+    let mut cursor = Cursor::inside(text, "the end of frontend_attributes");
+    let read = list(&mut cursor, |cursor| {
+        let name = cursor.attribute_name()?;
+        let export = match name.text {
+            CONSTRUCTOR => &mut constructor,
+            DESTRUCTOR => &mut destructor,
+            _ => return skip_value(cursor),
+        };
+        let at = cursor.at();
+        let value = String::from_utf8(cursor.string()?);
+        let what = "expected the name of an export, found what is not UTF-8";
+        *export = Some(value.map_err(|_| Diagnostic::invalid(at, what))?);
+        Ok(())
+    });
+    read.map_err(|wrong| wrong.moved_by(notes.at))?;
+    let (constructor, destructor) = match (constructor, destructor) {
+        (Some(constructor), Some(destructor)) => (constructor, destructor),
+        (None, None) => return Ok(()),
+        _ => {
+            let message = format!("expected both {CONSTRUCTOR} and {DESTRUCTOR}, found one of them");
+            return Err(Diagnostic::invalid(notes.at, message));
+        }
+    };
+    let argument = match call.static_info.take() {
+        Some(StaticInfo::Value(bytes)) => bytes,
+        _ => Vec::new(),
+    };
+    call.static_info = Some(StaticInfo::Reference {
+        constructor,
+        destructor,
+        argument,
+    });
     Ok(())
 }
 

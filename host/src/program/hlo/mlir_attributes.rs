@@ -2,7 +2,8 @@
 //!
 //! Kinds and types are those that JAX's `ffi_call` lowers: numbers of all widths, booleans, strings, arrays (`dense<...>`), dictionaries. XLA takes
 //! fewer (xla/ffi/attribute_map.cc): no arrays of booleans, of complex numbers or of types narrower than a byte, and no shapes of arrays. MLIR's
-//! own arrays of numbers of one type (`[1, 2]`), which JAX makes of a tuple, are arrays here; XLA refuses them.
+//! own arrays of numbers of one type (`[1, 2]`), which JAX makes of a tuple, are arrays here; XLA refuses them. So does it complex scalars
+//! (`#complex.number<:f32 1.0, 2.0>`) and functions of the program (`@name`), which its former runtime had.
 
 use super::attributes::Placed;
 use super::constants::{Brackets, array, element};
@@ -39,7 +40,7 @@ impl Reader<'_> {
             if !dictionary.is_empty() {
                 cursor.expect(",", "',' or '}'")?;
             }
-            let name = attribute_name(cursor)?;
+            let name = name(cursor, "the name of an attribute")?;
             if dictionary.contains_key(&name.value) {
                 let message = format!(
                     "expected each attribute once, found another {:?}",
@@ -78,12 +79,18 @@ impl Reader<'_> {
         if cursor.keyword("array") {
             return dense_array(cursor).map(Attribute::Array);
         }
-        // A type, a reference, `unit`, `affine_map`, ...
+        if cursor.take("@") {
+            return function(cursor).map(Attribute::Function);
+        }
+        if cursor.take("#complex.number") {
+            return complex_number(cursor).map(Attribute::Scalar);
+        }
+        // A type, `unit`, `affine_map`, ...
         let is_word = cursor
             .clone()
             .word()
             .is_some_and(|word| !matches!(word, "true" | "false"));
-        if is_word || ["@", "#", "!"].iter().any(|start| cursor.sees(start)) {
+        if is_word || ["#", "!"].iter().any(|start| cursor.sees(start)) {
             let message = format!("attributes such as {} are not supported", cursor.found());
             return Err(Diagnostic::unimplemented(at, message));
         }
@@ -186,21 +193,21 @@ fn dense_element(
     )
 }
 
-/// A word, or a string.
-fn attribute_name(cursor: &mut Cursor<'_>) -> Parsed<Placed<String>> {
+/// The name of `what`: a word, or a string.
+fn name(cursor: &mut Cursor<'_>, what: &str) -> Parsed<Placed<String>> {
     if cursor.sees("\"") {
         let Placed { value, at } = string(cursor)?;
         return match String::from_utf8(value) {
             Ok(value) => Ok(Placed { value, at }),
             Err(_) => Err(Diagnostic::invalid(
                 at,
-                "expected the name of an attribute, found what is not UTF-8",
+                format!("expected {what}, found what is not UTF-8"),
             )),
         };
     }
     let Name { text, at } = cursor.mlir_word();
     match text {
-        "" => Err(cursor.expected("the name of an attribute")),
+        "" => Err(cursor.expected(what)),
         text => Ok(Placed {
             value: text.to_owned(),
             at,
@@ -215,6 +222,41 @@ fn string(cursor: &mut Cursor<'_>) -> Parsed<Placed<Vec<u8>>> {
         Ok(value) => Ok(Placed { value, at }),
         Err((offset, message)) => Err(Diagnostic::invalid(at + 1 + offset, message)),
     }
+}
+
+/// The name of a function, behind its `@`: a word, or a string.
+fn function(cursor: &mut Cursor<'_>) -> Parsed<String> {
+    let name = name(cursor, "the name of a function")?;
+    match cursor.sees("::") {
+        true => Err(Diagnostic::unimplemented(
+            name.at,
+            "a reference to a part of a symbol is not supported",
+        )),
+        false => Ok(name.value),
+    }
+}
+
+/// The rest of `#complex.number<:f32 1.0, 2.0>`.
+fn complex_number(cursor: &mut Cursor<'_>) -> Parsed<Literal> {
+    let at = cursor.at();
+    cursor.expect("<", "'<' of a complex number")?;
+    cursor.expect(":", "':' and the type of a complex number's parts")?;
+    let part = number_type(cursor)?;
+    let element_type = match part.element_type {
+        ElementType::F32 => ElementType::C64,
+        ElementType::F64 => ElementType::C128,
+        other => {
+            let message = format!("complex numbers of {other} are not supported");
+            return Err(Diagnostic::unimplemented(at, message));
+        }
+    };
+    let number = literal(ArrayShape::scalar(element_type), at, |bytes| {
+        push(part, cursor.value(), bytes)?;
+        cursor.expect(",", "',' and an imaginary part")?;
+        push(part, cursor.value(), bytes)
+    })?;
+    cursor.expect(">", "'>' of a complex number")?;
+    Ok(number)
 }
 
 /// A number's text and its type: the type that stands behind it, or else what MLIR takes it for.

@@ -24,6 +24,12 @@ pub(super) fn push_number(
             "false" => 0,
             _ => return Err(wrong()),
         }),
+        // MLIR prints integers of one bit, whatever their sign, as truth values.
+        ElementType::U1 | ElementType::S1 if matches!(text, "true" | "false") => {
+            let value = i128::from(text == "true");
+            let is_signed = element_type.is_signed_integral();
+            push_integer(element_type, if is_signed { -value } else { value }, bytes);
+        }
         _ if element_type.is_integral() => {
             let value = integer(number_type, text).ok_or_else(|| {
                 let (least, most) = range(number_type);
@@ -175,6 +181,9 @@ mod tests {
             ("15", "i4", &[0xff]),
             ("-8", "i4", &[0xf8]),
             ("15", "ui4", &[0x0f]),
+            ("true", "ui1", &[1]),
+            ("true", "si1", &[0xff]),
+            ("false", "ui1", &[0]),
             ("18446744073709551615", "ui64", &[0xff; 8]),
             ("-9223372036854775808", "i64", &[0, 0, 0, 0, 0, 0, 0, 0x80]),
             ("1.401300e-45", "f32", &[1, 0, 0, 0]),

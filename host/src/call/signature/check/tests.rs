@@ -9,6 +9,7 @@ fn buffer(element_types: &[ElementType], rank: usize) -> BufferSignature {
         name: "x".to_owned(),
         element_types: element_types.to_vec(),
         rank: Some(rank),
+        optional: false,
     }
 }
 
@@ -38,6 +39,8 @@ fn signature(attributes: Vec<AttributeSignature>) -> Signature {
             buffer(&[ElementType::F32, ElementType::F64], 1),
         ]),
         results: Some(vec![buffer(&[ElementType::F32], 0)]),
+        remaining_operands: false,
+        remaining_results: false,
         attributes: Some(attributes),
         documentation: String::new(),
         traits: Vec::new(),

@@ -98,6 +98,7 @@ pub(super) const MEANINGFUL: &[(&str, &[&str], Syntax)] = &[
     ("dynamic_slice_sizes", &["dynamic-slice"], Syntax::Numbers),
     ("exponent_bits", &["reduce-precision"], Syntax::Number),
     ("false_computation", &["conditional"], Syntax::Computation),
+    ("frontend_attributes", &["custom-call"], Syntax::Config),
     ("index", &["get-tuple-element"], Syntax::Number),
     ("iota_dimension", &["iota"], Syntax::Number),
     ("kind", &["fusion"], Syntax::Word),
@@ -144,7 +145,7 @@ pub(super) const IGNORED: &[(&str, &[&str], &str)] = &[
     (
         "frontend_attributes",
         ANY,
-        "notes for other compilers; the module's may name exports",
+        "notes for other compilers; the module's may name exports, a custom-call's what makes its static information",
     ),
     (
         "is_composite",

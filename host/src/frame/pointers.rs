@@ -1,0 +1,96 @@
+//! Writes the pointer arrays of the conventions before typed FFI: tuples in memory as the seeds draw them, with 32-bit pointers.
+
+use super::block::Block;
+use super::records::BufferPlace;
+use crate::call::{ApiVersion, CallSite, StaticInfo};
+use crate::values::{ElementType, Shape};
+
+/// What a function of an older convention is called with, as offsets relative to the arena. `None` is the null pointer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pointers {
+    /// The result: an array's elements, or a tuple's array of pointers. For the JAX FFI proposal always an array of pointers.
+    pub out: Option<u32>,
+    /// The array of pointers to the operands.
+    pub ins: Option<u32>,
+    /// The opaque bytes, or the bytes of the static information.
+    pub opaque: Option<u32>,
+    /// How many bytes.
+    pub opaque_len: u32,
+    /// What the target knows its status by.
+    pub status: Option<u32>,
+}
+
+/// Writes the pointers to these leaves, at this place of the arena.
+pub(super) fn write(
+    base: usize,
+    operands: &[BufferPlace],
+    results: &[BufferPlace],
+    site: &CallSite,
+) -> (Block, Pointers) {
+    let mut block = Block::new(base, 0);
+    let ins = block.array(&site.operands, &mut operands.iter());
+    let mut results = results.iter();
+    let out = match (&site.result, site.api_version) {
+        // The proposal's examples index `outputs` also where there is one result.
+        (Shape::Array(_), ApiVersion::JaxFfi) => {
+            Some(block.array(std::slice::from_ref(&site.result), &mut results))
+        }
+        _ => block.element(&site.result, &mut results),
+    };
+    let opaque = match (&site.static_info, site.api_version) {
+        (None, ApiVersion::JaxFfi) => None,
+        (Some(StaticInfo::Value(bytes)), _)
+        | (Some(StaticInfo::Reference { argument: bytes, .. }), _) => Some(bytes),
+        (None, _) => Some(&site.opaque),
+    };
+    // A word of the status' own, so that no other pointer is equal to it.
+    let status = block.reserve(4, 4);
+    let pointers = Pointers {
+        out: out.map(|at| at as u32),
+        ins: Some(ins as u32),
+        opaque: opaque.map(|bytes| block.bytes_with_nul(bytes)),
+        opaque_len: opaque.map_or(0, |bytes| bytes.len() as u32),
+        status: Some((base + status) as u32),
+    };
+    (block, pointers)
+}
+
+impl Block {
+    /// Appends an array of pointers to these, and all that it points to but the leaves. Returns where it lies in the arena.
+    ///
+    /// It calls itself for nested tuples, of which a shape has at most 64.
+    fn array<'a>(
+        &mut self,
+        shapes: &[Shape],
+        leaves: &mut impl Iterator<Item = &'a BufferPlace>,
+    ) -> usize {
+        let at = self.reserve(4 * shapes.len(), 4);
+        for (i, shape) in shapes.iter().enumerate() {
+            if let Some(element) = self.element(shape, leaves) {
+                self.pointer(at + 4 * i, element);
+            }
+        }
+        self.base() + at
+    }
+
+    /// Where in the arena a shape's data lies: a leaf, or a tuple's array of pointers. A token has none.
+    fn element<'a>(
+        &mut self,
+        shape: &Shape,
+        leaves: &mut impl Iterator<Item = &'a BufferPlace>,
+    ) -> Option<usize> {
+        match shape {
+            Shape::Tuple(tuple) => Some(self.array(tuple.elements(), leaves)),
+            Shape::Array(array) => {
+                let place = leaves.next()?;
+                (array.element_type() != ElementType::Token).then_some(place.offset)
+            }
+        }
+    }
+
+    fn bytes_with_nul(&mut self, bytes: &[u8]) -> u32 {
+        let at = self.append(bytes, 16);
+        self.reserve(1, 1);
+        (self.base() + at) as u32
+    }
+}

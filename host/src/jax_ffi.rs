@@ -1,0 +1,254 @@
+//! The interface of the JAX FFI proposal ("JAX Foreign Function Interface", October 2022): calls with names of their own, and functions for
+//! them by platform.
+//!
+//! In the proposal, one set of names is global. Here an embedder has as many as it likes: an [`FfiCalls`] for each.
+//!
+//! ```
+//! use callbox::jax_ffi::{FfiCalls, Function};
+//! use callbox::wasm::Engine;
+//! use callbox::{Literal, StaticInfo};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let kernels = wat::parse_str(include_str!("../examples/add_n_jax.wat"))?;
+//! let module = Engine::new()?.load(&kernels)?; // the bytes of a .wasm file
+//! let mut add_n = FfiCalls::new().call("add_n")?;
+//! add_n.register_function(Function::new(module, "add_n")?, "cpu")?;
+//!
+//! let x = Literal::scalar(4.0_f32);
+//! let info = StaticInfo::Value(4.0_f32.to_le_bytes().to_vec());
+//! let y = add_n.invoke(&[x.clone()], Some(info), x.shape())?;
+//! assert_eq!(y.to_vec::<f32>()?, [8.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod compiled;
+mod vmap;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use self::compiled::CompiledFfiCall;
+pub use self::vmap::VmappedFfiCall;
+use crate::call::{ApiVersion, CallOptions, Platform, Signature, StaticInfo, TargetModule};
+use crate::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+
+/// The names that calls have.
+#[derive(Debug, Default)]
+pub struct FfiCalls {
+    names: BTreeSet<String>,
+}
+
+impl FfiCalls {
+    /// A set without names.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A call of this name, without functions: the proposal's `FFICall(name)`.
+    ///
+    /// # Errors
+    /// - ALREADY_EXISTS if there is a call of this name.
+    /// - INVALID_ARGUMENT if the name is empty or starts with `$`, which XLA reserves.
+    pub fn call(&mut self, name: &str) -> Result<FfiCall> {
+        if name.is_empty() || name.starts_with('$') {
+            return Err(Status::invalid_argument(format!(
+                "expected the name of an FFI call, not empty and without a leading '$', found {name:?}"
+            )));
+        }
+        if !self.names.insert(name.to_owned()) {
+            return Err(Status::new(
+                StatusCode::AlreadyExists,
+                Blame::Caller,
+                format!("expected a name that no FFI call has, found {name:?} for the second time"),
+            ));
+        }
+        Ok(FfiCall {
+            name: name.to_owned(),
+            functions: BTreeMap::new(),
+        })
+    }
+}
+
+/// What a function is for: the proposal's names of capsules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// `JAX_FFI_CALL_CPU`: `(api, status, static_info, outputs, inputs)`.
+    Cpu,
+    /// `JAX_FFI_CALL_CUDA`: the same with a stream.
+    Cuda,
+}
+
+impl FunctionKind {
+    /// The name of the proposal's capsule.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "JAX_FFI_CALL_CPU",
+            Self::Cuda => "JAX_FFI_CALL_CUDA",
+        }
+    }
+
+    const fn of(platform: Platform) -> Self {
+        match platform {
+            Platform::Host => Self::Cpu,
+            Platform::Cuda => Self::Cuda,
+        }
+    }
+}
+
+/// A function that can be registered for an FFI call: the proposal's capsule. It keeps its module alive.
+#[derive(Clone, Debug)]
+pub struct Function {
+    module: Arc<dyn TargetModule>,
+    signature: Signature,
+}
+
+impl Function {
+    /// The module's target of this name.
+    ///
+    /// # Errors
+    /// - NOT_FOUND if the module has no such target.
+    /// - INVALID_ARGUMENT if its function does not have the proposal's type.
+    pub fn new(module: Arc<dyn TargetModule>, target: &str) -> Result<Self> {
+        let targets = module.targets();
+        let Some(signature) = targets.iter().find(|t| t.name == target).cloned() else {
+            let names: Vec<_> = targets.iter().take(8).map(|t| t.name.as_str()).collect();
+            return Err(Status::not_found(format!(
+                "expected a target of the module ({}), found {target:?}",
+                names.join(", ")
+            )));
+        };
+        if !signature.api_versions.contains(&ApiVersion::JaxFfi) {
+            let versions: Vec<_> = signature.api_versions.iter().map(|v| v.name()).collect();
+            return Err(Status::invalid_argument(format!(
+                "expected a function (api, status, static_info, outputs, inputs) for an FFI call, found {target:?} of {}",
+                versions.join(", ")
+            )));
+        }
+        Ok(Self { module, signature })
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn kind(&self) -> FunctionKind {
+        FunctionKind::of(self.module.platform())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.module.identity() == other.module.identity()
+            && self.signature.name == other.signature.name
+    }
+}
+
+/// A foreign function by its name, with an implementation for each platform: the proposal's `FFICall`.
+#[derive(Debug)]
+pub struct FfiCall {
+    name: String,
+    functions: BTreeMap<Platform, Function>,
+}
+
+impl FfiCall {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Registers the function that is called on a platform, by the platform's name: `cpu`, `cuda`. Registering the same function again
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// - INVALID_ARGUMENT for an unknown platform, and for a function of another kind than the platform's.
+    /// - ALREADY_EXISTS if the platform has another function.
+    pub fn register_function(&mut self, function: Function, platform: &str) -> Result<()> {
+        let wrong = |status: Status| status.context(format_args!("FFI call {:?}", self.name));
+        let on: Platform = platform.parse().map_err(wrong)?;
+        let (expected, found) = (FunctionKind::of(on), function.kind());
+        if expected != found {
+            return Err(wrong(Status::invalid_argument(format!(
+                "expected a function of the kind {} for the platform {platform:?}, found {}",
+                expected.name(),
+                found.name()
+            ))));
+        }
+        match self.functions.get(&on) {
+            Some(known) if known.is_same(&function) => Ok(()),
+            Some(known) => Err(wrong(Status::new(
+                StatusCode::AlreadyExists,
+                Blame::Caller,
+                format!(
+                    "expected one function for the platform {on}, which has {:?}, found {:?}",
+                    known.signature.name, function.signature.name
+                ),
+            ))),
+            None => {
+                self.functions.insert(on, function);
+                Ok(())
+            }
+        }
+    }
+
+    /// Calls the function for the CPU once: the proposal's `__call__`. The result has the shape `return_shape_dtype`; nobody infers it.
+    ///
+    /// # Errors
+    /// As for [`FfiCall::compile`] and [`CompiledFfiCall::call`].
+    pub fn invoke(
+        &self,
+        operands: &[Literal],
+        static_info: Option<StaticInfo>,
+        return_shape_dtype: &Shape,
+    ) -> Result<Literal> {
+        let shapes = operands.iter().map(|o| o.shape().clone()).collect();
+        self.compile(shapes, static_info, return_shape_dtype.clone())?
+            .call(operands, &CallOptions::default())
+    }
+
+    /// Prepares calls of the function for the CPU on operands of these shapes. Static information that is passed by reference is made now,
+    /// and taken back when what is returned here goes.
+    ///
+    /// # Errors
+    /// - NOT_FOUND if no function is registered for the CPU.
+    /// - What is wrong with the shapes for the function's module, or what making the static information fails with.
+    pub fn compile(
+        &self,
+        operands: Vec<Shape>,
+        static_info: Option<StaticInfo>,
+        return_shape_dtype: Shape,
+    ) -> Result<CompiledFfiCall> {
+        let function = self.function(Platform::Host)?;
+        CompiledFfiCall::new(self, function, operands, static_info, return_shape_dtype)
+    }
+
+    /// The call mapped over a batch, one element after the other. `in_axes` says for each operand which of its dimensions is the batch,
+    /// if it has it; the batch is the results' first dimension.
+    ///
+    /// Only a function that its module declares `pure` can be mapped: the calls of a batch are then the same as the one call that the
+    /// program asked for.
+    ///
+    /// # Errors
+    /// - FAILED_PRECONDITION if the function is not declared pure.
+    /// - INVALID_ARGUMENT if no operand has the batch.
+    /// - NOT_FOUND if no function is registered for the CPU.
+    pub fn vmap<'a>(&'a self, in_axes: &[Option<usize>]) -> Result<VmappedFfiCall<'a>> {
+        VmappedFfiCall::new(self, self.function(Platform::Host)?, in_axes)
+    }
+
+    fn function(&self, platform: Platform) -> Result<&Function> {
+        self.functions.get(&platform).ok_or_else(|| {
+            let known: Vec<_> = self.functions.keys().map(|p| p.name()).collect();
+            let known = match known.is_empty() {
+                true => "none".to_owned(),
+                false => known.join(", "),
+            };
+            Status::not_found(format!(
+                "FFI call {:?}: expected a function for the platform {platform}, found {known}",
+                self.name
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

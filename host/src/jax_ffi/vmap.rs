@@ -1,0 +1,182 @@
+//! A declared-pure call mapped sequentially over a batch dimension.
+
+use super::compiled::room;
+use super::{CompiledFfiCall, FfiCall, Function};
+use crate::call::{CallOptions, Execution, StaticInfo};
+use crate::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
+
+/// The trait by which a module declares that a target's results depend on its operands and attributes alone.
+const PURE: &str = "pure";
+
+/// An FFI call mapped over a batch.
+#[derive(Debug)]
+pub struct VmappedFfiCall<'a> {
+    call: &'a FfiCall,
+    in_axes: Vec<Option<usize>>,
+}
+
+impl<'a> VmappedFfiCall<'a> {
+    pub(super) fn new(
+        call: &'a FfiCall,
+        function: &Function,
+        in_axes: &[Option<usize>],
+    ) -> Result<Self> {
+        if !function.signature.has_trait(PURE) {
+            return Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                format!(
+                    "FFI call {:?}: expected a function that declares the trait {PURE:?}, without which calls cannot be mapped over a batch, found {:?}, which does not",
+                    call.name(),
+                    function.signature.name
+                ),
+            ));
+        }
+        if in_axes.iter().all(Option::is_none) {
+            return Err(Status::invalid_argument(format!(
+                "FFI call {:?}: expected at least one operand to have the batch, found none",
+                call.name()
+            )));
+        }
+        Ok(Self {
+            call,
+            in_axes: in_axes.to_vec(),
+        })
+    }
+
+    /// Calls the function for each element of the batch, in order. `return_shape_dtype` is one call's; each array of the result has the
+    /// batch before its dimensions.
+    ///
+    /// # Errors
+    /// - INVALID_ARGUMENT if there are not as many operands as axes, an operand has no such dimension, or batches differ in size.
+    /// - The first failure of a call. The message says which element's.
+    pub fn invoke(
+        &self,
+        operands: &[Literal],
+        static_info: Option<StaticInfo>,
+        return_shape_dtype: &Shape,
+        options: &CallOptions,
+    ) -> Result<Literal> {
+        let context = |status: Status| status.context(format_args!("FFI call {:?}", self.call.name()));
+        let size = self.batch_size(operands).map_err(context)?;
+        let shapes = std::iter::zip(operands, &self.in_axes)
+            .map(|(operand, axis)| without_axis(operand.shape(), *axis))
+            .collect::<Result<Vec<_>>>()?;
+        let result = with_batch(return_shape_dtype, size)?;
+        let compiled = self
+            .call
+            .compile(shapes, static_info, return_shape_dtype.clone())?;
+        let leaves = self.run(&compiled, operands, size, options)?;
+        Literal::from_leaves(result, leaves)
+    }
+
+    fn run(
+        &self,
+        compiled: &CompiledFfiCall,
+        operands: &[Literal],
+        size: usize,
+        options: &CallOptions,
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut results = room(compiled.result(), size)?;
+        let mut execution = compiled.begin(options)?;
+        for element in 0..size {
+            let slices: Vec<Vec<u8>> = std::iter::zip(operands, &self.in_axes)
+                .flat_map(|(operand, axis)| operand.leaves().map(move |leaf| (leaf, *axis)))
+                .map(|((shape, bytes), axis)| slice(shape, bytes, axis, element))
+                .collect();
+            let slices: Vec<&[u8]> = slices.iter().map(Vec::as_slice).collect();
+            let leaves = compiled.result().leaves();
+            let mut buffers: Vec<&mut [u8]> = std::iter::zip(&mut results, leaves)
+                .map(|(bytes, leaf)| {
+                    let width = leaf.byte_size();
+                    &mut bytes[element * width..(element + 1) * width]
+                })
+                .collect();
+            let called: Result<()> = Execution::call(&mut *execution, 0, &slices, &mut buffers);
+            called.map_err(|status| status.context(format_args!("batch element {element}")))?;
+        }
+        drop(execution);
+        Ok(results)
+    }
+
+    /// The size of the batch, in which all operands that have it agree.
+    fn batch_size(&self, operands: &[Literal]) -> Result<usize> {
+        if operands.len() != self.in_axes.len() {
+            return Err(Status::invalid_argument(format!(
+                "expected {} operands, found {}",
+                self.in_axes.len(),
+                operands.len()
+            )));
+        }
+        let mut size = None;
+        for (i, (operand, axis)) in std::iter::zip(operands, &self.in_axes).enumerate() {
+            let Some(axis) = *axis else {
+                continue;
+            };
+            for (shape, _) in operand.leaves() {
+                let Some(&found) = shape.dimensions().get(axis) else {
+                    return Err(Status::invalid_argument(format!(
+                        "operand {i}: expected a dimension {axis} for the batch, found {shape}"
+                    )));
+                };
+                let expected = *size.get_or_insert(found);
+                if expected != found {
+                    return Err(Status::invalid_argument(format!(
+                        "operand {i}: expected a batch of {expected}, found {found} in dimension {axis} of {shape}"
+                    )));
+                }
+            }
+        }
+        size.ok_or_else(|| {
+            Status::invalid_argument("expected an array to have the batch, found none")
+        })
+    }
+}
+
+/// The shape of one element of the batch.
+fn without_axis(shape: &Shape, axis: Option<usize>) -> Result<Shape> {
+    let Some(axis) = axis else {
+        return Ok(shape.clone());
+    };
+    map_arrays(shape, &|array| {
+        let mut dimensions = array.dimensions().to_vec();
+        dimensions.remove(axis);
+        Shape::array(array.element_type(), &dimensions)
+    })
+}
+
+/// The shape of all elements' results.
+fn with_batch(shape: &Shape, size: usize) -> Result<Shape> {
+    map_arrays(shape, &|array| {
+        let dimensions = [&[size], array.dimensions()].concat();
+        Shape::array(array.element_type(), &dimensions)
+    })
+}
+
+/// The same nest of tuples of other arrays. A shape has at most 64 tuples one in the other.
+fn map_arrays(shape: &Shape, map: &dyn Fn(&ArrayShape) -> Result<Shape>) -> Result<Shape> {
+    match shape {
+        Shape::Array(array) => map(array),
+        Shape::Tuple(tuple) => {
+            let elements = tuple.elements().iter().map(|e| map_arrays(e, map));
+            Shape::tuple(elements.collect::<Result<_>>()?)
+        }
+    }
+}
+
+/// One element of the batch along an axis that is there, row-major; all of it if the operand has no batch.
+fn slice(shape: &ArrayShape, bytes: &[u8], axis: Option<usize>, element: usize) -> Vec<u8> {
+    let Some(axis) = axis else {
+        return bytes.to_vec();
+    };
+    let dimensions = shape.dimensions();
+    let inner = dimensions[axis + 1..].iter().product::<usize>() * shape.element_type().byte_width();
+    let row = dimensions[axis] * inner;
+    if row == 0 {
+        return Vec::new();
+    }
+    let rows = bytes.chunks_exact(row);
+    rows.flat_map(|row| &row[element * inner..(element + 1) * inner])
+        .copied()
+        .collect()
+}

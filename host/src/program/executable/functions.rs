@@ -1,0 +1,56 @@
+//! Functions of a program that is running, for targets that call back.
+
+use std::sync::Weak;
+
+use super::run::Run;
+use super::{ExecuteOptions, Inner, check_arguments};
+use crate::call::Functions;
+use crate::program::instruction::ComputationId;
+use crate::values::{Blame, Literal, Result, Status, StatusCode};
+
+/// What one execution lets its targets call back. It keeps neither the executable nor the execution alive.
+#[derive(Debug)]
+pub(super) struct Callbacks {
+    pub(super) executable: Weak<Inner>,
+    /// The execution is there as long as this is.
+    pub(super) execution: Weak<()>,
+    /// The execution's, with its deadline as an instant.
+    pub(super) options: ExecuteOptions,
+    pub(super) depth: usize,
+}
+
+impl Functions for Callbacks {
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn call(&self, id: usize, operands: &[Literal]) -> Result<Literal> {
+        let executable = self.executable.upgrade().ok_or_else(|| gone("executable"))?;
+        let _execution = self.execution.upgrade().ok_or_else(|| gone("execution"))?;
+        let id = function(&executable, id)?;
+        let computation = &executable.program.computations[id.index()];
+        check_arguments(&computation.name, computation.parameter_shapes(), operands)?;
+        Run::begin(&executable, id, &self.options, self.depth + 1)?.function(id, operands)
+    }
+}
+
+/// The function of this number: other computations were not planned.
+fn function(executable: &Inner, id: usize) -> Result<ComputationId> {
+    let id = ComputationId::new(id)?;
+    let is_computation = id.index() < executable.program.computations.len();
+    match is_computation && executable.plan.computation(id).is_function {
+        true => Ok(id),
+        false => Err(Status::not_found(format!(
+            "expected a function that a custom call refers to, found number {}",
+            id.index()
+        ))),
+    }
+}
+
+fn gone(what: &str) -> Status {
+    Status::new(
+        StatusCode::FailedPrecondition,
+        Blame::Caller,
+        format!("the {what} is gone"),
+    )
+}

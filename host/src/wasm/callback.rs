@@ -1,0 +1,256 @@
+//! `call-function`: a guest calls back into the program that called it.
+//!
+//! What the guest hands over are claims: the records are read field by field, buffers become ranges next to their use, and
+//! shapes must be those of the function. The call runs in instances of its own.
+
+use std::sync::Arc;
+
+use wasmtime::{Caller, Linker};
+
+use super::api::{copy_what_fits, memory};
+use super::memory::GuestMemory;
+use super::site::Callable;
+use super::state::GuestState;
+use crate::call::Functions;
+use crate::frame::abi::buffer;
+use crate::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, StatusCode};
+
+/// Stack that the host itself may need to run a function of the program: the executor calls itself for each computation.
+const HOST_STACK: usize = 1 << 20;
+
+pub(super) fn define(linker: &mut Linker<GuestState>, module: &str) -> wasmtime::Result<()> {
+    linker.func_wrap(
+        module,
+        "call-function",
+        |caller: Caller<'_, GuestState>,
+         function: u32,
+         operands: u32,
+         operand_count: u32,
+         results: u32,
+         result_count: u32| {
+            let operands = Records(operands, operand_count);
+            let results = Records(results, result_count);
+            call_function(caller, function, operands, results).map_err(wasmtime::Error::new)
+        },
+    )?;
+    linker.func_wrap(
+        module,
+        "function-message",
+        |caller: Caller<'_, GuestState>, into: u32, room: u32| {
+            function_message(caller, (into, room)).map_err(wasmtime::Error::new)
+        },
+    )?;
+    Ok(())
+}
+
+/// A guest's list of `buffer` records: offset and count.
+#[derive(Clone, Copy)]
+struct Records(u32, u32);
+
+/// Runs a function of the program. Its failure is the guest's to know: the code that it gets back. A buffer that is not in memory
+/// stops the guest.
+fn call_function(
+    mut caller: Caller<'_, GuestState>,
+    function: u32,
+    operands: Records,
+    results: Records,
+) -> Result<u32> {
+    caller.data_mut().callee_failure = None;
+    match try_call(&mut caller, function, operands, results)? {
+        Ok(()) => Ok(0),
+        Err(status) => {
+            let code = status.code().number();
+            caller.data_mut().callee_failure = Some(status);
+            Ok(u32::from(code))
+        }
+    }
+}
+
+fn try_call(
+    caller: &mut Caller<'_, GuestState>,
+    number: u32,
+    operands: Records,
+    results: Records,
+) -> Result<Result<()>> {
+    let (functions, callable) = match callee(caller.data(), number) {
+        Ok(callee) => callee,
+        Err(status) => return Ok(Err(status)),
+    };
+    let function = &callable[number as usize];
+    let memory = memory(caller, "call-function's buffers")?;
+    let read = |kind, records, shapes| places(&memory, kind, records, shapes);
+    let (from, to) = match (
+        read("operand", operands, &function.operands)?,
+        read("result", results, &function.results)?,
+    ) {
+        (Ok(from), Ok(to)) => (from, to),
+        (Err(status), _) | (_, Err(status)) => return Ok(Err(in_function(function, status))),
+    };
+    let arguments = arguments(&memory, function, &from)?;
+    match run(caller, &*functions, function, &arguments) {
+        Ok(result) => write(caller, &result, &to).map(Ok),
+        Err(status) => Ok(Err(in_function(function, status))),
+    }
+}
+
+/// The function that a number stands for, if it can be called from here.
+fn callee(state: &GuestState, number: u32) -> Result<(Arc<dyn Functions>, Arc<[Callable]>)> {
+    let callable = &state.callable;
+    let (Some(functions), true) = (&state.functions, (number as usize) < callable.len()) else {
+        return Err(Status::new(
+            StatusCode::NotFound,
+            Blame::Guest,
+            format!(
+                "call-function: expected one of the {} functions that this call may call, found number {number}",
+                callable.len()
+            ),
+        ));
+    };
+    let limit = state.shared.limits.callback_depth;
+    if functions.depth() >= limit {
+        return Err(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Guest,
+            format!("call-function: expected calls back at most {limit} deep, found more"),
+        ));
+    }
+    Ok((Arc::clone(functions), Arc::clone(callable)))
+}
+
+/// Where the leaves lie that a guest hands over: offset and size in bytes. The outer failure is memory that is not there, the inner one
+/// what does not fit the function.
+fn places(
+    memory: &GuestMemory<'_>,
+    kind: &str,
+    Records(offset, count): Records,
+    shapes: &[ArrayShape],
+) -> Result<Result<Vec<(usize, usize)>>> {
+    if count as usize != shapes.len() {
+        let message = format!("expected {} {kind}s, found {count}", shapes.len());
+        return Ok(Err(wrong(message)));
+    }
+    let mut places = Vec::with_capacity(shapes.len());
+    for (i, shape) in shapes.iter().enumerate() {
+        let record = offset as usize + i * buffer::SIZE;
+        memory.read("a buffer record", record, buffer::SIZE)?;
+        let found = describe(memory, record, shape.rank())?;
+        let expected = (
+            shape.element_type().number(),
+            shape.rank() as u32,
+            shape.dimensions().iter().map(|&d| d as i64).collect(),
+        );
+        if found != expected {
+            let (number, rank, dimensions) = found;
+            let element_type = ElementType::from_number(number)
+                .map_or_else(|| format!("type {number}"), |t| t.lower_name().to_owned());
+            let message = format!(
+                "{kind} {i}: expected {shape}, found {element_type} of rank {rank} and dimensions {dimensions:?}"
+            );
+            return Ok(Err(wrong(message)));
+        }
+        let data = memory.read_u32("a buffer record", record + buffer::DATA)? as usize;
+        let size = memory.read_u32("a buffer record", record + buffer::DATA + 4)? as usize;
+        if size != shape.byte_size() {
+            let message = format!(
+                "{kind} {i}: expected {} bytes, found {size}",
+                shape.byte_size()
+            );
+            return Ok(Err(wrong(message)));
+        }
+        memory.read("a buffer's data", data, size)?;
+        places.push((data, size));
+    }
+    Ok(Ok(places))
+}
+
+/// What a record says of its buffer: element type, rank, and as many dimensions as are expected, if there are.
+fn describe(memory: &GuestMemory<'_>, record: usize, rank: usize) -> Result<(u8, u32, Vec<i64>)> {
+    let what = "a buffer record";
+    let element_type = memory.read(what, record + buffer::ELEMENT_TYPE, 1)?[0];
+    let dimensions = memory.read_u32(what, record + buffer::DIMENSIONS)? as usize;
+    let count = memory.read_u32(what, record + buffer::DIMENSIONS + 4)?;
+    let shown = rank.min(count as usize);
+    let bytes = memory.read("a buffer's dimensions", dimensions, 8 * shown)?;
+    let numbers = bytes.chunks_exact(8).map(|bytes| {
+        let mut number = [0; 8];
+        number.copy_from_slice(bytes);
+        i64::from_le_bytes(number)
+    });
+    Ok((element_type, count, numbers.collect()))
+}
+
+/// The operands as literals, one for each parameter.
+fn arguments(
+    memory: &GuestMemory<'_>,
+    function: &Callable,
+    places: &[(usize, usize)],
+) -> Result<Vec<Literal>> {
+    let mut places = places.iter();
+    let literal = |shape: &Shape| {
+        let leaves = places.by_ref().take(shape.leaves().len());
+        let bytes = leaves.map(|&(offset, size)| {
+            memory
+                .read("an operand of call-function", offset, size)
+                .map(<[u8]>::to_vec)
+        });
+        Literal::from_leaves(shape.clone(), bytes.collect::<Result<_>>()?)
+    };
+    function.reference.parameters.iter().map(literal).collect()
+}
+
+/// Runs the function, on another stack if this one might not do.
+fn run(
+    caller: &Caller<'_, GuestState>,
+    functions: &dyn Functions,
+    function: &Callable,
+    arguments: &[Literal],
+) -> Result<Literal> {
+    let needed = caller
+        .data()
+        .shared
+        .limits
+        .stack_bytes
+        .saturating_add(HOST_STACK);
+    stacker::maybe_grow(needed, needed.saturating_add(HOST_STACK), || {
+        functions.call(function.reference.id, arguments)
+    })
+}
+
+fn write(
+    caller: &mut Caller<'_, GuestState>,
+    result: &Literal,
+    places: &[(usize, usize)],
+) -> Result<()> {
+    let mut memory = memory(caller, "call-function's results")?;
+    for ((_, bytes), &(offset, size)) in std::iter::zip(result.leaves(), places) {
+        if bytes.len() != size {
+            return Err(Status::internal(
+                "a function's result has another size than its shape",
+            ));
+        }
+        memory.write("a result of call-function", offset, bytes)?;
+    }
+    Ok(())
+}
+
+fn function_message(mut caller: Caller<'_, GuestState>, room: (u32, u32)) -> Result<u32> {
+    let failure = caller.data_mut().callee_failure.take();
+    let message = failure.as_ref().map_or("", Status::message).to_owned();
+    caller.data_mut().callee_failure = failure;
+    let mut memory = memory(&mut caller, "function-message's room")?;
+    copy_what_fits(
+        &mut memory,
+        "function-message's room",
+        message.as_bytes(),
+        room,
+    )?;
+    Ok(message.len() as u32)
+}
+
+fn in_function(function: &Callable, status: Status) -> Status {
+    status.context(format_args!("function {:?}", function.reference.name))
+}
+
+fn wrong(message: String) -> Status {
+    Status::new(StatusCode::InvalidArgument, Blame::Guest, message)
+}

@@ -1,0 +1,99 @@
+//! The way into a guest and back: what is looked at before, and what came of it.
+
+use wasmtime::{Store, TypedFunc};
+
+use super::super::interrupt::Interrupted;
+use super::super::shared::Shared;
+use super::super::state::GuestState;
+use super::super::trap;
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// Makes a store ready for the guest to run: forgets what the last entry left, and looks whether to run at all.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED or CANCELLED, the caller's doing: the guest did not run.
+#[inline]
+pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
+    store.set_epoch_deadline(1);
+    let state = store.data_mut();
+    state.failure = None;
+    state.growth_refused = None;
+    state.callee_failure = None;
+    let shared: &Shared = &state.shared;
+    shared.ticker.note_activity();
+    state
+        .interrupt
+        .check_before()
+        .map_err(|interrupted| not_called(interrupted, what))
+}
+
+#[cold]
+fn not_called(interrupted: Interrupted, what: &str) -> Status {
+    let (code, why) = match interrupted {
+        Interrupted::Deadline => (StatusCode::DeadlineExceeded, "its deadline had passed"),
+        Interrupted::Cancelled => (StatusCode::Cancelled, "it was cancelled"),
+    };
+    Status::new(code, Blame::Caller, format!("{what} was not called: {why}"))
+}
+
+/// Enters the guest. It takes an instance's parts, so that the function may be another: cloning one costs more than calling it. The
+/// instance is healthy again only if the guest returns: not if it traps, is stopped, or if the log's sink panics.
+#[inline]
+pub(super) fn enter<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    store: &mut Store<GuestState>,
+    healthy: &mut bool,
+    function: &TypedFunc<P, R>,
+    parameters: P,
+    what: &str,
+) -> Result<R> {
+    arm(store, what)?;
+    *healthy = false;
+    match function.call(&mut *store, parameters) {
+        Ok(results) => {
+            *healthy = true;
+            Ok(results)
+        }
+        Err(error) => Err(trap::status(&error, store.data_mut(), what)),
+    }
+}
+
+/// The outcome of a guest that returned: what it set through the API table, or else what the code says.
+#[inline]
+pub(super) fn returned(code: u32, state: &mut GuestState, what: &str) -> Result<()> {
+    match (code, &state.failure) {
+        (0, None) => Ok(()),
+        _ => Err(reported(code, state, what)),
+    }
+}
+
+#[cold]
+fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
+    if let Some(failure) = state.failure.take() {
+        return Status::new(failure.code, Blame::Guest, failure.message)
+            .with_recoverable(failure.recoverable);
+    }
+    match StatusCode::from_number(code) {
+        // A target that hands on what a function failed with.
+        Some(code) if state.callee_failure.as_ref().is_some_and(|f| f.code() == code) => {
+            let failure = state.callee_failure.take();
+            failure.map_or_else(
+                || Status::internal("a function's failure is gone"),
+                |failure| failure.context(what),
+            )
+        }
+        Some(code) => Status::new(
+            code,
+            Blame::Guest,
+            format!("{what} returned {code} without a message"),
+        ),
+        None => Status::new(
+            StatusCode::Internal,
+            Blame::Guest,
+            format!("expected {what} to return a status code from 0 to 16, found {code}"),
+        ),
+    }
+}
+
+pub(super) fn exhausted(message: String) -> Status {
+    Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
+}

@@ -1,0 +1,79 @@
+//! Versions of the guest ABI: what a guest needs, and whether this host has it.
+
+use crate::frame::abi;
+use crate::values::{Blame, Status, StatusCode};
+
+/// A version of `callbox:ffi`, without the patch number, which changes nothing that a guest sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FfiVersion {
+    major: u32,
+    minor: u32,
+}
+
+impl FfiVersion {
+    /// What this host has.
+    pub(super) const HOST: Self = Self {
+        major: abi::MAJOR,
+        minor: abi::MINOR,
+    };
+
+    /// Reads `1.1` or `1.1.0`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('.');
+        let mut number = || -> Option<u32> { numbers.next()?.parse().ok() };
+        let version = Self {
+            major: number()?,
+            minor: number()?,
+        };
+        let _patch = match numbers.next() {
+            Some(patch) => patch.parse::<u32>().ok()?,
+            None => 0,
+        };
+        numbers.next().is_none().then_some(version)
+    }
+
+    /// Whether a guest that needs this version runs on this host: one of the same major version whose minor is not newer.
+    pub(super) fn is_supported(self) -> bool {
+        self.major == Self::HOST.major && self <= Self::HOST
+    }
+
+    /// The status of what needs this version. XLA says the same of a handler at its registration.
+    pub(super) fn too_new(self, what: &str) -> Status {
+        Status::new(
+            StatusCode::Unimplemented,
+            Blame::Guest,
+            format!(
+                "{what} needs callbox:ffi {}.{}, this host has {}.{}",
+                self.major,
+                self.minor,
+                Self::HOST.major,
+                Self::HOST.minor
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FfiVersion;
+
+    #[test]
+    fn versions_are_two_or_three_numbers() {
+        let parse = |text: &str| FfiVersion::parse(text).map(|v| (v.major, v.minor));
+        assert_eq!(parse("1.1"), Some((1, 1)));
+        assert_eq!(parse("1.20.3"), Some((1, 20)));
+        for text in ["", "1", "1.", "1.1.", "1.1.1.1", "1.x", "-1.0", "1.0-rc1"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn older_minors_run_and_others_do_not() {
+        let supported = |text: &str| FfiVersion::parse(text).map(FfiVersion::is_supported);
+        assert_eq!(supported("1.0"), Some(true));
+        assert_eq!(supported("1.1.7"), Some(true));
+        assert_eq!(supported("1.2"), Some(false));
+        assert_eq!(supported("2.0"), Some(false));
+        assert_eq!(supported("0.9"), Some(false));
+    }
+}
