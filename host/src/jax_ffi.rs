@@ -249,6 +249,3 @@ impl FfiCall {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -23,6 +23,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("call", &["values"]),
     ("frame", &["values", "call"]),
     ("registry", &["values", "call"]),
+    ("jax_ffi", &["values", "call"]),
     ("wasm", &["values", "call", "frame"]),
     ("program", &["values", "call", "registry"]),
 ];

@@ -325,11 +325,11 @@ impl Scope {
 
 /// Names that are taken, each with the number to try next when it is asked for again.
 #[derive(Debug, Default)]
-struct Names(HashMap<String, usize>);
+pub(super) struct Names(HashMap<String, usize>);
 
 impl Names {
     /// The name, with a number added if it is taken.
-    fn unique(&mut self, name: &str) -> String {
+    pub(super) fn unique(&mut self, name: &str) -> String {
         let mut candidate = name.to_owned();
         while self.0.contains_key(&candidate) {
             let next = self.0.entry(name.to_owned()).or_insert(1);

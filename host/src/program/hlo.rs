@@ -71,6 +71,7 @@ mod mlir_numbers;
 mod mlir_types;
 mod modules;
 mod opcodes;
+mod print;
 mod resolve;
 mod source;
 mod suggestion;

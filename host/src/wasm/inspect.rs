@@ -165,9 +165,9 @@ fn not_granted(name: &str) -> Status {
         StatusCode::PermissionDenied,
         Blame::Guest,
         format!(
-            "the import {name} is not granted; granted are {} of \"{}\", each since the version that brought it",
-            names.join(", "),
-            api::module_name(abi::MINOR)
+            "the import {name} is not granted; granted are the functions of \"{}\": {}",
+            api::module_name(abi::MINOR),
+            names.join(", ")
         ),
     )
 }

@@ -13,7 +13,8 @@ pub struct Limits {
     /// Bytes of the calling thread's stack that a call may use. A thread must have more than that left, for the host itself: main
     /// threads have 8 MiB and Rust's others 2 MiB. Default: 512 KiB.
     pub stack_bytes: usize,
-    /// How long a call may take for which the caller sets no deadline. `None`: as long as it likes. Default: 10 seconds.
+    /// How long a call may take for which the caller sets no deadline. `None`: as long as it likes. Default: 10 seconds. What an instance
+    /// takes back when it goes has as long, and 1 second at most.
     pub deadline: Option<Duration>,
     /// Bytes of a module's file. Default: 64 MiB.
     pub module_bytes: usize,

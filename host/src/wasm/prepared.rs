@@ -30,6 +30,7 @@ impl Sites {
     pub(super) fn new(module: Arc<Module>, sites: Vec<CallSite>) -> Result<Self> {
         let lay_out =
             |site: &CallSite| Site::new(&module, site).map_err(|status| status.context(&site.name));
+        let names: Vec<_> = sites.iter().map(|site| site.name.clone()).collect();
         let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;
         let largest = sites
             .iter()
@@ -49,13 +50,13 @@ impl Sites {
             has_execution_stages,
             pool,
         };
-        new.make_early()?;
+        new.make_early(&names)?;
         Ok(new)
     }
 
     /// Makes what call sites have once for each executable, so that what is wrong with it is known before anything runs. Instances that
     /// serve one call each make it for that call.
-    fn make_early(&self) -> Result<()> {
+    fn make_early(&self, names: &[String]) -> Result<()> {
         let early = |(_, site): &(usize, &Site)| site.is_made_early();
         let mut early = self.sites.iter().enumerate().filter(early).peekable();
         if early.peek().is_none() || self.module.shared.isolation == Isolation::Fresh {
@@ -63,7 +64,10 @@ impl Sites {
         }
         let mut lease = self.pool.lease();
         let instance = self.instance(&mut lease, (&CallOptions::default(), None))?;
-        early.try_for_each(|(index, site)| instance.bind(index, site))
+        early.try_for_each(|(index, site)| {
+            let bound = instance.bind(index, site);
+            bound.map_err(|status| status.context(&names[index]))
+        })
     }
 
     /// The lease's instance, or a new one in its place.

@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::shared::Shared;
 use super::site::Callable;
-use crate::call::{CallOptions, Functions, UserData};
+use crate::call::{CallOptions, Deadline, Functions, UserData};
 use crate::values::{Status, StatusCode};
+
+/// How long an instance may take to take back what it made, at most: whoever drops an executable waits for it.
+const DELETION: Duration = Duration::from_secs(1);
 
 /// How important a guest's log message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,10 +120,17 @@ impl GuestState {
         self.functions = functions.cloned();
     }
 
-    /// A deleter begins: it runs for nobody, whatever stopped the call before it.
+    /// Deleters begin: they run for nobody, whatever stopped the call before them, and all of them have [`DELETION`] together.
     pub(super) fn begin_deletion(&mut self) {
-        self.begin(&CallOptions::default(), None);
-        self.callable = Arc::default();
+        let limit = self.shared.limits.deadline.unwrap_or(DELETION);
+        let options = CallOptions {
+            deadline: Some(Deadline::After(limit.min(DELETION))),
+            ..CallOptions::default()
+        };
+        self.begin(&options, None);
+        if !self.callable.is_empty() {
+            self.callable = Arc::default();
+        }
     }
 }
 

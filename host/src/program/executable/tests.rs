@@ -302,7 +302,7 @@ fn loops_of_the_program_end_at_the_deadline_and_when_cancelled() {
     let execute = |call: CallOptions| {
         let options = ExecuteOptions {
             call,
-            progress: None,
+            ..ExecuteOptions::default()
         };
         executable
             .execute(0, &[Literal::scalar(0_i32)], &options)

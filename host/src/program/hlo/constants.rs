@@ -53,6 +53,10 @@ pub(super) fn array(
         return element(cursor);
     }
     expect_open(cursor, open)?;
+    // An array without elements may be written as the one that it is, and not as the many that are in it.
+    if dimensions.contains(&0) && cursor.take(close) {
+        return Ok(());
+    }
     // How many there are so far of each level that is open, the outermost first.
     let mut counts = vec![0_usize];
     while let Some(count) = counts.last().copied() {

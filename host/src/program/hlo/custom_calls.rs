@@ -234,7 +234,7 @@ fn attributes(text: &str, context: &mut Context<'_>) -> Parsed<Dictionary> {
 }
 
 /// What XLA's own `backend_config` has under this key for a custom call, if it is one.
-fn wrapped(text: &[u8], key: &str) -> Option<String> {
+pub(super) fn wrapped(text: &[u8], key: &str) -> Option<String> {
     const CONFIG: &[u8] = b"\"custom_call_config\"";
     // Anything else need not be JSON, and may be large.
     text.windows(CONFIG.len())

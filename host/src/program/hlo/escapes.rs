@@ -39,6 +39,40 @@ pub(super) fn unescape_mlir(raw: &str) -> Result<Vec<u8>, Wrong> {
     })
 }
 
+/// A string of HLO text that stands for these bytes: `absl::CEscape`.
+pub(super) fn escape_c(bytes: &[u8]) -> String {
+    escape(bytes, |byte| match byte {
+        b'\n' => Some("\\n".to_owned()),
+        b'\r' => Some("\\r".to_owned()),
+        b'\t' => Some("\\t".to_owned()),
+        b'"' | b'\'' | b'\\' => Some(format!("\\{}", char::from(byte))),
+        b' '..=b'~' => None,
+        _ => Some(format!("\\{byte:03o}")),
+    })
+}
+
+/// A string of MLIR that stands for these bytes: LLVM's `printEscapedString`.
+pub(super) fn escape_mlir(bytes: &[u8]) -> String {
+    escape(bytes, |byte| match byte {
+        b'\\' => Some("\\\\".to_owned()),
+        b'"' => Some("\\22".to_owned()),
+        b' '..=b'~' => None,
+        _ => Some(format!("\\{byte:02X}")),
+    })
+}
+
+/// Replaces each byte for which there is an escape; the others are printable ASCII.
+fn escape(bytes: &[u8], escape: impl Fn(u8) -> Option<String>) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match escape(byte) {
+            Some(escaped) => text += &escaped,
+            None => text.push(char::from(byte)),
+        }
+    }
+    text
+}
+
 /// Replaces each escape by what `escape` makes of the text behind its `\`: bytes, and how much of the text stands for them.
 fn unescape(
     raw: &str,
@@ -137,6 +171,20 @@ mod tests {
             Ok("he said \"hi\"\n\t\\ \0 é \x7f".as_bytes().to_vec())
         );
         assert_eq!(unescape_mlir(r"\FF\00ab"), Ok(vec![0xff, 0, b'a', b'b']));
+    }
+
+    #[test]
+    fn what_is_escaped_is_as_xla_and_mlir_have_it() {
+        let bytes = "a\"b\n\\\t'é\0\u{1}\u{7f}\r".as_bytes();
+        let text = escape_c(bytes);
+        assert_eq!(text, r#"a\"b\n\\\t\'\303\251\000\001\177\r"#);
+        assert_eq!(unescape_c(&text), Ok(bytes.to_vec()));
+        let text = escape_mlir(bytes);
+        assert_eq!(text, r"a\22b\0A\\\09'\C3\A9\00\01\7F\0D");
+        assert_eq!(unescape_mlir(&text), Ok(bytes.to_vec()));
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unescape_c(&escape_c(&all)), Ok(all.clone()));
+        assert_eq!(unescape_mlir(&escape_mlir(&all)), Ok(all));
     }
 
     #[test]

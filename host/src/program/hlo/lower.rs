@@ -10,7 +10,7 @@ use super::source::{Diagnostic, Parsed, shortened};
 use super::suggestion::suggestion;
 use super::syntax::{Instruction, Operands};
 use crate::program::instruction::{
-    Comparison, ComparisonOrder, ComputationId, DotDimensions, FusionKind, Opcode,
+    Comparison, ComparisonOrder, ComputationId, DotDimensions, FusionKind, Opcode, PaddingDimension,
 };
 use crate::values::{ElementType, Shape};
 
@@ -57,6 +57,7 @@ pub(super) fn opcode(
         Operation::Conditional => Opcode::Conditional(branches(instruction, operands, context)?),
         Operation::CustomCall => custom_call(instruction, operands, context)?,
         Operation::Dot => Opcode::Dot(dot_dimensions(instruction)),
+        Operation::Pad => Opcode::Pad(padding(instruction, operands)?),
         Operation::ReducePrecision => reduce_precision(instruction)?,
         Operation::Reverse => Opcode::Reverse(dimensions(instruction)?),
         Operation::Transpose => Opcode::Transpose(dimensions(instruction)?),
@@ -104,9 +105,6 @@ fn with_one_attribute(instruction: &mut Instruction<'_>) -> Parsed<Opcode> {
         Operation::Iota => {
             let dimension = attributes.number("iota_dimension");
             Opcode::Iota(required(dimension, "iota_dimension", at)?.value)
-        }
-        Operation::Pad => {
-            Opcode::Pad(required(attributes.padding("padding"), "padding", at)?.value)
         }
         Operation::Slice => Opcode::Slice(required(attributes.slices("slice"), "slice", at)?.value),
         _ => constant_or_parameter(instruction)?,
@@ -227,17 +225,30 @@ fn all_dimensions(instruction: &mut Instruction<'_>) -> Parsed<()> {
     }
 }
 
+/// Text has no padding of no dimensions, so that a scalar's is left out.
+fn padding(
+    instruction: &mut Instruction<'_>,
+    operands: &[&Shape],
+) -> Parsed<Vec<PaddingDimension>> {
+    match instruction.attributes.padding("padding") {
+        None if is_scalar(operands) => Ok(Vec::new()),
+        padding => Ok(required(padding, "padding", instruction.opcode)?.value),
+    }
+}
+
+/// Whether the first operand is a scalar.
+fn is_scalar(operands: &[&Shape]) -> bool {
+    let first = operands.first().and_then(|shape| shape.as_array());
+    first.is_some_and(|shape| shape.rank() == 0)
+}
+
 /// XLA lets the attribute be left out for a scalar.
 fn broadcast_dimensions(
     instruction: &mut Instruction<'_>,
     operands: &[&Shape],
 ) -> Parsed<Vec<usize>> {
-    let is_scalar = operands
-        .first()
-        .and_then(|shape| shape.as_array())
-        .is_some_and(|shape| shape.rank() == 0);
     match instruction.attributes.numbers("dimensions") {
-        None if is_scalar => Ok(Vec::new()),
+        None if is_scalar(operands) => Ok(Vec::new()),
         dimensions => Ok(required(dimensions, "dimensions", instruction.opcode)?.value),
     }
 }

@@ -212,6 +212,7 @@ impl Instance {
 
     /// Takes back what the stages of an execution left.
     pub(in crate::wasm) fn end_execution(&mut self) {
+        self.store.data_mut().begin_deletion();
         self.take_back(Stage::Initialize);
         self.take_back(Stage::Prepare);
     }
@@ -231,6 +232,7 @@ impl Instance {
     /// Takes back all that call sites have here.
     fn unbind(&mut self) {
         self.end_execution();
+        self.store.data_mut().begin_deletion();
         self.take_back(Stage::Instantiate);
         for bound in self.bound.iter_mut().rev().flatten() {
             if let (true, Some((deleter, object))) = (self.healthy, bound.object.take()) {
@@ -240,9 +242,8 @@ impl Instance {
     }
 }
 
-/// Lets the guest take something back. Nobody waits for it: it has the limits' time, and what it fails with is lost with the instance.
+/// Lets the guest take something back. What it fails with nobody hears of.
 fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, word: u32) {
-    store.data_mut().begin_deletion();
     // A deleter that fails without trapping leaves an instance that can go on.
     let _ = enter(store, healthy, deleter, word, "a deleter");
 }

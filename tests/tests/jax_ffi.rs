@@ -4,11 +4,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::*;
-use crate::call::{CallSite, PreparedCalls};
-use crate::wasm::{Config, Engine, Module};
+use callbox::call::{CallOptions, CallSite, Platform, PreparedCalls, Signature, TargetModule};
+use callbox::jax_ffi::{FfiCall, FfiCalls, Function};
+use callbox::wasm::{Config, Engine, Module};
+use callbox::{Blame, Literal, Result, Shape, StaticInfo, Status, StatusCode};
 
-const ADD_N: &str = include_str!("../../examples/add_n_jax.wat");
+const ADD_N: &str = include_str!("../../host/examples/add_n_jax.wat");
 
 /// An object that counts its calls: `make` logs "make" and fails for no bytes; `free` logs "free". `count` gives how often it was called,
 /// and fails, traps or goes on as the operand says (1, 2, 0).
@@ -197,7 +198,7 @@ fn a_platform_has_one_function() {
 fn functions_of_other_conventions_are_refused() {
     let (engine, _) = engine();
     let module = engine
-        .load(&wat::parse_str(include_str!("../../examples/negate.wat")).unwrap())
+        .load(&wat::parse_str(include_str!("../../host/examples/negate.wat")).unwrap())
         .unwrap();
     let err = Function::new(Arc::clone(&module) as Arc<dyn TargetModule>, "negate").unwrap_err();
     assert_eq!(

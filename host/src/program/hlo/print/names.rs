@@ -1,0 +1,77 @@
+//! Names that HLO text can have.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::program::builder;
+use crate::program::instruction::{ComputationId, InstructionId, Program};
+
+/// A program's names, as the text has them.
+pub(super) struct Names<'a> {
+    module: String,
+    computations: Vec<String>,
+    /// For each computation, its instructions'.
+    instructions: Vec<Vec<String>>,
+    /// The computations' numbers by the names that the program has for them.
+    numbers: HashMap<&'a str, usize>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(program: &'a Program) -> Self {
+        let computations = || program.computations.iter().map(|c| c.name.as_str());
+        let instructions = program.computations.iter().map(|computation| {
+            let names = computation.instructions.iter().map(|i| i.name.as_str());
+            printable(&names.collect::<Vec<_>>())
+        });
+        Self {
+            module: sanitized(&program.name).into_owned(),
+            computations: printable(&computations().collect::<Vec<_>>()),
+            instructions: instructions.collect(),
+            numbers: computations().zip(0..).collect(),
+        }
+    }
+
+    pub(super) fn module(&self) -> &str {
+        &self.module
+    }
+
+    pub(super) fn computation(&self, id: ComputationId) -> &str {
+        &self.computations[id.index()]
+    }
+
+    pub(super) fn instruction(&self, computation: ComputationId, id: InstructionId) -> &str {
+        &self.instructions[computation.index()][id.index()]
+    }
+
+    /// A function by the name that an attribute has for it; that name itself, if the program has no such function.
+    pub(super) fn function<'b>(&'b self, name: &'b str) -> &'b str {
+        let number = self.numbers.get(name);
+        number.map_or(name, |&number| &self.computations[number])
+    }
+}
+
+/// These names, each changed if it has to be. One that need not stays as it is.
+fn printable(names: &[&str]) -> Vec<String> {
+    let mut taken = builder::Names::default();
+    let is_printable = |name: &str| matches!(sanitized(name), Cow::Borrowed(_));
+    for name in names.iter().filter(|name| is_printable(name)) {
+        taken.unique(name);
+    }
+    let names = names.iter().map(|name| match sanitized(name) {
+        Cow::Borrowed(name) => name.to_owned(),
+        Cow::Owned(name) => taken.unique(&name),
+    });
+    names.collect()
+}
+
+/// XLA's `NameUniquer::GetSanitizedName`: letters, digits, `_`, `.` and `-`, of which a letter or `_` comes first.
+fn sanitized(name: &str) -> Cow<'_, str> {
+    let belongs = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if name.starts_with(is_start) && name.chars().all(belongs) {
+        return Cow::Borrowed(name);
+    }
+    let start = if name.starts_with(is_start) { "" } else { "_" };
+    let rest = name.chars().map(|c| if belongs(c) { c } else { '_' });
+    Cow::Owned(start.chars().chain(rest).collect())
+}

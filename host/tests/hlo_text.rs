@@ -1,0 +1,61 @@
+//! HLO text of programs: what is printed of every program among the conformance cases reads back as that program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+
+use callbox::program::Program;
+
+#[test]
+fn the_cases_programs_survive_printing() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
+    let mut printed = 0;
+    for path in files(&folder) {
+        let Some(text) = program(&path) else {
+            continue;
+        };
+        // Some cases are of texts that are wrong.
+        let Ok(program) = Program::from_hlo_text(&text) else {
+            continue;
+        };
+        let text = program.to_hlo_text();
+        let again = match Program::from_hlo_text(&text) {
+            Ok(again) => again,
+            Err(error) => panic!("{}: {error}\n{text}", path.display()),
+        };
+        assert!(again == program, "{}:\n{text}", path.display());
+        assert_eq!(again.to_string(), text);
+        printed += 1;
+    }
+    assert!(printed > 200, "{printed}");
+}
+
+/// The HLO text that a file is, or that a case has in it.
+fn program(path: &Path) -> Option<String> {
+    let is = |ending: &str| path.extension().is_some_and(|found| found == ending);
+    if is("hlo") {
+        return Some(std::fs::read_to_string(path).unwrap());
+    }
+    if !is("json") {
+        return None;
+    }
+    let case = std::fs::read_to_string(path).unwrap();
+    let case: serde_json::Value = serde_json::from_str(&case).ok()?;
+    let lines = case.get("program")?.get("text")?.as_array()?;
+    let lines = lines.iter().map(|line| line.as_str());
+    Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let nested = paths.map(|path| match path.is_dir() {
+        true => files(&path),
+        false => vec![path],
+    });
+    nested.collect::<Vec<_>>().concat()
+}
