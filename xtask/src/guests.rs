@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use crate::clang;
 use crate::process::{root, run, say};
 use crate::toolchain::{TARGET, Toolchain};
 
@@ -18,6 +19,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     let folder = root().join("target/guests");
     fs::create_dir_all(&folder)
         .with_context(|| format!("expected to make {}", folder.display()))?;
+    let mut copied = Vec::new();
     let files =
         fs::read_dir(&built).with_context(|| format!("expected to read {}", built.display()))?;
     for file in files {
@@ -28,8 +30,10 @@ pub(crate) fn build() -> Result<PathBuf> {
             let copy = folder.join(name);
             fs::copy(&path, &copy)
                 .with_context(|| format!("expected to copy to {}", copy.display()))?;
+            copied.push(name.to_string_lossy().into_owned());
         }
     }
+    clang::build(&copied)?;
     println!("   target/guests has {}", names(&folder)?.join(", "));
     Ok(folder)
 }

@@ -77,11 +77,7 @@ fn debian() -> Result<Toolchain> {
     let installed =
         |rustc: &PathBuf| rustc.is_file() && succeeds(Command::new("wasm-ld-19").arg("--version"));
     if !installed(&rustc) {
-        let mut install = Command::new("apt-get");
-        run(install
-            .args(["install", "--yes", "--no-install-recommends"])
-            .args(DEBIAN_PACKAGES))
-        .with_context(|| {
+        install(&DEBIAN_PACKAGES).with_context(|| {
             format!(
                 "expected either `rustup target add {TARGET}` or `apt-get install {}` to work",
                 DEBIAN_PACKAGES.join(" ")
@@ -96,4 +92,29 @@ fn debian() -> Result<Toolchain> {
         );
     }
     Ok(Toolchain::Debian(rustc))
+}
+
+/// Installs packages of Debian's or Ubuntu's, by sudo where this does not run as root. The lists of packages are fetched anew if it fails without.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let install = || {
+        run(apt_get()
+            .args(["install", "--yes", "--no-install-recommends"])
+            .args(packages))
+    };
+    if install().is_ok() {
+        return Ok(());
+    }
+    run(apt_get().arg("update"))?;
+    install()
+}
+
+/// apt-get with the rights that it needs. sudo must not ask for a password: nobody may be there.
+fn apt_get() -> Command {
+    let is_root = Command::new("id").arg("-u").output();
+    if is_root.is_ok_and(|id| id.stdout.trim_ascii() == b"0") {
+        return Command::new("apt-get");
+    }
+    let mut command = Command::new("sudo");
+    command.args(["--non-interactive", "apt-get"]);
+    command
 }

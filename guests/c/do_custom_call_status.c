@@ -1,0 +1,29 @@
+// The documents' example "Signalling an error", as they have it but for its includes and for what its comments stand for. It is C: in C++
+// a `char*` cannot point to a literal.
+#include "custom_call.h"
+#include "strlen.h"
+#include "xla_custom_call_status.h"
+
+#define bad_condition (*(const float*)in[0] < 0)
+
+void do_custom_call(void* out, const void** in, XlaCustomCallStatus* status) {
+  // ... do some work.
+  *(float*)out = *(const float*)in[0];
+
+  if (bad_condition) {
+    char* error_message = "An error occurred";
+    XlaCustomCallStatusSetFailure(status, error_message, strlen(error_message));
+    return;
+  }
+
+  // ... continue.
+  *(float*)out += 1;
+}
+XLA_REGISTER_CUSTOM_CALL_TARGET(do_custom_call, "Host");
+
+// "For custom calls that cannot fail, simply add the new XlaCustomCallStatus* parameter and ignore it."
+void ignores_status(void* out, const void** in, XlaCustomCallStatus* status) {
+  (void)status;
+  *(float*)out = *(const float*)in[0];
+}
+XLA_REGISTER_CUSTOM_CALL_TARGET(ignores_status, "Host");

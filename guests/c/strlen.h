@@ -1,0 +1,12 @@
+/* What the examples have from <string.h>, for guests without a C library. */
+#ifndef GUESTS_C_STRLEN_H
+#define GUESTS_C_STRLEN_H
+
+#if __has_include(<string.h>)
+#include <string.h>
+#else
+#include "callbox.h"
+#define strlen callbox_size
+#endif
+
+#endif
