@@ -3,6 +3,9 @@
 mod call;
 mod expect;
 mod limits;
+mod mark;
+mod platforms;
+mod stress;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -10,17 +13,24 @@ mod text;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use callbox::call::CallSite;
 use callbox::wasm::{Isolation, Limits};
-use callbox::{Literal, StatusCode};
+use callbox::{Literal, StatusCode, UserData};
 
-pub use self::expect::{Expect, ExpectedLog, ExpectedResult, ExpectedStatus, Phase};
+pub use self::expect::{
+    Expect, ExpectedLog, ExpectedMessage, ExpectedResult, ExpectedStatus, Phase,
+};
+pub use self::mark::{Mark, MarkKind};
+pub use self::platforms::Platforms;
+pub use self::stress::Stress;
 use self::text::{CaseText, FunctionText, ProgramText, StepText};
 use crate::literal;
 use crate::module::ModuleSource;
+use crate::platform::PlatformName;
 
 /// One case.
 #[derive(Debug)]
@@ -37,8 +47,12 @@ pub struct Case {
     pub has_own_limits: bool,
     /// Whom an instance serves.
     pub isolation: Isolation,
-    /// What the case says of its own failure.
-    pub mark: Option<Mark>,
+    /// Where it runs, and why not elsewhere.
+    pub platforms: Platforms,
+    /// How it is run many times at once.
+    pub stress: Stress,
+    /// What the case says of its own failure, at most one mark for each platform.
+    pub marks: Vec<Mark>,
 }
 
 /// What a case runs.
@@ -85,6 +99,8 @@ pub struct Step {
     pub operands: Vec<Literal>,
     /// How long the caller gives it.
     pub deadline: Option<Duration>,
+    /// What the caller attaches to it.
+    pub user_data: Option<Arc<UserData>>,
     /// What comes of it.
     pub expect: Expect,
 }
@@ -96,15 +112,6 @@ pub enum Function {
     Ordinal(usize),
     /// By its name.
     Name(String),
-}
-
-/// A case that does not pass as it stands, and why.
-#[derive(Clone, Debug)]
-pub enum Mark {
-    /// callbox does not do this and says so: the case must end with UNIMPLEMENTED.
-    Unsupported(String),
-    /// callbox does this wrong: the case must fail.
-    ExpectedFailure(String),
 }
 
 impl Case {
@@ -133,6 +140,7 @@ impl Case {
             operands: case.operands,
             function: case.function,
             deadline_ms: case.deadline_ms,
+            user_data: case.user_data,
             expect: case.expect,
         };
         let steps: Vec<Step> = std::iter::once(first)
@@ -153,15 +161,25 @@ impl Case {
             _ => bail!("expected exactly one of program, call and load"),
         };
         check_keys(&subject, &steps, !case.targets.is_empty())?;
+        let platforms = platforms::read(case.platforms, &subject, &steps).context("platforms")?;
+        let marks = mark::read(case.unsupported, case.expected_failure, &platforms)?;
         Ok(Self {
             origin: case.origin,
             subject,
             steps,
+            platforms,
+            marks,
+            stress: stress::read(case.stress).context("stress")?,
             has_own_limits: case.limits.is_some(),
             limits: case.limits.unwrap_or_default().read(),
             isolation: case.isolation.unwrap_or_default().into(),
-            mark: read_mark(case.unsupported, case.expected_failure)?,
         })
+    }
+
+    /// What the case says of its failure on this platform.
+    #[must_use]
+    pub fn mark(&self, platform: PlatformName) -> Option<&Mark> {
+        self.marks.iter().find(|mark| mark.is_for(platform))
     }
 }
 
@@ -206,7 +224,14 @@ fn read_step(step: StepText, folder: &Path) -> Result<Step> {
         .enumerate()
         .map(|(i, operand)| literal::read(operand, folder).with_context(|| format!("operand {i}")))
         .collect::<Result<_>>()?;
+    let user_data: UserData = step
+        .user_data
+        .into_iter()
+        .map(|(name, bytes)| Ok((name, bytes.read()?)))
+        .collect::<Result<_>>()
+        .context("user_data")?;
     Ok(Step {
+        user_data: (!user_data.is_empty()).then(|| Arc::new(user_data)),
         function: match step.function {
             None => Function::Ordinal(0),
             Some(FunctionText::Ordinal(ordinal)) => Function::Ordinal(ordinal),
@@ -251,20 +276,6 @@ fn check_keys(subject: &Subject, steps: &[Step], has_targets: bool) -> Result<()
         }
     }
     Ok(())
-}
-
-fn read_mark(
-    unsupported: Option<text::ReasonText>,
-    expected_failure: Option<text::ReasonText>,
-) -> Result<Option<Mark>> {
-    let (mark, reason): (fn(String) -> Mark, String) = match (unsupported, expected_failure) {
-        (None, None) => return Ok(None),
-        (Some(mark), None) => (Mark::Unsupported, mark.reason),
-        (None, Some(mark)) => (Mark::ExpectedFailure, mark.reason),
-        (Some(_), Some(_)) => bail!("expected at most one of unsupported and expected_failure"),
-    };
-    ensure!(!reason.trim().is_empty(), "expected a reason");
-    Ok(Some(mark(reason)))
 }
 
 /// The code of this name.

@@ -8,6 +8,47 @@ use callbox::{ArrayShape, ElementType};
 
 use crate::element;
 
+/// How many differing elements are described.
+const SHOWN: usize = 8;
+
+/// How two arrays differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// In shape.
+    Shape {
+        /// What was expected.
+        expected: ArrayShape,
+        /// What was found.
+        found: ArrayShape,
+    },
+    /// In elements.
+    Elements {
+        /// The shape of both.
+        shape: ArrayShape,
+        /// How many representable values were allowed.
+        ulps: u64,
+        /// How many elements differ.
+        count: usize,
+        /// The first of them.
+        first: Vec<Element>,
+        /// How far the farthest is.
+        farthest: String,
+    },
+}
+
+/// An element that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// Where it is: `[0,1]`.
+    pub index: String,
+    /// What was expected, with its bits.
+    pub expected: String,
+    /// What was found, with its bits.
+    pub found: String,
+    /// How far one is from the other.
+    pub distance: String,
+}
+
 /// Compares an array's elements, which are dense and in row-major order.
 ///
 /// # Errors
@@ -16,39 +57,49 @@ pub fn compare(
     expected: (&ArrayShape, &[u8]),
     found: (&ArrayShape, &[u8]),
     ulps: u64,
-) -> Result<(), String> {
+) -> Result<(), Mismatch> {
     let shape = expected.0;
     if !shape.is_compatible(found.0) {
-        return Err(format!("expected the shape {shape}, found {}", found.0));
+        return Err(Mismatch::Shape {
+            expected: shape.clone(),
+            found: found.0.clone(),
+        });
     }
-    let width = shape.element_type().byte_width();
+    let ty = shape.element_type();
+    let width = ty.byte_width();
     if width == 0 {
         return Ok(());
     }
     let elements = std::iter::zip(expected.1.chunks_exact(width), found.1.chunks_exact(width));
-    let mut differing = 0;
-    let mut first = None;
+    let mut count = 0;
+    let mut first = Vec::new();
     let mut farthest = Distance::Steps(0);
     for (i, (expected, found)) in elements.enumerate() {
-        let distance = distance(shape.element_type(), expected, found);
+        let distance = distance(ty, expected, found);
         if distance.is_within(ulps) {
             continue;
         }
-        differing += 1;
+        count += 1;
         farthest = farthest.max(distance);
-        first.get_or_insert((i, expected, found, distance));
+        if first.len() < SHOWN {
+            first.push(Element {
+                index: index(shape, i),
+                expected: element::show(ty, expected),
+                found: element::show(ty, found),
+                distance: distance.to_string(),
+            });
+        }
     }
-    match first {
-        None => Ok(()),
-        Some((i, expected, found, distance)) => Err(format!(
-            "{differing} of {} elements of {shape} differ by more than {ulps} ULPs; the first at {}: \
-             expected {}, found {}, {distance}; the farthest {farthest}",
-            shape.element_count(),
-            index(shape, i),
-            element::show(shape.element_type(), expected),
-            element::show(shape.element_type(), found),
-        )),
+    if count == 0 {
+        return Ok(());
     }
+    Err(Mismatch::Elements {
+        shape: shape.clone(),
+        ulps,
+        count,
+        first,
+        farthest: farthest.to_string(),
+    })
 }
 
 /// How far an element is from the expected one.
@@ -126,14 +177,32 @@ mod tests {
     use callbox::Literal;
     use num_complex::Complex;
 
+    /// What is different, and the first element that is.
+    fn difference(expected: &Literal, found: &Literal, ulps: u64) -> Option<String> {
+        match compare_leaves(expected, found, ulps).err()? {
+            Mismatch::Shape { expected, found } => Some(format!("{expected}, {found}")),
+            Mismatch::Elements {
+                count,
+                first,
+                farthest,
+                ..
+            } => {
+                let Element {
+                    index,
+                    expected,
+                    found,
+                    distance,
+                } = &first[0];
+                Some(format!(
+                    "{count}, at {index}: {expected}, {found}, {distance}; {farthest}"
+                ))
+            }
+        }
+    }
+
     #[track_caller]
     fn check(expected: &Literal, found: &Literal, ulps: u64, message: Option<&str>) {
-        let leaf = |literal: &Literal| {
-            let (shape, bytes) = literal.leaves().next().unwrap();
-            (shape.clone(), bytes.to_vec())
-        };
-        let ((a, x), (b, y)) = (leaf(expected), leaf(found));
-        assert_eq!(compare((&a, &x), (&b, &y), ulps).err().as_deref(), message);
+        assert_eq!(difference(expected, found, ulps).as_deref(), message);
     }
 
     #[test]
@@ -148,8 +217,7 @@ mod tests {
             &y,
             1,
             Some(
-                "1 of 4 elements of f32[2,2] differ by more than 1 ULPs; the first at [0,0]: expected 1 (0x3f800000), \
-                 found 1.0000002 (0x3f800002), 2 ULPs apart; the farthest 2 ULPs apart",
+                "1, at [0,0]: 1 (0x3f800000), 1.0000002 (0x3f800002), 2 ULPs apart; 2 ULPs apart",
             ),
         );
     }
@@ -162,8 +230,7 @@ mod tests {
             &zeros(-0.0),
             0,
             Some(
-                "1 of 1 elements of f64[] differ by more than 0 ULPs; the first at []: expected 0 (0x0000000000000000), \
-                 found -0 (0x8000000000000000), zeros of either sign; the farthest zeros of either sign",
+                "1, at []: 0 (0x0000000000000000), -0 (0x8000000000000000), zeros of either sign; zeros of either sign",
             ),
         );
         check(&zeros(0.0), &zeros(-0.0), 1, None);
@@ -174,21 +241,32 @@ mod tests {
     #[test]
     fn nan_is_never_near_a_number_and_integers_are_exact() {
         let x = Literal::scalar(f32::NAN);
-        assert!(compare_scalars(&x, &Literal::scalar(f32::INFINITY), u64::MAX).is_err());
+        assert!(compare_leaves(&x, &Literal::scalar(f32::INFINITY), u64::MAX).is_err());
         assert!(
-            compare_scalars(&Literal::scalar(1_i32), &Literal::scalar(2_i32), u64::MAX).is_err()
+            compare_leaves(&Literal::scalar(1_i32), &Literal::scalar(2_i32), u64::MAX).is_err()
         );
         assert!(
-            compare_scalars(&Literal::scalar(true), &Literal::scalar(false), u64::MAX).is_err()
+            compare_leaves(&Literal::scalar(true), &Literal::scalar(false), u64::MAX).is_err()
         );
+    }
+
+    #[test]
+    fn the_first_elements_that_differ_are_described() {
+        let x = Literal::array(&[10], &[0_i32; 10]).unwrap();
+        let y = Literal::array(&[10], &[1_i32; 10]).unwrap();
+        let Err(Mismatch::Elements { count, first, .. }) = compare_leaves(&x, &y, 0) else {
+            panic!("expected elements to differ");
+        };
+        assert_eq!((count, first.len()), (10, SHOWN));
+        assert_eq!(first[7].index, "[7]");
     }
 
     #[test]
     fn complex_parts_are_compared_one_by_one() {
         let x = Literal::scalar(Complex::new(1.0_f32, 0.0));
         let y = Literal::scalar(Complex::new(1.0 + f32::EPSILON, -0.0));
-        assert!(compare_scalars(&x, &y, 1).is_ok());
-        assert!(compare_scalars(&x, &y, 0).is_err());
+        assert!(compare_leaves(&x, &y, 1).is_ok());
+        assert!(compare_leaves(&x, &y, 0).is_err());
     }
 
     #[test]
@@ -198,11 +276,11 @@ mod tests {
             &x,
             &Literal::scalar(1.0_f64),
             0,
-            Some("expected the shape f32[], found f64[]"),
+            Some("f32[], f64[]"),
         );
     }
 
-    fn compare_scalars(x: &Literal, y: &Literal, ulps: u64) -> Result<(), String> {
+    fn compare_leaves(x: &Literal, y: &Literal, ulps: u64) -> Result<(), Mismatch> {
         let (x, y) = (x.leaves().next().unwrap(), y.leaves().next().unwrap());
         compare(x, y, ulps)
     }

@@ -15,6 +15,12 @@ pub struct Found {
     pub path: PathBuf,
 }
 
+/// Where this repository's cases are.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+}
+
 /// The cases below a folder, in the order of their names.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The conformance suite's runner: cases are data, and this crate reads, runs and judges them.
 //!
-//! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a backend, [`compare`] holds what it gave
-//! against what it expects. The runner knows callbox by its public interface only. `tests/README.md` has the
+//! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a [`platform`] and judges it, [`compare`] holds arrays
+//! against each other, [`suite`] runs many cases, and [`report`] shows what came of them. The runner knows callbox by its public interface only. `tests/README.md` has the
 //! format.
 #![allow(
     clippy::unwrap_used,
@@ -18,4 +18,7 @@ pub mod literal;
 pub mod minifloat;
 pub mod module;
 pub mod npy;
+pub mod platform;
+pub mod report;
 pub mod run;
+pub mod suite;

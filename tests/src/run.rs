@@ -1,149 +1,124 @@
-//! Runs a case on the platform Host, and judges what came of it.
+//! Runs a case on a platform, and judges what came of it.
 
-mod call;
-mod engine;
-mod layout;
-mod program;
+mod problem;
+mod stress;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use callbox::call::CallOptions;
-use callbox::wasm::{Engine, Module};
-use callbox::{ArrayShape, Deadline, Status};
+pub use self::problem::{Difference, Problem};
+pub use self::stress::{RUNS, Stressed, THREADS};
+use crate::case::{Case, MarkKind};
+use crate::platform::{Outcome, Platform};
+pub use crate::platform::host::{guest, shared_engine};
 
-pub use self::engine::{guest, shared as shared_engine};
-use crate::case::{Case, Expect, ExpectedLog, Mark, Phase, Step, Subject};
-use crate::module::ModuleSource;
-
-/// What came of one step.
-pub type Outcome = Result<Found, Failure>;
-
-/// What a step gave.
-#[derive(Debug)]
-pub enum Found {
-    /// Results, as leaves in preorder, each row-major, and what the guest logged meanwhile.
-    Results(Vec<(ArrayShape, Vec<u8>)>, Vec<ExpectedLog>),
-    /// A loaded module's targets.
-    Targets(Vec<String>),
-}
-
-/// How a step failed.
-#[derive(Debug)]
-pub struct Failure {
-    /// What was being done.
-    pub phase: Phase,
-    /// The status.
-    pub status: Status,
-    /// Whether the caller's result buffers were written to all the same.
-    pub wrote_results: bool,
-}
-
-/// How a case ended that is as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It did what it expects.
     Passed,
-    /// It did not, and is marked so.
-    FailedAsExpected,
-    /// callbox said that it does not do this, and the case is marked so.
-    Unsupported,
+    /// It did not, and is marked so for this reason.
+    FailedAsExpected(String),
+    /// callbox said that it does not do this, and the case is marked so for this reason.
+    Unsupported(String),
+    /// It was not run, for this reason.
+    NotRun(String),
+    /// It did not do what it expects.
+    Failed(Problem),
 }
 
-/// Runs a case and judges it.
-///
-/// # Errors
-/// What differs from the expectation, and a case that cannot be run at all, say for want of a guest.
-pub fn run(case: &Case) -> Result<Verdict> {
-    let outcomes = outcomes(case)?;
-    match &case.mark {
-        None => verdict::check(case, &outcomes).map(|()| Verdict::Passed),
-        Some(Mark::ExpectedFailure(reason)) => match verdict::check(case, &outcomes) {
-            Err(_) => Ok(Verdict::FailedAsExpected),
-            Ok(()) => anyhow::bail!(
-                "expected the case to fail ({reason}), and it passed: take the mark away"
-            ),
-        },
-        Some(Mark::Unsupported(reason)) => {
-            verdict::check_unsupported(reason, &outcomes).map(|()| Verdict::Unsupported)
-        }
-    }
+/// What came of a case on a platform.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was done to it in many threads at once, if it was.
+    pub stressed: Option<Stressed>,
+    /// How long it took, all in all.
+    pub time: Duration,
 }
 
-/// Runs a case's steps. One that fails before it executes is the last.
-fn outcomes(case: &Case) -> Result<Vec<Outcome>> {
-    let bench = Bench::new(case)?;
-    match &case.subject {
-        Subject::Load { module } => Ok(vec![bench.load(module)?.map(|module| {
-            let targets = &module.info().targets;
-            Found::Targets(targets.iter().map(|target| target.name.clone()).collect())
-        })]),
-        Subject::Call { module, site } => call::run(&bench, module, site, &case.steps),
-        Subject::Program { text, targets } => program::run(&bench, text, targets, &case.steps),
-    }
-}
-
-/// The engine that a case runs on, and what guests log on it.
-struct Bench {
-    engine: Engine,
-    /// Whether other cases run on it too. Modules that were loaded into it are kept.
-    is_shared: bool,
-    log: Arc<Mutex<Vec<ExpectedLog>>>,
-}
-
-impl Bench {
-    /// The shared engine, or one of its own for a case that needs other settings.
-    fn new(case: &Case) -> Result<Self> {
-        let log = Arc::default();
-        let expects_log = |step: &Step| matches!(step.expect, Expect::Results(_, Some(_)));
-        let is_shared = !case.has_own_limits
-            && case.isolation == callbox::wasm::Isolation::default()
-            && !case.steps.iter().any(expects_log);
-        let engine = match is_shared {
-            true => engine::shared().clone(),
-            false => engine::own(case, &log)?,
-        };
-        Ok(Self {
-            engine,
-            is_shared,
-            log,
-        })
-    }
-
-    /// Loads a module. A failure is an outcome, a guest that was not built is an error.
-    fn load(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
-        if let (true, Some(name)) = (self.is_shared, source.guest()) {
-            return Ok(engine::guest(name)?.map_err(|status| Failure::new(Phase::Load, status)));
-        }
-        let bytes = source.bytes()?;
-        Ok(self
-            .engine
-            .load(&bytes)
-            .map_err(|status| Failure::new(Phase::Load, status)))
-    }
-
-    /// What was logged since the last time.
-    fn take_log(&self) -> Vec<ExpectedLog> {
-        std::mem::take(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Failure {
-    fn new(phase: Phase, status: Status) -> Self {
+impl Ran {
+    /// A case that was not run.
+    #[must_use]
+    pub fn not_run(reason: impl Into<String>) -> Self {
         Self {
-            phase,
-            status,
-            wrote_results: false,
+            verdict: Verdict::NotRun(reason.into()),
+            stressed: None,
+            time: Duration::ZERO,
+        }
+    }
+
+    /// A case that failed before it could be run.
+    #[must_use]
+    pub fn failed(problem: Problem) -> Self {
+        Self {
+            verdict: Verdict::Failed(problem),
+            stressed: None,
+            time: Duration::ZERO,
         }
     }
 }
 
-fn options(step: &Step) -> CallOptions {
-    CallOptions {
-        deadline: step.deadline.map(Deadline::After),
-        cancel: None,
+/// Runs a case on a platform and judges it, alone and then in many threads at once.
+pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
+    if let Some(reason) = case.platforms.reason_against(platform.name()) {
+        return Ran::not_run(reason);
+    }
+    if let Err(reason) = platform.availability() {
+        return Ran::not_run(reason);
+    }
+    let begun = Instant::now();
+    let (verdict, stressed) = match verdict(case, platform) {
+        Ok((verdict, stressed)) => (verdict, stressed),
+        Err(problem) => (Verdict::Failed(problem), None),
+    };
+    Ran {
+        verdict,
+        stressed,
+        time: begun.elapsed(),
+    }
+}
+
+fn verdict(
+    case: &Case,
+    platform: &dyn Platform,
+) -> Result<(Verdict, Option<Stressed>), Problem> {
+    let bench = platform.open(case)?;
+    let prepared = bench.prepare()?;
+    let prepared = prepared.as_deref();
+    let outcomes = match prepared {
+        Ok(prepared) => stress::steps(case, prepared)?,
+        Err(failure) => vec![Err(failure.clone())],
+    };
+    let verdict = judge(case, platform, &outcomes)?;
+    if !platform.is_stressed() {
+        return Ok((verdict, None));
+    }
+    let again = |outcomes: &[Outcome]| judge(case, platform, outcomes).map(drop);
+    let stressed = stress::run(case, &*bench, prepared.ok(), &outcomes, &again)?;
+    Ok((verdict, Some(stressed)))
+}
+
+fn judge(
+    case: &Case,
+    platform: &dyn Platform,
+    outcomes: &[Outcome],
+) -> Result<Verdict, Problem> {
+    let Some(mark) = case.mark(platform.name()) else {
+        return verdict::check(case, outcomes).map(|()| Verdict::Passed);
+    };
+    let reason = &mark.reason;
+    match mark.kind {
+        MarkKind::ExpectedFailure => match verdict::check(case, outcomes) {
+            Err(_) => Ok(Verdict::FailedAsExpected(reason.clone())),
+            Ok(()) => Err(Problem::new(format!(
+                "expected the case to fail ({reason}), and it passed: take the mark away"
+            ))),
+        },
+        MarkKind::Unsupported => verdict::check_unsupported(reason, outcomes)
+            .map(|()| Verdict::Unsupported(reason.clone())),
     }
 }

@@ -114,15 +114,15 @@ fn call(prepared: &PreparedCall, options: &CallOptions, x: [i32; 2]) -> Result<i
 
 fn with_token(token: &CancelToken) -> CallOptions {
     CallOptions {
-        deadline: None,
         cancel: Some(token.clone()),
+        ..CallOptions::default()
     }
 }
 
 fn with_deadline(milliseconds: u64) -> CallOptions {
     CallOptions {
         deadline: Some(Deadline::After(Duration::from_millis(milliseconds))),
-        cancel: None,
+        ..CallOptions::default()
     }
 }
 

@@ -1,22 +1,25 @@
-//! Runs every case of `tests/cases`: one test for each file, named by its path.
+//! Runs every case of `tests/cases` on the platform Host: one test for each file, named by its path.
 //!
-//! A word on the command line filters by name: `cargo test -p callbox-tests --test conformance -- faults/`.
+//! A word on the command line filters by name: `cargo test -p callbox-tests --test conformance -- faults/`. `cargo xtask conformance` runs
+//! the same cases and writes reports.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
 use callbox_tests::case::Case;
 use callbox_tests::discover::{self, Found};
-use callbox_tests::run::{self, Verdict};
+use callbox_tests::platform::PlatformName;
+use callbox_tests::platform::host::Host;
+use callbox_tests::report::{Counts, Ending, ResultReport};
+use callbox_tests::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::from_args();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
-    let counts = Arc::<Counts>::default();
+    let folder = discover::folder();
+    let counts = Arc::<Mutex<Counts>>::default();
     let mut trials: Vec<Trial> = discover::cases(&folder)?
         .into_iter()
         .map(|case| trial(case, &counts))
@@ -31,45 +34,29 @@ fn main() -> Result<ExitCode> {
     }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        eprintln!("{}", counts.summary());
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        eprintln!("cases: {counts}");
     }
     Ok(conclusion.exit_code())
 }
 
-/// How many cases ended how.
-#[derive(Debug, Default)]
-struct Counts {
-    passed: AtomicUsize,
-    failed_as_expected: AtomicUsize,
-    unsupported: AtomicUsize,
-}
-
-impl Counts {
-    fn add(&self, verdict: Verdict) {
-        let count = match verdict {
-            Verdict::Passed => &self.passed,
-            Verdict::FailedAsExpected => &self.failed_as_expected,
-            Verdict::Unsupported => &self.unsupported,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn summary(&self) -> String {
-        format!(
-            "cases: {} passed, {} failed as expected, {} unsupported",
-            self.passed.load(Ordering::Relaxed),
-            self.failed_as_expected.load(Ordering::Relaxed),
-            self.unsupported.load(Ordering::Relaxed)
-        )
-    }
-}
-
-fn trial(case: Found, counts: &Arc<Counts>) -> Trial {
+fn trial(case: Found, counts: &Arc<Mutex<Counts>>) -> Trial {
     let counts = Arc::clone(counts);
-    Trial::test(case.name, move || {
-        let verdict = Case::read(&case.path).and_then(|case| run::run(&case));
-        counts.add(verdict.map_err(|error| Failed::from(format!("{error:#}")))?);
-        Ok(())
+    Trial::test(case.name.clone(), move || {
+        let read = Case::read(&case.path).map_err(|error| format!("{error:#}"))?;
+        let result = ResultReport::new(PlatformName::Host, run::run(&read, &Host));
+        counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(result.ending);
+        match (result.ending, result.problem) {
+            (_, Some(problem)) => Err(problem.to_string().into()),
+            (Ending::Passed, None) => Ok(()),
+            (ending, None) => {
+                eprintln!("{}: {ending}: {}", case.name, result.reason);
+                Ok(())
+            }
+        }
     })
 }
 

@@ -8,12 +8,17 @@
 )]
 
 mod bench;
+mod clang;
+mod conformance;
 mod demo;
 mod guests;
 mod lint;
 mod process;
 mod test;
 mod toolchain;
+mod xla;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -34,18 +39,22 @@ enum Task {
     Guests,
     /// Runs all tests.
     Test,
+    /// Runs the conformance suite on a platform, and writes reports.
+    Conformance(conformance::Arguments),
     /// Checks formatting, lints and documentation, with warnings denied.
     Lint,
     /// Runs the benchmarks and prints their ratios to their baselines.
     Bench(bench::Arguments),
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     match Arguments::parse().task {
-        Task::Demo => demo::demo(),
-        Task::Guests => guests::build().map(drop),
-        Task::Test => test::test(),
-        Task::Lint => lint::lint(),
-        Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Conformance(arguments) => return conformance::conformance(&arguments),
+        Task::Demo => demo::demo()?,
+        Task::Guests => guests::build().map(drop)?,
+        Task::Test => test::test()?,
+        Task::Lint => lint::lint()?,
+        Task::Bench(arguments) => bench::bench(&arguments)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

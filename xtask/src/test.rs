@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::guests;
+use crate::{conformance, guests};
 use crate::process::{cargo, root, run, say};
 
 pub(crate) fn test() -> Result<()> {
@@ -12,5 +12,7 @@ pub(crate) fn test() -> Result<()> {
     run(cargo().current_dir(root().join("guests")).arg("test"))?;
 
     say("Testing the workspace");
-    run(cargo().args(["test", "--workspace"]))
+    run(cargo().args(["test", "--workspace"]))?;
+
+    conformance::oracle()
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use callbox::call::{Alias, CallSite};
-use callbox::{Attribute, Dictionary, Shape};
+use callbox::{Attribute, Dictionary, Shape, StaticInfo};
 
 use super::Step;
-use super::text::{AliasText, AttributeText, CallText};
+use super::text::{AliasText, AttributeText, CallText, StaticInfoText};
 use crate::literal;
 use crate::module::ModuleSource;
 
@@ -43,7 +43,11 @@ pub(super) fn read(
     if let Some(version) = &call.api_version {
         site.api_version = version.parse()?;
     }
-    site.opaque = call.opaque.into_bytes();
+    site.opaque = call.opaque.read().context("opaque")?;
+    site.static_info = call.static_info.map(static_info).transpose()?;
+    site.scratch = call.scratch;
+    let literal = call.literal.map(|text| literal::read(text, folder));
+    site.literal = literal.transpose().context("literal")?;
     site.aliasing = call.aliasing.into_iter().map(alias).collect();
     Ok((ModuleSource::read(call.module, folder)?, site))
 }
@@ -51,6 +55,21 @@ pub(super) fn read(
 fn shape(text: &str) -> Result<Shape> {
     text.parse()
         .with_context(|| format!("expected a shape, found {text:?}"))
+}
+
+fn static_info(text: StaticInfoText) -> Result<StaticInfo> {
+    Ok(match text {
+        StaticInfoText::Value { value } => StaticInfo::Value(value.read()?),
+        StaticInfoText::Reference {
+            constructor,
+            destructor,
+            argument,
+        } => StaticInfo::Reference {
+            constructor,
+            destructor,
+            argument: argument.read()?,
+        },
+    })
 }
 
 fn alias(text: AliasText) -> Alias {

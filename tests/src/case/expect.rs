@@ -1,5 +1,6 @@
 //! What a case expects.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -34,10 +35,8 @@ pub struct ExpectedResult {
 pub struct ExpectedStatus {
     /// Its code.
     pub code: StatusCode,
-    /// The whole of its message.
-    pub message: Option<String>,
-    /// Parts of its message.
-    pub contains: Vec<String>,
+    /// Its message.
+    pub message: ExpectedMessage,
     /// Whether it is recoverable.
     pub recoverable: Option<bool>,
     /// Whose doing it is.
@@ -46,6 +45,32 @@ pub struct ExpectedStatus {
     pub phase: Option<Phase>,
     /// Names of functions that its backtrace has, in this order.
     pub backtrace: Vec<String>,
+}
+
+/// What a status says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedMessage {
+    /// Anything.
+    Any,
+    /// These words and no others.
+    Whole(String),
+    /// All of these parts, in any order.
+    Contains(Vec<String>),
+    /// These parts and no others, in this order, with anything between them.
+    Pattern(Vec<String>),
+}
+
+impl ExpectedMessage {
+    /// Whether a message is as expected.
+    #[must_use]
+    pub fn accepts(&self, message: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Whole(whole) => whole == message,
+            Self::Contains(parts) => parts.iter().all(|part| message.contains(part.as_str())),
+            Self::Pattern(parts) => follows(message, parts),
+        }
+    }
 }
 
 /// A message in the guest's log.
@@ -114,6 +139,7 @@ fn with_ulps(results: Vec<Literal>, ulps: Option<UlpsText>) -> Result<Vec<Expect
         None => vec![0; leaves.len()],
         Some(UlpsText::All(ulps)) => vec![ulps; leaves.len()],
         Some(UlpsText::Each(ulps)) => ulps,
+        Some(UlpsText::ByType(ulps)) => ulps_by_type(&leaves, &ulps)?,
     };
     ensure!(
         ulps.len() == leaves.len(),
@@ -127,11 +153,35 @@ fn with_ulps(results: Vec<Literal>, ulps: Option<UlpsText>) -> Result<Vec<Expect
         .collect())
 }
 
+/// Each leaf's tolerance by its element type: 0 for a type that is not named.
+fn ulps_by_type(leaves: &[Literal], ulps: &BTreeMap<String, u64>) -> Result<Vec<u64>> {
+    let types: Vec<String> = leaves
+        .iter()
+        .filter_map(|leaf| Some(leaf.leaves().next()?.0.element_type().to_string()))
+        .collect();
+    for name in ulps.keys() {
+        ensure!(
+            types.contains(name),
+            "expected ulps for types that results have ({}), found {name:?}",
+            types.join(", ")
+        );
+    }
+    Ok(types
+        .iter()
+        .map(|name| ulps.get(name).copied().unwrap_or(0))
+        .collect())
+}
+
 fn read_status(text: StatusText) -> Result<ExpectedStatus> {
-    ensure!(
-        text.message.is_none() || text.contains.is_none(),
-        "expected at most one of message and contains"
-    );
+    let message = match (text.message, text.contains, text.pattern) {
+        (None, None, None) => ExpectedMessage::Any,
+        (Some(whole), None, None) => ExpectedMessage::Whole(whole),
+        (None, Some(parts), None) => ExpectedMessage::Contains(parts.into()),
+        (None, None, Some(pattern)) => {
+            ExpectedMessage::Pattern(pattern.split('*').map(str::to_owned).collect())
+        }
+        _ => bail!("expected at most one of message, contains and pattern"),
+    };
     let code = status_code(&text.code)?;
     ensure!(
         code != StatusCode::Ok,
@@ -139,8 +189,7 @@ fn read_status(text: StatusText) -> Result<ExpectedStatus> {
     );
     Ok(ExpectedStatus {
         code,
-        message: text.message,
-        contains: text.contains.map(Vec::from).unwrap_or_default(),
+        message,
         recoverable: text.recoverable,
         blame: text.blame.as_deref().map(blame).transpose()?,
         phase: text.phase.as_deref().map(phase).transpose()?,
@@ -168,4 +217,58 @@ fn phase(name: &str) -> Result<Phase> {
     phase
         .map(|(_, phase)| *phase)
         .with_context(|| format!("expected a phase ({}), found {name:?}", names.join(", ")))
+}
+
+/// Whether a text is these parts in this order, with anything between one and the next.
+fn follows(text: &str, parts: &[String]) -> bool {
+    let [first, between @ .., last] = parts else {
+        return parts.iter().all(|part| part == text);
+    };
+    let inside = text
+        .strip_prefix(first.as_str())
+        .and_then(|rest| rest.strip_suffix(last.as_str()));
+    let Some(mut rest) = inside else {
+        return false;
+    };
+    between.iter().all(|part| match rest.split_once(part.as_str()) {
+        Some((_, behind)) => {
+            rest = behind;
+            true
+        }
+        None => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_leave_gaps_and_nothing_else() {
+        let accepts = |pattern: &str, text: &str| {
+            let parts = pattern.split('*').map(str::to_owned).collect();
+            ExpectedMessage::Pattern(parts).accepts(text)
+        };
+        for (pattern, text) in [
+            ("expected *, found *", "expected 1, found 2"),
+            ("*found 2", "expected 1, found 2"),
+            ("a*b*c", "abbc"),
+            ("a*", "a"),
+            ("**", ""),
+            ("a", "a"),
+        ] {
+            assert!(accepts(pattern, text), "{pattern:?} {text:?}");
+        }
+        for (pattern, text) in [
+            ("expected *, found *", "Expected 1, found 2"),
+            ("expected *, found ", "expected 1, found 2"),
+            ("a*b*c", "acb"),
+            ("ab*ba", "aba"),
+            ("a*b*b", "ab"),
+            ("a", "ab"),
+            ("", "a"),
+        ] {
+            assert!(!accepts(pattern, text), "{pattern:?} {text:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use callbox::wasm::Limits;
 use serde::Deserialize;
 
 /// Instances of an engine that serves one case: each takes up address space, and cases run side by side.
-const INSTANCES: u32 = 4;
+const INSTANCES: u32 = 32;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +20,7 @@ pub(super) struct LimitsText {
     message_bytes: Option<usize>,
     log_bytes: Option<usize>,
     backtrace_frames: Option<usize>,
+    callback_depth: Option<usize>,
     instances: Option<u32>,
 }
 
@@ -39,6 +40,7 @@ impl LimitsText {
             message_bytes: self.message_bytes.unwrap_or(default.message_bytes),
             log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
             backtrace_frames: self.backtrace_frames.unwrap_or(default.backtrace_frames),
+            callback_depth: self.callback_depth.unwrap_or(default.callback_depth),
             instances: self.instances.unwrap_or(INSTANCES),
         }
     }

@@ -45,7 +45,9 @@ fn a_case_is_read_whole() {
         .map(|t| (t.name.as_str(), t.export.as_str()))
         .collect();
     assert_eq!(exports, [("f", "add_n"), ("g", "g")]);
-    assert!(matches!(case.mark, Some(Mark::ExpectedFailure(_))));
+    let kind = |platform| case.mark(platform).map(|mark| mark.kind);
+    assert_eq!(kind(PlatformName::Host), Some(MarkKind::ExpectedFailure));
+    assert_eq!(kind(PlatformName::Xla), None);
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn what_a_case_says_wrong_is_refused() {
         ),
         (
             r#""expect": {"status": {"code": "ABORTED", "message": "a", "contains": "b"}}"#.into(),
-            "expected at most one of message and contains",
+            "expected at most one of message, contains and pattern",
         ),
         (
             r#""expect": {"status": {"code": "ABORTED", "blame": "user"}}"#.into(),
@@ -126,6 +128,40 @@ fn what_a_case_says_wrong_is_refused() {
         (
             r#""expect": {"status": {"code": "ABORTED", "phase": "run"}}"#.into(),
             "expected a phase (load, parse, register",
+        ),
+        (
+            r#""expect": {"results": [], "ulps": {"f32": 1}}"#.into(),
+            "expected ulps for types that results have (), found \"f32\"",
+        ),
+        (
+            format!(r#"{EXPECT}, "platforms": []"#),
+            "expected at least one platform",
+        ),
+        (
+            format!(r#"{EXPECT}, "platforms": ["Cpu"]"#),
+            "expected a platform (Host, CUDA, XLA), found \"Cpu\"",
+        ),
+        (
+            format!(r#"{EXPECT}, "platforms": ["Host", "Host"]"#),
+            "expected Host once, found it twice",
+        ),
+        (
+            format!(r#"{EXPECT}, "platforms": {{"only": ["Host"], "reason": ""}}"#),
+            "expected a reason",
+        ),
+        (
+            format!(
+                r#"{EXPECT}, "platforms": ["Host"], "unsupported": {{"reason": "a", "platforms": ["XLA"]}}"#
+            ),
+            "expected platforms that the case is for, found XLA",
+        ),
+        (
+            format!(r#"{EXPECT}, "stress": {{"skip": " "}}"#),
+            "expected a reason",
+        ),
+        (
+            format!(r#"{EXPECT}, "stress": {{"never": "x"}}"#),
+            "unknown variant `never`",
         ),
         (
             format!(r#"{EXPECT}, "operands": [{{"shape": "f32[]", "values": []}}]"#),
@@ -202,5 +238,108 @@ fn call_sites_have_the_shapes_of_their_operands() {
     assert_eq!(
         (site.opaque.as_slice(), site.aliasing.len()),
         (&b"o"[..], 1)
+    );
+}
+
+/// Why a case is not run on each platform.
+fn reasons(text: &str) -> [Option<String>; 3] {
+    let case = Case::parse(text, Path::new(".")).unwrap();
+    PlatformName::ALL.map(|platform| case.platforms.reason_against(platform).map(str::to_owned))
+}
+
+#[test]
+fn cases_are_for_every_platform_that_can_run_them() {
+    let program = |lines: &str, rest: &str| {
+        format!(r#"{{"origin": "x", "program": {{"text": ["{lines}"]}}, {rest}}}"#)
+    };
+    let results = r#""expect": {"results": []}"#;
+    assert_eq!(reasons(&program("HloModule m", results)), [const { None }; 3]);
+    for (text, on_cuda, on_xla) in [
+        (
+            program("custom-call(x)", &format!(r#""targets": {{"f": "f.wasm"}}, {results}"#)),
+            None,
+            "the program has custom calls, whose targets are callbox's",
+        ),
+        (
+            program("HloModule m, is_scheduled=true", results),
+            None,
+            "the program is what XLA made of one, and XLA does not take that back",
+        ),
+        (
+            program("HloModule m", r#""expect": {"status": {"code": "ABORTED"}}"#),
+            None,
+            "the case expects a status or a log, which are callbox's own",
+        ),
+        (
+            program("HloModule m", &format!(r#""function": 1, {results}"#)),
+            None,
+            "XLA's programs have one function",
+        ),
+        (
+            program("HloModule m", &format!(r#""operands": [{{"tuple": []}}], {results}"#)),
+            None,
+            "JAX hands over arrays, and an operand is a tuple",
+        ),
+        (
+            format!(r#"{{"origin": "x", "call": {{"module": "f", "target": "f"}}, {results}}}"#),
+            None,
+            "the case is not a program",
+        ),
+        (
+            format!(
+                r#"{{"origin": "x", "call": {{"module": {{"wat": ["(module)"]}}, "target": "f"}}, {results}}}"#
+            ),
+            Some("the case's own module is WebAssembly"),
+            "the case is not a program",
+        ),
+        (
+            r#"{"origin": "x", "load": "f", "expect": {"targets": []}}"#.to_owned(),
+            Some("the case is about a WebAssembly module's file"),
+            "the case is not a program",
+        ),
+    ] {
+        let expected = [None, on_cuda.map(str::to_owned), Some(on_xla.to_owned())];
+        assert_eq!(reasons(&text), expected, "{text}");
+    }
+    assert_eq!(
+        reasons(&program("HloModule m", &format!(r#""platforms": ["Host"], {results}"#))),
+        [None, Some("the case is for Host only"), Some("the case is for Host only")]
+            .map(|reason| reason.map(str::to_owned))
+    );
+    let impossible = program("custom-call(x)", &format!(r#""platforms": ["XLA"], {results}"#));
+    let error = format!("{:#}", Case::parse(&impossible, Path::new(".")).unwrap_err());
+    assert!(error.contains("platforms: expected platforms that can run the case, found XLA"), "{error}");
+}
+
+#[test]
+fn tolerances_are_for_all_for_each_or_by_type() {
+    let ulps = |ulps: &str| {
+        let results = r#"[{"shape": "f32[]", "values": [1]}, {"shape": "s8[]", "values": [2]}, {"shape": "f32[]", "values": [3]}]"#;
+        let case = case(&format!(r#""expect": {{"results": {results}, "ulps": {ulps}}}"#)).unwrap();
+        match &case.steps[0].expect {
+            Expect::Results(results, None) => results.iter().map(|r| r.ulps).collect::<Vec<_>>(),
+            expect => panic!("{expect:?}"),
+        }
+    };
+    assert_eq!(ulps("2"), [2, 2, 2]);
+    assert_eq!(ulps("[1, 0, 3]"), [1, 0, 3]);
+    assert_eq!(ulps(r#"{"f32": 4}"#), [4, 0, 4]);
+}
+
+#[test]
+fn stress_has_its_reason() {
+    let stress = |keys: &str| case(&format!("{EXPECT} {keys}")).unwrap().stress;
+    assert_eq!(stress(""), Stress::Shared);
+    assert_eq!(
+        stress(r#", "stress": {"separate": "it counts"}"#),
+        Stress::Separate("it counts".into())
+    );
+    assert_eq!(
+        stress(r#", "stress": {"judged": "it races"}"#),
+        Stress::Judged("it races".into())
+    );
+    assert_eq!(
+        stress(r#", "stress": {"skip": "it is slow"}"#),
+        Stress::Skip("it is slow".into())
     );
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::limits::LimitsText;
-use crate::literal::LiteralText;
+use crate::literal::{self, LiteralText};
 use crate::module::ModuleText;
 
 #[derive(Debug, Deserialize)]
@@ -21,13 +22,17 @@ pub(super) struct CaseText {
     pub(super) operands: Vec<LiteralText>,
     pub(super) function: Option<FunctionText>,
     pub(super) deadline_ms: Option<u64>,
+    #[serde(default)]
+    pub(super) user_data: BTreeMap<String, BytesText>,
     pub(super) limits: Option<LimitsText>,
     pub(super) isolation: Option<IsolationText>,
     pub(super) expect: ExpectText,
     #[serde(default)]
     pub(super) then: Vec<StepText>,
-    pub(super) unsupported: Option<ReasonText>,
-    pub(super) expected_failure: Option<ReasonText>,
+    pub(super) platforms: Option<PlatformsText>,
+    pub(super) stress: Option<StressText>,
+    pub(super) unsupported: Option<MarkText>,
+    pub(super) expected_failure: Option<MarkText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,9 +55,52 @@ pub(super) struct CallText {
     pub(super) attributes: BTreeMap<String, AttributeText>,
     pub(super) api_version: Option<String>,
     #[serde(default)]
-    pub(super) opaque: String,
+    pub(super) opaque: BytesText,
+    pub(super) static_info: Option<StaticInfoText>,
     #[serde(default)]
     pub(super) aliasing: Vec<AliasText>,
+    #[serde(default)]
+    pub(super) scratch: Vec<usize>,
+    pub(super) literal: Option<LiteralText>,
+}
+
+/// Bytes: a text's, or written in hexadecimal.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(super) enum BytesText {
+    Text(String),
+    Hex {
+        hex: String,
+    },
+}
+
+impl Default for BytesText {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl BytesText {
+    /// The bytes.
+    pub(super) fn read(self) -> Result<Vec<u8>> {
+        match self {
+            Self::Text(text) => Ok(text.into_bytes()),
+            Self::Hex { hex } => literal::bytes_of_hex(&hex),
+        }
+    }
+}
+
+/// Static information: by value, or by reference.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(super) enum StaticInfoText {
+    Value { value: BytesText },
+    Reference {
+        constructor: String,
+        destructor: String,
+        #[serde(default)]
+        argument: BytesText,
+    },
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,6 +142,8 @@ pub(super) struct StepText {
     pub(super) operands: Vec<LiteralText>,
     pub(super) function: Option<FunctionText>,
     pub(super) deadline_ms: Option<u64>,
+    #[serde(default)]
+    pub(super) user_data: BTreeMap<String, BytesText>,
     pub(super) expect: ExpectText,
 }
 
@@ -112,6 +162,7 @@ pub(super) struct ExpectText {
 pub(super) enum UlpsText {
     All(u64),
     Each(Vec<u64>),
+    ByType(BTreeMap<String, u64>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,6 +171,7 @@ pub(super) struct StatusText {
     pub(super) code: String,
     pub(super) message: Option<String>,
     pub(super) contains: Option<OneOrMore>,
+    pub(super) pattern: Option<String>,
     pub(super) recoverable: Option<bool>,
     pub(super) blame: Option<String>,
     pub(super) phase: Option<String>,
@@ -141,9 +193,33 @@ pub(super) struct LogText {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum PlatformsText {
+    Names(Vec<String>),
+    Only(OnlyText),
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReasonText {
+pub(super) struct OnlyText {
+    pub(super) only: Vec<String>,
     pub(super) reason: String,
+}
+
+/// One key, whose value is the reason.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StressText {
+    Separate(String),
+    Judged(String),
+    Skip(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MarkText {
+    pub(super) reason: String,
+    pub(super) platforms: Option<Vec<String>>,
 }
 
 impl From<OneOrMore> for Vec<String> {

@@ -1,6 +1,8 @@
 use std::path::Path;
 
 use super::*;
+use crate::platform::host::Host;
+use crate::platform::{CUDA, PlatformName};
 
 /// A target that adds 1 to an s32, traps at 0, and fails with the code of a negative number.
 const MODULE: &str = r#"{"wat": [
@@ -17,12 +19,16 @@ fn operand(x: i32) -> String {
 }
 
 /// Runs a call with `x` that expects this, with these keys besides.
-fn verdict(x: i32, expect: &str, keys: &str) -> Result<Verdict> {
+fn ran(x: i32, expect: &str, keys: &str) -> Ran {
     let text = format!(
         r#"{{"origin": "x", "call": {{"module": {MODULE}, "target": "f", "results": ["s32[]"]}}, "operands": {}, "expect": {expect} {keys}}}"#,
         operand(x)
     );
-    run(&Case::parse(&text, Path::new(".")).unwrap())
+    run(&Case::parse(&text, Path::new(".")).unwrap(), &Host)
+}
+
+fn verdict(x: i32, expect: &str, keys: &str) -> Verdict {
+    ran(x, expect, keys).verdict
 }
 
 fn result(y: i32) -> String {
@@ -30,80 +36,88 @@ fn result(y: i32) -> String {
 }
 
 fn problem(x: i32, expect: &str, keys: &str) -> String {
-    format!("{:#}", verdict(x, expect, keys).unwrap_err())
+    failure(ran(x, expect, keys).verdict).to_string()
+}
+
+#[track_caller]
+fn failure(verdict: Verdict) -> Problem {
+    match verdict {
+        Verdict::Failed(problem) => problem,
+        verdict => panic!("expected the case to fail, found {verdict:?}"),
+    }
 }
 
 #[test]
 fn cases_that_do_what_they_expect_pass() {
-    assert_eq!(verdict(4, &result(5), "").unwrap(), Verdict::Passed);
+    assert_eq!(verdict(4, &result(5), ""), Verdict::Passed);
     let trap = r#"{"status": {"code": "ABORTED", "contains": ["trapped", "unreachable"], "blame": "guest", "phase": "execute", "recoverable": false}}"#;
-    assert_eq!(verdict(0, trap, "").unwrap(), Verdict::Passed);
+    assert_eq!(verdict(0, trap, ""), Verdict::Passed);
     let then = format!(
         r#", "then": [{{"operands": {}, "expect": {}}}]"#,
         operand(1),
         result(2)
     );
-    assert_eq!(verdict(0, trap, &then).unwrap(), Verdict::Passed);
+    assert_eq!(verdict(0, trap, &then), Verdict::Passed);
 }
 
 #[test]
 fn cases_that_do_otherwise_fail_and_say_how() {
     assert_eq!(
         problem(4, &result(6), ""),
-        "result 0: 1 of 1 elements of s32[] differ by more than 0 ULPs; the first at []: expected 6, found 5, \
-         not comparable in ULPs; the farthest not comparable in ULPs"
+        "result 0: expected s32[] within 0 ULPs, found 1 of 1 elements that are not; the farthest not comparable in ULPs\n\
+         result 0 at []: expected 6, found 5; not comparable in ULPs"
     );
     for (x, expect, part) in [
-        (0, result(1), "expected success, found ABORTED"),
+        (0, result(1), "outcome: expected success, found ABORTED"),
         (
             4,
             r#"{"status": {"code": "ABORTED"}}"#.into(),
-            "expected ABORTED, found success with 1 results",
+            "outcome: expected ABORTED, found success with 1 results",
         ),
         (
             -9,
             r#"{"status": {"code": "ABORTED"}}"#.into(),
-            "expected the code ABORTED, found FAILED_PRECONDITION",
+            "code: expected ABORTED, found FAILED_PRECONDITION",
         ),
         (
             -9,
             r#"{"status": {"code": "FAILED_PRECONDITION", "message": "x"}}"#.into(),
-            "expected the message \"x\", found \"target",
+            "message: expected \"x\", found \"target",
         ),
         (
             -9,
             r#"{"status": {"code": "FAILED_PRECONDITION", "contains": "x y"}}"#.into(),
-            "expected a message that contains \"x y\"",
+            "message: expected one that contains [\"x y\"], found \"target",
         ),
         (
             -9,
             r#"{"status": {"code": "FAILED_PRECONDITION", "blame": "host"}}"#.into(),
-            "expected the blame host, found guest",
+            "blame: expected host, found guest",
         ),
         (
             -9,
             r#"{"status": {"code": "FAILED_PRECONDITION", "phase": "load"}}"#.into(),
-            "expected the phase Load, found Execute",
+            "phase: expected Load, found Execute",
         ),
         (
             -9,
             r#"{"status": {"code": "FAILED_PRECONDITION", "recoverable": true}}"#.into(),
-            "expected the recoverable bit true",
+            "recoverable bit: expected true, found false",
         ),
         (
             0,
             r#"{"status": {"code": "ABORTED", "backtrace": "g"}}"#.into(),
-            "expected \"g\" in the backtrace",
+            "backtrace: expected [\"g\"], found [",
         ),
         (
             4,
             r#"{"results": []}"#.into(),
-            "expected 0 results, found 1",
+            "number of results: expected 0, found 1",
         ),
         (
             4,
             r#"{"results": [{"shape": "f32[]", "values": [5]}]}"#.into(),
-            "expected the shape f32[], found s32[]",
+            "result 0, shape: expected f32[], found s32[]",
         ),
         (
             4,
@@ -111,7 +125,7 @@ fn cases_that_do_otherwise_fail_and_say_how() {
                 r#"{{"results": {}, "log": [{{"level": "info", "message": "x"}}]}}"#,
                 operand(5)
             ),
-            "expected the log",
+            "log: expected [info \"x\"], found []",
         ),
     ] {
         let problem = problem(x, &expect, "");
@@ -129,15 +143,14 @@ fn every_step_counts() {
         operand(1),
         result(3)
     );
-    assert!(problem(4, &result(5), &then).starts_with("step 1: result 0: "));
+    assert!(problem(4, &result(5), &then).starts_with("step 1, result 0: "));
     let text = format!(
         r#"{{"origin": "x", "call": {{"module": {MODULE}, "target": "g"}}, "expect": {{"status": {{"code": "NOT_FOUND"}}}},
             "then": [{{"expect": {{"status": {{"code": "NOT_FOUND"}}}}}}]}}"#
     );
-    let problem = run(&Case::parse(&text, Path::new(".")).unwrap()).unwrap_err();
     assert_eq!(
-        problem.to_string(),
-        "expected 2 steps to run, found 1: one failed before it executed"
+        failure(run(&Case::parse(&text, Path::new(".")).unwrap(), &Host).verdict).to_string(),
+        "steps that run: expected 2, found 1; one failed before it executed"
     );
 }
 
@@ -145,8 +158,8 @@ fn every_step_counts() {
 fn marks_hold_as_long_as_the_case_does_not_pass() {
     let failure = r#", "expected_failure": {"reason": "known"}"#;
     assert_eq!(
-        verdict(4, &result(6), failure).unwrap(),
-        Verdict::FailedAsExpected
+        verdict(4, &result(6), failure),
+        Verdict::FailedAsExpected("known".into())
     );
     assert!(
         problem(4, &result(5), failure)
@@ -154,8 +167,8 @@ fn marks_hold_as_long_as_the_case_does_not_pass() {
     );
     let unsupported = r#", "unsupported": {"reason": "later"}"#;
     assert_eq!(
-        verdict(-12, &result(5), unsupported).unwrap(),
-        Verdict::Unsupported
+        verdict(-12, &result(5), unsupported),
+        Verdict::Unsupported("later".into())
     );
     assert!(
         problem(4, &result(5), unsupported)
@@ -173,7 +186,67 @@ fn a_case_without_its_guest_fails_whatever_it_expects() {
         let text = format!(
             r#"{{"origin": "x", "load": {{"guest": "no_such_guest"}}, "expect": {{"status": {{"code": "ABORTED"}}}} {mark}}}"#
         );
-        let problem = run(&Case::parse(&text, Path::new(".")).unwrap()).unwrap_err();
-        assert!(format!("{problem:#}").contains("run cargo xtask guests"));
+        let ran = run(&Case::parse(&text, Path::new(".")).unwrap(), &Host);
+        let problem = failure(ran.verdict).to_string();
+        assert!(problem.contains("run cargo xtask guests"), "{problem}");
     }
+}
+
+#[test]
+fn what_does_not_run_has_its_reason() {
+    let case = |keys: &str| {
+        let text = format!(
+            r#"{{"origin": "x", "program": {{"text": ["HloModule m"]}}, "expect": {{"results": []}}, {keys}}}"#
+        );
+        Case::parse(&text, Path::new(".")).unwrap()
+    };
+    let all = case(r#""platforms": ["Host", "CUDA"]"#);
+    let reason = CUDA.availability().unwrap_err();
+    assert_eq!(run(&all, &CUDA).verdict, Verdict::NotRun(reason));
+    let only = case(r#""platforms": {"only": ["CUDA"], "reason": "it is about grids"}"#);
+    let not_run = Verdict::NotRun("it is about grids".into());
+    assert_eq!(run(&only, &Host).verdict, not_run);
+    // A mark for another platform says nothing here.
+    let marked = case(r#""unsupported": {"reason": "later", "platforms": ["CUDA"]}"#);
+    assert!(marked.mark(PlatformName::Cuda).is_some());
+    failure(run(&marked, &Host).verdict);
+}
+
+#[test]
+fn cases_are_run_many_times_at_once() {
+    let stressed = |keys: &str| ran(4, &result(5), keys).stressed.unwrap();
+    let shared = stressed("");
+    assert!(shared.runs >= 2 * THREADS && shared.runs <= THREADS * RUNS, "{shared:?}");
+    assert_eq!(shared.reason, "");
+    let separate = stressed(r#", "stress": {"separate": "it counts"}"#);
+    assert!(separate.runs >= 2 * THREADS, "{separate:?}");
+    assert_eq!(separate.reason, "it counts");
+    let skipped = stressed(r#", "stress": {"skip": "it is slow"}"#);
+    assert_eq!((skipped.runs, skipped.reason.as_str()), (0, "it is slow"));
+    assert!(ran(4, &result(6), "").stressed.is_none());
+}
+
+/// A target that says how often its instance was called.
+const COUNTER: &str = r#"{"wat": [
+  "(module (memory (export \"memory\") 1) (global $n (mut i32) (i32.const 0)) (func (export \"f\") (param $frame i32) (result i32)",
+  "  (global.set $n (i32.add (global.get $n) (i32.const 1)))",
+  "  (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (global.get $n)) (i32.const 0)))"
+]}"#;
+
+#[test]
+fn runs_at_once_that_give_something_else_fail() {
+    let run_counter = |keys: &str| {
+        let expect = r#"{"results": [{"shape": "s32[]", "values": [1]}]}"#;
+        let text = format!(
+            r#"{{"origin": "x", "call": {{"module": {COUNTER}, "target": "f", "results": ["s32[]"]}}, "expect": {expect} {keys}}}"#
+        );
+        run(&Case::parse(&text, Path::new(".")).unwrap(), &Host).verdict
+    };
+    let problem = failure(run_counter(""));
+    assert_eq!(problem.differences[0].place, "step 0, one of 4 threads at once");
+    let separate = r#", "stress": {"separate": "an instance counts its calls"}"#;
+    assert_eq!(run_counter(separate), Verdict::Passed);
+    let judged = r#", "stress": {"judged": "whatever it counts"}"#;
+    let problem = failure(run_counter(judged));
+    assert_eq!(problem.differences[1].place, "result 0 at []");
 }

@@ -1,71 +1,60 @@
 //! Holds what came of a case against what it expects.
 
-use anyhow::{Context, Result, bail, ensure};
-use callbox::{ArrayShape, StatusCode};
+use callbox::{ArrayShape, Status, StatusCode};
 
-use super::{Failure, Found, Outcome};
-use crate::case::{Case, Expect, ExpectedLog, ExpectedResult, ExpectedStatus};
+use super::problem::{Difference, Problem};
+use crate::case::{Case, Expect, ExpectedLog, ExpectedMessage, ExpectedResult, ExpectedStatus};
 use crate::compare::compare;
+use crate::platform::{Failure, Found, Outcome};
 
 /// Checks every step.
-pub(super) fn check(case: &Case, outcomes: &[Outcome]) -> Result<()> {
+pub(super) fn check(case: &Case, outcomes: &[Outcome]) -> Result<(), Problem> {
     for (i, (step, outcome)) in std::iter::zip(&case.steps, outcomes).enumerate() {
-        let checked = check_step(&step.expect, outcome);
+        let checked = Problem::of(check_step(&step.expect, outcome));
         match case.steps.len() {
             1 => checked?,
-            _ => checked.with_context(|| format!("step {i}"))?,
+            _ => checked.map_err(|problem| problem.within(&format!("step {i}")))?,
         }
     }
-    ensure!(
-        outcomes.len() == case.steps.len(),
-        "expected {} steps to run, found {}: one failed before it executed",
-        case.steps.len(),
-        outcomes.len()
-    );
-    Ok(())
+    let (expected, found) = (case.steps.len(), outcomes.len());
+    Problem::of(match expected == found {
+        true => Vec::new(),
+        false => vec![
+            Difference::new("steps that run", expected.to_string(), found.to_string())
+                .with_note("one failed before it executed"),
+        ],
+    })
 }
 
 /// Checks that callbox says that it does not do what a case asks for.
-pub(super) fn check_unsupported(reason: &str, outcomes: &[Outcome]) -> Result<()> {
-    match outcomes.first() {
-        Some(Err(failure)) if failure.status.code() == StatusCode::Unimplemented => Ok(()),
-        Some(Err(failure)) => bail!(
-            "expected UNIMPLEMENTED ({reason}), found {}",
-            failure.status
-        ),
-        _ => bail!("expected UNIMPLEMENTED ({reason}), found success: take the mark away"),
-    }
+pub(super) fn check_unsupported(reason: &str, outcomes: &[Outcome]) -> Result<(), Problem> {
+    let found = match outcomes.first() {
+        Some(Err(failure)) if failure.status.code() == StatusCode::Unimplemented => return Ok(()),
+        Some(Err(failure)) => failure.status.to_string(),
+        _ => "success: take the mark away".to_owned(),
+    };
+    let expected = format!("UNIMPLEMENTED ({reason})");
+    Problem::of(vec![Difference::new("outcome", expected, found)])
 }
 
-fn check_step(expect: &Expect, outcome: &Outcome) -> Result<()> {
+fn check_step(expect: &Expect, outcome: &Outcome) -> Vec<Difference> {
     match (expect, outcome) {
         (Expect::Results(expected, log), Ok(Found::Results(found, logged))) => {
-            check_results(expected, found)?;
-            log.as_ref().map_or(Ok(()), |log| check_log(log, logged))
+            let mut differences = check_results(expected, found);
+            differences.extend(log.as_ref().and_then(|log| check_log(log, logged)));
+            differences
         }
+        (Expect::Targets(expected), Ok(Found::Targets(found))) if expected == found => Vec::new(),
         (Expect::Targets(expected), Ok(Found::Targets(found))) => {
-            ensure!(
-                expected == found,
-                "expected the targets {expected:?}, found {found:?}"
-            );
-            Ok(())
+            vec![differs("targets", expected, found)]
         }
         (Expect::Status(expected), Err(failure)) => check_status(expected, failure),
         (Expect::Status(expected), Ok(found)) => {
-            bail!("expected {}, found {}", expected.code, describe(found))
+            let expected = expected.code.to_string();
+            vec![Difference::new("outcome", expected, describe(found))]
         }
-        (_, Err(failure)) => bail!(
-            "expected success, found {} ({:?}, blame {})\n{}",
-            failure.status,
-            failure.phase,
-            failure.status.blame(),
-            failure
-                .status
-                .backtrace()
-                .map(ToString::to_string)
-                .unwrap_or_default()
-        ),
-        _ => bail!("expected what the case cannot give"),
+        (_, Err(failure)) => vec![unexpected(failure)],
+        _ => vec![Difference::new("outcome", "what the case can give", "what it cannot")],
     }
 }
 
@@ -76,102 +65,104 @@ fn describe(found: &Found) -> String {
     }
 }
 
-fn check_results(expected: &[ExpectedResult], found: &[(ArrayShape, Vec<u8>)]) -> Result<()> {
-    ensure!(
-        expected.len() == found.len(),
-        "expected {} results, found {}",
-        expected.len(),
-        found.len()
-    );
-    let mut problems = Vec::new();
+fn unexpected(failure: &Failure) -> Difference {
+    let Failure { phase, status, .. } = failure;
+    let found = format!("{status} ({phase:?}, blame {})", status.blame());
+    let backtrace = status.backtrace().map(ToString::to_string);
+    Difference::new("outcome", "success", found).with_note(backtrace.unwrap_or_default())
+}
+
+fn differs(place: &str, expected: impl std::fmt::Debug, found: impl std::fmt::Debug) -> Difference {
+    Difference::new(place, format!("{expected:?}"), format!("{found:?}"))
+}
+
+fn check_results(
+    expected: &[ExpectedResult],
+    found: &[(ArrayShape, Vec<u8>)],
+) -> Vec<Difference> {
+    if expected.len() != found.len() {
+        return vec![differs("number of results", expected.len(), found.len())];
+    }
+    let mut differences = Vec::new();
     for (i, (expected, (shape, bytes))) in std::iter::zip(expected, found).enumerate() {
         for leaf in expected.literal.leaves() {
-            if let Err(problem) = compare(leaf, (shape, bytes), expected.ulps) {
-                problems.push(format!("result {i}: {problem}"));
+            if let Err(mismatch) = compare(leaf, (shape, bytes), expected.ulps) {
+                differences.extend(Difference::of_array(&format!("result {i}"), mismatch));
             }
         }
     }
-    ensure!(problems.is_empty(), "{}", problems.join("\n"));
-    Ok(())
+    differences
 }
 
-fn check_log(expected: &[ExpectedLog], found: &[ExpectedLog]) -> Result<()> {
-    ensure!(
-        expected == found,
-        "expected the log {expected:#?}, found {found:#?}"
-    );
-    Ok(())
+fn check_log(expected: &[ExpectedLog], found: &[ExpectedLog]) -> Option<Difference> {
+    let lines = |log: &[ExpectedLog]| {
+        let line = |message: &ExpectedLog| format!("{} {:?}", message.level, message.message);
+        format!("[{}]", log.iter().map(line).collect::<Vec<_>>().join(", "))
+    };
+    (expected != found).then(|| Difference::new("log", lines(expected), lines(found)))
 }
 
-fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Result<()> {
+fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference> {
     let status = &failure.status;
-    let mut problems = Vec::new();
-    let mut check = |what: &str, expected: String, found: String| {
-        if expected != found {
-            problems.push(format!("expected the {what} {expected}, found {found}"));
+    let mut differences = Vec::new();
+    let mut check = |place: &str, expected: Option<String>, found: String| {
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            differences.push(Difference::new(place, expected, found));
         }
     };
-    check("code", expected.code.to_string(), status.code().to_string());
-    if let Some(message) = &expected.message {
-        check(
-            "message",
-            format!("{message:?}"),
-            format!("{:?}", status.message()),
-        );
-    }
-    if let Some(recoverable) = expected.recoverable {
-        check(
-            "recoverable bit",
-            recoverable.to_string(),
-            status.recoverable().to_string(),
-        );
-    }
-    if let Some(blame) = expected.blame {
-        check("blame", blame.to_string(), status.blame().to_string());
-    }
-    if let Some(phase) = expected.phase {
-        check(
-            "phase",
-            format!("{phase:?}"),
-            format!("{:?}", failure.phase),
-        );
-    }
-    for part in expected
-        .contains
-        .iter()
-        .filter(|part| !status.message().contains(*part))
-    {
-        problems.push(format!("expected a message that contains {part:?}"));
-    }
-    check_backtrace(&expected.backtrace, failure, &mut problems);
-    if failure.wrote_results {
-        problems.push(
-            "expected the caller's results untouched by a failed call, found them written to"
-                .to_owned(),
-        );
-    }
-    ensure!(
-        problems.is_empty(),
-        "{}\nthe status is {status} (blame {})",
-        problems.join("\n"),
-        status.blame()
+    check("code", Some(expected.code.to_string()), status.code().to_string());
+    check(
+        "recoverable bit",
+        expected.recoverable.map(|bit| bit.to_string()),
+        status.recoverable().to_string(),
     );
-    Ok(())
+    check(
+        "blame",
+        expected.blame.map(|blame| blame.to_string()),
+        status.blame().to_string(),
+    );
+    check(
+        "phase",
+        expected.phase.map(|phase| format!("{phase:?}")),
+        format!("{:?}", failure.phase),
+    );
+    differences.extend(check_message(&expected.message, status));
+    differences.extend(check_backtrace(&expected.backtrace, failure));
+    if failure.wrote_results {
+        differences.push(Difference::new(
+            "the caller's results",
+            "no change by a failed call",
+            "them written to",
+        ));
+    }
+    if let Some(last) = differences.last_mut() {
+        last.note = format!("the status is {status} (blame {})", status.blame());
+    }
+    differences
+}
+
+fn check_message(expected: &ExpectedMessage, status: &Status) -> Option<Difference> {
+    if expected.accepts(status.message()) {
+        return None;
+    }
+    let expected = match expected {
+        ExpectedMessage::Any => String::new(),
+        ExpectedMessage::Whole(whole) => format!("{whole:?}"),
+        ExpectedMessage::Contains(parts) => format!("one that contains {parts:?}"),
+        ExpectedMessage::Pattern(parts) => format!("one like {:?}", parts.join("*")),
+    };
+    Some(Difference::new("message", expected, format!("{:?}", status.message())))
 }
 
 /// Checks that these names are in the backtrace, in this order.
-fn check_backtrace(expected: &[String], failure: &Failure, problems: &mut Vec<String>) {
+fn check_backtrace(expected: &[String], failure: &Failure) -> Option<Difference> {
     let frames = failure
         .status
         .backtrace()
         .map(|b| b.frames())
         .unwrap_or_default();
-    let mut frames_left = frames.iter();
-    for name in expected {
-        if !frames_left.any(|frame| frame.contains(name.as_str())) {
-            problems.push(format!(
-                "expected {name:?} in the backtrace, found {frames:?}"
-            ));
-        }
-    }
+    let mut left = frames.iter();
+    let has = |name: &String| left.any(|frame| frame.contains(name.as_str()));
+    let is_there = expected.iter().all(has);
+    (!is_there).then(|| differs("backtrace", expected, frames))
 }

@@ -1,5 +1,6 @@
 //! Engines and modules that cases share: an engine takes up much address space, and a guest takes time to compile.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -11,6 +12,12 @@ use crate::case::{Case, ExpectedLog};
 use crate::module::read_guest;
 
 type Loaded = Result<Arc<Module>, Status>;
+
+thread_local! {
+    /// What guests logged in calls of this thread. A call logs on the thread that makes it, so that calls of many threads
+    /// at once keep their messages apart.
+    static LOG: RefCell<Vec<ExpectedLog>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The engine of all cases that need no other, with the default limits.
 ///
@@ -37,20 +44,22 @@ pub fn guest(name: &str) -> Result<Loaded> {
     Ok(module)
 }
 
-/// An engine with a case's settings. What guests log goes to `log`.
-pub(super) fn own(case: &Case, log: &Arc<Mutex<Vec<ExpectedLog>>>) -> Result<Engine> {
-    let log = Arc::clone(log);
+/// An engine with a case's settings. What guests log is kept for [`take_log`].
+pub(super) fn own(case: &Case) -> Result<Engine> {
     Ok(Engine::with_config(Config {
         limits: case.limits.clone(),
         isolation: case.isolation,
-        log: Some(Arc::new(move |record| {
+        log: Some(Arc::new(|record| {
             let message = ExpectedLog {
                 level: record.level.to_string(),
                 message: record.message.to_owned(),
             };
-            log.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(message);
+            LOG.with_borrow_mut(|log| log.push(message));
         })),
     })?)
+}
+
+/// What was logged on this thread since the last time.
+pub(super) fn take_log() -> Vec<ExpectedLog> {
+    LOG.take()
 }

@@ -1,0 +1,180 @@
+//! Platforms that cases run on. Each is one small adapter: it makes what a case runs ready, and runs steps of it from any
+//! thread. What the steps must give is judged elsewhere, and the same everywhere.
+
+pub mod host;
+pub mod xla;
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+use callbox::{ArrayShape, Status};
+
+use crate::case::{Case, ExpectedLog, Phase, Step};
+
+/// A platform's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlatformName {
+    /// callbox on the CPU: WebAssembly modules.
+    Host,
+    /// callbox on NVIDIA GPUs: native kernels.
+    Cuda,
+    /// XLA itself, through JAX on the CPU: an oracle for programs without custom calls.
+    Xla,
+}
+
+/// An adapter.
+pub trait Platform: Send + Sync {
+    /// Its name.
+    fn name(&self) -> PlatformName;
+
+    /// Whether anything can run here.
+    ///
+    /// # Errors
+    /// Why not, for a person to read.
+    fn availability(&self) -> Result<(), String>;
+
+    /// Whether cases are also run many times at once: what runs them is callbox.
+    fn is_stressed(&self) -> bool {
+        true
+    }
+
+    /// What a case needs before its subject is prepared, for as long as it runs.
+    ///
+    /// # Errors
+    /// A case that cannot be run at all, whatever it expects.
+    fn open<'c>(&'c self, case: &'c Case) -> Result<Box<dyn Bench + 'c>>;
+}
+
+/// A case's place to run.
+pub trait Bench: Sync {
+    /// Makes the case's subject ready: loads, parses, registers and binds what it runs. The inner error is an outcome, which the case
+    /// may expect.
+    ///
+    /// # Errors
+    /// A case that cannot be run at all, say for want of a guest.
+    fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>>;
+}
+
+/// What a case runs, made ready. Many threads may run steps at once.
+pub trait Prepared: Sync {
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// The outer one if the platform itself gave up; the inner one is an outcome, which the case may expect.
+    fn run(&self, step: &Step) -> Result<Outcome>;
+}
+
+/// What came of one step.
+pub type Outcome = Result<Found, Failure>;
+
+/// What a step gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Results, as leaves in preorder, each row-major, and what the guest logged meanwhile.
+    Results(Vec<(ArrayShape, Vec<u8>)>, Vec<ExpectedLog>),
+    /// A loaded module's targets.
+    Targets(Vec<String>),
+}
+
+/// How a step failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was being done.
+    pub phase: Phase,
+    /// The status.
+    pub status: Status,
+    /// Whether the caller's result buffers were written to all the same.
+    pub wrote_results: bool,
+}
+
+/// Platforms that this build does not have, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Absent {
+    name: PlatformName,
+    reason: &'static str,
+}
+
+/// CUDA, for as long as it has no adapter.
+pub const CUDA: Absent = Absent {
+    name: PlatformName::Cuda,
+    reason: "callbox has no CUDA backend yet",
+};
+
+impl PlatformName {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Cuda, Self::Xla];
+
+    /// The name as cases and the command line have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "Host",
+            Self::Cuda => "CUDA",
+            Self::Xla => "XLA",
+        }
+    }
+}
+
+impl fmt::Display for PlatformName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for PlatformName {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == name);
+        match known {
+            Some(known) => Ok(known),
+            None => bail!("expected a platform (Host, CUDA, XLA), found {name:?}"),
+        }
+    }
+}
+
+impl Failure {
+    /// A failure that left the caller's buffers alone.
+    #[must_use]
+    pub fn new(phase: Phase, status: Status) -> Self {
+        Self {
+            phase,
+            status,
+            wrote_results: false,
+        }
+    }
+}
+
+impl Platform for Absent {
+    fn name(&self) -> PlatformName {
+        self.name
+    }
+
+    fn availability(&self) -> Result<(), String> {
+        Err(self.reason.to_owned())
+    }
+
+    fn open<'c>(&'c self, _: &'c Case) -> Result<Box<dyn Bench + 'c>> {
+        bail!("{}", self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for platform in PlatformName::ALL {
+            assert_eq!(platform.name().parse::<PlatformName>().unwrap(), platform);
+        }
+        let error = "cuda".parse::<PlatformName>().unwrap_err().to_string();
+        assert_eq!(error, "expected a platform (Host, CUDA, XLA), found \"cuda\"");
+    }
+
+    #[test]
+    fn an_absent_platform_says_why() {
+        assert_eq!(CUDA.availability().unwrap_err(), "callbox has no CUDA backend yet");
+    }
+}

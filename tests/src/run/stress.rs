@@ -1,0 +1,175 @@
+//! Runs a case many times at once. Threads that share an executable must not see each other: each run gives the very bits and the very
+//! status of the first one.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::problem::{Difference, Problem};
+use crate::case::{Case, Stress};
+use crate::platform::{Bench, Failure, Outcome, Prepared};
+
+/// Threads that run a case at once.
+pub const THREADS: usize = 4;
+
+/// How often each of them does, if there is time.
+pub const RUNS: usize = 25;
+
+/// How long a thread goes on. What is slow, say because it waits for a deadline, is run less often, but [`LEAST`] times in any case.
+const TIME: Duration = Duration::from_millis(200);
+
+/// How often each thread runs a case, however long it takes.
+const LEAST: usize = 2;
+
+/// What was done besides the run that is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stressed {
+    /// Runs, of all threads together.
+    pub runs: usize,
+    /// Why there were none, or why they were not as other cases' runs are. Empty if they were.
+    pub reason: String,
+}
+
+/// Runs a case from many threads at once, and compares with what came of it before.
+///
+/// # Errors
+/// How a run differs, or what `judge` says of it.
+pub(super) fn run(
+    case: &Case,
+    bench: &dyn Bench,
+    prepared: Option<&dyn Prepared>,
+    first: &[Outcome],
+    judge: &(dyn Fn(&[Outcome]) -> Result<(), Problem> + Sync),
+) -> Result<Stressed, Problem> {
+    let shared = match &case.stress {
+        Stress::Shared | Stress::Judged(_) => prepared,
+        Stress::Separate(_) | Stress::Skip(_) => None,
+    };
+    let again = || {
+        let outcomes = match shared {
+            Some(prepared) => steps(case, prepared),
+            None => once(case, bench),
+        };
+        match &case.stress {
+            Stress::Judged(_) => judge(&outcomes?),
+            _ => compare(first, &outcomes?),
+        }
+    };
+    let runs = match &case.stress {
+        Stress::Skip(_) => 0,
+        _ => in_threads(again)?,
+    };
+    Ok(Stressed {
+        runs,
+        reason: case.stress.reason().to_owned(),
+    })
+}
+
+/// Prepares a case and runs its steps. A preparation that fails is what comes of the first step, and there are no others.
+fn once(case: &Case, bench: &dyn Bench) -> Result<Vec<Outcome>> {
+    match bench.prepare()? {
+        Ok(prepared) => steps(case, &*prepared),
+        Err(failure) => Ok(vec![Err(failure)]),
+    }
+}
+
+/// Runs the steps, one after the other.
+pub(super) fn steps(case: &Case, prepared: &dyn Prepared) -> Result<Vec<Outcome>> {
+    case.steps.iter().map(|step| prepared.run(step)).collect()
+}
+
+/// Calls `run` in threads that begin at once. All stop at the first problem.
+fn in_threads(run: impl Fn() -> Result<(), Problem> + Sync) -> Result<usize, Problem> {
+    let barrier = Barrier::new(THREADS);
+    let failed = AtomicBool::new(false);
+    let work = || {
+        barrier.wait();
+        let begun = Instant::now();
+        let mut runs = 0;
+        while runs < RUNS && (runs < LEAST || begun.elapsed() < TIME) {
+            if failed.load(Ordering::Relaxed) {
+                break;
+            }
+            run().inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            runs += 1;
+        }
+        Ok(runs)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<usize, Problem>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(Problem::new("a thread panicked")))
+        };
+        let runs: Vec<Result<usize, Problem>> = threads.into_iter().map(join).collect();
+        runs.into_iter().sum()
+    })
+}
+
+/// Compares a run with the first one, bit by bit.
+fn compare(first: &[Outcome], found: &[Outcome]) -> Result<(), Problem> {
+    let place = format!("one of {THREADS} threads at once");
+    let differing = std::iter::zip(first, found).position(|(a, b)| !is_same(a, b));
+    let step = match differing {
+        Some(step) => step,
+        None if first.len() == found.len() => return Ok(()),
+        None => {
+            let (first, found) = (first.len().to_string(), found.len().to_string());
+            return Problem::of(vec![Difference::new(place, first + " steps", found)]);
+        }
+    };
+    let [first, found] = [first, found].map(|outcomes| describe(&outcomes[step]));
+    Problem::of(vec![
+        Difference::new(format!("step {step}, {place}"), first, found)
+            .with_note("expected is what the case gave when it ran alone"),
+    ])
+}
+
+fn is_same(a: &Outcome, b: &Outcome) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => a == b,
+        (Err(a), Err(b)) => facts(a) == facts(b),
+        _ => false,
+    }
+}
+
+/// What must be the same of a failure. Where a guest that is stopped happens to be is its own affair: no backtrace.
+fn facts(failure: &Failure) -> impl PartialEq + use<'_> {
+    let Failure {
+        phase,
+        status,
+        wrote_results,
+    } = failure;
+    (
+        phase,
+        status.code(),
+        status.message(),
+        status.recoverable(),
+        status.blame(),
+        wrote_results,
+    )
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Ok(found) => format!("{found:?}"),
+        Err(failure) => {
+            let Failure {
+                phase,
+                status,
+                wrote_results,
+            } = failure;
+            let wrote = if *wrote_results {
+                ", results written to"
+            } else {
+                ""
+            };
+            format!("{status} ({phase:?}, blame {}{wrote})", status.blame())
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Runs the conformance suite: on the platforms that are there, or on XLA as an oracle for the executor.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::guests;
+use crate::process::{cargo, root, run, say, shown};
+use crate::xla;
+
+/// What `cargo xtask conformance` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The platform to run on. `all` leaves out those that are not there, and says why.
+    #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
+    platform: Platform,
+    /// Runs the cases whose names contain this text.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Writes a report: data if the file's name ends with .json, a page if it ends with .html. May be given more than once.
+    #[arg(long, value_name = "FILE", value_parser = report_file)]
+    report: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Platform {
+    #[value(name = "Host")]
+    Host,
+    #[value(name = "CUDA")]
+    Cuda,
+    #[value(name = "XLA")]
+    Xla,
+    #[value(name = "all")]
+    All,
+}
+
+/// Builds guests and runner, and runs the cases. The exit code is the runner's: 0 if nothing failed, 1 if a case did, 2 if nothing was run.
+pub(crate) fn conformance(arguments: &Arguments) -> Result<ExitCode> {
+    guests::build()?;
+    let mut command = runner()?;
+    command.arg("--platform").arg(arguments.platform.name());
+    if let Some(filter) = &arguments.filter {
+        command.arg("--filter").arg(filter);
+    }
+    for file in &arguments.report {
+        // The runner runs in the repository's root, and a person perhaps elsewhere.
+        let file = std::path::absolute(file)
+            .with_context(|| format!("expected a path, found {}", file.display()))?;
+        command.arg("--report").arg(file);
+    }
+    if matches!(arguments.platform, Platform::Xla | Platform::All) {
+        match xla::python() {
+            Ok(python) => command.arg("--python").arg(python),
+            Err(error) => command.arg("--no-python").arg(format!("{error:#}")),
+        };
+    }
+    say("Running the cases");
+    println!("   {}", shown(&command));
+    let status = command.status().context("expected to start the runner")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(2)))
+}
+
+/// Runs the programs without custom calls on XLA where that can be had, and says why where it cannot.
+pub(crate) fn oracle() -> Result<()> {
+    say("Running programs on XLA, as an oracle for the executor");
+    match xla::python() {
+        Ok(python) => run(runner()?.args(["--platform", "XLA", "--python"]).arg(python)),
+        Err(error) => {
+            println!("   not run: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// The runner, built. With all tests, because alone it would be built with other features of some dependencies, and then wasmtime
+/// twice.
+fn runner() -> Result<Command> {
+    say("Building the runner");
+    run(cargo().args(["test", "--workspace", "--no-run", "--quiet"]))?;
+    let mut command = Command::new(root().join("target/debug/callbox-conformance"));
+    command.current_dir(root());
+    Ok(command)
+}
+
+fn report_file(name: &str) -> Result<PathBuf, String> {
+    let extension = Path::new(name).extension().and_then(|e| e.to_str());
+    match extension {
+        Some("json" | "html") => Ok(name.into()),
+        _ => Err("expected a name that ends with .json or .html".to_owned()),
+    }
+}
+
+impl Platform {
+    /// As the runner takes it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "Host",
+            Self::Cuda => "CUDA",
+            Self::Xla => "XLA",
+            Self::All => "all",
+        }
+    }
+}

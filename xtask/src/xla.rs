@@ -1,0 +1,41 @@
+//! Python with JAX, for the platform XLA: an environment of its own in `target/xla`, made the first time.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{root, run, say, succeeds};
+
+/// What is installed: the JAX that the cases in `tests/cases/jax` were made with.
+const REQUIREMENTS: &str = "tests/jax/requirements.txt";
+
+/// An interpreter that has JAX.
+///
+/// # Errors
+/// Why there is none: no Python that JAX runs on, or no network.
+pub(crate) fn python() -> Result<PathBuf> {
+    let folder = root().join("target/xla");
+    let python = folder.join("bin/python");
+    let requirements = fs::read_to_string(root().join(REQUIREMENTS))
+        .with_context(|| format!("expected to read {REQUIREMENTS}"))?;
+    // Written when all is installed, so that what was broken off is begun again.
+    let installed = folder.join("installed.txt");
+    if fs::read_to_string(&installed).is_ok_and(|text| text == requirements) {
+        return Ok(python);
+    }
+    let enough = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+    ensure!(
+        succeeds(Command::new("python3").args(["-c", enough])),
+        "expected a python3 of at least 3.11 with venv"
+    );
+    say("Installing JAX into target/xla");
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let mut pip = Command::new(&python);
+    pip.current_dir(root());
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    run(pip.arg(REQUIREMENTS)).context("expected pip to install JAX")?;
+    fs::write(&installed, requirements).context("expected to write target/xla/installed.txt")?;
+    Ok(python)
+}
