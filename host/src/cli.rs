@@ -24,6 +24,7 @@ mod progress;
 mod run;
 mod summary;
 mod text;
+mod user_data;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

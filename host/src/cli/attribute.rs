@@ -10,6 +10,11 @@ pub(super) fn parse(text: &str) -> Result<(String, Attribute), String> {
     let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) =
         split.ok_or_else(|| format!("expected NAME=VALUE or NAME=VALUE:TYPE, found {text:?}"))?;
+    if value.starts_with('@') {
+        return Err(format!(
+            "expected JSON, found {value:?}: a function is a program's, and a call without a program has none"
+        ));
+    }
     let (json, element_type) = split_type(value);
     let value: Value = serde_json::from_str(json).map_err(|error| wrong_json(json, &error))?;
     Ok((name.to_owned(), attribute(&value, element_type)?))

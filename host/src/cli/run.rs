@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
-use callbox::{Platform, Status};
+use callbox::{CallOptions, Platform, Status};
 
 use super::arguments::{self, InputArgument, LimitArguments, TargetArgument};
 use super::failure::Outcome;
 use super::output::{Finished, OutputFolder};
+use super::user_data::UserDataArguments;
 use super::{inputs, modules, progress};
 
 const EXAMPLES: &str = "\
@@ -68,6 +69,9 @@ pub(super) struct Arguments {
     platform: Platform,
 
     #[command(flatten)]
+    user_data: UserDataArguments,
+
+    #[command(flatten)]
     limits: LimitArguments,
 
     /// Print one JSON object instead of text
@@ -82,13 +86,17 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     let program = read_program(&arguments.program)?;
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
+    let user_data = arguments.user_data.read()?;
     let limits = arguments.limits.limits();
     let registry = modules::registry(&arguments.targets, &arguments.folders, limits)?;
     let executable = Executable::compile(&program, &registry, arguments.platform)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
-        call: arguments.limits.call_options(),
+        call: CallOptions {
+            user_data,
+            ..arguments.limits.call_options()
+        },
         progress: Some(Arc::clone(&executed)),
     };
     let text = || {

@@ -163,7 +163,6 @@ fn tuple_element(shape: &Shape, tuple: &Literal, index: usize) -> Result<Literal
     Literal::from_shared_leaves(shape.clone(), leaves.cloned().collect()).map_err(bug)
 }
 
-
 fn unexpected(instruction: &Instruction, operands: &[Literal]) -> Status {
     let shapes = Vec::from_iter(operands.iter().map(|x| x.shape().to_string()));
     bug(format_args!(

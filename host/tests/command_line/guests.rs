@@ -51,6 +51,19 @@ pub(crate) const WRITERS: &str = r#"(module
     (i32.store8 offset=2 (local.get $y) (i32.load offset=20 (local.get $a)))
     (i32.const 0)))"#;
 
+/// `negate` gives the 12 bytes of the user data `seed`, or fails with NOT_FOUND.
+pub(crate) const SEED: &str = r#"(module
+  (import "callbox:ffi/api@1.1.0" "user-data" (func $user_data (param i32 i32 i32 i32) (result i64)))
+  (memory (export "memory") 1)
+  (data (i32.const 16) "seed")
+  (func (export "negate") (param $frame i32) (result i32)
+    (local $y i32)
+    (local.set $y (i32.load (i32.load offset=16 (local.get $frame))))
+    (if (result i32)
+      (i64.eq (call $user_data (i32.const 16) (i32.const 4) (local.get $y) (i32.const 12)) (i64.const 12))
+      (then (i32.const 0))
+      (else (i32.const 5)))))"#;
+
 /// A module with all that `inspect` shows, and text that would like to steer a terminal.
 pub(crate) const DECLARED: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "version" (func (result i32)))

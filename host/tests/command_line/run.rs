@@ -1,6 +1,6 @@
 //! `callbox run`: programs, functions, targets, limits.
 
-use crate::guests::{ADD, CALL, FAULTS, NEGATE, calling};
+use crate::guests::{ADD, CALL, FAULTS, NEGATE, SEED, calling};
 use crate::support::Folder;
 
 fn folder() -> Folder {
@@ -104,6 +104,31 @@ fn targets_are_registered() {
         let shown = folder.run(&arguments).done();
         assert!(shown.contains("\n  -1.0, -2.0, 3.5\n"), "{shown}");
     }
+}
+
+#[test]
+fn targets_find_user_data_by_name() {
+    let folder = folder();
+    folder
+        .module("seed.wasm", SEED)
+        .write("own.hlo", calling("negate"))
+        .write("seed.bin", [1.0_f32, 2.0, -3.5].map(f32::to_le_bytes).concat());
+    let run = [
+        "run", "own.hlo", "--input", "0=x.npy", "--target", "negate=seed.wasm",
+    ];
+    let shown = folder
+        .run(&[&run[..], &["--user-data", "seed=seed.bin"]].concat())
+        .done();
+    assert!(shown.contains("\n  1.0, 2.0, -3.5\n"), "{shown}");
+    let without = folder.run(&[&run[..], &["--user-data", "seeds=seed.bin"]].concat());
+    assert_eq!(without.code, 1, "{without:?}");
+    let twice = ["--user-data", "seed=seed.bin", "--user-data", "seed=x.npy"];
+    let twice = folder.run(&[&run[..], &twice].concat());
+    assert_eq!(twice.code, 2, "{twice:?}");
+    assert!(
+        twice.stderr.contains("expected --user-data seed once, found it again"),
+        "{twice:?}"
+    );
 }
 
 #[test]

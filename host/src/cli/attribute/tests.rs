@@ -45,6 +45,10 @@ fn types_are_jaxs_if_left_out() {
         "expected a number or a truth value in a list, found a string"
     );
     assert_eq!(refuse("null"), "expected a value, found null");
+    assert_eq!(
+        refuse("@f"),
+        "expected JSON, found \"@f\": a function is a program's, and a call without a program has none"
+    );
 }
 
 #[test]

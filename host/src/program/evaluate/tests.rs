@@ -11,9 +11,9 @@ mod functions;
 use std::sync::Arc;
 
 use super::*;
-use crate::values::{Blame, StatusCode};
 use crate::program::instruction::{Computation, InstructionId, UnaryOperation};
 use crate::values::{ArrayShape, ElementType, NativeType};
+use crate::values::{Blame, StatusCode};
 
 /// Runs an operation that calls nothing. The shape is as XLA prints it.
 pub(super) fn run(opcode: Opcode, shape: &str, operands: &[Literal]) -> Literal {

@@ -25,7 +25,10 @@ impl Functions for Callbacks {
     }
 
     fn call(&self, id: usize, operands: &[Literal]) -> Result<Literal> {
-        let executable = self.executable.upgrade().ok_or_else(|| gone("executable"))?;
+        let executable = self
+            .executable
+            .upgrade()
+            .ok_or_else(|| gone("executable"))?;
         let _execution = self.execution.upgrade().ok_or_else(|| gone("execution"))?;
         let id = function(&executable, id)?;
         let computation = &executable.program.computations[id.index()];

@@ -2,26 +2,35 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod functions;
+mod schedule;
+mod sites;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::Program;
 use super::{Executable, ExecuteOptions};
 use crate::call::{
-    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform, PreparedCalls,
-    Signature, Stage, TargetModule,
+    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform,
+    PreparedCalls, Signature, Stage, TargetModule,
 };
 use crate::registry::Registry;
-use crate::values::{Literal, Result, Status, StatusCode};
+use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A module whose target of the same name copies its first operand to its result, byte for byte.
+/// How deep a [`Recorder`] calls back.
+const MAX_DEPTH: usize = 2;
+
+/// A module whose target of the same name calls back the first of its functions with its operands. Without any, it copies its first operand
+/// to all results of that size, byte for byte.
 #[derive(Debug)]
 struct Recorder {
     name: &'static str,
     targets: Vec<Signature>,
     log: Log,
+    sites: Arc<Mutex<Vec<CallSite>>>,
 }
 
 #[derive(Debug)]
@@ -30,7 +39,10 @@ struct RecordedCalls {
     module: Arc<Recorder>,
 }
 
-struct RecordedExecution<'a>(&'a RecordedCalls);
+struct RecordedExecution<'a> {
+    calls: &'a RecordedCalls,
+    functions: Option<Arc<dyn Functions>>,
+}
 
 impl TargetModule for Recorder {
     fn identity(&self) -> &str {
@@ -46,6 +58,7 @@ impl TargetModule for Recorder {
     }
 
     fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
+        self.sites.lock().unwrap().extend(sites.iter().cloned());
         Ok(Box::new(RecordedCalls {
             sites,
             module: self,
@@ -62,37 +75,89 @@ impl RecordedCalls {
 impl PreparedCalls for RecordedCalls {
     fn begin(
         &self,
-        _: &CallOptions,
-        _: Option<&Arc<dyn Functions>>,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
     ) -> Result<Box<dyn Execution + '_>> {
-        self.note(format!("begin {}", self.module.name));
-        Ok(Box::new(RecordedExecution(self)))
+        let user_data = options.user_data.iter().flat_map(|data| data.keys());
+        let user_data: String = user_data.map(|name| format!(" with {name}")).collect();
+        self.note(format!("begin {}{user_data}", self.module.name));
+        Ok(Box::new(RecordedExecution {
+            calls: self,
+            functions: functions.cloned(),
+        }))
     }
 }
 
 impl Execution for RecordedExecution<'_> {
     fn initialize(&mut self) -> Result<()> {
-        self.0.note(format!("initialize {}", self.0.module.name));
+        let calls = self.calls;
+        calls.note(format!("initialize {}", calls.module.name));
         Ok(())
     }
 
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
-        self.0.note(self.0.sites[site].name.clone());
-        match (operands, results) {
-            ([x, ..], [y, ..]) => y.copy_from_slice(x),
-            _ => return Err(Status::invalid_argument("nothing to copy")),
+        let site = &self.calls.sites[site];
+        self.calls.note(site.name.clone());
+        if !site.functions.is_empty() {
+            return self.call_back(site, operands, results);
+        }
+        let Some(x) = operands.first() else {
+            return Err(Status::invalid_argument("nothing to copy"));
+        };
+        for y in results.iter_mut().filter(|y| y.len() == x.len()) {
+            y.copy_from_slice(x);
+        }
+        Ok(())
+    }
+}
+
+impl RecordedExecution<'_> {
+    fn call_back(
+        &self,
+        site: &CallSite,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let functions = self.functions.as_ref().unwrap();
+        if functions.depth() == MAX_DEPTH {
+            return Err(Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Guest,
+                "called back too deep",
+            ));
+        }
+        let operands = std::iter::zip(&site.operands, operands)
+            .map(|(shape, bytes)| Literal::from_leaves(shape.clone(), vec![bytes.to_vec()]));
+        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let result = functions.call(site.functions[0].id, &operands)?;
+        for (to, (_, from)) in std::iter::zip(results, result.leaves()) {
+            if !to.is_empty() {
+                to.copy_from_slice(from);
+            }
         }
         Ok(())
     }
 }
 
 fn registry(names: &[&'static str]) -> (Registry, Log) {
-    let log = Log::default();
+    let (registry, log, _) = recording(names);
+    (registry, log)
+}
+
+/// The call sites that the modules of these names are given.
+fn sites(text: &str, names: &[&'static str]) -> Vec<CallSite> {
+    let (registry, _, sites) = recording(names);
+    compile(text, &registry).unwrap();
+    std::mem::take(&mut *sites.lock().unwrap())
+}
+
+fn recording(names: &[&'static str]) -> (Registry, Log, Arc<Mutex<Vec<CallSite>>>) {
+    let (log, sites) = (Log::default(), Arc::default());
     let mut registry = Registry::new();
     for &name in names {
         let target = Signature {
             name: name.to_owned(),
-            api_versions: vec![ApiVersion::TypedFfi],
+            api_versions: ApiVersion::ALL.to_vec(),
             stages: vec![Stage::Execute],
             operands: None,
             remaining_operands: false,
@@ -106,10 +171,11 @@ fn registry(names: &[&'static str]) -> (Registry, Log) {
             name,
             targets: vec![target],
             log: Arc::clone(&log),
+            sites: Arc::clone(&sites),
         };
         registry.register_module(Arc::new(module)).unwrap();
     }
-    (registry, log)
+    (registry, log, sites)
 }
 
 fn compile(text: &str, registry: &Registry) -> Result<Executable> {

@@ -204,7 +204,8 @@ fn read_static_info(call: &mut CustomCall, notes: &Placed<Config<'_>>) -> Parsed
         (Some(constructor), Some(destructor)) => (constructor, destructor),
         (None, None) => return Ok(()),
         _ => {
-            let message = format!("expected both {CONSTRUCTOR} and {DESTRUCTOR}, found one of them");
+            let message =
+                format!("expected both {CONSTRUCTOR} and {DESTRUCTOR}, found one of them");
             return Err(Diagnostic::invalid(notes.at, message));
         }
     };

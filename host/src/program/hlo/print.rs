@@ -92,7 +92,11 @@ impl Printer<'_> {
         let computation = &self.program.computations[id.index()];
         for (number, instruction) in computation.instructions.iter().enumerate() {
             let number = InstructionId(number as u32);
-            let root = if computation.root == number { "ROOT " } else { "" };
+            let root = if computation.root == number {
+                "ROOT "
+            } else {
+                ""
+            };
             let name = self.names.instruction(id, number);
             let shape = shape(&instruction.shape);
             let opcode = instruction.opcode.name();
@@ -109,7 +113,12 @@ impl Printer<'_> {
         }
     }
 
-    fn control_predecessors(&self, id: ComputationId, instruction: &Instruction, text: &mut String) {
+    fn control_predecessors(
+        &self,
+        id: ComputationId,
+        instruction: &Instruction,
+        text: &mut String,
+    ) {
         let predecessors = &instruction.control_predecessors;
         if !predecessors.is_empty() {
             let predecessors = self.list_of(id, predecessors);

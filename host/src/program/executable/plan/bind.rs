@@ -176,7 +176,10 @@ fn map_leaves(shape: &Shape, map: &mut impl FnMut(&ArrayShape) -> ArrayShape) ->
     match shape {
         Shape::Array(array) => Ok(map(array).into()),
         Shape::Tuple(tuple) => {
-            let elements = tuple.elements().iter().map(|element| map_leaves(element, map));
+            let elements = tuple
+                .elements()
+                .iter()
+                .map(|element| map_leaves(element, map));
             Shape::tuple(elements.collect::<Result<_>>()?)
         }
     }

@@ -31,7 +31,9 @@ pub(super) fn order(computation: &Computation, live: &[bool]) -> Vec<usize> {
         is_late[index] = needs_late || is(index, Schedule::Latest);
     }
     let early = running.clone().filter(|&index| is_early[index]);
-    let between = running.clone().filter(|&index| !is_early[index] && !is_late[index]);
+    let between = running
+        .clone()
+        .filter(|&index| !is_early[index] && !is_late[index]);
     let mut order: Vec<usize> = early.chain(between).collect();
     order.extend(latest_last(instructions, &is_late));
     order

@@ -38,10 +38,14 @@ pub(super) fn reach(program: &Program, references: &References<'_>) -> Reach {
         }
         let computation = &computations[id.index()];
         let live = live(computation, &effects, references);
-        for (instruction, _) in std::iter::zip(&computation.instructions, &live).filter(|(_, live)| **live) {
+        for (instruction, _) in
+            std::iter::zip(&computation.instructions, &live).filter(|(_, live)| **live)
+        {
             let reached = references.all(instruction);
             if matches!(instruction.opcode, Opcode::CustomCall(_)) {
-                reached.iter().for_each(|id| reach.is_function[id.index()] = true);
+                reached
+                    .iter()
+                    .for_each(|id| reach.is_function[id.index()] = true);
             }
             pending.extend(reached);
         }

@@ -13,20 +13,26 @@ pub(super) fn unread(computation: &Computation, live: &[bool]) -> Vec<Vec<usize>
     for (index, instruction) in instructions.iter().enumerate().rev() {
         match instruction.opcode {
             _ if !live[index] => {}
-            Opcode::GetTupleElement(element) => read.element(index, instruction.operands[0], element),
+            Opcode::GetTupleElement(element) => {
+                read.element(index, instruction.operands[0], element)
+            }
             _ => instruction.operands.iter().for_each(|&id| read.all(id)),
         }
     }
-    let unread = instructions.iter().enumerate().map(|(index, instruction)| {
-        match instruction.opcode {
-            Opcode::CustomCall(_) if live[index] => {
-                let leaves = 0..instruction.shape.leaves().len();
-                let read = &read.leaves[index];
-                leaves.filter(|&leaf| !read.get(leaf).is_some_and(|read| *read)).collect()
-            }
-            _ => Vec::new(),
-        }
-    });
+    let unread =
+        instructions
+            .iter()
+            .enumerate()
+            .map(|(index, instruction)| match instruction.opcode {
+                Opcode::CustomCall(_) if live[index] => {
+                    let leaves = 0..instruction.shape.leaves().len();
+                    let read = &read.leaves[index];
+                    leaves
+                        .filter(|&leaf| !read.get(leaf).is_some_and(|read| *read))
+                        .collect()
+                }
+                _ => Vec::new(),
+            });
     unread.collect()
 }
 

@@ -53,7 +53,11 @@ ENTRY main {
   ROOT y = f32[2] custom-call(x), custom_call_target="f", called_computations={a, b, a}, api_version=API_VERSION_TYPED_FFI, backend_config={m = {z = @"c-d"}, k = @a, n = @a}
 }"#;
     let site = &sites(text, &["f"])[0];
-    let names: Vec<_> = site.functions.iter().map(|f| (f.name.as_str(), f.id)).collect();
+    let names: Vec<_> = site
+        .functions
+        .iter()
+        .map(|f| (f.name.as_str(), f.id))
+        .collect();
     assert_eq!(names, [("a", 0), ("c-d", 2), ("b", 1)]);
     assert_eq!(site.called_computations, [0, 2, 0]);
     assert_eq!(site.functions[2].parameters[0].to_string(), "f32[2]");
@@ -100,7 +104,10 @@ main {
 ENTRY other { ROOT x = f32[] parameter(0) }"#;
     let error = crate::program::Program::from_hlo_text(text).unwrap_err();
     assert_eq!(error.code(), StatusCode::InvalidArgument);
-    assert!(error.message().contains("do not call themselves"), "{error}");
+    assert!(
+        error.message().contains("do not call themselves"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -179,7 +186,10 @@ fn a_call_back_has_the_executions_options() {
     };
     executable.execute(0, &[pair()], &options).unwrap();
     let log: Vec<String> = std::mem::take(&mut log.lock().unwrap());
-    assert_eq!((log[0].as_str(), log[3].as_str()), ("begin f with seed", "begin g with seed"));
+    assert_eq!(
+        (log[0].as_str(), log[3].as_str()),
+        ("begin f with seed", "begin g with seed")
+    );
     assert_eq!(progress.load(std::sync::atomic::Ordering::Relaxed), 5);
 }
 
@@ -227,7 +237,12 @@ fn callbacks_that_outlive_what_they_call_fail() {
         )
     );
     drop(execution);
-    let gone = |what| (StatusCode::FailedPrecondition, format!("the {what} is gone"));
+    let gone = |what| {
+        (
+            StatusCode::FailedPrecondition,
+            format!("the {what} is gone"),
+        )
+    };
     assert_eq!(failure(&[pair()], main), gone("execution"));
     drop(executable);
     assert_eq!(failure(&[pair()], main), gone("executable"));

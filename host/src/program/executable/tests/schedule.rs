@@ -7,15 +7,12 @@ use crate::values::Literal;
 #[track_caller]
 fn check(body: &str, expected: &[&str]) {
     let text = body
-        .replace(
-            "call(",
-            "custom-call(",
-        )
+        .replace("call(", "custom-call(")
         .lines()
         .map(|line| match line.contains("custom-call(") {
-            true => format!(
-                "{line}, custom_call_target=\"f\", api_version=API_VERSION_TYPED_FFI\n"
-            ),
+            true => {
+                format!("{line}, custom_call_target=\"f\", api_version=API_VERSION_TYPED_FFI\n")
+            }
             false => format!("{line}\n"),
         })
         .collect::<String>()
@@ -25,7 +22,9 @@ fn check(body: &str, expected: &[&str]) {
     let text = format!("HloModule m\nENTRY main {{\n  x = s32[] parameter(0)\n{text}}}");
     let (result, log) = run(&text, &["f"], &[Literal::scalar(7_i32)]);
     result.unwrap();
-    let calls = log.iter().filter_map(|entry| entry.strip_prefix("custom call %"));
+    let calls = log
+        .iter()
+        .filter_map(|entry| entry.strip_prefix("custom call %"));
     let names: Vec<_> = calls.map(|call| call.split(' ').next().unwrap()).collect();
     assert_eq!(names, expected);
 }
@@ -99,7 +98,7 @@ fn data_and_control_hold_whatever_calls_want() {
     check(
         "  a = s32[] call(x), effect
   b = s32[] call(x), effect
-  c = s32[] call(x), early, control-predecessors={b}
+  c = s32[] call(x), early, effect, control-predecessors={b}
   ROOT d = s32[] call(a)",
         &["b", "c", "a", "d"],
     );
@@ -127,10 +126,17 @@ fn without_wishes_the_texts_order_stays() {
 fn long_chains_are_put_in_order() {
     let mut text = String::new();
     for i in 0..5_000 {
-        let previous = if i == 0 { "x".to_owned() } else { format!("a{}", i - 1) };
+        let previous = if i == 0 {
+            "x".to_owned()
+        } else {
+            format!("a{}", i - 1)
+        };
         let wish = ["", ", late", ""][i % 3];
         text += &format!("  a{i} = s32[] call({previous}){wish}\n");
     }
     let names: Vec<_> = (0..5_000).map(|i| format!("a{i}")).collect();
-    check(text.trim_end(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    check(
+        text.trim_end(),
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
 }

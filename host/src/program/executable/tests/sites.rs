@@ -38,7 +38,10 @@ fn static_information_is_there_if_the_text_has_a_config() {
         let site = site(&format!(
             "  ROOT y = f32[2] {F}, api_version=API_VERSION_JAX_FFI{attributes}"
         ));
-        assert_eq!((site.api_version, site.opaque.len()), (ApiVersion::JaxFfi, 0));
+        assert_eq!(
+            (site.api_version, site.opaque.len()),
+            (ApiVersion::JaxFfi, 0)
+        );
         site.static_info
     };
     assert_eq!(of(""), None);
@@ -69,8 +72,13 @@ fn static_information_is_there_if_the_text_has_a_config() {
     let argument = format!("{by_reference}, backend_config=\"4\"");
     assert_eq!(of(&argument), reference(b"4"));
     // Other conventions have no static information.
-    let opaque = site(&format!("  ROOT y = f32[2] {F}, backend_config=\"4\"{by_reference}"));
-    assert_eq!((opaque.opaque.as_slice(), opaque.static_info), (&b"4"[..], None));
+    let opaque = site(&format!(
+        "  ROOT y = f32[2] {F}, backend_config=\"4\"{by_reference}"
+    ));
+    assert_eq!(
+        (opaque.opaque.as_slice(), opaque.static_info),
+        (&b"4"[..], None)
+    );
 }
 
 #[test]
@@ -94,10 +102,26 @@ fn half_a_reference_is_refused() {
 fn what_nobody_reads_is_scratch() {
     for (shape, uses, scratch) in [
         // XLA's example: index 1 of the result is never read.
-        ("(f32[2], f32[8])", "  ROOT a = f32[2] get-tuple-element(y), index=0", &[1][..]),
-        ("(f32[2], f32[8])", "  a = f32[8] get-tuple-element(y), index=1\n  ROOT b = f32[2] get-tuple-element(y), index=0", &[1]),
-        ("(f32[2], f32[8])", "  ROOT a = (f32[2], f32[8]) copy(y)", &[]),
-        ("(f32[2], f32[8])", "  a = f32[8] get-tuple-element(y), index=1\n  ROOT b = f32[8] negate(a)", &[0]),
+        (
+            "(f32[2], f32[8])",
+            "  ROOT a = f32[2] get-tuple-element(y), index=0",
+            &[1][..],
+        ),
+        (
+            "(f32[2], f32[8])",
+            "  a = f32[8] get-tuple-element(y), index=1\n  ROOT b = f32[2] get-tuple-element(y), index=0",
+            &[1],
+        ),
+        (
+            "(f32[2], f32[8])",
+            "  ROOT a = (f32[2], f32[8]) copy(y)",
+            &[],
+        ),
+        (
+            "(f32[2], f32[8])",
+            "  a = f32[8] get-tuple-element(y), index=1\n  ROOT b = f32[8] negate(a)",
+            &[0],
+        ),
         (
             "((f32[2], (), (f32[2], f32[3])), token[], (f32[2], f32[4]))",
             "  t = (f32[2], (), (f32[2], f32[3])) get-tuple-element(y), index=0
@@ -187,7 +211,11 @@ fn builders_say_all_that_texts_say() {
     let options = CustomCallOptions {
         literal: Some(Literal::scalar(7_i32)),
         schedule: Schedule::Latest,
-        attributes: [("g".to_owned(), crate::Attribute::Function("twice".to_owned()))].into(),
+        attributes: [(
+            "g".to_owned(),
+            crate::Attribute::Function("twice".to_owned()),
+        )]
+        .into(),
         called_computations: vec![twice],
         ..CustomCallOptions::default()
     };
@@ -203,5 +231,8 @@ fn builders_say_all_that_texts_say() {
     assert_eq!(log.lock().unwrap().len(), 3);
     let site = &sites(&text, &["f"])[0];
     assert_eq!(site.literal, Some(Literal::scalar(7_i32)));
-    assert_eq!((site.functions.len(), site.called_computations.as_slice()), (1, &[0][..]));
+    assert_eq!(
+        (site.functions.len(), site.called_computations.as_slice()),
+        (1, &[0][..])
+    );
 }

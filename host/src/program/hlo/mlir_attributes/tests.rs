@@ -118,6 +118,67 @@ fn arrays_keep_their_shape_and_their_type() {
 }
 
 #[test]
+fn functions_are_referred_to_by_name() {
+    let read = read(r#"{a = @impl, b = {c = @"a b-\C3\A9", d = @_x$y.1}, e = @ f}"#);
+    let function = |name: &str| Attribute::Function(name.to_owned());
+    assert_eq!(read["a"], function("impl"));
+    assert_eq!(read["e"], function("f"));
+    let nested = Dictionary::from([
+        ("c".to_owned(), function("a b-é")),
+        ("d".to_owned(), function("_x$y.1")),
+    ]);
+    assert_eq!(read["b"], Attribute::Dictionary(nested));
+    for (text, message) in [
+        ("{a = @}", "7: expected the name of a function, found '}'"),
+        (
+            "{a = @1}",
+            "7: expected the name of a function, found \"1\"",
+        ),
+        (
+            r#"{a = @"\FF"}"#,
+            "7: expected the name of a function, found what is not UTF-8",
+        ),
+    ] {
+        let message = format!("line 1, column {message}");
+        assert_eq!(refuse(text), (StatusCode::InvalidArgument, message));
+    }
+}
+
+/// JAX does not lower complex scalars; this is how MLIR has them.
+#[test]
+fn complex_scalars_are_read() {
+    let read = read(
+        "{a = #complex.number<:f32 1.0, -0.0>, b = #complex.number<:f64 0x7FF8000000000000, 2.0>}",
+    );
+    let Attribute::Scalar(b) = &read["b"] else {
+        unreachable!("{:?}", read["b"])
+    };
+    assert_eq!(read["a"], Attribute::scalar(Complex::new(1.0_f32, -0.0)));
+    let b = b.to_vec::<Complex<f64>>().unwrap()[0];
+    assert!(b.re.is_nan() && b.im == 2.0);
+}
+
+/// Texts that JAX 0.10.2 prints for values of ml_dtypes' types and of Python's.
+#[test]
+fn types_of_one_bit_and_enumerations_are_read() {
+    let read = read(concat!(
+        "{a = dense<[true, false, true]> : tensor<3xui1>, b = dense<true> : tensor<2xui1>, ",
+        "c = dense<[1.000000e+00, 5.000000e-01]> : tensor<2xf4E2M1FN>, d = 2 : i64, e = \"a\", f = [true, false], ",
+        "g = [1 : i32, 2 : i32], h = dense<[1.000000e+00, 5.000000e-01]> : tensor<2xf8E8M0FNU>}",
+    ));
+    let bytes = |shape: &str, bytes: &[u8]| {
+        let literal = Literal::from_bytes(shape.parse().unwrap(), bytes.to_vec());
+        Attribute::Array(literal.unwrap())
+    };
+    assert_eq!(read["a"], bytes("u1[3]", &[1, 0, 1]));
+    assert_eq!(read["b"], bytes("u1[2]", &[1, 1]));
+    assert_eq!(read["c"], bytes("f4e2m1fn[2]", &[2, 1]));
+    assert_eq!(read["f"], bytes("pred[2]", &[1, 0]));
+    assert_eq!(read["g"], bytes("s32[2]", &[1, 0, 0, 0, 2, 0, 0, 0]));
+    assert_eq!(read["h"], bytes("f8e8m0fnu[2]", &[0x7f, 0x7e]));
+}
+
+#[test]
 fn dictionaries_nest() {
     let read = read("{a = {x = 1 : i64, y = {z = \"}\"}}, b = {}}");
     let Attribute::Dictionary(a) = &read["a"] else {
@@ -145,7 +206,18 @@ fn other_kinds_are_refused_by_name() {
             "{a = affine_map<(d0) -> (d0)>}",
             "6: attributes such as \"affine_map\" are not supported",
         ),
-        ("{a = @f}", "6: attributes such as '@' are not supported"),
+        (
+            "{a = @f::@g}",
+            "7: a reference to a part of a symbol is not supported",
+        ),
+        (
+            "{a = #complex.number<:f16 1.0, 2.0>}",
+            "21: complex numbers of f16 are not supported",
+        ),
+        (
+            "{a = [@f]}",
+            "7: a list other than of numbers of one type is not supported",
+        ),
         (
             "{a = #x.y<1>}",
             "6: attributes such as '#' are not supported",

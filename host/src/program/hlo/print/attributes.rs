@@ -137,8 +137,10 @@ fn conditional(printer: &Printer<'_>, branches: &[ComputationId], operands: &[&S
     let names = branches.iter().map(|id| printer.computation(*id));
     match (is_predicate, branches) {
         (true, [on_true, on_false]) => {
-            let (on_true, on_false) =
-                (printer.computation(*on_true), printer.computation(*on_false));
+            let (on_true, on_false) = (
+                printer.computation(*on_true),
+                printer.computation(*on_false),
+            );
             format!(", true_computation={on_true}, false_computation={on_false}")
         }
         _ => format!(", branch_computations={{{}}}", list(names)),

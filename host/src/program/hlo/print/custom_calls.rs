@@ -82,7 +82,10 @@ fn config(bytes: &[u8], text: &mut String) {
         serde_json::json!({"custom_call_config": config}).to_string()
     });
     let config = wrapping.as_deref().map_or(bytes, str::as_bytes);
-    match std::str::from_utf8(config).ok().filter(|config| is_in_braces(config)) {
+    match std::str::from_utf8(config)
+        .ok()
+        .filter(|config| is_in_braces(config))
+    {
         Some(config) => *text += config,
         None => *text += &format!("\"{}\"", escape_c(config)),
     }

@@ -50,7 +50,9 @@ fn elements(shape: &ArrayShape, bytes: &[u8], text: &mut String) {
     let dimensions = shape.dimensions();
     if let Some(empty) = dimensions.iter().position(|&size| size == 0) {
         let outer = &dimensions[..empty];
-        let count = outer.iter().try_fold(1, |count: usize, size| count.checked_mul(*size));
+        let count = outer
+            .iter()
+            .try_fold(1, |count: usize, size| count.checked_mul(*size));
         return match count.filter(|&count| count <= MOST_EMPTY) {
             Some(_) => nested(outer, ["{", "}"], text, |_, text| *text += "{}"),
             None => *text += "{}",
@@ -93,12 +95,20 @@ pub(super) fn nested(
     mut element: impl FnMut(usize, &mut String),
 ) {
     // How many elements an array of each level has, the innermost first.
-    let sizes = dimensions.iter().rev().scan(1, |size: &mut usize, dimension| {
-        *size *= dimension;
-        Some(*size)
-    });
+    let sizes = dimensions
+        .iter()
+        .rev()
+        .scan(1, |size: &mut usize, dimension| {
+            *size *= dimension;
+            Some(*size)
+        });
     let sizes: Vec<usize> = sizes.collect();
-    let levels_at = |index: usize| sizes.iter().take_while(|size| index.is_multiple_of(**size)).count();
+    let levels_at = |index: usize| {
+        sizes
+            .iter()
+            .take_while(|size| index.is_multiple_of(**size))
+            .count()
+    };
     let count = sizes.last().copied().unwrap_or(1);
     for index in 0..count {
         *text += if index == 0 { "" } else { ", " };

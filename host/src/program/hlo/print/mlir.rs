@@ -2,7 +2,8 @@
 
 use super::Printer;
 use super::literals::{element, nested};
-use super::numbers::mlir_element;
+use super::numbers::{mlir_element, mlir_scalar};
+use crate::program::hlo::elements::component_type;
 use crate::program::hlo::escapes::escape_mlir;
 use crate::values::{ArrayShape, Attribute, Dictionary, ElementType};
 
@@ -52,14 +53,18 @@ fn name(name: &str) -> String {
 
 fn scalar(element_type: ElementType, bytes: &[u8], text: &mut String) {
     if element_type.is_complex() {
-        let part = if element_type == ElementType::C64 { "f32" } else { "f64" };
+        let part = if element_type == ElementType::C64 {
+            "f32"
+        } else {
+            "f64"
+        };
         let (real, imaginary) = bytes.split_at(bytes.len() / 2);
-        let part_type = crate::program::hlo::elements::component_type(element_type);
-        let [real, imaginary] = [real, imaginary].map(|bytes| mlir_element(part_type, bytes));
+        let part_type = component_type(element_type);
+        let [real, imaginary] = [real, imaginary].map(|bytes| mlir_scalar(part_type, bytes));
         *text += &format!("#complex.number<:{part} {real}, {imaginary}>");
         return;
     }
-    *text += &mlir_element(element_type, bytes);
+    *text += &mlir_scalar(element_type, bytes);
     if !element_type.is_pred() {
         *text += &format!(" : {}", type_name(element_type));
     }
@@ -71,9 +76,12 @@ fn dense(shape: &ArrayShape, bytes: &[u8], text: &mut String) {
     let element_type = shape.element_type();
     let width = element_type.byte_width();
     let count = shape.element_count();
-    let one = |bytes: &[u8], text: &mut String| element(element_type, bytes, ",", mlir_element, text);
+    let one =
+        |bytes: &[u8], text: &mut String| element(element_type, bytes, ",", mlir_element, text);
     let mut each = bytes.chunks_exact(width.max(1));
-    let is_splat = each.next().is_some_and(|first| each.all(|other| other == first));
+    let is_splat = each
+        .next()
+        .is_some_and(|first| each.all(|other| other == first));
     match count {
         0 => {}
         _ if is_splat => one(&bytes[..width], text),

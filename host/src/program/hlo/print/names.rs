@@ -64,14 +64,16 @@ fn printable(names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// XLA's `NameUniquer::GetSanitizedName`: letters, digits, `_`, `.` and `-`, of which a letter or `_` comes first.
+/// What a name is in HLO text: letters, digits, `_`, `.` and `-`, of which a letter or `_` comes first. What is not becomes `_`, as in XLA's
+/// `NameUniquer::GetSanitizedName`.
 fn sanitized(name: &str) -> Cow<'_, str> {
-    let belongs = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let belongs = |c: char| is_start(c) || c.is_ascii_digit() || ".-".contains(c);
     if name.starts_with(is_start) && name.chars().all(belongs) {
         return Cow::Borrowed(name);
     }
-    let start = if name.starts_with(is_start) { "" } else { "_" };
-    let rest = name.chars().map(|c| if belongs(c) { c } else { '_' });
-    Cow::Owned(start.chars().chain(rest).collect())
+    let mut rest = name.chars();
+    let start = rest.next().filter(|c| is_start(*c)).unwrap_or('_');
+    let rest = rest.map(|c| if belongs(c) { c } else { '_' });
+    Cow::Owned(std::iter::once(start).chain(rest).collect())
 }

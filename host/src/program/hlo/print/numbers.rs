@@ -17,15 +17,24 @@ pub(super) fn hlo_element(element_type: ElementType, bytes: &[u8]) -> String {
         _ if value.is_nan() => nan(element_type, bits),
         _ if value.is_infinite() => format!("{value}"),
         // As XLA does, short of its choice of when.
-        _ if value != 0.0 && !(1e-5..1e16).contains(&value.abs()) => scientific(element_type, value),
+        _ if value != 0.0 && !(1e-5..1e16).contains(&value.abs()) => {
+            scientific(element_type, value)
+        }
         _ => decimal(element_type, value),
     }
 }
 
-/// An element as MLIR has it: a decimal with a point, or the bits of what is not finite.
+/// An element of an array as MLIR has it: whatever has one bit as a truth value.
 pub(super) fn mlir_element(element_type: ElementType, bytes: &[u8]) -> String {
-    // MLIR prints whatever has one bit as a truth value.
-    if element_type.is_pred() || (element_type.is_integral() && element_type.bit_width() == 1) {
+    match element_type {
+        ElementType::S1 | ElementType::U1 => (bytes != [0]).to_string(),
+        _ => mlir_scalar(element_type, bytes),
+    }
+}
+
+/// A scalar as MLIR has it: a decimal with a point, or the bits of what is not finite.
+pub(super) fn mlir_scalar(element_type: ElementType, bytes: &[u8]) -> String {
+    if element_type.is_pred() {
         return (bytes != [0]).to_string();
     }
     if element_type.is_integral() {
@@ -96,7 +105,11 @@ fn nan(element_type: ElementType, bits: u64) -> String {
     let format = FloatFormat::of(element_type);
     let usual = |negative| match format {
         Some(format) => format.nan(negative, None).map(u64::from),
-        None => Some(f64::NAN.copysign(if negative { -1.0 } else { 1.0 }).to_bits()),
+        None => Some(
+            f64::NAN
+                .copysign(if negative { -1.0 } else { 1.0 })
+                .to_bits(),
+        ),
     };
     if let Some(negative) = [false, true].into_iter().find(|n| usual(*n) == Some(bits)) {
         return if negative { "-nan" } else { "nan" }.to_owned();
