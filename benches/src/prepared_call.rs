@@ -28,7 +28,7 @@ pub fn bench(criterion: &mut Criterion) {
     let mut z = vec![0; 512];
     let options = CallOptions {
         deadline: Some(Deadline::After(Duration::from_secs(10))),
-        cancel: None,
+        ..CallOptions::default()
     };
     group.bench_function("callbox", |bencher| {
         bencher.iter(|| call.call_with(&options, &[&x, &y], &mut [&mut z]).unwrap());

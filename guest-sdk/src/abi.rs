@@ -14,6 +14,8 @@ mod buffers;
 mod frame;
 mod plain;
 mod record;
+mod scratch;
+mod state;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod native;
@@ -29,10 +31,17 @@ pub(crate) use attributes::{AttributeParts, Attributes};
 pub(crate) use buffers::{Array, Buffers};
 pub(crate) use frame::Frame;
 pub use frame::FramePointer;
-pub(crate) use machine::{log, set_failure, set_success, version};
+pub(crate) use machine::{
+    call_function, count_function_call, function_call_count, function_message, log, set_failure,
+    set_success, user_data, version,
+};
 pub(crate) use plain::Plain;
-pub(crate) use plain::{bytes, elements, elements_mut};
+pub(crate) use plain::{bytes, bytes_mut, elements, elements_mut};
 pub use record::{LAYOUT, OPTION_PAYLOAD, RECORDS};
+pub(crate) use scratch::Scratch;
+pub use state::State;
+#[cfg(target_arch = "wasm32")]
+pub use wasm::{StateWord, take_back_state};
 
 use machine::Memory;
 use plain::Chunk;

@@ -1,5 +1,7 @@
 //! Attributes: values that are fixed when a program is compiled.
 
+mod fields;
+
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -7,14 +9,27 @@ use core::ops::Deref;
 
 use crate::abi::{self, AttributeParts, Attributes};
 use crate::description::AttributeKind;
-use crate::{Element, ElementType, Failure};
+use crate::{Bf16, C64, C128, Element, ElementType, F16, Failure, Pred};
 
-/// A type that an attribute can be bound as: [`bool`], the integers and floats of [`Element`] (a scalar), slices of them
-/// and [`ArrayAttribute`] (an array), [`&str`](str), [`Dictionary`], or an [`Option`] of any of these for an attribute
-/// that a call may lack.
+pub use fields::Fields;
+
+/// A type that an attribute can be bound as:
+///
+/// | type | attribute |
+/// | --- | --- |
+/// | [`bool`], and every [`Element`] | a scalar of this very element type: nothing is widened |
+/// | an enum with `#[derive(AttributeEnum)]` | a scalar of the enum's `repr` |
+/// | a slice of an [`Element`], or [`ArrayAttribute`], which has the shape | an array |
+/// | [`&str`](str) | a string, which may contain NUL |
+/// | [`Dictionary`], or a struct with `#[derive(AttributeStruct)]` | a dictionary |
+/// | [`FunctionRef`](crate::FunctionRef) | a reference to a function of the program |
+///
+/// An [`Option`] of any of these is for an attribute that a call may lack.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of attribute",
-    label = "expected bool, f32, f64, an integer of 8 to 64 bits, &str, &[T], ArrayAttribute<T>, Dictionary, or an Option of one"
+    label = "expected bool, f32, f64, an integer of 8 to 64 bits, &str, &[T], ArrayAttribute<T>, Dictionary, FunctionRef, a derived enum or struct, or an Option of one",
+    note = "an enum is made one by `#[derive(AttributeEnum)]`, a struct by `#[derive(AttributeStruct)]`",
+    note = "a pointer can be none: it is an address in the memory of the process that made the program, which a guest does not share"
 )]
 pub trait AttributeValue<'a>: Sized {
     /// What the attribute must hold.
@@ -55,7 +70,28 @@ impl<'a> AnyAttribute<'a> {
         ElementType::from_number(self.0.element_type)
     }
 
-    fn expect_kind(self, expected: AttributeKind) -> Result<(), String> {
+    /// The shape of an array; empty for any other.
+    #[must_use]
+    pub const fn dimensions(self) -> &'a [i64] {
+        self.0.dimensions
+    }
+
+    /// The elements of a scalar or an array, little-endian, or the bytes of a string, whether they are UTF-8 or not; empty for a
+    /// dictionary.
+    #[must_use]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.0.bytes
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT with XLA's words for how it is not an `A`.
+    pub fn get<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
+        A::decode(self).map_err(Failure::invalid_argument)
+    }
+
+    pub(crate) fn expect_kind(self, expected: AttributeKind) -> Result<(), String> {
         if self.0.kind == expected as u8 {
             return Ok(());
         }
@@ -88,6 +124,18 @@ impl<'a> AnyAttribute<'a> {
     }
 }
 
+/// What is wrong with a number that no variant of an enum has. XLA takes any number for an enum, Rust cannot.
+#[cold]
+#[must_use]
+pub fn unknown_variant(variants: &[(&str, &dyn fmt::Display)], found: &dyn fmt::Display) -> String {
+    let mut expected = String::new();
+    for (i, (name, number)) in variants.iter().enumerate() {
+        let separator = if i == 0 { "" } else { ", " };
+        expected.push_str(&format!("{separator}{number} ({name})"));
+    }
+    format!("Wrong enum value: expected one of {expected} but got {found}")
+}
+
 impl fmt::Debug for AnyAttribute<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnyAttribute")
@@ -111,13 +159,14 @@ macro_rules! scalars {
 }
 
 scalars!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+scalars!(Pred, F16, Bf16, C64, C128);
 
 impl<'a> AttributeValue<'a> for bool {
     const KIND: AttributeKind = AttributeKind::Scalar;
     const ELEMENT_TYPE: Option<ElementType> = Some(ElementType::Pred);
 
     fn decode(attribute: AnyAttribute<'a>) -> Result<Self, String> {
-        attribute.scalar::<crate::Pred>().map(bool::from)
+        attribute.scalar::<Pred>().map(bool::from)
     }
 }
 
@@ -236,6 +285,14 @@ impl<'a> Dictionary<'a> {
             None => A::absent().ok_or_else(|| format!("Unexpected attribute: {name}")),
         }
         .map_err(Failure::invalid_argument)
+    }
+
+    /// All the attributes as one value, such as a struct with `#[derive(AttributeStruct)]`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT with XLA's words for how they are not an `A`.
+    pub fn read<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
+        AnyAttribute(AttributeParts::of_dictionary(self.0)).get()
     }
 
     /// The attribute with this number.

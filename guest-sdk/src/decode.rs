@@ -4,16 +4,15 @@
 //! each of which fails alone; then every parameter, all of whose failures are reported together. XLA runs the latter
 //! into one another; here each has its line.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::any::Any;
+use core::any::type_name;
 use core::cell::Cell;
 
-use crate::abi::{self, Buffers, Frame, FramePointer};
+use crate::abi::{self, Buffers, Frame, FramePointer, Scratch, State};
 use crate::attribute::{AttributeValue, Dictionary};
-use crate::description::{Description, Role, Stage};
+use crate::description::{Count, Description, Role, Stage};
 use crate::status::wrong_count;
 use crate::{ElementType, Failure, Outcome, StatusCode, operand, panics};
 
@@ -23,13 +22,13 @@ pub trait Target {
     const DESCRIPTION: &'static Description;
 
     /// Decodes the parameters, runs the function, and returns the state that it made.
-    fn call(decoder: Decoder<'_>) -> Result<Option<Box<dyn Any>>, Failure>;
+    fn call(decoder: Decoder<'_>) -> Result<Option<State>, Failure>;
 }
 
 /// A parameter of a target that is neither an attribute nor state.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a parameter of a target",
-    label = "expected an operand (`&Operand<T, RANK>`, `&AnyOperand`), a result (`&mut ResultBuffer<T, RANK>`, `&mut AnyResult`), `&mut InPlace<T, RANK>` or `&Context`",
+    label = "expected an operand (`&Operand<T, RANK>`, `&AnyOperand`), a result (`&mut ResultBuffer<T, RANK>`, `&mut AnyResult`), an `Option` of one, `RemainingOperands`, `RemainingResults`, `&mut InPlace<T, RANK>` or `&Context`",
     note = "an attribute is marked `#[attr]`, and what an earlier stage returned `#[state]`"
 )]
 pub trait TargetParameter<'a>: Sized {
@@ -47,14 +46,17 @@ pub trait TargetParameter<'a>: Sized {
 pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
     panics::install();
     let status = Cell::new(StatusCode::Ok);
+    let scratch = Scratch::new();
     let outcome = pointer.open(T::DESCRIPTION, |frame, buffers| {
         check_stage(T::DESCRIPTION.stage, frame.stage_number())?;
         T::call(Decoder {
             frame,
             buffers,
             status: &status,
+            scratch: &scratch,
             description: T::DESCRIPTION,
             position: 0,
+            unset_states: 0,
             bad: Vec::new(),
             diagnostics: Vec::new(),
         })
@@ -62,10 +64,13 @@ pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
     match outcome {
         Ok(None) => status.get() as u32,
         Ok(Some(state)) => {
-            pointer.keep_state(T::DESCRIPTION.stage, state);
+            // Of a stage that failed the host keeps nothing.
+            if status.get() == StatusCode::Ok {
+                pointer.keep_state(T::DESCRIPTION.stage, state);
+            }
             status.get() as u32
         }
-        Err(failure) => report(&failure),
+        Err(failure) => report(&failure, status.get()),
     }
 }
 
@@ -74,8 +79,10 @@ pub struct Decoder<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) buffers: Buffers<'a>,
     pub(crate) status: &'a Cell<StatusCode>,
+    pub(crate) scratch: &'a Scratch,
     pub(crate) description: &'static Description,
     position: usize,
+    unset_states: usize,
     bad: Vec<usize>,
     diagnostics: Vec<String>,
 }
@@ -98,11 +105,11 @@ impl<'a> Decoder<'a> {
     pub fn check_counts(&self) -> Result<(), Failure> {
         let description = self.description;
         let (operands, results) = (self.buffers.operand_count(), self.buffers.result_count());
-        if description.operand_count != 0 && operands != description.operand_count {
-            return Err(self.wrong_count("arguments", description.operand_count, operands));
+        if !description.operands.allows(operands) {
+            return Err(self.wrong_count("arguments", description.operands, operands));
         }
-        if description.result_count != 0 && results != description.result_count {
-            return Err(self.wrong_count("results", description.result_count, results));
+        if !description.results.allows(results) {
+            return Err(self.wrong_count("results", description.results, results));
         }
         if description.attributes.is_empty() {
             return Ok(());
@@ -134,15 +141,22 @@ impl<'a> Decoder<'a> {
         self.note(decoded)
     }
 
-    /// The value of the next parameter, what an earlier stage returned.
+    /// The value of the next parameter, what an earlier stage returned. The texts are those of xla/ffi/execution_state.cc, with
+    /// names for type ids.
     pub fn state<T: 'static>(&mut self, stage: Stage) -> Option<&'a T> {
         let decoded = match self.frame.state(stage) {
-            None => Err(format!("State is not set: stage {stage} has not run")),
-            Some(state) => state.downcast_ref().ok_or_else(|| {
-                format!(
-                    "Wrong state type: expected {} but stage {stage} returned another",
-                    core::any::type_name::<T>()
-                )
+            None => {
+                self.unset_states += 1;
+                Err(no_state(&format!(
+                    "State is not set: stage {stage} has not run"
+                )))
+            }
+            Some(state) => state.get().ok_or_else(|| {
+                no_state(&format!(
+                    "Set state type {} does not match the requested one {}",
+                    state.type_name(),
+                    type_name::<T>()
+                ))
             }),
         };
         self.note(decoded)
@@ -183,12 +197,20 @@ impl<'a> Decoder<'a> {
     #[must_use]
     pub fn failure(self) -> Failure {
         let bad: Vec<String> = self.bad.iter().map(ToString::to_string).collect();
-        Failure::invalid_argument(format!(
-            "[{}] Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
-            self.description.stage,
-            bad.join(", "),
-            self.diagnostics.join("\n")
-        ))
+        // A state that is not there is no fault of the caller's arguments.
+        let code = match self.unset_states == bad.len() {
+            true => StatusCode::NotFound,
+            false => StatusCode::InvalidArgument,
+        };
+        Failure::new(
+            code,
+            format!(
+                "[{}] Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
+                self.description.stage,
+                bad.join(", "),
+                self.diagnostics.join("\n")
+            ),
+        )
     }
 
     #[inline]
@@ -252,8 +274,15 @@ impl<'a> Decoder<'a> {
     }
 
     #[cold]
-    fn wrong_count(&self, what: &str, expected: usize, found: usize) -> Failure {
-        self.invalid(&wrong_count(what, &expected.to_string(), found))
+    fn wrong_count(&self, what: &str, expected: Count, found: usize) -> Failure {
+        let Count { least, most } = expected;
+        let expected = match most {
+            Some(most) if most == least => most.to_string(),
+            // XLA has no bound above where something is optional, and reads no more than it knows.
+            Some(most) => format!("{least} to {most}"),
+            None => format!("at least {least}"),
+        };
+        self.invalid(&wrong_count(what, &expected, found))
     }
 
     #[cold]
@@ -313,8 +342,19 @@ fn names(attributes: Dictionary<'_>) -> String {
 }
 
 #[cold]
-fn report(failure: &Failure) -> u32 {
-    abi::set_failure(failure.code(), failure.message(), failure.is_recoverable());
+fn no_state(why: &str) -> String {
+    format!("Failed to get state from execution context: {why}")
+}
+
+/// Makes a failure the call's status. That of a function is left to the host, which knows more of it, unless another function was
+/// called after it or the target set a failure of its own.
+#[cold]
+fn report(failure: &Failure, status: StatusCode) -> u32 {
+    let call = failure.function_call();
+    let is_hosts = call != 0 && call == abi::function_call_count();
+    if !is_hosts || status != StatusCode::Ok {
+        abi::set_failure(failure.code(), failure.message(), failure.is_recoverable());
+    }
     failure.code() as u32
 }
 
@@ -323,7 +363,7 @@ fn report(failure: &Failure) -> u32 {
 /// # Errors
 /// What the target returned.
 #[inline]
-pub fn finish(outcome: impl Outcome) -> Result<Option<Box<dyn Any>>, Failure> {
+pub fn finish(outcome: impl Outcome) -> Result<Option<State>, Failure> {
     outcome.into_result().map(|()| None)
 }
 
@@ -331,6 +371,6 @@ pub fn finish(outcome: impl Outcome) -> Result<Option<Box<dyn Any>>, Failure> {
 ///
 /// # Errors
 /// What the target returned.
-pub fn keep<T: 'static>(state: Result<T, Failure>) -> Result<Option<Box<dyn Any>>, Failure> {
-    Ok(Some(Box::new(state?)))
+pub fn keep<T: 'static>(state: Result<T, Failure>) -> Result<Option<State>, Failure> {
+    Ok(Some(State::new(state?)))
 }

@@ -3,9 +3,13 @@
 //! The attribute macro makes one [`Description`] for each target. The decoder counts by it, and it becomes the target's
 //! line in the custom section `callbox.targets`.
 
+mod count;
+
 use core::fmt;
 
 use crate::ElementType;
+
+pub(crate) use count::Count;
 
 /// When a function of a target runs. Every target has `execute`; the other stages are optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,9 +72,9 @@ pub struct Description {
     /// The attributes, in order of the parameters.
     pub attributes: &'static [AttributeDescription],
     /// How many operands the parameters take.
-    pub operand_count: usize,
+    pub operands: Count,
     /// How many results the parameters take.
-    pub result_count: usize,
+    pub results: Count,
     /// How many attributes every call must have.
     pub required_attribute_count: usize,
 }
@@ -93,6 +97,14 @@ pub enum Role {
     Result(Signature),
     /// The next operand and the next result, in one.
     InPlace(Signature),
+    /// The next operand, if there is one more.
+    OptionalOperand(Signature),
+    /// The next result, if there is one more.
+    OptionalResult(Signature),
+    /// All operands that are left.
+    RemainingOperands,
+    /// All results that are left.
+    RemainingResults,
     /// The call's context: no buffer.
     Context,
 }
@@ -131,6 +143,8 @@ pub enum AttributeKind {
     Scalar = 3,
     /// Text.
     String = 4,
+    /// A reference to a function of the program. XLA's runtime had those; XLA FFI has not.
+    Function = 5,
 }
 
 impl AttributeKind {
@@ -142,6 +156,7 @@ impl AttributeKind {
             2 => Some(Self::Dictionary),
             3 => Some(Self::Scalar),
             4 => Some(Self::String),
+            5 => Some(Self::Function),
             _ => None,
         }
     }
@@ -154,29 +169,63 @@ impl AttributeKind {
             Self::Dictionary => "dictionary",
             Self::Scalar => "scalar",
             Self::String => "string",
+            Self::Function => "function",
         }
     }
 }
 
 impl Role {
+    /// The role of a parameter that may lack what `self` stands for.
+    ///
+    /// # Panics
+    /// While compiling, if only one operand or one result can be optional and it is neither.
+    #[must_use]
+    #[allow(
+        clippy::panic,
+        reason = "it is an error of the compiler's: every use is in a constant"
+    )]
+    pub const fn optional(self) -> Self {
+        match self {
+            Self::Operand(signature) => Self::OptionalOperand(signature),
+            Self::Result(signature) => Self::OptionalResult(signature),
+            _ => panic!("only an operand or a result can be optional"),
+        }
+    }
+
     /// Whether it takes an operand.
     #[must_use]
     pub const fn takes_operand(self) -> bool {
-        matches!(self, Self::Operand(_) | Self::InPlace(_))
+        matches!(
+            self,
+            Self::Operand(_) | Self::OptionalOperand(_) | Self::InPlace(_)
+        )
     }
 
     /// Whether it takes a result.
     #[must_use]
     pub const fn takes_result(self) -> bool {
-        matches!(self, Self::Result(_) | Self::InPlace(_))
+        matches!(
+            self,
+            Self::Result(_) | Self::OptionalResult(_) | Self::InPlace(_)
+        )
+    }
+
+    /// Whether a call may lack what it stands for.
+    #[must_use]
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::OptionalOperand(_) | Self::OptionalResult(_))
     }
 
     /// What its buffer must be, if it has one.
     #[must_use]
     pub const fn signature(self) -> Option<Signature> {
         match self {
-            Self::Operand(s) | Self::Result(s) | Self::InPlace(s) => Some(s),
-            Self::Context => None,
+            Self::Operand(s)
+            | Self::Result(s)
+            | Self::InPlace(s)
+            | Self::OptionalOperand(s)
+            | Self::OptionalResult(s) => Some(s),
+            Self::RemainingOperands | Self::RemainingResults | Self::Context => None,
         }
     }
 }
@@ -192,8 +241,8 @@ impl Description {
             traits: &[],
             parameters: &[],
             attributes: &[],
-            operand_count: 0,
-            result_count: 0,
+            operands: Count::ANY,
+            results: Count::ANY,
             required_attribute_count: 0,
         }
     }
@@ -211,6 +260,9 @@ impl Description {
     }
 
     /// With these parameters and attributes.
+    ///
+    /// # Panics
+    /// While compiling, in XLA's words, if an operand or result comes after one that a call may lack.
     #[must_use]
     pub const fn with_parameters(
         mut self,
@@ -219,8 +271,8 @@ impl Description {
     ) -> Self {
         self.parameters = parameters;
         self.attributes = attributes;
-        self.operand_count = self.operands_before(parameters.len());
-        self.result_count = self.results_before(parameters.len());
+        self.operands = Count::of(parameters, true);
+        self.results = Count::of(parameters, false);
         self.required_attribute_count = count_required(attributes);
         self
     }
@@ -245,6 +297,34 @@ impl Description {
             i += 1;
         }
         count
+    }
+
+    /// Whether the target has operands or results.
+    #[must_use]
+    pub const fn has_buffers(&self) -> bool {
+        let mut i = 0;
+        while i < self.parameters.len() {
+            if !matches!(self.parameters[i].roles[0], Role::Context) {
+                return true;
+            }
+            i += 1;
+        }
+        false
+    }
+
+    /// Whether some parameter has this role.
+    #[must_use]
+    pub(crate) const fn takes_remaining(&self, operands: bool) -> bool {
+        let mut i = 0;
+        while i < self.parameters.len() {
+            match self.parameters[i].roles[0] {
+                Role::RemainingOperands if operands => return true,
+                Role::RemainingResults if !operands => return true,
+                _ => {}
+            }
+            i += 1;
+        }
+        false
     }
 
     /// Whether one parameter takes this operand and this result in one.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::abi::Plain;
+use crate::{Bf16, C64, C128, F16};
 
 /// Declares the element types from one table, so that no list of them can lack one.
 macro_rules! element_types {
@@ -104,12 +105,13 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A Rust type that holds one element of an array: [`f32`], [`f64`], the integers, and [`Pred`].
+/// A Rust type that holds one element of an array: [`f32`], [`f64`], [`F16`], [`Bf16`], [`C64`], [`C128`], the integers, and
+/// [`Pred`].
 ///
 /// The other element types are within reach through [`AnyOperand::bytes`](crate::AnyOperand::bytes).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of element",
-    label = "expected f32, f64, an integer of 8 to 64 bits, or `callbox_guest::Pred`"
+    label = "expected f32, f64, an integer of 8 to 64 bits, or `F16`, `Bf16`, `C64`, `C128` or `Pred` of callbox_guest"
 )]
 pub trait Element: Plain + PartialEq + fmt::Debug {
     /// The element type that this type stands for.
@@ -126,6 +128,7 @@ elements! {
     i8: S8, i16: S16, i32: S32, i64: S64,
     u8: U8, u16: U16, u32: U32, u64: U64,
     f32: F32, f64: F64, Pred: Pred,
+    F16: F16, Bf16: Bf16, C64: C64, C128: C128,
 }
 
 /// An element of a PRED array: a truth value in one byte.

@@ -45,13 +45,21 @@
 //! | `x: &Operand<f32>` | the next operand: F32, any rank |
 //! | `x: &Operand<f32, 2>` | the next operand: F32, rank 2 |
 //! | `x: &AnyOperand` | the next operand: any element type and rank |
+//! | `x: Option<&Operand<f32>>` | the next operand, if the call has one more: behind those that every call has |
+//! | `rest: RemainingOperands` | all operands that are left: behind all others |
 //! | `y: &mut ResultBuffer<f32>` | the next result; rank as for an operand |
 //! | `y: &mut AnyResult` | the next result: any element type and rank |
+//! | `y: Option<&mut ResultBuffer<f32>>` | the next result, if the call has one more |
+//! | `rest: RemainingResults` | all results that are left |
 //! | `x: &mut InPlace<f32>` | the next operand and the next result, in one slice |
 //! | `#[attr] n: f32` | the attribute `n`: see [`AttributeValue`] for the types |
 //! | `#[attr(name = "type")] kind: &str` | the attribute `type` |
-//! | `context: &Context` | the call: its log, its opaque bytes, all its attributes |
-//! | `#[state] state: &S` | what the target's stage `instantiate` returned |
+//! | `#[attr] func: FunctionRef` | the function of the program that the attribute `func` names, which the target may call |
+//! | `context: &Context` | the call: its log, its opaque bytes, all its attributes, its literal, its called computations, user data, scratch memory |
+//! | `#[state] state: &S` | what the target's stage `instantiate` returned; `#[state(prepare)]` and `#[state(initialize)]` likewise |
+//!
+//! The types of elements are [`f32`], [`f64`], [`F16`], [`Bf16`], [`C64`], [`C128`], the integers and [`Pred`]; an array of
+//! any other comes as bytes, in [`AnyOperand`] and [`AnyResult`].
 //!
 //! Before the function runs, the call is checked against its parameters: how many operands, results and attributes
 //! there are, and each one's type. What does not fit fails with INVALID_ARGUMENT and XLA's words, such as `Wrong buffer
@@ -60,7 +68,8 @@
 //!
 //! # How a target fails
 //!
-//! It returns a [`Failure`]: a status code, a message, and whether a later call may succeed. A panic fails the call too,
+//! It returns a [`Failure`]: a status code, a message, and whether a later call may succeed. That of a function that it called
+//! ([`FunctionRef::call`]) is handed on as it is if it is returned, so that `?` will do. A panic fails the call too,
 //! with code ABORTED and the panic's text and place; its instance then serves no other call.
 //!
 //! # Tests
@@ -86,6 +95,12 @@
 //! assert_eq!(call.result_elements::<f32>(0), [8.0]);
 //! ```
 //!
+//! # Versions
+//!
+//! A module runs on every host whose version of the FFI has what the module uses. Function references, optional and remaining
+//! buffers, and user data need version 1.1; a target that needs it says so in the module's metadata, and an older host refuses the
+//! module by name. On an older host a call has neither literal nor called computations. [`Context::ffi_version`] is the host's version.
+//!
 //! # Without the standard library
 //!
 //! The default feature `std` may be turned off. A guest that is `#![no_std]` then turns on the feature `runtime` and writes
@@ -106,10 +121,13 @@ mod context;
 mod decode;
 mod description;
 mod element;
+mod function;
 mod metadata;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
+mod number;
 mod operand;
+mod optional;
 mod panics;
 mod result;
 mod shape;
@@ -120,11 +138,18 @@ pub use context::{Context, LogLevel};
 pub use decode::{Target, TargetParameter};
 pub use description::{AttributeKind, Stage};
 pub use element::{Element, ElementType, Pred};
+pub use function::FunctionRef;
+pub use number::{Bf16, C64, C128, F16};
 pub use operand::{ANY_RANK, AnyOperand, Operand};
+pub use optional::{RemainingOperands, RemainingResults};
 pub use result::{AnyResult, InPlace, ResultBuffer};
 pub use shape::Shape;
 pub use status::{Failure, Outcome, StatusCode};
 
+#[doc = include_str!("attribute_enum.md")]
+pub use callbox_guest_macros::AttributeEnum;
+#[doc = include_str!("attribute_struct.md")]
+pub use callbox_guest_macros::AttributeStruct;
 #[doc = include_str!("target.md")]
 pub use callbox_guest_macros::target;
 
@@ -159,16 +184,20 @@ macro_rules! runtime {
 /// What the attribute macro's code names, and what tests of the layout read. No part of the crate's interface.
 #[doc(hidden)]
 pub mod __private {
-    pub use alloc::boxed::Box;
-    pub use core::any::Any;
+    pub use alloc::string::String;
 
-    pub use crate::abi::{FramePointer, LAYOUT, OPTION_PAYLOAD, RECORDS};
+    pub use crate::abi::{FramePointer, LAYOUT, OPTION_PAYLOAD, RECORDS, State};
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::abi::{StateWord, take_back_state};
+    pub use crate::attribute::{Fields, unknown_variant};
     pub use crate::decode::{Decoder, Target, TargetParameter, finish, keep, run};
     pub use crate::description::{AttributeDescription, Description, ParameterDescription, Role};
     pub use crate::metadata::{json, json_len};
     #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
     pub use crate::panics::handle as handle_panic;
-    pub use crate::{AttributeValue, Element, Failure, Stage};
+    pub use crate::{
+        AnyAttribute, AttributeKind, AttributeValue, Element, ElementType, Failure, Stage,
+    };
     #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
     pub use dlmalloc::GlobalDlmalloc as Allocator;
 }

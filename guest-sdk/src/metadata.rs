@@ -7,7 +7,9 @@
 //! All of it happens in constants, because a custom section holds bytes and no pointers.
 
 use crate::ElementType;
-use crate::description::{AttributeDescription, Description, ParameterDescription, Stage};
+use crate::description::{
+    AttributeDescription, AttributeKind, Description, ParameterDescription, Stage,
+};
 
 /// The bytes that [`json`] writes for this description.
 #[must_use]
@@ -46,7 +48,9 @@ impl<const N: usize> Writer<N> {
     const fn target(&mut self, description: &Description) {
         self.raw("{\"name\":");
         self.string(description.name);
-        self.raw(",\"abi\":\"1.0\",\"api_version\":\"API_VERSION_TYPED_FFI\",\"stages\":[");
+        self.raw(",\"ffi_version\":");
+        self.string(ffi_version(description));
+        self.raw(",\"api_version\":\"API_VERSION_TYPED_FFI\",\"stages\":[");
         self.string(description.stage.name());
         self.raw("]");
         if matches!(description.stage, Stage::Execute) {
@@ -55,6 +59,12 @@ impl<const N: usize> Writer<N> {
             self.raw("],\"results\":[");
             self.buffers(description.parameters, false);
             self.raw("]");
+            if description.takes_remaining(true) {
+                self.raw(",\"remaining_operands\":true");
+            }
+            if description.takes_remaining(false) {
+                self.raw(",\"remaining_results\":true");
+            }
         }
         self.raw(",\"attributes\":[");
         self.attributes(description.attributes);
@@ -91,6 +101,9 @@ impl<const N: usize> Writer<N> {
         match parameter.roles[0].signature() {
             Some(signature) => self.optional_number(signature.rank),
             None => self.raw("null"),
+        }
+        if parameter.roles[0].is_optional() {
+            self.raw(",\"optional\":true");
         }
         self.raw("}");
     }
@@ -203,6 +216,30 @@ impl<const N: usize> Writer<N> {
         }
         self.len += 1;
     }
+}
+
+/// The oldest version of the contract by which a host can call the target: older ones know neither function references, nor
+/// that there can be fewer or more buffers than are declared.
+const fn ffi_version(description: &Description) -> &'static str {
+    const NEWEST: &str = "1.1";
+    if description.takes_remaining(true) || description.takes_remaining(false) {
+        return NEWEST;
+    }
+    let mut i = 0;
+    while i < description.parameters.len() {
+        if description.parameters[i].roles[0].is_optional() {
+            return NEWEST;
+        }
+        i += 1;
+    }
+    i = 0;
+    while i < description.attributes.len() {
+        if matches!(description.attributes[i].kind, AttributeKind::Function) {
+            return NEWEST;
+        }
+        i += 1;
+    }
+    "1.0"
 }
 
 const fn element_type(parameter: &ParameterDescription, role: usize) -> Option<ElementType> {

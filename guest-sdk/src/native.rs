@@ -21,21 +21,32 @@
 //! It decodes and checks as a call from a host does, through the same code. What it lacks is the sandbox: a panic here is
 //! the test's panic, and a loop without end is one.
 
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::abi::native::{Block, FrameLists, List, take_record};
+use crate::abi::native::{Block, FrameLists, Function, List, Record, replace_record};
 use crate::abi::{self};
 use crate::decode::{Target, run};
 use crate::description::AttributeKind;
-use crate::{Element, ElementType, Failure, LogLevel, Pred, StatusCode};
+use crate::{
+    AnyOperand, AnyResult, Bf16, C64, C128, Element, ElementType, F16, Failure, LogLevel, Pred,
+    StatusCode,
+};
+
+/// The minor version of the contract that the stand-in has, unless a test asks for an older one.
+const MINOR_VERSION: u16 = 1;
 
 /// A call to make: its operands, results and attributes, and after a run what became of them.
-#[derive(Default)]
 pub struct Call {
+    minor_version: u16,
     block: Block,
     operands: Vec<BufferParts>,
     results: Vec<BufferParts>,
+    literal: Vec<BufferParts>,
+    functions: Vec<Function>,
+    called_functions: Vec<u32>,
+    user_data: Vec<(String, Vec<u8>)>,
     attributes: Vec<(String, Value)>,
     opaque: Vec<u8>,
     log: Vec<(LogLevel, String)>,
@@ -61,6 +72,26 @@ pub enum Value {
     String(Vec<u8>),
     /// Further attributes.
     Dictionary(Vec<(String, Value)>),
+    /// A function of the call's, by number: see [`Call::function_attribute`].
+    Function(u32),
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self {
+            minor_version: MINOR_VERSION,
+            block: Block::default(),
+            operands: Vec::new(),
+            results: Vec::new(),
+            literal: Vec::new(),
+            functions: Vec::new(),
+            called_functions: Vec::new(),
+            user_data: Vec::new(),
+            attributes: Vec::new(),
+            opaque: Vec::new(),
+            log: Vec::new(),
+        }
+    }
 }
 
 impl Call {
@@ -81,7 +112,8 @@ impl Call {
     /// Adds a result in row-major order, with every byte 0xAA.
     pub fn result<T: Element>(&mut self, dimensions: &[i64]) -> &mut Self {
         let count: i64 = dimensions.iter().product();
-        let bytes = alloc::vec![0xAA; size_of::<T>() * usize::try_from(count).unwrap_or_default()];
+        let bytes =
+            alloc::vec![0xAA_u8; size_of::<T>() * usize::try_from(count).unwrap_or_default()];
         let data = self.block.list(&bytes);
         let result = BufferParts::new(T::TYPE, data, dimensions);
         self.results.push(result);
@@ -118,6 +150,55 @@ impl Call {
         self
     }
 
+    /// Adds a leaf of the call's literal, in row-major order. Nothing checks that the dimensions fit.
+    pub fn literal<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
+        let data = self.block.list(abi::bytes(elements));
+        let leaf = BufferParts::new(T::TYPE, data, dimensions);
+        self.literal.push(leaf);
+        self
+    }
+
+    /// Adds an attribute that refers to a function of the program: to `function`, which stands for it. It gets the operands, and
+    /// writes the results, with which the target calls it; if it fails, the target finds its results as they were.
+    pub fn function_attribute(
+        &mut self,
+        name: &str,
+        function: impl Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure> + 'static,
+    ) -> &mut Self {
+        let number = self.function(function);
+        self.attribute(name, Value::Function(number))
+    }
+
+    /// Adds a called computation: `function` stands for it, as in [`function_attribute`](Self::function_attribute).
+    pub fn called_function(
+        &mut self,
+        function: impl Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure> + 'static,
+    ) -> &mut Self {
+        let number = self.function(function);
+        self.called_functions.push(number);
+        self
+    }
+
+    fn function(
+        &mut self,
+        function: impl Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure> + 'static,
+    ) -> u32 {
+        self.functions.push(Rc::new(function));
+        self.functions.len() as u32 - 1
+    }
+
+    /// Attaches bytes to the call, as an embedder attaches user data to an execution.
+    pub fn user_data(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
+        self.user_data.push((String::from(name), bytes.to_vec()));
+        self
+    }
+
+    /// Has the call come from a host of version `1.minor`, whose frames may be shorter. The default is the newest.
+    pub fn minor_version(&mut self, minor: u16) -> &mut Self {
+        self.minor_version = minor;
+        self
+    }
+
     /// Calls one function of a target, and keeps the state that it leaves for the next.
     ///
     /// # Errors
@@ -130,15 +211,27 @@ impl Call {
             results: buffers(&mut self.block, &self.results),
             attributes: dictionary(&mut self.block, &self.attributes),
             opaque: self.block.list(&self.opaque),
+            literal: buffers(&mut self.block, &self.literal),
+            functions: self.block.list(&self.called_functions),
         };
-        let _ = take_record();
-        let code = self.block.call(&lists, |frame| run::<T>(frame));
-        let record = take_record();
+        // A function of the call's may make a call of its own, with a record of its own.
+        let outer = replace_record(Record {
+            minor_version: self.minor_version,
+            functions: self.functions.clone(),
+            user_data: self.user_data.clone(),
+            ..Record::default()
+        });
+        let frame = |frame: abi::FramePointer<'_>| run::<T>(frame);
+        let code = self.block.call(self.minor_version, &lists, frame);
+        let record = replace_record(outer);
         self.log = record.log;
         match (record.failure, StatusCode::from_number(code)) {
             (None, Some(StatusCode::Ok)) => Ok(()),
             (Some(failure), _) => Err(failure),
-            (None, Some(code)) => Err(Failure::new(code, "")),
+            (None, Some(code)) => Err(record
+                .function_failure
+                .filter(|failure| failure.code() == code)
+                .unwrap_or_else(|| Failure::new(code, ""))),
             (None, None) => Err(Failure::unknown("status code out of range")),
         }
     }
@@ -204,6 +297,7 @@ macro_rules! scalar_values {
 }
 
 scalar_values!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, Pred);
+scalar_values!(F16, Bf16, C64, C128);
 
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
@@ -256,6 +350,12 @@ fn dictionary(block: &mut Block, attributes: &[(String, Value)]) -> List {
                     *t as u8,
                     &dimensions[..],
                     block.list(bytes),
+                ),
+                Value::Function(number) => (
+                    AttributeKind::Function,
+                    0,
+                    &[][..],
+                    block.list(abi::bytes(&[*number])),
                 ),
                 Value::String(bytes) => (AttributeKind::String, 0, &[][..], block.list(bytes)),
                 Value::Dictionary(nested) => (

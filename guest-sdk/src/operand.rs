@@ -86,7 +86,9 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for Operand<'a, T, R
     }
 }
 
-/// An operand of any element type and rank.
+/// An operand of any element type and rank: what a target takes as one, and what it gives to a function that it calls
+/// ([`FunctionRef`](crate::FunctionRef)).
+#[derive(Clone, Copy)]
 pub struct AnyOperand<'a> {
     element_type: ElementType,
     bytes: &'a [u8],
@@ -94,6 +96,15 @@ pub struct AnyOperand<'a> {
 }
 
 impl<'a> AnyOperand<'a> {
+    /// An operand in row-major order.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the product of the dimensions is not the count of elements.
+    pub fn new<T: Element>(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
+        let operand = Operand::<T>::new(elements, dimensions)?;
+        Ok(Self::from(&operand))
+    }
+
     /// The type of the elements.
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
@@ -139,17 +150,38 @@ impl fmt::Debug for AnyOperand<'_> {
     }
 }
 
+impl<'a, T: Element, const RANK: usize> From<&Operand<'a, T, RANK>> for AnyOperand<'a> {
+    fn from(operand: &Operand<'a, T, RANK>) -> Self {
+        Self {
+            element_type: T::TYPE,
+            bytes: abi::bytes(operand.elements),
+            shape: operand.shape,
+        }
+    }
+}
+
+impl<'a> From<&AnyOperand<'a>> for AnyOperand<'a> {
+    fn from(operand: &AnyOperand<'a>) -> Self {
+        *operand
+    }
+}
+
 impl<'a> TargetParameter<'a> for AnyOperand<'a> {
     const ROLE: Role = Role::Operand(ANY);
 
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
         let (array, bytes) = decoder.buffers.next_operand().ok_or_else(missing)?;
-        Ok(Self {
-            element_type: known(array.element_type)?,
-            bytes,
-            shape: Shape::new(array.dimensions, array.minor_to_major),
-        })
+        any(array, bytes)
     }
+}
+
+/// An operand or another array that is only read.
+pub(crate) fn any<'a>(array: Array<'a>, bytes: &'a [u8]) -> Result<AnyOperand<'a>, String> {
+    Ok(AnyOperand {
+        element_type: known(array.element_type)?,
+        bytes,
+        shape: Shape::new(array.dimensions, array.minor_to_major),
+    })
 }
 
 /// The signature of a buffer that may be any.

@@ -101,7 +101,8 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for ResultBuffer<'a,
     }
 }
 
-/// A result of any element type and rank.
+/// A result of any element type and rank: what a target takes as one, and where a function that it calls writes
+/// ([`FunctionRef`](crate::FunctionRef)).
 pub struct AnyResult<'a> {
     element_type: ElementType,
     bytes: &'a mut [u8],
@@ -109,6 +110,19 @@ pub struct AnyResult<'a> {
 }
 
 impl<'a> AnyResult<'a> {
+    /// A result in row-major order.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the product of the dimensions is not the count of elements.
+    pub fn new<T: Element>(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
+        let shape = operand::row_major::<ANY_RANK>(elements.len(), dimensions)?;
+        Ok(Self {
+            element_type: T::TYPE,
+            bytes: abi::bytes_mut(elements),
+            shape,
+        })
+    }
+
     /// The type of the elements.
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
@@ -151,6 +165,26 @@ impl<'a> AnyResult<'a> {
 impl fmt::Debug for AnyResult<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.element_type, self.shape)
+    }
+}
+
+impl<'b, T: Element, const RANK: usize> From<&'b mut ResultBuffer<'_, T, RANK>> for AnyResult<'b> {
+    fn from(result: &'b mut ResultBuffer<'_, T, RANK>) -> Self {
+        Self {
+            element_type: T::TYPE,
+            shape: result.shape,
+            bytes: abi::bytes_mut(result.elements),
+        }
+    }
+}
+
+impl<'b> From<&'b mut AnyResult<'_>> for AnyResult<'b> {
+    fn from(result: &'b mut AnyResult<'_>) -> Self {
+        Self {
+            element_type: result.element_type,
+            shape: result.shape,
+            bytes: result.bytes,
+        }
     }
 }
 

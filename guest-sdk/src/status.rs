@@ -88,10 +88,12 @@ status_codes! {
 /// let failure = Failure::invalid_argument("Info must be >= 0").recoverable();
 /// assert_eq!(failure.to_string(), "INVALID_ARGUMENT: Info must be >= 0");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     code: StatusCode,
     is_recoverable: bool,
+    /// The number of the call of a function that failed so; 0 if it is the target's own.
+    function_call: u32,
     message: Cow<'static, str>,
 }
 
@@ -107,14 +109,30 @@ impl Failure {
         Self {
             code,
             is_recoverable: false,
+            function_call: 0,
             message: message.into(),
         }
+    }
+
+    /// The failure of a function that was called back. `call` is the call's number.
+    #[cold]
+    pub(crate) fn of_function(code: StatusCode, message: String, call: u32) -> Self {
+        Self {
+            function_call: call,
+            ..Self::new(code, message)
+        }
+    }
+
+    /// The number that [`Failure::of_function`] was given; 0 if it is the target's own.
+    pub(crate) const fn function_call(&self) -> u32 {
+        self.function_call
     }
 
     /// Says that the caller can expect a later call with other inputs to succeed.
     #[must_use]
     pub fn recoverable(mut self) -> Self {
         self.is_recoverable = true;
+        self.function_call = 0;
         self
     }
 
@@ -136,6 +154,16 @@ impl Failure {
         self.is_recoverable
     }
 }
+
+impl PartialEq for Failure {
+    /// Where a failure comes from is no part of what it says.
+    fn eq(&self, other: &Self) -> bool {
+        let said = |failure: &Self| (failure.code, failure.is_recoverable);
+        said(self) == said(other) && self.message == other.message
+    }
+}
+
+impl Eq for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

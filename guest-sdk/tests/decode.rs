@@ -409,7 +409,7 @@ fn a_view_says_its_layout_and_checks_dimensions() {
 fn contextual(context: &Context, #[attr] n: i32) -> Result<(), Failure> {
     assert_eq!(context.stage(), Stage::Execute);
     assert_eq!(context.opaque(), b"abc\0def");
-    assert_eq!(context.ffi_version(), (1, 0));
+    assert_eq!(context.ffi_version(), (1, 1));
     assert_eq!(context.attributes().get::<i32>("n")?, n);
     context.log(LogLevel::Info, "first");
     context.log(LogLevel::Error, "second");

@@ -7,8 +7,9 @@
 
 use callbox_guest::__private::{Target, json, json_len};
 use callbox_guest::{
-    AnyOperand, ArrayAttribute, Context, Dictionary, Element, Failure, InPlace, Operand,
-    ResultBuffer, target,
+    AnyOperand, ArrayAttribute, AttributeEnum, AttributeStruct, Bf16, Context, Dictionary, Element,
+    Failure, FunctionRef, InPlace, Operand, RemainingOperands, RemainingResults, ResultBuffer,
+    target,
 };
 use serde_json::{Value, json as expected};
 
@@ -56,7 +57,7 @@ fn the_line_says_all_that_the_function_says() {
         read(&MIX),
         expected!({
             "name": "my.mix",
-            "abi": "1.0",
+            "ffi_version": "1.0",
             "api_version": "API_VERSION_TYPED_FFI",
             "stages": ["execute"],
             "operands": [
@@ -87,7 +88,7 @@ fn a_stage_says_its_attributes_only() {
         read(&MAKE),
         expected!({
             "name": "my.mix",
-            "abi": "1.0",
+            "ffi_version": "1.0",
             "api_version": "API_VERSION_TYPED_FFI",
             "stages": ["instantiate"],
             "attributes": [
@@ -103,7 +104,7 @@ fn a_target_may_have_nothing_to_say() {
         read(&PLAIN),
         expected!({
             "name": "plain",
-            "abi": "1.0",
+            "ffi_version": "1.0",
             "api_version": "API_VERSION_TYPED_FFI",
             "stages": ["execute"],
             "operands": [],
@@ -113,4 +114,96 @@ fn a_target_may_have_nothing_to_say() {
             "traits": [],
         })
     );
+}
+
+#[derive(AttributeEnum)]
+#[repr(u16)]
+enum Mode {
+    Only = 7,
+}
+
+#[derive(AttributeStruct)]
+struct Pair<'a> {
+    first: f64,
+    second: &'a str,
+}
+
+/// Whether a target needs a host of version 1.1 is decided by what it takes.
+#[target]
+fn newer(
+    x: &Operand<Bf16>,
+    scale: Option<&Operand<f32, 0>>,
+    y: Option<&mut ResultBuffer<f32>>,
+    _rest: RemainingOperands,
+    _results: RemainingResults,
+    #[attr] func: FunctionRef,
+    #[attr] mode: Mode,
+    #[attr] pair: Option<Pair>,
+) {
+    let Mode::Only = mode;
+    let _ = (
+        x,
+        scale,
+        y,
+        func,
+        pair.map(|pair| (pair.first, pair.second)),
+    );
+}
+
+const NEWER: [u8; json_len(newer::DESCRIPTION)] = json(newer::DESCRIPTION);
+
+#[test]
+fn what_can_be_fewer_or_more_is_said() {
+    assert_eq!(
+        read(&NEWER),
+        expected!({
+            "name": "newer",
+            "ffi_version": "1.1",
+            "api_version": "API_VERSION_TYPED_FFI",
+            "stages": ["execute"],
+            "operands": [
+                {"name": "x", "element_types": ["BF16"], "rank": null},
+                {"name": "scale", "element_types": ["F32"], "rank": 0, "optional": true},
+            ],
+            "results": [
+                {"name": "y", "element_types": ["F32"], "rank": null, "optional": true},
+            ],
+            "remaining_operands": true,
+            "remaining_results": true,
+            "attributes": [
+                {"name": "func", "kind": "function", "element_type": null, "optional": false},
+                {"name": "mode", "kind": "scalar", "element_type": "U16", "optional": false},
+                {"name": "pair", "kind": "dictionary", "element_type": null, "optional": true},
+            ],
+            "doc": "Whether a target needs a host of version 1.1 is decided by what it takes.",
+            "traits": [],
+        })
+    );
+}
+
+/// The oldest version that each alone needs.
+#[test]
+fn the_version_is_the_lowest_that_will_do() {
+    #[target]
+    fn function(#[attr] func: FunctionRef) {
+        let _ = func;
+    }
+    #[target]
+    fn optional(x: Option<&Operand<f32>>) {
+        let _ = x;
+    }
+    #[target]
+    fn remaining(_x: RemainingResults) {}
+    #[target]
+    fn context(context: &Context) -> Result<(), Failure> {
+        context.literal().map(drop)
+    }
+    const LINES: [&[u8]; 4] = [
+        &json::<{ json_len(function::DESCRIPTION) }>(function::DESCRIPTION),
+        &json::<{ json_len(optional::DESCRIPTION) }>(optional::DESCRIPTION),
+        &json::<{ json_len(remaining::DESCRIPTION) }>(remaining::DESCRIPTION),
+        &json::<{ json_len(context::DESCRIPTION) }>(context::DESCRIPTION),
+    ];
+    let versions = LINES.map(|line| read(line)["ffi_version"].clone());
+    assert_eq!(versions, ["1.1", "1.1", "1.1", "1.0"]);
 }

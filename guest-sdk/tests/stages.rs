@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use callbox_guest::native::Call;
-use callbox_guest::{Failure, Operand, ResultBuffer, StatusCode, target};
+use callbox_guest::{Context, Failure, Operand, ResultBuffer, StatusCode, target};
 
 struct Table(Vec<f32>);
 
@@ -55,19 +55,32 @@ fn state_that_is_not_set_or_of_another_type_is_refused() {
     }
     let mut call = Call::new();
     call.operand(&[2_u8], &[1]).result::<f32>(&[1]);
+    let undecoded = "[execute] Failed to decode all FFI handler operands (bad operands at: 0)\nDiagnostics:\nFailed to get state \
+         from execution context: ";
+    assert_eq!(
+        call.run::<look_up>(),
+        Err(Failure::not_found(format!(
+            "{undecoded}State is not set: stage instantiate has not run"
+        )))
+    );
+    assert_eq!(call.run::<make_number>(), Ok(()));
+    let table = std::any::type_name::<Table>();
+    assert_eq!(
+        call.run::<look_up>(),
+        Err(Failure::invalid_argument(format!(
+            "{undecoded}Set state type i32 does not match the requested one {table}"
+        )))
+    );
+}
+
+#[test]
+fn a_state_that_is_not_set_is_not_all_that_is_wrong() {
+    let mut call = Call::new();
+    call.operand(&[2_i32], &[1]).result::<f32>(&[1]);
     let failure = call.run::<look_up>().unwrap_err();
     assert_eq!(failure.code(), StatusCode::InvalidArgument);
     assert!(
-        failure
-            .message()
-            .ends_with("State is not set: stage instantiate has not run"),
-        "{failure}"
-    );
-    assert_eq!(call.run::<make_number>(), Ok(()));
-    let failure = call.run::<look_up>().unwrap_err();
-    assert!(
-        failure.message().contains("Wrong state type: expected ")
-            && failure.message().contains("Table"),
+        failure.message().contains("(bad operands at: 0, 1)"),
         "{failure}"
     );
 }
@@ -107,4 +120,78 @@ fn a_state_lives_until_its_stage_runs_again() {
     assert_eq!(call.run::<counted>(), Ok(()));
     drop(call);
     assert_eq!(dropped(), 2);
+}
+
+/// A host of version 1.0 takes no state back: the stage itself does, when it runs again.
+#[test]
+fn an_older_host_leaves_the_state_to_the_stage() {
+    let dropped = || DROPPED.with(|dropped| dropped.get());
+    let mut call = Call::new();
+    call.minor_version(0).operand(&[1.0_f32], &[1]);
+    assert_eq!(call.run::<prepare>(), Ok(()));
+    assert_eq!(call.run::<prepare>(), Ok(()));
+    assert_eq!(dropped(), 1);
+    assert_eq!(call.run::<counted>(), Ok(()));
+    drop(call);
+    assert_eq!(dropped(), 2);
+}
+
+#[target(name = "half_failed", stage = prepare)]
+fn prepare_and_fail(context: &Context) -> Result<Counted, Failure> {
+    context.set_failure(&Failure::internal("on second thoughts"));
+    Ok(Counted)
+}
+
+#[test]
+fn a_stage_that_failed_leaves_no_state() {
+    let mut call = Call::new();
+    assert_eq!(
+        call.run::<prepare_and_fail>(),
+        Err(Failure::internal("on second thoughts"))
+    );
+    assert_eq!(DROPPED.with(|dropped| dropped.get()), 1);
+    let failure = call.run::<counted>().unwrap_err();
+    assert_eq!(failure.code(), StatusCode::NotFound);
+}
+
+struct Sum(i32);
+
+struct Seen(Vec<&'static str>);
+
+#[target(name = "all_stages", stage = instantiate)]
+fn first(#[attr] n: i32) -> Result<i32, Failure> {
+    Ok(n)
+}
+
+#[target(name = "all_stages", stage = prepare)]
+fn second(#[state] n: &i32, #[attr(name = "n")] again: i32) -> Result<Sum, Failure> {
+    Ok(Sum(n + again))
+}
+
+#[target(name = "all_stages", stage = initialize)]
+fn third(#[state] n: &i32, #[state(prepare)] sum: &Sum) -> Result<Seen, Failure> {
+    assert_eq!((*n, sum.0), (4, 8));
+    Ok(Seen(vec!["instantiate", "prepare"]))
+}
+
+#[target(name = "all_stages")]
+fn last(
+    #[state] n: &i32,
+    #[state(prepare)] sum: &Sum,
+    #[state(initialize)] seen: &Seen,
+    y: &mut ResultBuffer<i32, 0>,
+) {
+    assert_eq!(seen.0, ["instantiate", "prepare"]);
+    y.set(*n * sum.0);
+}
+
+#[test]
+fn each_stage_sees_the_states_of_those_before_it() {
+    let mut call = Call::new();
+    call.attribute("n", 4_i32).result::<i32>(&[]);
+    assert_eq!(call.run::<first>(), Ok(()));
+    assert_eq!(call.run::<second>(), Ok(()));
+    assert_eq!(call.run::<third>(), Ok(()));
+    assert_eq!(call.run::<last>(), Ok(()));
+    assert_eq!(call.result_elements::<i32>(0), [32]);
 }

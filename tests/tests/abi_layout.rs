@@ -7,7 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use callbox::call::Stage;
 use callbox::frame::abi;
@@ -16,12 +16,22 @@ use callbox::{ElementType, StatusCode};
 use callbox_guest::__private as guest;
 use callbox_tests::{module, run};
 use wit_parser::abi::{AbiVariant, WasmType};
-use wit_parser::{InterfaceId, Resolve, SizeAlign, Type, TypeDefKind, TypeId};
+use wit_parser::{Function, InterfaceId, Resolve, SizeAlign, Stability, Type, TypeDefKind, TypeId};
 
 /// The contract.
 struct Contract {
     resolve: Resolve,
     sizes: SizeAlign,
+}
+
+/// The API's functions by name.
+type Functions = BTreeMap<String, ApiFunction>;
+
+/// A function of the API: the minor version that brought it, and its flattened type as WebAssembly text writes it.
+#[derive(Clone)]
+struct ApiFunction {
+    since: u64,
+    ty: String,
 }
 
 /// A record: its name, size, alignment, and its fields' names and offsets.
@@ -86,32 +96,57 @@ impl Contract {
         ))
     }
 
-    /// The API's functions with their flattened types, as WebAssembly text writes them.
-    fn functions(&self) -> BTreeMap<String, String> {
+    /// The API's functions.
+    fn functions(&self) -> Functions {
         let functions = self.resolve.interfaces[self.interface("api")]
             .functions
             .values();
         functions
             .map(|function| {
-                let signature = self
-                    .resolve
-                    .wasm_signature(AbiVariant::GuestImport, function);
-                assert!(
-                    !signature.indirect_params && !signature.retptr,
-                    "{}",
-                    function.name
-                );
-                let list = |word: &str, types: &[WasmType]| {
-                    types
-                        .iter()
-                        .map(|ty| format!(" ({word} {})", core(*ty)))
-                        .collect::<String>()
-                };
-                let ty = list("param", &signature.params) + &list("result", &signature.results);
-                (function.name.clone(), ty)
+                let since = minor_of(function);
+                let ty = self.flattened(function);
+                (function.name.clone(), ApiFunction { since, ty })
             })
             .collect()
     }
+
+    fn flattened(&self, function: &Function) -> String {
+        let signature = self
+            .resolve
+            .wasm_signature(AbiVariant::GuestImport, function);
+        assert!(
+            !signature.indirect_params && !signature.retptr,
+            "{}",
+            function.name
+        );
+        let list = |word: &str, types: &[WasmType]| {
+            types
+                .iter()
+                .map(|ty| format!(" ({word} {})", core(*ty)))
+                .collect::<String>()
+        };
+        list("param", &signature.params) + &list("result", &signature.results)
+    }
+}
+
+/// The minor version that brought a function.
+fn minor_of(function: &Function) -> u64 {
+    match &function.stability {
+        Stability::Stable { since, .. } => {
+            assert_eq!((since.major, since.patch), (1, 0), "{}", function.name);
+            since.minor
+        }
+        Stability::Unknown => 0,
+        unstable => panic!(
+            "expected {} to be stable, found {unstable:?}",
+            function.name
+        ),
+    }
+}
+
+/// The name that functions of this minor version are imported by.
+fn module_name(minor: u64) -> String {
+    format!("{}1.{minor}.0", abi::API_MODULE)
 }
 
 /// The type in a core module of 32-bit memory.
@@ -244,14 +279,15 @@ fn stages_have_the_contracts_numbers() {
 
 #[test]
 fn attribute_kinds_have_the_contracts_numbers() {
-    use abi::attribute::{KIND_ARRAY, KIND_DICTIONARY, KIND_SCALAR, KIND_STRING};
+    use abi::attribute::{KIND_ARRAY, KIND_DICTIONARY, KIND_FUNCTION, KIND_SCALAR, KIND_STRING};
     let cases = Contract::read().cases("attribute-kind");
-    assert_eq!(cases.len(), 5);
+    assert_eq!(cases.len(), 6);
     for (name, number) in [
         ("array", KIND_ARRAY),
         ("dictionary", KIND_DICTIONARY),
         ("scalar", KIND_SCALAR),
         ("string", KIND_STRING),
+        ("function", KIND_FUNCTION),
     ] {
         assert_eq!(cases[usize::from(number)], name);
         let guest = callbox_guest::AttributeKind::from_number(number);
@@ -290,25 +326,30 @@ fn log_levels_have_the_contracts_numbers() {
 fn the_api_is_imported_by_its_name_and_version() {
     let contract = Contract::read();
     let api = contract.interface("api");
-    assert_eq!(
-        contract.resolve.id_of(api).as_deref(),
-        Some(abi::API_MODULE)
-    );
     let package = contract.resolve.interfaces[api].package.unwrap();
     let version = contract.resolve.packages[package]
         .name
         .version
         .clone()
         .unwrap();
-    assert_eq!(version.to_string(), "1.0.0");
+    assert_eq!(version.to_string(), "1.1.0");
+    assert_eq!(
+        contract.resolve.id_of(api),
+        Some(module_name(version.minor))
+    );
     assert_eq!(u64::from(abi::VERSION), version.major << 16 | version.minor);
+    assert_eq!(
+        (u64::from(abi::MAJOR), u64::from(abi::MINOR)),
+        (version.major, version.minor)
+    );
 }
 
-/// Loads a module that imports API functions of these types.
-fn load(functions: &BTreeMap<String, String>) -> callbox::Result<()> {
-    let imports = functions
-        .iter()
-        .map(|(name, ty)| format!("(import \"{}\" \"{name}\" (func{ty}))", abi::API_MODULE));
+/// Loads a module that imports these functions, each by the name of this minor version, or of the one that brought it.
+fn load(functions: &Functions, minor: Option<u64>) -> callbox::Result<()> {
+    let imports = functions.iter().map(|(name, ApiFunction { since, ty })| {
+        let module = module_name(minor.unwrap_or(*since));
+        format!("(import \"{module}\" \"{name}\" (func{ty}))")
+    });
     let text = format!(
         "(module {} (memory (export \"memory\") 1))",
         imports.collect::<String>()
@@ -318,33 +359,65 @@ fn load(functions: &BTreeMap<String, String>) -> callbox::Result<()> {
         .map(drop)
 }
 
+/// One function, of this type.
+fn one(name: &str, since: u64, ty: String) -> Functions {
+    BTreeMap::from([(name.to_owned(), ApiFunction { since, ty })])
+}
+
 #[test]
 fn the_host_grants_the_contracts_functions_by_their_flattened_types() {
     let functions = Contract::read().functions();
     assert_eq!(
-        functions["set-failure"],
+        functions["set-failure"].ty,
         " (param i32) (param i32) (param i32) (param i32)"
     );
-    load(&functions).unwrap();
-    for (name, ty) in &functions {
-        let other = BTreeMap::from([(name.clone(), format!(" (param i64){ty}"))]);
-        let error = load(&other).unwrap_err();
+    assert_eq!(
+        functions["user-data"].ty,
+        " (param i32) (param i32) (param i32) (param i32) (result i64)"
+    );
+    load(&functions, None).unwrap();
+    for (name, ApiFunction { since, ty }) in &functions {
+        let other = one(name, *since, format!(" (param i64){ty}"));
+        let error = load(&other, None).unwrap_err();
         assert_eq!(error.code(), StatusCode::InvalidArgument, "{name}");
+    }
+}
+
+/// A function is there from the version on that brought it, up to the host's own.
+#[test]
+fn the_host_grants_each_function_in_the_versions_that_have_it() {
+    for (name, ApiFunction { since, ty }) in Contract::read().functions() {
+        let function = one(&name, since, ty);
+        for minor in 0..=u64::from(abi::MINOR) + 1 {
+            let found = load(&function, Some(minor)).map_err(|error| error.code());
+            let expected = if minor > u64::from(abi::MINOR) {
+                Err(StatusCode::Unimplemented)
+            } else if minor < since {
+                Err(StatusCode::PermissionDenied)
+            } else {
+                Ok(())
+            };
+            assert_eq!(found, expected, "{name} of 1.{minor}");
+        }
     }
 }
 
 #[test]
 fn the_host_grants_no_other_functions() {
     let functions = Contract::read().functions();
-    let error = load(&BTreeMap::from([("unknown".to_owned(), String::new())])).unwrap_err();
-    assert_eq!(error.code(), StatusCode::PermissionDenied);
+    for minor in 0..=u64::from(abi::MINOR) {
+        let error = load(&one("unknown", 0, String::new()), Some(minor)).unwrap_err();
+        assert_eq!(error.code(), StatusCode::PermissionDenied);
+    }
+    let error = load(&one("unknown", 0, String::new()), None).unwrap_err();
     // The message lists what is granted: all of it, and nothing else.
     let (_, granted) = error.message().split_once("granted are ").unwrap();
-    let (granted, _) = granted.split_once(" of \"").unwrap();
-    let mut granted: Vec<&str> = granted
-        .split(", ")
-        .flat_map(|names| names.split(" and "))
-        .collect();
+    let (module, granted) = granted.split_once(": ").unwrap();
+    assert_eq!(
+        module,
+        format!("the functions of {:?}", module_name(abi::MINOR.into()))
+    );
+    let mut granted: Vec<&str> = granted.split(", ").collect();
     granted.sort_unstable();
     assert_eq!(
         granted,
@@ -352,19 +425,35 @@ fn the_host_grants_no_other_functions() {
     );
 }
 
-/// The guest's imports, which are declared in Rust, are the contract's: a built guest says what it imports.
+/// The guest's imports, which are declared in Rust, are the contract's: a built guest says what it imports, each function by the version
+/// that brought it.
 #[test]
 fn built_guests_import_the_contracts_functions() {
     let functions = Contract::read().functions();
-    for name in ["add_n", "broadcast_add", "softmax", "faults"] {
+    let mut imported = BTreeSet::new();
+    for name in [
+        "add_n",
+        "broadcast_add",
+        "softmax",
+        "faults",
+        "functions",
+        "typed_ffi",
+    ] {
         let module = run::guest(name).unwrap().unwrap();
         for import in &module.info().imports {
-            assert_eq!(import.module, abi::API_MODULE, "{name}");
-            assert!(
-                functions.contains_key(&import.name),
-                "{name} imports {}",
+            let function = functions
+                .get(&import.name)
+                .unwrap_or_else(|| panic!("{name} imports {}", import.name));
+            assert_eq!(
+                import.module,
+                module_name(function.since),
+                "{name}: {}",
                 import.name
             );
+            imported.insert((function.since, name));
         }
     }
+    // What uses nothing newer runs on an older host.
+    let newer: Vec<&str> = imported.range((1, "")..).map(|(_, name)| *name).collect();
+    assert_eq!(newer, ["functions", "typed_ffi"]);
 }

@@ -104,7 +104,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
 fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<TokenStream> {
     let returned = quote! {
         ::core::result::Result<
-            ::core::option::Option<__callbox::Box<dyn __callbox::Any>>,
+            ::core::option::Option<__callbox::State>,
             __callbox::Failure,
         >
     };
@@ -148,10 +148,10 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
 fn selector(signature: &Signature, ident: &Ident) -> Result<(usize, usize)> {
     by_type(signature)
         .enumerate()
-        .find(|(_, (_, p))| mentions(&p.ty, ident))
+        .find(|(_, (_, p))| !p.passing.is_optional() && mentions(&p.ty, ident))
         .map(|(place, (position, _))| (place, position))
         .ok_or_else(|| {
-            let message = format!("no operand or result is of type `{ident}`");
+            let message = format!("no operand or result that every call has is of type `{ident}`");
             Error::new(ident.span(), message)
         })
 }
@@ -169,7 +169,7 @@ fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
         .iter()
         .zip(&variables)
         .map(|(p, variable)| {
-            let mutability = (p.passing == Passing::MutableReference).then(|| quote!(mut));
+            let mutability = p.passing.is_mutable().then(|| quote!(mut));
             quote! {
                 let ::core::option::Option::Some(#mutability #variable) = #variable else {
                     return ::core::result::Result::Err(decoder.failure());
@@ -184,6 +184,8 @@ fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
             Passing::Value => quote!(#variable),
             Passing::Reference => quote!(&#variable),
             Passing::MutableReference => quote!(&mut #variable),
+            Passing::OptionalReference => quote!(#variable.as_ref()),
+            Passing::OptionalMutableReference => quote!(#variable.as_mut()),
         });
     let finish = if stage == Stage::Execute {
         quote_spanned!(signature.output=> __callbox::finish)
@@ -213,19 +215,18 @@ fn decode(parameter: &Parameter, attribute_names: &[&str]) -> TokenStream {
     }
 }
 
-/// What is known of a stage only when the types are.
+/// What is known of a function only when the types are: computing its description checks the order of the parameters.
 fn check(stage: Stage, ident: &Ident) -> TokenStream {
     if stage != Stage::Instantiate {
-        return TokenStream::new();
+        return quote_spanned! {ident.span()=>
+            const _: &__callbox::Description = <#ident as __callbox::Target>::DESCRIPTION;
+        };
     }
     quote_spanned! {ident.span()=>
-        const _: () = {
-            let description = <#ident as __callbox::Target>::DESCRIPTION;
-            ::core::assert!(
-                description.operand_count == 0 && description.result_count == 0,
-                "stage instantiate has attributes only: no operands and no results"
-            );
-        };
+        const _: () = ::core::assert!(
+            !<#ident as __callbox::Target>::DESCRIPTION.has_buffers(),
+            "stage instantiate has attributes only: no operands and no results"
+        );
     }
 }
 
@@ -238,8 +239,11 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
         Stage::Execute => target,
         stage => format!("{target}.{}", stage.name()),
     };
+    let take_back = (options.stage != Stage::Execute).then(|| take_back(&export));
     let export = LitStr::new(&export, Span::call_site());
     quote! {
+        #take_back
+
         #[cfg(target_arch = "wasm32")]
         #[unsafe(export_name = #export)]
         extern "C" fn export(frame: __callbox::FramePointer<'_>) -> u32 {
@@ -255,6 +259,18 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
         #[unsafe(link_section = "callbox.targets")]
         static METADATA: [u8; __callbox::json_len(<#ident as __callbox::Target>::DESCRIPTION)] =
             __callbox::json(<#ident as __callbox::Target>::DESCRIPTION);
+    }
+}
+
+/// The export by which a host takes back what a stage returned.
+fn take_back(export: &str) -> TokenStream {
+    let export = LitStr::new(&format!("{export}.drop"), Span::call_site());
+    quote! {
+        #[cfg(target_arch = "wasm32")]
+        #[unsafe(export_name = #export)]
+        extern "C" fn take_back(word: __callbox::StateWord) {
+            __callbox::take_back_state(word);
+        }
     }
 }
 

@@ -1,8 +1,10 @@
-//! The attribute macro of `callbox-guest`, which documents it: see `callbox_guest::target`.
+//! The macros of `callbox-guest`, which documents them: see `callbox_guest::target`, `callbox_guest::AttributeStruct` and
+//! `callbox_guest::AttributeEnum`.
 //!
-//! The macro reads names and markers only. What a parameter stands for is decided by its type, through the traits of
+//! The attribute macro reads names and markers only. What a parameter stands for is decided by its type, through the traits of
 //! `callbox-guest`, so that type aliases work and a wrong type is the compiler's error at the right place.
 
+mod derive;
 mod expand;
 mod name;
 mod options;
@@ -12,7 +14,7 @@ mod tests;
 
 use proc_macro::TokenStream;
 use quote::quote;
-use syn::{ItemFn, parse_macro_input};
+use syn::{DeriveInput, Error, ItemFn, parse_macro_input};
 
 use options::Options;
 use signature::Signature;
@@ -32,4 +34,22 @@ pub fn target(options: TokenStream, item: TokenStream) -> TokenStream {
         #made
     }
     .into()
+}
+
+/// Makes a struct an attribute. Documented where `callbox-guest` exports it.
+#[proc_macro_derive(AttributeStruct, attributes(attr))]
+pub fn attribute_struct(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    derive::of_struct(&input)
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
+}
+
+/// Makes an enum an attribute. Documented where `callbox-guest` exports it.
+#[proc_macro_derive(AttributeEnum)]
+pub fn attribute_enum(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    derive::of_enum(&input)
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
 }

@@ -4,8 +4,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, GenericParam, Ident, ItemFn, Lifetime, Lit, LitStr,
-    Meta, Pat, PatType, Result, ReturnType, Type,
+    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Lifetime,
+    Lit, LitStr, Meta, Pat, PatType, PathArguments, Result, ReturnType, Type,
 };
 
 use crate::name;
@@ -46,6 +46,25 @@ pub(crate) enum Passing {
     Value,
     Reference,
     MutableReference,
+    /// As an `Option` of a reference.
+    OptionalReference,
+    OptionalMutableReference,
+}
+
+impl Passing {
+    pub(crate) fn is_mutable(self) -> bool {
+        matches!(
+            self,
+            Self::MutableReference | Self::OptionalMutableReference
+        )
+    }
+
+    pub(crate) fn is_optional(self) -> bool {
+        matches!(
+            self,
+            Self::OptionalReference | Self::OptionalMutableReference
+        )
+    }
 }
 
 impl Signature {
@@ -250,6 +269,7 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
 /// The type to decode, and how it is passed.
 fn parted(ty: &Type, binding: &Binding) -> Result<(Type, Passing)> {
     match (binding, ty) {
+        (Binding::Attribute, Type::Ptr(pointer)) => Err(Error::new(pointer.span(), NO_POINTERS)),
         (Binding::Attribute, _) => Ok((ty.clone(), Passing::Value)),
         (Binding::State(_), Type::Reference(reference)) if reference.mutability.is_none() => {
             Ok(((*reference.elem).clone(), Passing::Value))
@@ -265,12 +285,43 @@ fn parted(ty: &Type, binding: &Binding) -> Result<(Type, Passing)> {
             };
             Ok(((*reference.elem).clone(), passing))
         }
-        (Binding::ByType, _) => Ok((ty.clone(), Passing::Value)),
+        (Binding::ByType, _) => Ok(optional(ty).unwrap_or_else(|| (ty.clone(), Passing::Value))),
     }
 }
 
+const NO_POINTERS: &str = "an attribute cannot be a pointer: it would be an address in the memory of the process that made the \
+     program, which a guest does not share; pass the data as an operand or an array attribute, or attach it as user data";
+
+/// For `Option<&T>` the type `Option<T>`, which can be decoded.
+fn optional(ty: &Type) -> Option<(Type, Passing)> {
+    let mut ty = ty.clone();
+    let Type::Path(path) = &mut ty else {
+        return None;
+    };
+    let last = path
+        .path
+        .segments
+        .last_mut()
+        .filter(|last| last.ident == "Option")?;
+    let PathArguments::AngleBracketed(arguments) = &mut last.arguments else {
+        return None;
+    };
+    let Some(GenericArgument::Type(argument)) = arguments.args.first_mut() else {
+        return None;
+    };
+    let Type::Reference(reference) = argument else {
+        return None;
+    };
+    let passing = match reference.mutability {
+        Some(_) => Passing::OptionalMutableReference,
+        None => Passing::OptionalReference,
+    };
+    *argument = (*reference.elem).clone();
+    Some((ty, passing))
+}
+
 /// The name in `#[attr(name = "...")]`.
-fn attribute_name(marker: &Attribute) -> Result<Option<String>> {
+pub(crate) fn attribute_name(marker: &Attribute) -> Result<Option<String>> {
     if matches!(marker.meta, Meta::Path(_)) {
         return Ok(None);
     }
@@ -326,7 +377,7 @@ fn documentation(attributes: &[Attribute]) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-fn unraw(ident: &Ident) -> String {
+pub(crate) fn unraw(ident: &Ident) -> String {
     let name = ident.to_string();
     name.strip_prefix("r#").unwrap_or(&name).to_owned()
 }

@@ -1,11 +1,12 @@
 //! What the macro says of a function that cannot be a target.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+use proc_macro2::TokenStream;
 use syn::ItemFn;
 
-use crate::expand;
 use crate::options::Options;
 use crate::signature::Signature;
+use crate::{derive, expand};
 
 fn expand(options: &str, function: &str) -> syn::Result<String> {
     let options: Options = syn::parse_str(options)?;
@@ -127,6 +128,17 @@ fn parameters_are_checked() {
     );
 }
 
+#[test]
+fn a_pointer_is_no_attribute() {
+    for pointer in ["*const f32", "*mut State"] {
+        let refusal = refusal("", &format!("fn f(#[attr] p: {pointer}) {{}}"));
+        assert!(
+            refusal.starts_with("an attribute cannot be a pointer: it would be an address in the memory of the process"),
+            "{refusal}"
+        );
+    }
+}
+
 fn instantiate_refusal(function: &str) -> String {
     refusal("name = \"f\", stage = instantiate", function)
 }
@@ -142,10 +154,13 @@ fn all_wrong_parameters_are_reported() {
 
 #[test]
 fn a_generic_target_needs_a_buffer_of_its_type() {
-    assert_eq!(
-        refusal("T = [f32, f64]", "fn f<T: Element>(#[attr] n: T) {}"),
-        "no operand or result is of type `T`"
-    );
+    for parameter in ["#[attr] n: T", "x: Option<&Operand<T>>"] {
+        let function = format!("fn f<T: Element>({parameter}) {{}}");
+        assert_eq!(
+            refusal("T = [f32, f64]", &function),
+            "no operand or result that every call has is of type `T`"
+        );
+    }
 }
 
 #[test]
@@ -157,7 +172,86 @@ fn stages_are_exports_of_their_own() {
         "fn g(x: &Operand<f32>) -> Result<(), Failure> { Ok(()) }",
     );
     let prepare = prepare.unwrap();
-    assert!(prepare.contains("export_name = \"f.prepare\""), "{prepare}");
+    for export in ["f.prepare", "f.prepare.drop"] {
+        let attribute = format!("export_name = \"{export}\"");
+        assert!(prepare.contains(&attribute), "{export} is not in {prepare}");
+    }
+    assert!(!execute.contains(".drop"), "{execute}");
+}
+
+#[test]
+fn an_optional_buffer_is_handed_over_as_an_option_of_a_reference() {
+    let code = expand(
+        "",
+        "fn f(a: Option<&Operand<f32>>, b: core::option::Option<&mut ResultBuffer<f32>>, c: Option<AnyOperand>) {}",
+    );
+    let code = code.unwrap().replace(' ', "");
+    let call = "f(parameter_0.as_ref(),parameter_1.as_mut(),parameter_2)";
+    assert!(code.contains(call), "{call} is not in {code}");
+    assert!(
+        code.contains("decoder.parameter::<Option<Operand<f32>>>()"),
+        "{code}"
+    );
+}
+
+fn derive_refusal(derive: fn(&syn::DeriveInput) -> syn::Result<TokenStream>, item: &str) -> String {
+    match derive(&syn::parse_str(item).unwrap()) {
+        Ok(_) => panic!("not refused: {item}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn only_structs_with_names_are_dictionaries() {
+    let refusal = |item| derive_refusal(derive::of_struct, item);
+    assert_eq!(refusal("enum E { A }"), "expected a struct");
+    assert_eq!(
+        refusal("struct S(i32);"),
+        "a struct that is an attribute has named fields: their names are the dictionary's"
+    );
+    for generic in [
+        "struct S<T> { a: T }",
+        "struct S<'a, 'b> { a: &'a str, b: &'b str }",
+    ] {
+        assert_eq!(
+            refusal(generic),
+            "a struct that is an attribute is generic over one lifetime at most"
+        );
+    }
+    assert_eq!(
+        refusal("struct S { a: i32, #[attr(name = \"a\")] b: i32 }"),
+        "two fields are the attribute `a`"
+    );
+    assert_eq!(
+        refusal("struct S { #[attr(named = \"a\")] b: i32 }"),
+        "expected `name = \"...\"`"
+    );
+}
+
+#[test]
+fn only_enums_of_known_width_are_scalars() {
+    let refusal = |item| derive_refusal(derive::of_enum, item);
+    assert_eq!(refusal("struct S { a: i32 }"), "expected an enum");
+    for item in [
+        "enum E { A }",
+        "#[repr(isize)] enum E { A }",
+        "#[repr(C)] enum E { A }",
+    ] {
+        assert_eq!(
+            refusal(item),
+            "an enum that is an attribute needs the type of its scalar: write `#[repr(i32)]`, or another of i8, i16, i32, i64, \
+             u8, u16, u32, u64",
+            "{item}"
+        );
+    }
+    assert_eq!(
+        refusal("#[repr(u8)] enum E { A(i32) }"),
+        "an enum that is an attribute has variants without fields"
+    );
+    assert_eq!(
+        refusal("#[repr(u8)] enum E<T> { A(T) }"),
+        "an enum that is an attribute is not generic"
+    );
 }
 
 #[test]

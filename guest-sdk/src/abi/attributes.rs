@@ -24,6 +24,19 @@ pub(crate) struct AttributeParts<'a> {
     pub(crate) nested: Attributes<'a>,
 }
 
+impl<'a> AttributeParts<'a> {
+    /// A dictionary of these attributes.
+    pub(crate) const fn of_dictionary(nested: Attributes<'a>) -> Self {
+        Self {
+            kind: AttributeKind::Dictionary as u8,
+            element_type: 0,
+            dimensions: &[],
+            bytes: &[],
+            nested,
+        }
+    }
+}
+
 impl<'a> Attributes<'a> {
     /// The attributes in a list of records.
     ///

@@ -15,6 +15,24 @@ pub(crate) struct Array<'a> {
     pub(crate) minor_to_major: &'a [i64],
 }
 
+impl<'a> Array<'a> {
+    #[inline]
+    pub(super) fn of(memory: Memory, record: &Buffer) -> Self {
+        // SAFETY: a buffer's lists of numbers, which nothing writes to during a call.
+        let (dimensions, minor_to_major) = unsafe {
+            (
+                memory.slice(record.dimensions),
+                memory.slice(record.minor_to_major),
+            )
+        };
+        Self {
+            element_type: record.element_type,
+            dimensions,
+            minor_to_major,
+        }
+    }
+}
+
 /// An operand and a result in one.
 pub(crate) struct InPlaceBuffer<'a> {
     pub(crate) operand: Array<'a>,
@@ -62,6 +80,16 @@ impl<'a> Buffers<'a> {
         self.results.len()
     }
 
+    /// How many operands are not handed out yet.
+    pub(crate) fn remaining_operand_count(&self) -> usize {
+        self.operands.len().saturating_sub(self.next_operand)
+    }
+
+    /// How many results are not handed out yet.
+    pub(crate) fn remaining_result_count(&self) -> usize {
+        self.results.len().saturating_sub(self.next_result)
+    }
+
     /// The number of the element type of an operand.
     pub(crate) fn operand_type(&self, index: usize) -> Option<u8> {
         self.operands.get(index).map(|record| record.element_type)
@@ -78,7 +106,10 @@ impl<'a> Buffers<'a> {
         let index = self.next_operand;
         let record = self.operands.get(index)?;
         self.next_operand += 1;
-        Some((self.array(record), self.operand_data(index, record)?))
+        Some((
+            Array::of(self.memory, record),
+            self.operand_data(index, record)?,
+        ))
     }
 
     /// The next result and its data.
@@ -89,7 +120,7 @@ impl<'a> Buffers<'a> {
         // SAFETY: no other slice is made of a result's data: this result is handed out here and never again, and an operand
         // that shares its memory is handed out as a copy or not at all.
         let data = unsafe { self.memory.slice_mut(record.data) };
-        Some((self.array(record), data))
+        Some((Array::of(self.memory, record), data))
     }
 
     /// The next operand and the next result, in one.
@@ -99,7 +130,7 @@ impl<'a> Buffers<'a> {
         let (result, data) = self.next_result()?;
         self.next_operand += 1;
         Some(InPlaceBuffer {
-            operand: self.array(operand),
+            operand: Array::of(self.memory, operand),
             source: match is_shared {
                 true => None,
                 false => Some(self.operand_data(index, operand)?),
@@ -117,22 +148,6 @@ impl<'a> Buffers<'a> {
         }
         // SAFETY: no result shares this operand's memory.
         Some(unsafe { self.memory.slice(record.data) })
-    }
-
-    #[inline]
-    fn array(&self, record: &Buffer) -> Array<'a> {
-        // SAFETY: a buffer's lists of numbers, which nothing writes to during a call.
-        let (dimensions, minor_to_major) = unsafe {
-            (
-                self.memory.slice(record.dimensions),
-                self.memory.slice(record.minor_to_major),
-            )
-        };
-        Array {
-            element_type: record.element_type,
-            dimensions,
-            minor_to_major,
-        }
     }
 }
 

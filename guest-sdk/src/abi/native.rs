@@ -4,39 +4,112 @@
 //! every list is disjoint from the others, because [`Block`] alone makes lists.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::RefCell;
 use core::marker::PhantomData;
 use core::mem::size_of;
 
 pub(crate) use super::record::List;
-use super::record::OptionU32;
-use super::{Attribute, Buffer, CallFrame, Chunk, FramePointer, Plain};
+use super::record::{CallFrame10, OptionU32};
+use super::{Attribute, Buffer, CallFrame, Chunk, FramePointer, Plain, State};
 use crate::description::AttributeKind;
-use crate::{Failure, LogLevel, StatusCode};
+use crate::{AnyOperand, AnyResult, Failure, LogLevel, StatusCode};
 
-/// What the API table's functions were told on this thread.
+/// A function of the program that a test makes up.
+pub(crate) type Function =
+    Rc<dyn Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure>>;
+
+/// What the API table's functions know on this thread, and what they were told.
 #[derive(Default)]
 pub(crate) struct Record {
+    pub(crate) minor_version: u16,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) user_data: Vec<(String, Vec<u8>)>,
     pub(crate) failure: Option<Failure>,
+    pub(crate) function_failure: Option<Failure>,
+    pub(crate) function_call_count: u32,
     pub(crate) log: Vec<(LogLevel, String)>,
 }
 
 std::thread_local! {
     static RECORD: RefCell<Record> = RefCell::default();
-    static STATES: RefCell<Vec<*mut dyn Any>> = const { RefCell::new(Vec::new()) };
+    static STATES: RefCell<Vec<*mut State>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes what was recorded on this thread, and begins anew.
-pub(crate) fn take_record() -> Record {
-    RECORD.with(RefCell::take)
+/// Begins anew with this record, and returns the one that there was.
+pub(crate) fn replace_record(record: Record) -> Record {
+    RECORD.replace(record)
 }
 
-/// Version 1.0.
+/// The version that the call's host is to have.
 pub(crate) fn version() -> u32 {
-    1 << 16
+    1 << 16 | RECORD.with_borrow(|record| u32::from(record.minor_version))
+}
+
+/// Calls a function of the call's. What it wrote stays only if it succeeds.
+pub(crate) fn call_function(
+    function: u32,
+    operands: &[AnyOperand<'_>],
+    results: &mut [AnyResult<'_>],
+) -> u32 {
+    let called = RECORD.with_borrow_mut(|record| {
+        record.function_failure = None;
+        record.functions.get(function as usize).cloned()
+    });
+    let before: Vec<Vec<u8>> = results.iter_mut().map(|r| r.bytes_mut().to_vec()).collect();
+    let outcome = match called {
+        Some(called) => called(operands, results),
+        None => Err(Failure::invalid_argument(alloc::format!(
+            "expected a function that the call was handed, found number {function}"
+        ))),
+    };
+    let Err(failure) = outcome else {
+        return StatusCode::Ok as u32;
+    };
+    for (result, before) in results.iter_mut().zip(before) {
+        result.bytes_mut().copy_from_slice(&before);
+    }
+    let code = failure.code() as u32;
+    RECORD.with_borrow_mut(|record| record.function_failure = Some(failure));
+    code
+}
+
+/// The message of the last failure of a function.
+pub(crate) fn function_message(into: &mut [u8]) -> usize {
+    RECORD.with_borrow(|record| {
+        let failure = record.function_failure.as_ref();
+        fill(into, failure.map_or("", Failure::message).as_bytes())
+    })
+}
+
+/// Bytes that the call has under this name.
+pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
+    RECORD.with_borrow(|record| {
+        let found = record.user_data.iter().find(|(known, _)| known == name);
+        found.map(|(_, bytes)| fill(into, bytes))
+    })
+}
+
+/// Copies as much as fits, and returns how much there is.
+fn fill(into: &mut [u8], from: &[u8]) -> usize {
+    let count = into.len().min(from.len());
+    into[..count].copy_from_slice(&from[..count]);
+    from.len()
+}
+
+/// How often a function was called: the number of the last call.
+pub(crate) fn function_call_count() -> u32 {
+    RECORD.with_borrow(|record| record.function_call_count)
+}
+
+/// Counts a call of a function, and returns its number, which is not 0.
+pub(crate) fn count_function_call() -> u32 {
+    RECORD.with_borrow_mut(|record| {
+        record.function_call_count += 1;
+        record.function_call_count
+    })
 }
 
 /// Records a failure.
@@ -74,9 +147,9 @@ impl Memory {
 }
 
 /// Makes a state into a word that is not zero: its place in a list of the thread's, counted from one.
-pub(super) fn state_to_word(state: Box<dyn Any>) -> u32 {
+pub(super) fn state_to_word(state: State) -> u32 {
     STATES.with_borrow_mut(|states| {
-        states.push(Box::into_raw(state));
+        states.push(Box::into_raw(Box::new(state)));
         states.len() as u32
     })
 }
@@ -85,7 +158,7 @@ pub(super) fn state_to_word(state: Box<dyn Any>) -> u32 {
 ///
 /// # Safety
 /// The word is zero or from [`state_to_word`] on this thread, and its state outlives `'a`.
-pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a dyn Any> {
+pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a State> {
     let place = (word as usize).checked_sub(1)?;
     let state = STATES.with_borrow(|states| states.get(place).copied())?;
     // SAFETY: the pointer is from `Box::into_raw`, and the state is still there, by the caller's promise.
@@ -114,6 +187,8 @@ pub(crate) struct FrameLists {
     pub(crate) results: List,
     pub(crate) attributes: List,
     pub(crate) opaque: List,
+    pub(crate) literal: List,
+    pub(crate) functions: List,
 }
 
 /// Memory in which a frame is laid out, and the state words that targets leave. Lists of one block are not for another.
@@ -209,21 +284,11 @@ impl Block {
     /// Calls a target with a frame of these lists, and keeps the state words that it leaves.
     pub(crate) fn call(
         &mut self,
+        minor_version: u16,
         lists: &FrameLists,
         target: impl FnOnce(FramePointer<'_>) -> u32,
     ) -> u32 {
-        let frame = self.list(&[CallFrame {
-            size: size_of::<CallFrame>() as u32,
-            stage: lists.stage,
-            padding: [0; 3],
-            operands: lists.operands,
-            results: lists.results,
-            attributes: lists.attributes,
-            opaque: lists.opaque,
-            instantiate_state: self.states[0],
-            prepare_state: self.states[1],
-            initialize_state: self.states[2],
-        }]);
+        let frame = self.frame(minor_version, lists);
         let memory = Memory {
             base: self.chunks.as_mut_ptr().cast(),
         };
@@ -233,12 +298,51 @@ impl Block {
             frame: PhantomData,
         });
         // SAFETY: the frame that was written above, of which the target's borrow has ended.
-        let after = unsafe { memory.at::<CallFrame>(frame.offset).read() };
+        let after = unsafe { memory.at::<CallFrame10>(frame.offset).read() };
         self.states = [
             after.instantiate_state,
             after.prepare_state,
             after.initialize_state,
         ];
         code
+    }
+
+    /// A frame of the size that a host of this version writes.
+    fn frame(&mut self, minor_version: u16, lists: &FrameLists) -> List {
+        if minor_version > 0 {
+            self.take_back_state(lists.stage);
+        }
+        let size = match minor_version {
+            0 => size_of::<CallFrame10>(),
+            _ => size_of::<CallFrame>(),
+        };
+        let first = CallFrame10 {
+            size: size as u32,
+            stage: lists.stage,
+            padding: [0; 3],
+            operands: lists.operands,
+            results: lists.results,
+            attributes: lists.attributes,
+            opaque: lists.opaque,
+            instantiate_state: self.states[0],
+            prepare_state: self.states[1],
+            initialize_state: self.states[2],
+        };
+        match minor_version {
+            0 => self.list(&[first]),
+            _ => self.list(&[CallFrame {
+                first,
+                literal: lists.literal,
+                functions: lists.functions,
+            }]),
+        }
+    }
+
+    /// Does what a host does before a stage runs again.
+    fn take_back_state(&mut self, stage: u8) {
+        if let Some(word) = self.states.get_mut(usize::from(stage)) {
+            // SAFETY: the word is zero or what the last call left, no other call has it, and it is not used again.
+            unsafe { drop_state(core::mem::take(word)) };
+        }
     }
 }

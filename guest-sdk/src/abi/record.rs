@@ -46,10 +46,10 @@ pub(crate) struct Attribute {
     pub(super) padding: [u8; 2],
 }
 
-/// The record `call-frame`.
+/// The fields that the record `call-frame` has since version 1.0 of the contract.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct CallFrame {
+pub(crate) struct CallFrame10 {
     pub(super) size: u32,
     pub(super) stage: u8,
     pub(super) padding: [u8; 3],
@@ -60,6 +60,15 @@ pub(crate) struct CallFrame {
     pub(super) instantiate_state: u32,
     pub(super) prepare_state: u32,
     pub(super) initialize_state: u32,
+}
+
+/// The record `call-frame`, as of version 1.1 of the contract. An older host's has its beginning only.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CallFrame {
+    pub(super) first: CallFrame10,
+    pub(super) literal: List,
+    pub(super) functions: List,
 }
 
 /// Every field of every record: the record's and the field's name in `wit/callbox-ffi.wit`, and the field's offset.
@@ -87,31 +96,41 @@ pub const LAYOUT: &[(&str, &str, usize)] = &[
         "element-type",
         offset_of!(Attribute, element_type),
     ),
-    ("call-frame", "size", offset_of!(CallFrame, size)),
-    ("call-frame", "stage", offset_of!(CallFrame, stage)),
-    ("call-frame", "operands", offset_of!(CallFrame, operands)),
-    ("call-frame", "results", offset_of!(CallFrame, results)),
+    ("call-frame", "size", offset_of!(CallFrame, first.size)),
+    ("call-frame", "stage", offset_of!(CallFrame, first.stage)),
+    (
+        "call-frame",
+        "operands",
+        offset_of!(CallFrame, first.operands),
+    ),
+    (
+        "call-frame",
+        "results",
+        offset_of!(CallFrame, first.results),
+    ),
     (
         "call-frame",
         "attributes",
-        offset_of!(CallFrame, attributes),
+        offset_of!(CallFrame, first.attributes),
     ),
-    ("call-frame", "opaque", offset_of!(CallFrame, opaque)),
+    ("call-frame", "opaque", offset_of!(CallFrame, first.opaque)),
     (
         "call-frame",
         "instantiate-state",
-        offset_of!(CallFrame, instantiate_state),
+        offset_of!(CallFrame, first.instantiate_state),
     ),
     (
         "call-frame",
         "prepare-state",
-        offset_of!(CallFrame, prepare_state),
+        offset_of!(CallFrame, first.prepare_state),
     ),
     (
         "call-frame",
         "initialize-state",
-        offset_of!(CallFrame, initialize_state),
+        offset_of!(CallFrame, first.initialize_state),
     ),
+    ("call-frame", "literal", offset_of!(CallFrame, literal)),
+    ("call-frame", "functions", offset_of!(CallFrame, functions)),
 ];
 
 /// Every record: its name in `wit/callbox-ffi.wit`, its size and its alignment in bytes.
@@ -131,12 +150,14 @@ pub const OPTION_PAYLOAD: usize = offset_of!(OptionU32, value);
 const _: () = {
     assert!(size_of::<Buffer>() == 36 && align_of::<Buffer>() == 4);
     assert!(size_of::<Attribute>() == 28 && align_of::<Attribute>() == 4);
-    assert!(size_of::<CallFrame>() == 52 && align_of::<CallFrame>() == 4);
+    assert!(size_of::<CallFrame10>() == 52 && align_of::<CallFrame10>() == 4);
+    assert!(size_of::<CallFrame>() == 68 && align_of::<CallFrame>() == 4);
     assert!(offset_of!(Buffer, element_type) == 24 && offset_of!(Buffer, read_only) == 25);
     assert!(offset_of!(Buffer, aliased_operand) == 28 && OPTION_PAYLOAD == 4);
     assert!(offset_of!(Attribute, kind) == 24 && offset_of!(Attribute, element_type) == 25);
-    assert!(offset_of!(CallFrame, stage) == 4 && offset_of!(CallFrame, operands) == 8);
-    assert!(offset_of!(CallFrame, instantiate_state) == 40);
+    assert!(offset_of!(CallFrame, first.stage) == 4 && offset_of!(CallFrame, first.operands) == 8);
+    assert!(offset_of!(CallFrame, first.instantiate_state) == 40);
+    assert!(offset_of!(CallFrame, literal) == 52 && offset_of!(CallFrame, functions) == 60);
 };
 
 impl List {

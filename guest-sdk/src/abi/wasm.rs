@@ -2,13 +2,16 @@
 
 use alloc::alloc::{Layout, alloc, realloc};
 use alloc::boxed::Box;
-use core::any::Any;
+use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{LogLevel, StatusCode};
+use super::record::{List, OptionU32};
+use super::{Buffer, State};
+use crate::{AnyOperand, AnyResult, ElementType, LogLevel, Shape, StatusCode};
 
+/// What version 1.0 of the contract has. Every guest imports some of it.
 mod api {
     #[link(wasm_import_module = "callbox:ffi/api@1.0.0")]
     unsafe extern "C" {
@@ -18,6 +21,28 @@ mod api {
         #[link_name = "set-success"]
         pub(crate) safe fn set_success();
         pub(crate) fn log(level: u32, message: *const u8, len: usize);
+    }
+}
+
+/// What version 1.1 added. A guest that uses none of it imports none, and runs on a host of version 1.0.
+mod api_1_1 {
+    use super::Buffer;
+
+    #[link(wasm_import_module = "callbox:ffi/api@1.1.0")]
+    unsafe extern "C" {
+        #[link_name = "call-function"]
+        pub(crate) fn call_function(
+            function: u32,
+            operands: *const Buffer,
+            operand_count: usize,
+            results: *const Buffer,
+            result_count: usize,
+        ) -> u32;
+        #[link_name = "function-message"]
+        pub(crate) fn function_message(into: *mut u8, len: usize) -> u32;
+        #[link_name = "user-data"]
+        pub(crate) fn user_data(name: *const u8, name_len: usize, into: *mut u8, len: usize)
+        -> i64;
     }
 }
 
@@ -42,6 +67,95 @@ pub(crate) fn log(level: LogLevel, message: &str) {
     unsafe { api::log(level as u32, message.as_ptr(), message.len()) }
 }
 
+/// The import `call-function`.
+pub(crate) fn call_function(
+    function: u32,
+    operands: &[AnyOperand<'_>],
+    results: &mut [AnyResult<'_>],
+) -> u32 {
+    let operands: Vec<Buffer> = operands
+        .iter()
+        .map(|operand| {
+            let bytes = operand.bytes();
+            let data = list(bytes.as_ptr().expose_provenance(), bytes.len());
+            buffer(operand.element_type(), operand.shape(), data, true)
+        })
+        .collect();
+    let results: Vec<Buffer> = results
+        .iter_mut()
+        .map(|result| {
+            let (element_type, shape) = (result.element_type(), result.shape());
+            let bytes = result.bytes_mut();
+            let data = list(bytes.as_mut_ptr().expose_provenance(), bytes.len());
+            buffer(element_type, shape, data, false)
+        })
+        .collect();
+    // SAFETY: the host reads the records and what they lead to, all of it slices of this memory. It writes to nothing but the
+    // results' data, which are borrowed alone, and no more than the records say.
+    unsafe {
+        api_1_1::call_function(
+            function,
+            operands.as_ptr(),
+            operands.len(),
+            results.as_ptr(),
+            results.len(),
+        )
+    }
+}
+
+fn buffer(element_type: ElementType, shape: Shape<'_>, data: List, read_only: bool) -> Buffer {
+    let numbers = |numbers: &[i64]| list(numbers.as_ptr().expose_provenance(), numbers.len());
+    Buffer {
+        data,
+        dimensions: numbers(shape.dimensions()),
+        minor_to_major: numbers(shape.minor_to_major()),
+        element_type: element_type as u8,
+        read_only: u8::from(read_only),
+        padding: [0; 2],
+        aliased_operand: OptionU32 {
+            is_some: 0,
+            padding: [0; 3],
+            value: 0,
+        },
+    }
+}
+
+fn list(address: usize, count: usize) -> List {
+    List {
+        offset: address as u32,
+        count: count as u32,
+    }
+}
+
+/// The import `function-message`.
+pub(crate) fn function_message(into: &mut [u8]) -> usize {
+    // SAFETY: the host writes to this slice only, which is borrowed alone.
+    unsafe { api_1_1::function_message(into.as_mut_ptr(), into.len()) as usize }
+}
+
+/// The import `user-data`.
+pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
+    // SAFETY: the host reads the name, and writes to the slice only, which is borrowed alone.
+    let len =
+        unsafe { api_1_1::user_data(name.as_ptr(), name.len(), into.as_mut_ptr(), into.len()) };
+    usize::try_from(len).ok()
+}
+
+static FUNCTION_CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// How often a function was called: the number of the last call.
+#[inline]
+pub(crate) fn function_call_count() -> u32 {
+    FUNCTION_CALLS.load(Ordering::Relaxed)
+}
+
+/// Counts a call of a function, and returns its number, which is not 0.
+pub(crate) fn count_function_call() -> u32 {
+    let number = function_call_count().wrapping_add(1).max(1);
+    FUNCTION_CALLS.store(number, Ordering::Relaxed);
+    number
+}
+
 /// The module's one memory: offsets count from its beginning.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory;
@@ -55,7 +169,7 @@ impl Memory {
 }
 
 /// Makes a state into a word that is not zero.
-pub(super) fn state_to_word(state: Box<dyn Any>) -> u32 {
+pub(super) fn state_to_word(state: State) -> u32 {
     Box::into_raw(Box::new(state)).expose_provenance() as u32
 }
 
@@ -63,10 +177,10 @@ pub(super) fn state_to_word(state: Box<dyn Any>) -> u32 {
 ///
 /// # Safety
 /// The word is zero or from [`state_to_word`], and its state outlives `'a`.
-pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a dyn Any> {
-    let state = Memory.at::<Box<dyn Any>>(word);
+pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a State> {
+    let state = Memory.at::<State>(word);
     // SAFETY: the caller's promise.
-    (word != 0).then(|| unsafe { &**state })
+    (word != 0).then(|| unsafe { &*state })
 }
 
 /// Drops the state that a word stands for.
@@ -76,8 +190,19 @@ pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a dyn Any> {
 pub(super) unsafe fn drop_state(word: u32) {
     if word != 0 {
         // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(Memory.at::<Box<dyn Any>>(word)) });
+        drop(unsafe { Box::from_raw(Memory.at::<State>(word)) });
     }
+}
+
+/// The state word that a host hands back. The one in a call's parameter is the only one: nothing but a host makes it.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct StateWord(u32);
+
+/// Drops the state that a stage left: what the exports `NAME.instantiate.drop` and so on do.
+pub fn take_back_state(word: StateWord) {
+    // SAFETY: the host hands each word back once, when no stage that could use the state runs any more.
+    unsafe { drop_state(word.0) };
 }
 
 /// Gives the host a block of this memory, or moves one: what the canonical ABI calls `realloc`. The host asks for its

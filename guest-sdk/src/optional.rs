@@ -1,0 +1,146 @@
+//! Operands and results of which there may be fewer or more: optional ones, and those that remain.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::decode::{Decoder, TargetParameter};
+use crate::description::Role;
+use crate::{AnyOperand, AnyResult, Element, Failure, Operand, ResultBuffer};
+
+impl<'a, P: TargetParameter<'a>> TargetParameter<'a> for Option<P> {
+    const ROLE: Role = P::ROLE.optional();
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let left = if Self::ROLE.takes_operand() {
+            decoder.buffers.remaining_operand_count()
+        } else {
+            decoder.buffers.remaining_result_count()
+        };
+        if left == 0 {
+            return Ok(None);
+        }
+        P::decode(decoder).map(Some)
+    }
+}
+
+/// The operands that no other parameter takes, each of any type and rank.
+///
+/// ```
+/// use callbox_guest::{Failure, RemainingOperands, ResultBuffer, target};
+///
+/// /// Adds up the first element of each operand.
+/// #[target(pure)]
+/// fn total(terms: RemainingOperands, sum: &mut ResultBuffer<f32, 0>) -> Result<(), Failure> {
+///     sum.set(0.0);
+///     for i in 0..terms.len() {
+///         sum[0] += terms.get::<f32>(i)?.first().copied().unwrap_or(0.0);
+///     }
+///     Ok(())
+/// }
+/// # let mut call = callbox_guest::native::Call::new();
+/// # call.operand(&[1.0_f32], &[1]).operand(&[2.0_f32], &[]).result::<f32>(&[]);
+/// # assert_eq!(call.run::<total>(), Ok(()));
+/// # assert_eq!(call.result_elements::<f32>(0), [3.0]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct RemainingOperands<'a>(Vec<AnyOperand<'a>>);
+
+impl<'a> RemainingOperands<'a> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The operand with this number among those that remain, with elements of type `T`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT in XLA's words: `Index out of range`, or what its type is instead.
+    pub fn get<T: Element>(&self, index: usize) -> Result<Operand<'a, T>, Failure> {
+        self.any(index)?.as_typed()
+    }
+
+    /// The operand with this number among those that remain.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT in XLA's words: `Index out of range`.
+    pub fn any(&self, index: usize) -> Result<AnyOperand<'a>, Failure> {
+        self.0.get(index).copied().ok_or_else(out_of_range)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[AnyOperand<'a>] {
+        &self.0
+    }
+}
+
+impl<'a> TargetParameter<'a> for RemainingOperands<'a> {
+    const ROLE: Role = Role::RemainingOperands;
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let count = decoder.buffers.remaining_operand_count();
+        let operands = (0..count).map(|_| AnyOperand::decode(decoder));
+        operands.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// The results that no other parameter takes, each of any type and rank.
+#[derive(Debug)]
+pub struct RemainingResults<'a>(Vec<AnyResult<'a>>);
+
+impl<'a> RemainingResults<'a> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The result with this number among those that remain, with elements of type `T`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT in XLA's words: `Index out of range`, or what its type is instead.
+    pub fn get<T: Element>(&mut self, index: usize) -> Result<ResultBuffer<'_, T>, Failure> {
+        self.any(index)?.as_typed()
+    }
+
+    /// The result with this number among those that remain.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT in XLA's words: `Index out of range`.
+    pub fn any(&mut self, index: usize) -> Result<&mut AnyResult<'a>, Failure> {
+        self.0.get_mut(index).ok_or_else(out_of_range)
+    }
+
+    /// All of them.
+    pub fn as_mut_slice(&mut self) -> &mut [AnyResult<'a>] {
+        &mut self.0
+    }
+}
+
+impl<'a> TargetParameter<'a> for RemainingResults<'a> {
+    const ROLE: Role = Role::RemainingResults;
+
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String> {
+        let count = decoder.buffers.remaining_result_count();
+        let results = (0..count).map(|_| AnyResult::decode(decoder));
+        results.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cold]
+fn out_of_range() -> Failure {
+    Failure::invalid_argument("Index out of range")
+}

@@ -1,0 +1,144 @@
+//! Operands and results: optional ones, those that remain, and every element type.
+
+use callbox_guest::{
+    AnyOperand, AnyResult, Bf16, C64, C128, Element, F16, Failure, Operand, RemainingOperands,
+    RemainingResults, ResultBuffer, target,
+};
+
+/// How many elements the operands have, or bytes the last of them: -1 for one that the call lacks. An optional second result is filled with
+/// the first element of `bias`, or with zeros.
+#[target(pure)]
+fn optional(
+    x: &Operand<f32>,
+    bias: Option<&Operand<f32>>,
+    any: Option<&AnyOperand>,
+    lengths: &mut ResultBuffer<i64, 1>,
+    extra: Option<&mut ResultBuffer<f32>>,
+) -> Result<(), Failure> {
+    lengths.expect_dimensions(&[3])?;
+    let length = |length: Option<usize>| length.map_or(-1, |length| length as i64);
+    lengths.copy_from_slice(&[
+        length(Some(x.len())),
+        length(bias.map(|bias| bias.len())),
+        length(any.map(|any| any.bytes().len())),
+    ]);
+    if let Some(extra) = extra {
+        let fill = bias.and_then(|bias| bias.first().copied());
+        extra.fill(fill.unwrap_or(0.0));
+    }
+    Ok(())
+}
+
+/// Adds up all operands, of which there is at least one.
+#[target(pure)]
+fn sum_remaining(
+    first: &Operand<f32>,
+    rest: RemainingOperands,
+    y: &mut ResultBuffer<f32>,
+) -> Result<(), Failure> {
+    y.expect_dimensions(first.dimensions())?;
+    y.copy_from_slice(first);
+    for i in 0..rest.len() {
+        let term = rest.get::<f32>(i)?;
+        y.expect_dimensions(term.dimensions())?;
+        y.iter_mut().zip(term.iter()).for_each(|(y, x)| *y += x);
+    }
+    Ok(())
+}
+
+/// Copies each operand to the result of its number, whatever their types are. There may be fewer results, but not more.
+#[target(pure)]
+fn copy_remaining(
+    operands: RemainingOperands,
+    mut results: RemainingResults,
+) -> Result<(), Failure> {
+    for i in 0..results.len() {
+        copy(&operands.any(i)?, results.any(i)?)?;
+    }
+    Ok(())
+}
+
+/// Copies an operand of any type and rank.
+#[target(pure, name = "copy_any")]
+pub(crate) fn copy(x: &AnyOperand, y: &mut AnyResult) -> Result<(), Failure> {
+    let is_alike = x.element_type() == y.element_type() && x.dimensions() == y.dimensions();
+    if !is_alike {
+        return Err(Failure::invalid_argument(format!(
+            "expected a result like the operand {x:?}, found {y:?}"
+        )));
+    }
+    y.bytes_mut().copy_from_slice(x.bytes());
+    Ok(())
+}
+
+/// What an operand's record says: the number of its element type, its rank, its dimensions, its layout from minor to major, and how many
+/// bytes it has.
+#[target(pure)]
+fn describe(x: &AnyOperand, y: &mut ResultBuffer<i64, 1>) -> Result<(), Failure> {
+    let mut said = vec![
+        i64::from(x.element_type() as u8),
+        x.dimensions().len() as i64,
+    ];
+    said.extend(x.dimensions());
+    said.extend(x.shape().minor_to_major());
+    said.push(x.bytes().len() as i64);
+    y.expect_dimensions(&[said.len() as i64])?;
+    y.copy_from_slice(&said);
+    Ok(())
+}
+
+/// A number that is computed with as an F32.
+trait Narrow: Element + Into<f32> {
+    fn round(value: f32) -> Self;
+}
+
+impl Narrow for F16 {
+    fn round(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+impl Narrow for Bf16 {
+    fn round(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+/// Multiplies F16 or BF16 by the attribute `factor`, and rounds once.
+#[target(pure, T = [F16, Bf16])]
+fn scale<T: Narrow>(x: &Operand<T>, y: &mut ResultBuffer<T>, #[attr] factor: f32) {
+    for (y, x) in y.iter_mut().zip(x.iter()) {
+        *y = T::round((*x).into() * factor);
+    }
+}
+
+/// A complex number.
+trait Complex: Element {
+    fn conjugate(self) -> Self;
+}
+
+impl Complex for C64 {
+    fn conjugate(self) -> Self {
+        Self {
+            im: -self.im,
+            ..self
+        }
+    }
+}
+
+impl Complex for C128 {
+    fn conjugate(self) -> Self {
+        Self {
+            im: -self.im,
+            ..self
+        }
+    }
+}
+
+/// The complex conjugates of C64 or C128.
+#[target(pure, T = [C64, C128])]
+fn conjugate<T: Complex>(x: &Operand<T>, y: &mut ResultBuffer<T>) {
+    for (y, x) in y.iter_mut().zip(x.iter()) {
+        *y = x.conjugate();
+    }
+}
