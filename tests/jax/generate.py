@@ -48,9 +48,12 @@ def write(program: Program):
     lowered = jax.jit(program.function, keep_unused=True, **program.jit).lower(*program.operands)
     check_operands(program, lowered)
     texts = {"": lowered.compiler_ir("hlo").as_hlo_text()}
-    if program.optimized:
-        texts[".optimized"] = lowered.compile().as_text()
-    expect = {"status": program.status} if program.status else results(program)
+    if program.refused:
+        expect = {"status": refusal(program, lowered)}
+    else:
+        expect = {"status": program.status} if program.status else results(program)
+        if program.optimized:
+            texts[".optimized"] = lowered.compile().as_text()
     for suffix, text in texts.items():
         check_refusal(program, text)
         name = program.name + suffix
@@ -70,6 +73,16 @@ def check_refusal(program, text):
     named = (program.status or {}).get("contains", "")
     if not program.targets and named not in text:
         raise ValueError(f"{program.name}: the text has no {named}")
+
+
+def refusal(program, lowered) -> dict:
+    """What XLA says when it refuses to compile a program."""
+    try:
+        lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        code, _, message = str(error).partition(": ")
+        return {"code": code, "contains": message.splitlines()[0]}
+    raise ValueError(f"{program.name}: XLA compiles it")
 
 
 def results(program: Program) -> dict:
@@ -140,6 +153,8 @@ def case(program, name, suffix, expect) -> dict:
     fields["expect"] = expect
     if when in program.unsupported:
         fields["unsupported"] = {"reason": program.unsupported[when]}
+    if program.lost_on_xla and not suffix:
+        fields["expected_failure"] = {"reason": program.lost_on_xla, "platforms": ["XLA"]}
     return fields
 
 

@@ -216,9 +216,7 @@ mod tests {
             &x,
             &y,
             1,
-            Some(
-                "1, at [0,0]: 1 (0x3f800000), 1.0000002 (0x3f800002), 2 ULPs apart; 2 ULPs apart",
-            ),
+            Some("1, at [0,0]: 1 (0x3f800000), 1.0000002 (0x3f800002), 2 ULPs apart; 2 ULPs apart"),
         );
     }
 
@@ -245,9 +243,7 @@ mod tests {
         assert!(
             compare_leaves(&Literal::scalar(1_i32), &Literal::scalar(2_i32), u64::MAX).is_err()
         );
-        assert!(
-            compare_leaves(&Literal::scalar(true), &Literal::scalar(false), u64::MAX).is_err()
-        );
+        assert!(compare_leaves(&Literal::scalar(true), &Literal::scalar(false), u64::MAX).is_err());
     }
 
     #[test]
@@ -272,12 +268,7 @@ mod tests {
     #[test]
     fn shapes_must_agree() {
         let x = Literal::scalar(1.0_f32);
-        check(
-            &x,
-            &Literal::scalar(1.0_f64),
-            0,
-            Some("f32[], f64[]"),
-        );
+        check(&x, &Literal::scalar(1.0_f64), 0, Some("f32[], f64[]"));
     }
 
     fn compare_leaves(x: &Literal, y: &Literal, ulps: u64) -> Result<(), Mismatch> {

@@ -29,6 +29,8 @@ enum Rule {
     Iota,
     /// Element `i` is `i / 8 - 16`, for floating-point types.
     Ramp,
+    /// Element `i` is [`scattered`], for every type that has its values: numbers of either sign in no order, which repeat late.
+    Scatter,
 }
 
 /// Reads a literal. Files lie in `folder`.
@@ -108,35 +110,44 @@ pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>> {
 }
 
 fn of_rule(shape: &ArrayShape, rule: Rule) -> Result<Literal> {
-    let element_type = shape.element_type();
-    let element = |i: usize| -> Option<Vec<u8>> {
-        match rule {
-            Rule::Iota if element_type.is_integral() => {
-                let bits = element_type.bit_width();
-                let wrapped = i as i128 & ((1 << bits) - 1);
-                let is_negative = element_type.is_signed_integral() && wrapped >> (bits - 1) != 0;
-                element::encode_integer(
-                    element_type,
-                    if is_negative {
-                        wrapped - (1 << bits)
-                    } else {
-                        wrapped
-                    },
-                )
-            }
-            Rule::Iota if element_type.is_floating() => {
-                element::encode_float(element_type, i as f64)
-            }
-            Rule::Ramp if element_type.is_floating() => {
-                element::encode_float(element_type, i as f64 / 8.0 - 16.0)
-            }
-            _ => None,
-        }
-    };
-    let elements: Option<Vec<_>> = (0..shape.element_count()).map(element).collect();
-    let elements = elements
+    let (part, count) = element::parts(shape.element_type());
+    let parts = 0..shape.element_count() * count;
+    let bytes: Option<Vec<_>> = parts.map(|i| of_index(part, rule, i)).collect();
+    let has_rule = count == 1 || matches!(rule, Rule::Scatter);
+    let bytes = bytes
+        .filter(|_| has_rule)
         .with_context(|| format!("expected a shape that the rule fits exactly, found {shape}"))?;
-    Ok(Literal::from_bytes(shape.clone(), elements.concat())?)
+    Ok(Literal::from_bytes(shape.clone(), bytes.concat())?)
+}
+
+/// An element by its number, if the type has it.
+fn of_index(ty: ElementType, rule: Rule, i: usize) -> Option<Vec<u8>> {
+    match rule {
+        Rule::Iota if ty.is_integral() => element::encode_integer(ty, wrap(ty, i as i128)),
+        Rule::Iota if ty.is_floating() => element::encode_float(ty, i as f64),
+        Rule::Ramp if ty.is_floating() => element::encode_float(ty, i as f64 / 8.0 - 16.0),
+        Rule::Scatter if ty == ElementType::Pred => Some(vec![(scattered(i) & 1) as u8]),
+        Rule::Scatter if ty.is_integral() => element::encode_integer(ty, wrap(ty, scattered(i))),
+        Rule::Scatter if ty.is_floating() => element::encode_float(ty, scattered(i) as f64 / 4.0),
+        _ => None,
+    }
+}
+
+/// `37 i` modulo 101, less 50: from -50 to 50.
+fn scattered(i: usize) -> i128 {
+    (37 * i as i128) % 101 - 50
+}
+
+/// An integer modulo what the type has.
+fn wrap(ty: ElementType, value: i128) -> i128 {
+    let modulus = 1 << ty.bit_width();
+    let wrapped = value.rem_euclid(modulus);
+    let is_negative = ty.is_signed_integral() && wrapped >= modulus / 2;
+    if is_negative {
+        wrapped - modulus
+    } else {
+        wrapped
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +170,23 @@ mod tests {
         assert_eq!(ramp.to_vec::<f32>().unwrap(), [-16.0, -15.875, -15.75]);
         let iota = literal(r#"{"shape": "s8[130]", "rule": "iota"}"#).unwrap();
         assert_eq!(iota.to_vec::<i8>().unwrap()[126..], [126, 127, -128, -127]);
+        let scatter =
+            |ty: &str| literal(&format!(r#"{{"shape": "{ty}", "rule": "scatter"}}"#)).unwrap();
+        let floats = scatter("f16[4]").to_vec::<half::f16>().unwrap();
+        let floats: Vec<f32> = floats.into_iter().map(f32::from).collect();
+        assert_eq!(floats, [-12.5, -3.25, 6.0, -10.0]);
+        assert_eq!(
+            scatter("s8[4]").to_vec::<i8>().unwrap(),
+            [-50, -13, 24, -40]
+        );
+        assert_eq!(scatter("u8[2]").to_vec::<u8>().unwrap(), [206, 243]);
+        assert_eq!(
+            scatter("pred[3]").to_vec::<bool>().unwrap(),
+            [false, true, false]
+        );
+        let complex = scatter("c64[2]");
+        let parts = scatter("f32[4]");
+        assert_eq!(complex.bytes(), parts.bytes());
         let tuple =
             literal(r#"{"tuple": [{"shape": "u8[]", "values": [7]}, {"tuple": []}]}"#).unwrap();
         assert_eq!(tuple.shape().to_string(), "(u8[], ())");
@@ -178,6 +206,8 @@ mod tests {
             r#"{"shape": "f32[1]", "rule": "random"}"#,
             r#"{"shape": "s32[1]", "rule": "ramp"}"#,
             r#"{"shape": "f16[4098]", "rule": "iota"}"#,
+            r#"{"shape": "c64[1]", "rule": "iota"}"#,
+            r#"{"shape": "f8e4m3fn[10]", "rule": "scatter"}"#,
             r#"{"shape": "f32[1]", "vales": [1]}"#,
             r#"{"tuple": [], "shape": "f32[1]"}"#,
         ] {

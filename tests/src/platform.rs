@@ -170,11 +170,17 @@ mod tests {
             assert_eq!(platform.name().parse::<PlatformName>().unwrap(), platform);
         }
         let error = "cuda".parse::<PlatformName>().unwrap_err().to_string();
-        assert_eq!(error, "expected a platform (Host, CUDA, XLA), found \"cuda\"");
+        assert_eq!(
+            error,
+            "expected a platform (Host, CUDA, XLA), found \"cuda\""
+        );
     }
 
     #[test]
     fn an_absent_platform_says_why() {
-        assert_eq!(CUDA.availability().unwrap_err(), "callbox has no CUDA backend yet");
+        assert_eq!(
+            CUDA.availability().unwrap_err(),
+            "callbox has no CUDA backend yet"
+        );
     }
 }

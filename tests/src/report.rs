@@ -289,7 +289,8 @@ pub(crate) mod tests {
     #[test]
     fn the_json_report_is_as_the_readme_says() {
         let report = report(vec![case("a/b", Ending::Failed, "x")]);
-        let difference = serde_json::json!({"place": "x", "expected": "x", "found": "x", "note": "x"});
+        let difference =
+            serde_json::json!({"place": "x", "expected": "x", "found": "x", "note": "x"});
         let expected = serde_json::json!({
             "format": 1,
             "callbox": "0.0.0",

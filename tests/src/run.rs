@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 pub use self::problem::{Difference, Problem};
 pub use self::stress::{RUNS, Stressed, THREADS};
 use crate::case::{Case, MarkKind};
-use crate::platform::{Outcome, Platform};
 pub use crate::platform::host::{guest, shared_engine};
+use crate::platform::{Outcome, Platform};
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +82,7 @@ pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
     }
 }
 
-fn verdict(
-    case: &Case,
-    platform: &dyn Platform,
-) -> Result<(Verdict, Option<Stressed>), Problem> {
+fn verdict(case: &Case, platform: &dyn Platform) -> Result<(Verdict, Option<Stressed>), Problem> {
     let bench = platform.open(case)?;
     let prepared = bench.prepare()?;
     let prepared = prepared.as_deref();
@@ -102,11 +99,7 @@ fn verdict(
     Ok((verdict, Some(stressed)))
 }
 
-fn judge(
-    case: &Case,
-    platform: &dyn Platform,
-    outcomes: &[Outcome],
-) -> Result<Verdict, Problem> {
+fn judge(case: &Case, platform: &dyn Platform, outcomes: &[Outcome]) -> Result<Verdict, Problem> {
     let Some(mark) = case.mark(platform.name()) else {
         return verdict::check(case, outcomes).map(|()| Verdict::Passed);
     };

@@ -143,7 +143,10 @@ mod tests {
         assert_eq!(endings, expected);
         assert_eq!(ended.into_inner(), 3);
         assert!(report.has_failures());
-        assert_eq!(report.platforms[1].unavailable, "callbox has no CUDA backend yet");
+        assert_eq!(
+            report.platforms[1].unavailable,
+            "callbox has no CUDA backend yet"
+        );
         assert!(report.stress_runs() > 0);
     }
 }

@@ -110,7 +110,10 @@ fn names_are_unique() {
         )
     );
     for name in ["", "$f"] {
-        assert_eq!(calls.call(name).unwrap_err().code(), StatusCode::InvalidArgument);
+        assert_eq!(
+            calls.call(name).unwrap_err().code(),
+            StatusCode::InvalidArgument
+        );
     }
 }
 
@@ -161,7 +164,9 @@ fn the_kind_of_a_function_is_checked_when_it_is_registered() {
             "FFI call \"add_n\": expected the platform Host, Cpu or CUDA, found \"tpu\"",
         ),
     ] {
-        let err = call.register_function(function.clone(), platform).unwrap_err();
+        let err = call
+            .register_function(function.clone(), platform)
+            .unwrap_err();
         assert_eq!(
             (err.code(), err.message()),
             (StatusCode::InvalidArgument, message)
@@ -218,7 +223,11 @@ fn static_information_by_reference_is_made_once_and_taken_back_once() {
     let count = call_of("count", load(&engine, COUNTER, ""));
     let scalar: Shape = "s32[]".parse().unwrap();
     let compiled = count
-        .compile(vec![scalar.clone()], by_reference(&5_i32.to_le_bytes()), scalar)
+        .compile(
+            vec![scalar.clone()],
+            by_reference(&5_i32.to_le_bytes()),
+            scalar,
+        )
         .unwrap();
     assert_eq!(*log.lock().unwrap(), ["make"]);
     let call = |what: i32| {
@@ -241,7 +250,11 @@ fn a_trap_takes_the_object_with_its_instance() {
     let count = call_of("count", load(&engine, COUNTER, ""));
     let scalar: Shape = "s32[]".parse().unwrap();
     let compiled = count
-        .compile(vec![scalar.clone()], by_reference(&5_i32.to_le_bytes()), scalar)
+        .compile(
+            vec![scalar.clone()],
+            by_reference(&5_i32.to_le_bytes()),
+            scalar,
+        )
         .unwrap();
     let call = |what: i32| compiled.call(&[Literal::scalar(what)], &CallOptions::default());
     assert_eq!(call(2).unwrap_err().code(), StatusCode::Aborted);
@@ -257,7 +270,9 @@ fn a_constructor_that_makes_nothing_fails_the_compilation() {
     let count = call_of("count", load(&engine, COUNTER, ""));
     let compile = |info| {
         let scalar: Shape = "s32[]".parse().unwrap();
-        count.compile(vec![scalar.clone()], info, scalar).unwrap_err()
+        count
+            .compile(vec![scalar.clone()], info, scalar)
+            .unwrap_err()
     };
     let err = compile(by_reference(&[]));
     assert_eq!(
@@ -335,7 +350,12 @@ fn the_batch_may_be_any_dimension_and_its_failures_say_where() {
     let column: Shape = "f32[2]".parse().unwrap();
     let map = |info| {
         let mapped = add_n.vmap(&[Some(1)]).unwrap();
-        mapped.invoke(std::slice::from_ref(&x), info, &column, &CallOptions::default())
+        mapped.invoke(
+            std::slice::from_ref(&x),
+            info,
+            &column,
+            &CallOptions::default(),
+        )
     };
     let y = map(n(10.0)).unwrap();
     assert_eq!(y.shape().to_string(), "f32[3,2]");

@@ -7,7 +7,8 @@ wrong and changes nothing:
     {"execute": NUMBER, "operands": [A...]}  {"results": [A...]}
     {"release": NUMBER}                      {}
 
-An array A is {"type": "f32", "dimensions": [2, 3], "hex": little-endian elements in row-major order}. Elements narrower than a byte have one each.
+An array A is {"type": "f32", "dimensions": [2, 3], "hex": little-endian elements in row-major order}. Integers narrower
+than a byte have one each.
 """
 
 import json
@@ -57,6 +58,8 @@ TYPES = {
     "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "f8e8m0fnu": ml_dtypes.float8_e8m0fnu,
 }
+# What has a byte for each element, which it fills with its sign.
+NARROW = {"s2": np.int8, "s4": np.int8, "u2": np.uint8, "u4": np.uint8}
 NAMES = {np.dtype(dtype): name for name, dtype in TYPES.items()}
 
 
@@ -98,12 +101,15 @@ class Oracle:
 
 
 def array_of(text):
-    dtype = np.dtype(TYPES[text["type"]])
-    return np.frombuffer(bytes.fromhex(text["hex"]), dtype).reshape(text["dimensions"])
+    name = text["type"]
+    array = np.frombuffer(bytes.fromhex(text["hex"]), NARROW.get(name, TYPES[name]))
+    return array.reshape(text["dimensions"]).astype(TYPES[name])
 
 
 def text_of(array):
-    return {"type": NAMES[array.dtype], "dimensions": array.shape, "hex": array.tobytes().hex()}
+    name = NAMES[array.dtype]
+    elements = array.astype(NARROW.get(name, TYPES[name]))
+    return {"type": name, "dimensions": array.shape, "hex": elements.tobytes().hex()}
 
 
 def reply(message):

@@ -67,7 +67,9 @@ pub(crate) fn conformance(arguments: &Arguments) -> Result<ExitCode> {
 pub(crate) fn oracle() -> Result<()> {
     say("Running programs on XLA, as an oracle for the executor");
     match xla::python() {
-        Ok(python) => run(runner()?.args(["--platform", "XLA", "--python"]).arg(python)),
+        Ok(python) => run(runner()?
+            .args(["--platform", "XLA", "--python"])
+            .arg(python)),
         Err(error) => {
             println!("   not run: {error:#}");
             Ok(())

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::{conformance, guests};
 use crate::process::{cargo, root, run, say};
+use crate::{conformance, guests};
 
 pub(crate) fn test() -> Result<()> {
     guests::build()?;

@@ -31,10 +31,19 @@ pub(crate) fn python() -> Result<PathBuf> {
         "expected a python3 of at least 3.11 with venv"
     );
     say("Installing JAX into target/xla");
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder))?;
     let mut pip = Command::new(&python);
     pip.current_dir(root());
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--requirement",
+    ]);
     run(pip.arg(REQUIREMENTS)).context("expected pip to install JAX")?;
     fs::write(&installed, requirements).context("expected to write target/xla/installed.txt")?;
     Ok(python)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import enum
 
 import jax
 import ml_dtypes
@@ -287,6 +288,65 @@ def call_every_attribute(x):
     }
     results = [like(x), jax.ShapeDtypeStruct((2, 2), jnp.int32), jax.ShapeDtypeStruct((), jnp.bool_)]
     return jax.ffi.ffi_call("every_attribute", results)(x, **attributes)
+
+
+class Mode(enum.IntEnum):
+    SAME = 1
+    VALID = 2
+
+
+class Padding(str, enum.Enum):
+    SAME = "same"
+
+
+@SUBJECT.program(
+    lattice((3,)), status={"code": "NOT_FOUND", "contains": "every_other_attribute"}, optimized=False
+)
+def call_every_other_attribute(x):
+    """Attributes of ml_dtypes' types and of Python's own, for a target that is not there."""
+    narrow = ("float8_e5m2", "float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "float8_e4m3fnuz")
+    narrow += ("float8_e4m3", "float8_e3m4", "float8_e8m0fnu", "float4_e2m1fn", "bfloat16")
+    attributes = {name: np.array([1, 0.5, 2]).astype(getattr(ml_dtypes, name)) for name in narrow}
+    for name in ("int4", "uint4", "int2", "uint2", "uint1"):
+        dtype = getattr(ml_dtypes, name)
+        attributes[name] = np.array([1, 0, 1]).astype(dtype)
+        attributes[f"{name}_many"] = (np.arange(101) % 2).astype(dtype)
+    attributes |= {
+        "mode": Mode.VALID,
+        "padding": Padding.SAME,
+        "numpy_text": np.str_("text"),
+        "bytes": b"\xff\x00ab",
+        "many_bools": np.arange(101) % 3 == 0,
+        "fortran": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
+        "nothing": {},
+        # A tuple of numbers of one type is an array.
+        "tuple": (1, 2),
+        "tuple_of_floats": (1.5, 2.0),
+        "tuple_of_bools": (True, False),
+        "tuple_of_numpy": (np.int32(1), np.int32(2)),
+        "@a b": 1,
+        "c128": np.array([[1 + 2j, complex(-0.0, float("-inf"))]]),
+        "rank_0_bool": np.array(True),
+        "no_columns": np.zeros((2, 0), np.uint16),
+    }
+    return jax.ffi.ffi_call("every_other_attribute", like(x))(x, **attributes)
+
+
+def refused(name, value, about):
+    """A program whose attribute `a` JAX lowers and XLA refuses."""
+
+    def function(x):
+        return call("add_n", like(x), x, a=value)
+
+    function.__doc__ = f"{about}, which JAX lowers and XLA refuses, with this status"
+    SUBJECT.add(name, function, f32(1.5), refused=True, targets=targets("add_n"))
+
+
+refused("call_with_a_type", np.dtype(ml_dtypes.float8_e5m2), "A type as an attribute")
+refused("call_with_texts", ("a", "b"), "A tuple of texts as an attribute")
+refused("call_with_a_mixed_tuple", (1, "x"), "A tuple of a number and a text as an attribute")
+refused("call_with_nested_tuples", ((1, 2), (3, 4)), "A tuple of tuples as an attribute")
+refused("call_with_an_empty_tuple", (), "An empty tuple as an attribute")
 
 
 @SUBJECT.program(

@@ -27,8 +27,12 @@ class Program:
     targets: dict[str, str] = field(default_factory=dict)
     # The status that running the program must give, in place of results.
     status: dict | None = None
+    # Whether XLA refuses to compile it: what it says is the status.
+    refused: bool = False
     # Why callbox runs the text from "before" or "after" optimisation not at all, if so; the results stand nevertheless.
     unsupported: dict[str, str] = field(default_factory=dict)
+    # Why XLA itself gives other results for the text before optimisation, if so: what it printed is not all that it reads.
+    lost_on_xla: str = ""
     # The folder under the output folder: what the program is about.
     subject: str = ""
     # Options for `jax.jit`.

@@ -42,7 +42,11 @@ struct Arguments {
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Why there is no such interpreter.
-    #[arg(long, value_name = "REASON", default_value = "no Python with JAX was named by --python")]
+    #[arg(
+        long,
+        value_name = "REASON",
+        default_value = "no Python with JAX was named by --python"
+    )]
     no_python: String,
 }
 
@@ -106,13 +110,19 @@ impl Chosen {
 
 /// Nothing that was not run counts as a success.
 fn exit_code(report: &Report) -> ExitCode {
-    let ran = report.platforms.iter().any(|platform| platform.counts.run() > 0);
+    let ran = report
+        .platforms
+        .iter()
+        .any(|platform| platform.counts.run() > 0);
     match (report.has_failures(), ran) {
         (true, _) => ExitCode::from(1),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => {
             match report.cases.is_empty() {
-                true => eprintln!("error: expected cases with {:?} in their names, found none", report.filter),
+                true => eprintln!(
+                    "error: expected cases with {:?} in their names, found none",
+                    report.filter
+                ),
                 false => eprintln!("error: no case was run"),
             }
             ExitCode::from(2)
@@ -129,7 +139,9 @@ fn report_file(name: &str) -> Result<PathBuf, String> {
 }
 
 fn extension(path: &Path) -> &str {
-    path.extension().and_then(|e| e.to_str()).unwrap_or_default()
+    path.extension()
+        .and_then(|e| e.to_str())
+        .unwrap_or_default()
 }
 
 fn write(file: &Path, report: &Report) -> Result<()> {
@@ -166,7 +178,11 @@ impl Progress {
         // A terminal that does not take what is written to it is no reason to fail.
         for result in case.results.iter().filter(|result| failed(result.ending)) {
             self.failed.fetch_add(1, Ordering::Relaxed);
-            drop(writeln!(err, "{clear}FAILED {} on {}", case.name, result.platform));
+            drop(writeln!(
+                err,
+                "{clear}FAILED {} on {}",
+                case.name, result.platform
+            ));
         }
         let count = self.failed.load(Ordering::Relaxed);
         let line = format!("{ended} of {} cases, {count} failed", self.all);

@@ -230,13 +230,15 @@ fn follows(text: &str, parts: &[String]) -> bool {
     let Some(mut rest) = inside else {
         return false;
     };
-    between.iter().all(|part| match rest.split_once(part.as_str()) {
-        Some((_, behind)) => {
-            rest = behind;
-            true
-        }
-        None => false,
-    })
+    between
+        .iter()
+        .all(|part| match rest.split_once(part.as_str()) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
 }
 
 #[cfg(test)]

@@ -40,13 +40,20 @@ pub(super) fn read(
 ) -> Result<Vec<Mark>> {
     let texts = [
         (MarkKind::Unsupported, "unsupported", unsupported),
-        (MarkKind::ExpectedFailure, "expected_failure", expected_failure),
+        (
+            MarkKind::ExpectedFailure,
+            "expected_failure",
+            expected_failure,
+        ),
     ];
     let mut marks: Vec<Mark> = Vec::new();
     for (kind, key, text) in texts {
         let Some(text) = text else { continue };
         let mark = read_one(kind, text, case).context(key)?;
-        let twice = mark.platforms.iter().any(|&platform| marks.iter().any(|m| m.is_for(platform)));
+        let twice = mark
+            .platforms
+            .iter()
+            .any(|&platform| marks.iter().any(|m| m.is_for(platform)));
         ensure!(
             !twice,
             "expected at most one of unsupported and expected_failure for a platform"

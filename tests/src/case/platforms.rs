@@ -103,7 +103,10 @@ fn xla_obstacle(subject: &Subject, steps: &[Step]) -> Option<&'static str> {
         Some("the case expects a status or a log, which are callbox's own")
     } else if steps.iter().any(names_function) {
         Some("XLA's programs have one function")
-    } else if steps.iter().any(|step| step.operands.iter().any(|o| o.shape().as_array().is_none())) {
+    } else if steps
+        .iter()
+        .any(|step| step.operands.iter().any(|o| o.shape().as_array().is_none()))
+    {
         Some("JAX hands over arrays, and an operand is a tuple")
     } else {
         None

@@ -253,10 +253,16 @@ fn cases_are_for_every_platform_that_can_run_them() {
         format!(r#"{{"origin": "x", "program": {{"text": ["{lines}"]}}, {rest}}}"#)
     };
     let results = r#""expect": {"results": []}"#;
-    assert_eq!(reasons(&program("HloModule m", results)), [const { None }; 3]);
+    assert_eq!(
+        reasons(&program("HloModule m", results)),
+        [const { None }; 3]
+    );
     for (text, on_cuda, on_xla) in [
         (
-            program("custom-call(x)", &format!(r#""targets": {{"f": "f.wasm"}}, {results}"#)),
+            program(
+                "custom-call(x)",
+                &format!(r#""targets": {{"f": "f.wasm"}}, {results}"#),
+            ),
             None,
             "the program has custom calls, whose targets are callbox's",
         ),
@@ -266,7 +272,10 @@ fn cases_are_for_every_platform_that_can_run_them() {
             "the program is what XLA made of one, and XLA does not take that back",
         ),
         (
-            program("HloModule m", r#""expect": {"status": {"code": "ABORTED"}}"#),
+            program(
+                "HloModule m",
+                r#""expect": {"status": {"code": "ABORTED"}}"#,
+            ),
             None,
             "the case expects a status or a log, which are callbox's own",
         ),
@@ -276,7 +285,10 @@ fn cases_are_for_every_platform_that_can_run_them() {
             "XLA's programs have one function",
         ),
         (
-            program("HloModule m", &format!(r#""operands": [{{"tuple": []}}], {results}"#)),
+            program(
+                "HloModule m",
+                &format!(r#""operands": [{{"tuple": []}}], {results}"#),
+            ),
             None,
             "JAX hands over arrays, and an operand is a tuple",
         ),
@@ -302,20 +314,39 @@ fn cases_are_for_every_platform_that_can_run_them() {
         assert_eq!(reasons(&text), expected, "{text}");
     }
     assert_eq!(
-        reasons(&program("HloModule m", &format!(r#""platforms": ["Host"], {results}"#))),
-        [None, Some("the case is for Host only"), Some("the case is for Host only")]
-            .map(|reason| reason.map(str::to_owned))
+        reasons(&program(
+            "HloModule m",
+            &format!(r#""platforms": ["Host"], {results}"#)
+        )),
+        [
+            None,
+            Some("the case is for Host only"),
+            Some("the case is for Host only")
+        ]
+        .map(|reason| reason.map(str::to_owned))
     );
-    let impossible = program("custom-call(x)", &format!(r#""platforms": ["XLA"], {results}"#));
-    let error = format!("{:#}", Case::parse(&impossible, Path::new(".")).unwrap_err());
-    assert!(error.contains("platforms: expected platforms that can run the case, found XLA"), "{error}");
+    let impossible = program(
+        "custom-call(x)",
+        &format!(r#""platforms": ["XLA"], {results}"#),
+    );
+    let error = format!(
+        "{:#}",
+        Case::parse(&impossible, Path::new(".")).unwrap_err()
+    );
+    assert!(
+        error.contains("platforms: expected platforms that can run the case, found XLA"),
+        "{error}"
+    );
 }
 
 #[test]
 fn tolerances_are_for_all_for_each_or_by_type() {
     let ulps = |ulps: &str| {
         let results = r#"[{"shape": "f32[]", "values": [1]}, {"shape": "s8[]", "values": [2]}, {"shape": "f32[]", "values": [3]}]"#;
-        let case = case(&format!(r#""expect": {{"results": {results}, "ulps": {ulps}}}"#)).unwrap();
+        let case = case(&format!(
+            r#""expect": {{"results": {results}, "ulps": {ulps}}}"#
+        ))
+        .unwrap();
         match &case.steps[0].expect {
             Expect::Results(results, None) => results.iter().map(|r| r.ulps).collect::<Vec<_>>(),
             expect => panic!("{expect:?}"),

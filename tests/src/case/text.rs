@@ -69,9 +69,7 @@ pub(super) struct CallText {
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum BytesText {
     Text(String),
-    Hex {
-        hex: String,
-    },
+    Hex { hex: String },
 }
 
 impl Default for BytesText {
@@ -94,7 +92,9 @@ impl BytesText {
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum StaticInfoText {
-    Value { value: BytesText },
+    Value {
+        value: BytesText,
+    },
     Reference {
         constructor: String,
         destructor: String,

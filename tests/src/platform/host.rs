@@ -72,6 +72,10 @@ impl<'c> HostBench<'c> {
         if let (true, Some(name)) = (self.is_shared, source.guest()) {
             return Ok(engine::guest(name)?.map_err(|status| Failure::new(Phase::Load, status)));
         }
+        self.load_anew(source)
+    }
+
+    fn load_anew(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
         let bytes = source.bytes()?;
         Ok(self
             .engine
@@ -95,7 +99,7 @@ impl Bench for HostBench<'_> {
 
 impl Prepared for Loading<'_> {
     fn run(&self, _: &Step) -> Result<Outcome> {
-        Ok(self.bench.load(self.module)?.map(|module| {
+        Ok(self.bench.load_anew(self.module)?.map(|module| {
             let targets = &module.info().targets;
             Found::Targets(targets.iter().map(|target| target.name.clone()).collect())
         }))

@@ -39,7 +39,10 @@ impl Xla {
             let oracle = Oracle::start(self.python.as_ref()?, &script());
             oracle.map(Mutex::new).map_err(|error| format!("{error:#}"))
         };
-        self.oracle.get_or_init(start).as_ref().map_err(Clone::clone)
+        self.oracle
+            .get_or_init(start)
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     fn ask(&self, request: &Value) -> Result<Reply> {
@@ -165,6 +168,9 @@ mod tests {
         assert_eq!(xla.availability().unwrap_err(), "no python3");
         let xla = Xla::new(Ok("/no/such/python".into()));
         let reason = xla.availability().unwrap_err();
-        assert!(reason.contains("expected to start /no/such/python"), "{reason}");
+        assert!(
+            reason.contains("expected to start /no/such/python"),
+            "{reason}"
+        );
     }
 }

@@ -98,7 +98,11 @@ fn platform_card(platform: &PlatformReport) -> String {
     let mut text = format!("<section><h2>{}</h2>\n", escape(&platform.name));
     if platform.unavailable.is_empty() {
         let (passed, run) = (counts.of(Ending::Passed), counts.run());
-        let _ = writeln!(text, "<p><b>{passed}</b> of {run} passed</p>\n{}", bar(counts));
+        let _ = writeln!(
+            text,
+            "<p><b>{passed}</b> of {run} passed</p>\n{}",
+            bar(counts)
+        );
         let others = Ending::ALL.into_iter().skip(1);
         let others = others.filter(|&ending| counts.of(ending) > 0);
         let others: Vec<_> = others
@@ -106,7 +110,11 @@ fn platform_card(platform: &PlatformReport) -> String {
             .collect();
         let _ = writeln!(text, "<p class=\"counts\">{}</p>", others.join(" · "));
     } else {
-        let _ = writeln!(text, "<p>not available: {}</p>", escape(&platform.unavailable));
+        let _ = writeln!(
+            text,
+            "<p>not available: {}</p>",
+            escape(&platform.unavailable)
+        );
     }
     text.push_str("</section>\n");
     text
@@ -205,7 +213,9 @@ fn folders(report: &Report) -> String {
             );
         }
         text.push_str("</summary>\n");
-        cases.iter().for_each(|case| text.push_str(&case::row(case)));
+        cases
+            .iter()
+            .for_each(|case| text.push_str(&case::row(case)));
         text.push_str("</details>\n");
     }
     text

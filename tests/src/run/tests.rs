@@ -216,7 +216,10 @@ fn what_does_not_run_has_its_reason() {
 fn cases_are_run_many_times_at_once() {
     let stressed = |keys: &str| ran(4, &result(5), keys).stressed.unwrap();
     let shared = stressed("");
-    assert!(shared.runs >= 2 * THREADS && shared.runs <= THREADS * RUNS, "{shared:?}");
+    assert!(
+        shared.runs >= 2 * THREADS && shared.runs <= THREADS * RUNS,
+        "{shared:?}"
+    );
     assert_eq!(shared.reason, "");
     let separate = stressed(r#", "stress": {"separate": "it counts"}"#);
     assert!(separate.runs >= 2 * THREADS, "{separate:?}");
@@ -243,7 +246,10 @@ fn runs_at_once_that_give_something_else_fail() {
         run(&Case::parse(&text, Path::new(".")).unwrap(), &Host).verdict
     };
     let problem = failure(run_counter(""));
-    assert_eq!(problem.differences[0].place, "step 0, one of 4 threads at once");
+    assert_eq!(
+        problem.differences[0].place,
+        "step 0, one of 4 threads at once"
+    );
     let separate = r#", "stress": {"separate": "an instance counts its calls"}"#;
     assert_eq!(run_counter(separate), Verdict::Passed);
     let judged = r#", "stress": {"judged": "whatever it counts"}"#;

@@ -54,7 +54,11 @@ fn check_step(expect: &Expect, outcome: &Outcome) -> Vec<Difference> {
             vec![Difference::new("outcome", expected, describe(found))]
         }
         (_, Err(failure)) => vec![unexpected(failure)],
-        _ => vec![Difference::new("outcome", "what the case can give", "what it cannot")],
+        _ => vec![Difference::new(
+            "outcome",
+            "what the case can give",
+            "what it cannot",
+        )],
     }
 }
 
@@ -76,10 +80,7 @@ fn differs(place: &str, expected: impl std::fmt::Debug, found: impl std::fmt::De
     Difference::new(place, format!("{expected:?}"), format!("{found:?}"))
 }
 
-fn check_results(
-    expected: &[ExpectedResult],
-    found: &[(ArrayShape, Vec<u8>)],
-) -> Vec<Difference> {
+fn check_results(expected: &[ExpectedResult], found: &[(ArrayShape, Vec<u8>)]) -> Vec<Difference> {
     if expected.len() != found.len() {
         return vec![differs("number of results", expected.len(), found.len())];
     }
@@ -110,7 +111,11 @@ fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference>
             differences.push(Difference::new(place, expected, found));
         }
     };
-    check("code", Some(expected.code.to_string()), status.code().to_string());
+    check(
+        "code",
+        Some(expected.code.to_string()),
+        status.code().to_string(),
+    );
     check(
         "recoverable bit",
         expected.recoverable.map(|bit| bit.to_string()),
@@ -151,7 +156,11 @@ fn check_message(expected: &ExpectedMessage, status: &Status) -> Option<Differen
         ExpectedMessage::Contains(parts) => format!("one that contains {parts:?}"),
         ExpectedMessage::Pattern(parts) => format!("one like {:?}", parts.join("*")),
     };
-    Some(Difference::new("message", expected, format!("{:?}", status.message())))
+    Some(Difference::new(
+        "message",
+        expected,
+        format!("{:?}", status.message()),
+    ))
 }
 
 /// Checks that these names are in the backtrace, in this order.

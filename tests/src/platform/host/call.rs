@@ -44,7 +44,16 @@ impl Prepared for Call<'_> {
         let mut buffers: Vec<Vec<u8>> = shapes
             .iter()
             .enumerate()
-            .map(|(leaf, shape)| vec![UNTOUCHED; if is_scratch(leaf) { 0 } else { shape.byte_size() }])
+            .map(|(leaf, shape)| {
+                vec![
+                    UNTOUCHED;
+                    if is_scratch(leaf) {
+                        0
+                    } else {
+                        shape.byte_size()
+                    }
+                ]
+            })
             .collect();
         let mut results: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         let outcome = self

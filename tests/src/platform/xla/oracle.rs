@@ -73,7 +73,10 @@ impl Process {
             .spawn()
             .with_context(|| format!("expected to start {}", python.display()))?;
         let requests = child.stdin.take().context("expected a pipe to write to")?;
-        let stdout = child.stdout.take().context("expected a pipe to read from")?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("expected a pipe to read from")?;
         let (sender, replies) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
@@ -117,7 +120,9 @@ impl Process {
 
     fn ended(&mut self) -> anyhow::Error {
         match self.child.wait() {
-            Ok(status) => anyhow!("expected an answer of XLA's process, found that it ended: {status}"),
+            Ok(status) => {
+                anyhow!("expected an answer of XLA's process, found that it ended: {status}")
+            }
             Err(error) => error.into(),
         }
     }
@@ -138,7 +143,8 @@ mod tests {
 
     /// A shell script in the interpreter's place.
     fn oracle(name: &str, script: &str) -> Result<Oracle> {
-        let path = std::env::temp_dir().join(format!("callbox-oracle-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("callbox-oracle-{}-{name}", std::process::id()));
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let oracle = Oracle::start(&path, Path::new("x"));
@@ -160,6 +166,9 @@ mod tests {
     #[test]
     fn a_process_that_ends_says_so() {
         let error = oracle("ends", "exit 3").unwrap_err().to_string();
-        assert!(error.contains("found that it ended: exit status: 3"), "{error}");
+        assert!(
+            error.contains("found that it ended: exit status: 3"),
+            "{error}"
+        );
     }
 }

@@ -47,7 +47,10 @@ pub(super) fn mark(ending: Ending) -> String {
         Ending::ExpectedFailure => "≠",
         Ending::NotRun => "○",
     };
-    format!("<span class=\"mark {}\" aria-hidden=\"true\">{sign}</span>", class(ending))
+    format!(
+        "<span class=\"mark {}\" aria-hidden=\"true\">{sign}</span>",
+        class(ending)
+    )
 }
 
 fn cell(result: &ResultReport) -> String {
@@ -75,7 +78,11 @@ fn details(result: &ResultReport) -> String {
     }
     if result.ending != Ending::NotRun {
         let stress = result.stress.as_ref().map(stress_text).unwrap_or_default();
-        let _ = writeln!(text, "<p class=\"facts\">{:.3} s{stress}</p>", result.seconds);
+        let _ = writeln!(
+            text,
+            "<p class=\"facts\">{:.3} s{stress}</p>",
+            result.seconds
+        );
     }
     text.push_str("</section>\n");
     text
@@ -110,7 +117,10 @@ fn problem_text(problem: &Problem) -> String {
         );
         if !difference.note.is_empty() {
             let note = escape(&difference.note);
-            let _ = writeln!(text, "<tr class=\"note\"><td></td><td colspan=\"2\">{note}</td></tr>");
+            let _ = writeln!(
+                text,
+                "<tr class=\"note\"><td></td><td colspan=\"2\">{note}</td></tr>"
+            );
         }
     }
     text.push_str("</tbody>\n</table></div>\n");

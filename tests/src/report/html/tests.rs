@@ -45,7 +45,10 @@ fn names_of_cases_add_no_markup() {
     }
     // The slashes of a folder's name are set off.
     let without_slashes = |report: &Report| page(report).replace("<i>/</i>", "/");
-    assert_eq!(tags(&without_slashes(&hostile)), tags(&without_slashes(&harmless)));
+    assert_eq!(
+        tags(&without_slashes(&hostile)),
+        tags(&without_slashes(&harmless))
+    );
 }
 
 #[test]
@@ -53,9 +56,15 @@ fn only_the_pages_own_script_may_run() {
     let page = page(&report(vec![case("a/b", Ending::Passed, HOSTILE)]));
     assert_eq!(page.matches("<script").count(), 1);
     assert_eq!(page.matches("<style").count(), 1);
-    let policy = page.split("Content-Security-Policy\" content=\"").nth(1).unwrap();
+    let policy = page
+        .split("Content-Security-Policy\" content=\"")
+        .nth(1)
+        .unwrap();
     let policy = policy.split('"').next().unwrap();
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'sha256-"),
+        "{policy}"
+    );
     assert!(!policy.contains("unsafe"), "{policy}");
     assert!(policy.contains(&format!("script-src 'sha256-{}'", digest(SCRIPT))));
     // A policy of digests lets no attribute be a script or a style.

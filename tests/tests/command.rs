@@ -1,0 +1,98 @@
+//! What the command `callbox-conformance` says by its exit code and in its reports, on cases that need no guest.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn conformance(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callbox-conformance"));
+    command.args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32, part: &str) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.contains(part), "expected {part:?}, found {text}");
+}
+
+/// A file of this test process.
+fn file(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("callbox-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn cases_that_pass_are_a_success() {
+    let output = conformance(&["--filter", "programs/rank_0/"]);
+    check(&output, 0, "5 of 5 cases, 0 failed");
+}
+
+#[test]
+fn nothing_that_was_not_run_is_a_success() {
+    for (arguments, part) in [
+        (
+            ["--filter", "no such case", "--platform", "Host"],
+            "expected cases with \"no such case\" in their names, found none",
+        ),
+        (
+            ["--filter", "programs/rank_0/", "--platform", "CUDA"],
+            "not run: callbox has no CUDA backend yet",
+        ),
+        (
+            ["--filter", "programs/rank_0/", "--platform", "XLA"],
+            "not run: no Python with JAX was named by --python",
+        ),
+        (
+            ["--filter", "programs/syntax/", "--platform", "XLA"],
+            "error: no case was run",
+        ),
+    ] {
+        check(&conformance(&arguments), 2, part);
+    }
+}
+
+#[test]
+fn all_platforms_are_those_that_are_there() {
+    let arguments = ["--filter", "programs/rank_0/", "--platform", "all"];
+    let arguments = [&arguments[..], &["--no-python", "it is Sunday"]].concat();
+    check(&conformance(&arguments), 0, "not run: it is Sunday");
+}
+
+#[test]
+fn reports_are_written_by_their_names() {
+    let (json, html) = (file("report.json"), file("report.html"));
+    let paths = [json.to_str().unwrap(), html.to_str().unwrap()];
+    let arguments = [
+        "--filter",
+        "rank_0/slice",
+        "--report",
+        paths[0],
+        "--report",
+        paths[1],
+    ];
+    check(&conformance(&arguments), 0, "wrote ");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(report["cases"][0]["name"], "programs/rank_0/slice");
+    assert_eq!(report["cases"][0]["results"][0]["ending"], "passed");
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("programs/rank_0/slice"));
+    for path in [json, html] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn other_arguments_are_refused() {
+    check(
+        &conformance(&["--report", "report.txt"]),
+        2,
+        "expected a name that ends with .json or .html",
+    );
+    check(
+        &conformance(&["--platform", "TPU"]),
+        2,
+        "possible values: Host, CUDA, XLA, all",
+    );
+}
