@@ -93,8 +93,11 @@ fn try_call(
     }
 }
 
+/// The running program's functions, and those of them that the call may call.
+type Callee = (Arc<dyn Functions>, Arc<[Callable]>);
+
 /// The function that a number stands for, if it can be called from here.
-fn callee(state: &GuestState, number: u32) -> Result<(Arc<dyn Functions>, Arc<[Callable]>)> {
+fn callee(state: &GuestState, number: u32) -> Result<Callee> {
     let callable = &state.callable;
     let (Some(functions), true) = (&state.functions, (number as usize) < callable.len()) else {
         return Err(Status::new(
