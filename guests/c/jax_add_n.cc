@@ -22,7 +22,7 @@ extern "C" void add_n(JaxFFI_API* api, JaxFFIStatus* status,
 JAX_FFI_EXPORT(add_n);
 
 CALLBOX_METADATA({
-  "name": "add_n", "api_version": "API_VERSION_JAX_FFI", "ffi_version": "1.0",
+  "name": "add_n", "api_version": "API_VERSION_JAX_FFI", "ffi_version": "1.0", "traits": ["pure"],
   "doc": "Adds the number n of the static information, an f32."
 })
 

@@ -65,8 +65,6 @@ mod registry;
 pub mod values;
 pub mod wasm;
 
-pub use call::{
-    CallOptions, CallSite, CancelToken, Deadline, Platform, StaticInfo, UserData,
-};
+pub use call::{CallOptions, CallSite, CancelToken, Deadline, Platform, StaticInfo, UserData};
 pub use registry::{RegisteredTarget, Registry};
 pub use values::*;

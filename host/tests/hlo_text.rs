@@ -3,7 +3,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test fails by panicking"
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and the cases are files of the repository"
 )]
 
 use std::path::{Path, PathBuf};

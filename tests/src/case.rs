@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use callbox::call::CallSite;
 use callbox::wasm::{Isolation, Limits};
-use callbox::{Literal, StatusCode, UserData};
+use callbox::{Literal, Shape, StaticInfo, StatusCode, UserData};
 
 pub use self::expect::{
     Expect, ExpectedLog, ExpectedMessage, ExpectedResult, ExpectedStatus, Phase,
@@ -72,11 +72,30 @@ pub enum Subject {
         /// The call site.
         site: Box<CallSite>,
     },
+    /// A call by the JAX FFI proposal's own interface.
+    FfiCall(Box<FfiCall>),
     /// A module that is loaded and not run.
     Load {
         /// The module.
         module: ModuleSource,
     },
+}
+
+/// A call of `callbox::jax_ffi`.
+#[derive(Debug)]
+pub struct FfiCall {
+    /// The module that has the function.
+    pub module: ModuleSource,
+    /// Its name there.
+    pub function: String,
+    /// The platform that it is registered for.
+    pub platform: String,
+    /// What it knows from when it was traced.
+    pub static_info: Option<StaticInfo>,
+    /// The shape of one call's result.
+    pub result: Shape,
+    /// For each operand which of its dimensions is the batch, if the call is mapped over one.
+    pub in_axes: Option<Vec<Option<usize>>>,
 }
 
 /// A registered target.
@@ -148,17 +167,20 @@ impl Case {
             .enumerate()
             .map(|(i, step)| read_step(step, folder).with_context(|| format!("step {i}")))
             .collect::<Result<_>>()?;
-        let subject = match (case.program, case.call, case.load) {
-            (Some(program), None, None) => program_subject(program, &case.targets, folder)?,
-            (None, Some(call), None) => {
+        let subject = match (case.program, case.call, case.ffi_call, case.load) {
+            (Some(program), None, None, None) => program_subject(program, &case.targets, folder)?,
+            (None, Some(call), None, None) => {
                 let (module, site) = call::read(call, &steps[0], folder)?;
                 let site = Box::new(site);
                 Subject::Call { module, site }
             }
-            (None, None, Some(module)) => Subject::Load {
+            (None, None, Some(call), None) => {
+                Subject::FfiCall(Box::new(call::read_ffi_call(call, folder)?))
+            }
+            (None, None, None, Some(module)) => Subject::Load {
                 module: ModuleSource::read(module, folder)?,
             },
-            _ => bail!("expected exactly one of program, call and load"),
+            _ => bail!("expected exactly one of program, call, ffi_call and load"),
         };
         check_keys(&subject, &steps, !case.targets.is_empty())?;
         let platforms = platforms::read(case.platforms, &subject, &steps).context("platforms")?;

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use callbox::call::{ApiVersion, Signature, TargetModule};
-use callbox::{Attribute, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status};
+use callbox::{
+    Attribute, CallOptions, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status,
+};
 
 use super::arguments::{self, LimitArguments};
 use super::arrays::{ArrayFile, to_row_major};
 use super::attribute;
 use super::failure::{Failure, Outcome};
 use super::output::{Finished, OutputFolder};
+use super::user_data::UserDataArguments;
 use super::{modules, progress};
 
 const EXAMPLES: &str = "\
@@ -73,6 +76,9 @@ pub(super) struct Arguments {
     output_dir: Option<PathBuf>,
 
     #[command(flatten)]
+    user_data: UserDataArguments,
+
+    #[command(flatten)]
     limits: LimitArguments,
 
     /// Print one JSON object instead of text
@@ -108,7 +114,10 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         .map(|leaf| vec![0; leaf.byte_size()])
         .collect();
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    let options = arguments.limits.call_options();
+    let options = CallOptions {
+        user_data: arguments.user_data.read()?,
+        ..arguments.limits.call_options()
+    };
     let text = || format!("calling {}", arguments.target);
     progress::show(text, || call.call_with(&options, &operands, &mut buffers))?;
     Finished::new(in_row_major_order(result, results)?, folder)

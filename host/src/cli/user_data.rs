@@ -24,7 +24,10 @@ impl UserDataArguments {
     pub(super) fn read(&self) -> Outcome<Option<Arc<UserData>>> {
         let mut data = UserData::new();
         for (name, file) in &self.files {
-            if data.insert(name.clone(), modules::read(file, MOST)?).is_some() {
+            if data
+                .insert(name.clone(), modules::read(file, MOST)?)
+                .is_some()
+            {
                 let message = format!("expected --user-data {name} once, found it again");
                 return Err(Failure::usage(Status::invalid_argument(message)));
             }

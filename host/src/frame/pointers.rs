@@ -40,7 +40,12 @@ pub(super) fn write(
     let opaque = match (&site.static_info, site.api_version) {
         (None, ApiVersion::JaxFfi) => None,
         (Some(StaticInfo::Value(bytes)), _)
-        | (Some(StaticInfo::Reference { argument: bytes, .. }), _) => Some(bytes),
+        | (
+            Some(StaticInfo::Reference {
+                argument: bytes, ..
+            }),
+            _,
+        ) => Some(bytes),
         (None, _) => Some(&site.opaque),
     };
     // A word of the status' own, so that no other pointer is equal to it.

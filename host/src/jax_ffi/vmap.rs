@@ -57,7 +57,8 @@ impl<'a> VmappedFfiCall<'a> {
         return_shape_dtype: &Shape,
         options: &CallOptions,
     ) -> Result<Literal> {
-        let context = |status: Status| status.context(format_args!("FFI call {:?}", self.call.name()));
+        let context =
+            |status: Status| status.context(format_args!("FFI call {:?}", self.call.name()));
         let size = self.batch_size(operands).map_err(context)?;
         let shapes = std::iter::zip(operands, &self.in_axes)
             .map(|(operand, axis)| without_axis(operand.shape(), *axis))
@@ -170,7 +171,8 @@ fn slice(shape: &ArrayShape, bytes: &[u8], axis: Option<usize>, element: usize) 
         return bytes.to_vec();
     };
     let dimensions = shape.dimensions();
-    let inner = dimensions[axis + 1..].iter().product::<usize>() * shape.element_type().byte_width();
+    let inner =
+        dimensions[axis + 1..].iter().product::<usize>() * shape.element_type().byte_width();
     let row = dimensions[axis] * inner;
     if row == 0 {
         return Vec::new();

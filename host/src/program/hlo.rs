@@ -1,4 +1,4 @@
-//! HLO text: what XLA prints of a program.
+//! HLO text: what XLA prints of a program, read and printed.
 //!
 //! [`parse`] reads what JAX gives, before and after optimisation:
 //!
@@ -37,11 +37,29 @@
 //! HloModule jit_f, frontend_attributes={callbox.exports="add,mul"}
 //! ```
 //!
+//! # Custom calls
+//!
+//! `backend_config` is what a target gets besides buffers: bytes, or for `API_VERSION_TYPED_FFI` an MLIR dictionary of attributes. Besides what
+//! JAX prints there, callbox knows functions of the program, `@name` or `@"name"`, which a target can call back.
+//!
+//! `API_VERSION_JAX_FFI` is callbox's name for the convention of the JAX FFI proposal. Its static information is `backend_config`, if there is one: by
+//! value, or by reference if the instruction says which exports of the guest make an object of those bytes and take it back:
+//!
+//! ```text
+//! y = f32[] custom-call(x), custom_call_target="add_n", api_version=API_VERSION_JAX_FFI, backend_config="4",
+//!   frontend_attributes={callbox.static_info.constructor="make",callbox.static_info.destructor="release"}
+//! ```
+//!
+//! # Printing
+//!
+//! [`Program::to_hlo_text`] gives text that reads back as an equal program. Bytes are printed as they are if they look like a JSON object, and
+//! otherwise as a string with the escapes of C, as XLA prints them.
+//!
 //! # What is ignored
 //!
 //! These attributes of instructions are read and dropped, for without them the program computes the same:
 //! `algorithm` and `operand_precision` of a dot (callbox computes with all bits that the type has), `backend_config` of what is not a custom-call,
-//! `frontend_attributes`, `is_composite`, `metadata`, `origin`, `output_to_operand_aliasing` of a fusion, `parameter_replication`,
+//! `frontend_attributes` other than those above, `is_composite`, `metadata`, `origin`, `output_to_operand_aliasing` of a fusion, `parameter_replication`,
 //! `result_accuracy`, `sharding` and `statistics`. So are, of a module, `alias_passthrough_params`,
 //! `allow_spmd_sharding_propagation_to_output` and `..._to_parameters`, `buffer_donor`, `input_output_alias`, `is_scheduled`, `origin_recovery_table`
 //! and the tables of source locations, and of a computation its `execution_thread`. Custom calls that only say how a value is

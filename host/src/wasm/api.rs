@@ -136,11 +136,17 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
 }
 
 /// Copies what the embedder attached under a name into the guest's memory.
-fn user_data(mut caller: Caller<'_, GuestState>, name: (u32, u32), into: (u32, u32)) -> Result<i64> {
+fn user_data(
+    mut caller: Caller<'_, GuestState>,
+    name: (u32, u32),
+    into: (u32, u32),
+) -> Result<i64> {
     let data = caller.data().user_data.clone();
     let mut memory = memory(&mut caller, "user-data's name")?;
     let name = memory.read("user-data's name", name.0 as usize, name.1 as usize)?;
-    let found = std::str::from_utf8(name).ok().and_then(|name| data.as_ref()?.get(name));
+    let found = std::str::from_utf8(name)
+        .ok()
+        .and_then(|name| data.as_ref()?.get(name));
     match found {
         None => Ok(-1),
         Some(bytes) => {
@@ -158,7 +164,11 @@ pub(super) fn copy_what_fits(
     (into, room): (u32, u32),
 ) -> Result<()> {
     memory.read(what, into as usize, room as usize)?;
-    memory.write(what, into as usize, &bytes[..bytes.len().min(room as usize)])
+    memory.write(
+        what,
+        into as usize,
+        &bytes[..bytes.len().min(room as usize)],
+    )
 }
 
 /// A guest's text. All of it must be in memory, as much as is kept of it is read.

@@ -160,7 +160,10 @@ fn check_import(import: &ImportedItem) -> Result<()> {
 }
 
 fn not_granted(name: &str) -> Status {
-    let names: Vec<_> = api::FUNCTIONS.iter().map(|function| function.name).collect();
+    let names: Vec<_> = api::FUNCTIONS
+        .iter()
+        .map(|function| function.name)
+        .collect();
     Status::new(
         StatusCode::PermissionDenied,
         Blame::Guest,

@@ -355,7 +355,6 @@ impl PreparedCall {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        self.sites
-            .call_alone(0, (options, None), operands, results)
+        self.sites.call_alone(0, (options, None), operands, results)
     }
 }

@@ -82,10 +82,12 @@ fn a_program_sees_one_object() {
         "api_versions": ["API_VERSION_TYPED_FFI"],
         "stages": ["execute"],
         "operands": [
-            {"name": "x", "element_types": ["f32", "f64"], "rank": 2},
-            {"name": "any", "element_types": [], "rank": null},
+            {"name": "x", "element_types": ["f32", "f64"], "rank": 2, "optional": false},
+            {"name": "any", "element_types": [], "rank": null, "optional": false},
         ],
-        "results": [{"name": "y", "element_types": ["f32"], "rank": null}],
+        "remaining_operands": false,
+        "results": [{"name": "y", "element_types": ["f32"], "rank": null, "optional": false}],
+        "remaining_results": false,
         "attributes": [
             {"name": "n", "kind": "scalar", "element_type": "f32", "optional": true},
             {"name": "mode", "kind": "string", "element_type": null, "optional": false},

@@ -112,9 +112,17 @@ fn targets_find_user_data_by_name() {
     folder
         .module("seed.wasm", SEED)
         .write("own.hlo", calling("negate"))
-        .write("seed.bin", [1.0_f32, 2.0, -3.5].map(f32::to_le_bytes).concat());
+        .write(
+            "seed.bin",
+            [1.0_f32, 2.0, -3.5].map(f32::to_le_bytes).concat(),
+        );
     let run = [
-        "run", "own.hlo", "--input", "0=x.npy", "--target", "negate=seed.wasm",
+        "run",
+        "own.hlo",
+        "--input",
+        "0=x.npy",
+        "--target",
+        "negate=seed.wasm",
     ];
     let shown = folder
         .run(&[&run[..], &["--user-data", "seed=seed.bin"]].concat())
@@ -126,7 +134,9 @@ fn targets_find_user_data_by_name() {
     let twice = folder.run(&[&run[..], &twice].concat());
     assert_eq!(twice.code, 2, "{twice:?}");
     assert!(
-        twice.stderr.contains("expected --user-data seed once, found it again"),
+        twice
+            .stderr
+            .contains("expected --user-data seed once, found it again"),
         "{twice:?}"
     );
 }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use callbox::call::{Alias, CallSite};
 use callbox::{Attribute, Dictionary, Shape, StaticInfo};
 
-use super::Step;
-use super::text::{AliasText, AttributeText, CallText, StaticInfoText};
+use super::text::{AliasText, AttributeText, CallText, FfiCallText, StaticInfoText};
+use super::{FfiCall, Step};
 use crate::literal;
 use crate::module::ModuleSource;
 
@@ -55,6 +55,18 @@ pub(super) fn read(
 fn shape(text: &str) -> Result<Shape> {
     text.parse()
         .with_context(|| format!("expected a shape, found {text:?}"))
+}
+
+/// Reads an FFI call.
+pub(super) fn read_ffi_call(call: FfiCallText, folder: &Path) -> Result<FfiCall> {
+    Ok(FfiCall {
+        module: ModuleSource::read(call.module, folder)?,
+        function: call.function,
+        platform: call.platform,
+        static_info: call.static_info.map(static_info).transpose()?,
+        result: shape(&call.result)?,
+        in_axes: call.vmap,
+    })
 }
 
 fn static_info(text: StaticInfoText) -> Result<StaticInfo> {

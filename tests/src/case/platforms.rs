@@ -83,6 +83,7 @@ fn cuda_obstacle(subject: &Subject) -> Option<&'static str> {
     let is_wasm = match subject {
         Subject::Load { .. } => return Some("the case is about a WebAssembly module's file"),
         Subject::Call { module, .. } => module.guest().is_none(),
+        Subject::FfiCall(call) => call.module.guest().is_none(),
         Subject::Program { targets, .. } => targets.iter().any(|t| t.module.guest().is_none()),
     };
     is_wasm.then_some("the case's own module is WebAssembly")

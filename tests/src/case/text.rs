@@ -15,6 +15,7 @@ pub(super) struct CaseText {
     pub(super) origin: String,
     pub(super) program: Option<ProgramText>,
     pub(super) call: Option<CallText>,
+    pub(super) ffi_call: Option<FfiCallText>,
     pub(super) load: Option<ModuleText>,
     #[serde(default)]
     pub(super) targets: BTreeMap<String, String>,
@@ -62,6 +63,26 @@ pub(super) struct CallText {
     #[serde(default)]
     pub(super) scratch: Vec<usize>,
     pub(super) literal: Option<LiteralText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FfiCallText {
+    /// The module that has the function.
+    pub(super) module: ModuleText,
+    /// The function's name there.
+    pub(super) function: String,
+    #[serde(default = "cpu")]
+    pub(super) platform: String,
+    pub(super) static_info: Option<StaticInfoText>,
+    /// The shape of one call's result.
+    pub(super) result: String,
+    /// For each operand, which of its dimensions is the batch.
+    pub(super) vmap: Option<Vec<Option<usize>>>,
+}
+
+fn cpu() -> String {
+    "cpu".to_owned()
 }
 
 /// Bytes: a text's, or written in hexadecimal.

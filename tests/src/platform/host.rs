@@ -2,6 +2,7 @@
 
 mod call;
 mod engine;
+mod ffi_call;
 mod layout;
 mod program;
 
@@ -92,6 +93,7 @@ impl Bench for HostBench<'_> {
                 module,
             }))),
             Subject::Call { module, site } => call::prepare(self, module, site),
+            Subject::FfiCall(call) => ffi_call::prepare(self, call),
             Subject::Program { text, targets } => program::prepare(self, text, targets),
         }
     }

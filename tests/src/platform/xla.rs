@@ -70,7 +70,9 @@ impl Platform for Xla {
     fn open<'c>(&'c self, case: &'c Case) -> Result<Box<dyn Bench + 'c>> {
         match &case.subject {
             Subject::Program { text, .. } => Ok(Box::new(XlaBench { xla: self, text })),
-            Subject::Call { .. } | Subject::Load { .. } => bail!("expected a program"),
+            Subject::Call { .. } | Subject::FfiCall(_) | Subject::Load { .. } => {
+                bail!("expected a program")
+            }
         }
     }
 }

@@ -153,7 +153,9 @@ impl Pointed {
     /// The pointers of the array at this pointer.
     fn array(&self, pointer: u32, count: usize) -> Vec<u32> {
         let at = (pointer - ARENA) as usize - self.layout.frame();
-        (0..count).map(|i| get(self.image.bytes(), at + 4 * i)).collect()
+        (0..count)
+            .map(|i| get(self.image.bytes(), at + 4 * i))
+            .collect()
     }
 }
 

@@ -49,14 +49,12 @@ impl Reader<'_> {
                 return Err(Diagnostic::invalid(name.at, message));
             }
             if cursor.sees(",") || cursor.sees("}") {
-                let message = format!(
-                    "the attribute {:?} without a value is not supported",
-                    shortened(&name.value)
-                );
-                return Err(Diagnostic::unimplemented(name.at, message));
+                let message = "an attribute without a value is not supported";
+                return Err(Diagnostic::unimplemented(name.at, message).of_attribute(&name.value));
             }
             cursor.expect("=", "'=' behind the attribute's name")?;
-            let value = self.value(cursor, depth)?;
+            let value = self.value(cursor, depth);
+            let value = value.map_err(|wrong| wrong.of_attribute(&name.value))?;
             dictionary.insert(name.value, value);
         }
         Ok(dictionary)

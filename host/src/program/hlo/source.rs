@@ -43,6 +43,17 @@ impl Diagnostic {
         Self::new(status.code(), at, status.message())
     }
 
+    /// If this says that an attribute is of a kind that callbox does not do, the same as XLA says it (xla/ffi/attribute_map.cc): an attribute
+    /// that it refuses makes the text wrong.
+    pub(super) fn of_attribute(self, name: &str) -> Self {
+        if self.code != StatusCode::Unimplemented {
+            return self;
+        }
+        let (name, why) = (shortened(name), self.message);
+        let message = format!("Unsupported attribute type for attribute: {name}: {why}");
+        Self::invalid(self.at, message)
+    }
+
     /// The same, of a text that stands at `start` in another.
     pub(super) fn moved_by(self, start: usize) -> Self {
         Self {

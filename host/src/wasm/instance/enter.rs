@@ -74,7 +74,12 @@ fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
     }
     match StatusCode::from_number(code) {
         // A target that hands on what a function failed with.
-        Some(code) if state.callee_failure.as_ref().is_some_and(|f| f.code() == code) => {
+        Some(code)
+            if state
+                .callee_failure
+                .as_ref()
+                .is_some_and(|f| f.code() == code) =>
+        {
             let failure = state.callee_failure.take();
             failure.map_or_else(
                 || Status::internal("a function's failure is gone"),
