@@ -7,6 +7,7 @@ use criterion::{criterion_group, criterion_main};
 criterion_group!(
     benches,
     callbox_benches::prepared_call::bench,
+    callbox_benches::conventions::bench,
     callbox_benches::data_plane::bench,
     callbox_benches::instantiation::bench,
     callbox_benches::program::bench,

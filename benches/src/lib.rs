@@ -9,6 +9,7 @@
 )]
 
 pub mod cold_start;
+pub mod conventions;
 pub mod data_plane;
 pub mod instantiation;
 pub mod kernel;

@@ -31,6 +31,24 @@ const GOALS: &[Goal] = &[
         goal: Bound::Times(5.0),
     },
     Goal {
+        what: "prepared call by (out, ins), 512 B in and out, to typed FFI",
+        measured: "conventions/original",
+        baseline: "conventions/empty",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "prepared call by (out, ins, opaque, opaque_len, status), to typed FFI",
+        measured: "conventions/unified",
+        baseline: "conventions/empty",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "program of one call that calls back, to one that does not",
+        measured: "conventions/program_with_call_back",
+        baseline: "conventions/program",
+        goal: Bound::None,
+    },
+    Goal {
         what: "broadcast_add 1 MiB, whole call, to kernel + copies",
         measured: "data_plane/callbox/1MiB",
         baseline: "data_plane/kernel_and_copies/1MiB",
