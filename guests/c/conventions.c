@@ -65,6 +65,26 @@ XLA_REGISTER_CUSTOM_CALL_TARGET(six, "Host");
 
 // ---- (out, in, status) ----
 
+// The same functions with the types of the two conventions that came after: what they are handed is what it was.
+#define IN_EVERY_CONVENTION(function)                                                                                                  \
+  void function##_status(void *out, const void **in, XlaCustomCallStatus *status) {                                                    \
+    (void)status;                                                                                                                      \
+    function(out, in);                                                                                                                 \
+  }                                                                                                                                    \
+  XLA_REGISTER_CUSTOM_CALL_TARGET(function##_status, "Host");                                                                          \
+  void function##_unified(void *out, const void **in, const char *opaque, size_t opaque_len, XlaCustomCallStatus *status) {            \
+    (void)opaque, (void)opaque_len, (void)status;                                                                                      \
+    function(out, in);                                                                                                                 \
+  }                                                                                                                                    \
+  XLA_REGISTER_CUSTOM_CALL_TARGET(function##_unified, "Host")
+
+IN_EVERY_CONVENTION(ones);
+IN_EVERY_CONVENTION(regroup);
+IN_EVERY_CONVENTION(empty_tuple_and_token);
+IN_EVERY_CONVENTION(scratch);
+IN_EVERY_CONVENTION(in_place);
+IN_EVERY_CONVENTION(six);
+
 static void set_failure(XlaCustomCallStatus *status, const char *message) { XlaCustomCallStatusSetFailure(status, message, callbox_size(message)); }
 
 // Writes text so that its last byte is the last of all memory, and returns where it begins.

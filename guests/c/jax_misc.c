@@ -36,6 +36,62 @@ void fail_and_continue(JaxFFI_API *api, JaxFFIStatus *status, void *static_info,
 }
 JAX_FFI_EXPORT(fail_and_continue);
 
+// Tuples are arrays of pointers here as in the conventions before: p0 = (f32[2], (f32[2], f32[2])) to ((f32[2], f32[2]), f32[2]), the leaves in
+// preorder, each twice its value.
+void regroup_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info;
+  void **p0 = (void **)inputs[0], **inner = (void **)p0[1], **first = (void **)outputs[0];
+  const float *leaves[3] = {(const float *)p0[0], (const float *)inner[0], (const float *)inner[1]};
+  float *results[3] = {(float *)first[0], (float *)first[1], (float *)outputs[1]};
+  for (int leaf = 0; leaf < 3; leaf++)
+    for (int i = 0; i < 2; i++) results[leaf][i] = 2 * leaves[leaf][i];
+}
+JAX_FFI_EXPORT(regroup_jax);
+
+// p0 = ((), token[], f32[]) to (s32[3], (), token[]): whether the empty tuples have addresses, whether the tokens have any, and f32[].
+void empty_tuple_and_token_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info;
+  void **p0 = (void **)inputs[0];
+  int32_t *seen = (int32_t *)outputs[0];
+  seen[0] = p0[0] != NULL && outputs[1] != NULL;
+  seen[1] = p0[1] != NULL || outputs[2] != NULL;
+  seen[2] = (int32_t) * (const float *)p0[2];
+}
+JAX_FFI_EXPORT(empty_tuple_and_token_jax);
+
+// No inputs: f32[4] of 1.
+void ones_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info, (void)inputs;
+  for (int i = 0; i < 4; i++) ((float *)outputs[0])[i] = 1;
+}
+JAX_FFI_EXPORT(ones_jax);
+
+// To two arrays: twice the operand into the second, which is a temp buffer, and one more than that into the first.
+void scratch_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info;
+  const float *x = (const float *)inputs[0];
+  float *y = (float *)outputs[0], *temp = (float *)outputs[1];
+  for (int i = 0; i < 4; i++) temp[i] = 2 * x[i];
+  for (int i = 0; i < 4; i++) y[i] = 1 + temp[i];
+}
+JAX_FFI_EXPORT(scratch_jax);
+
+// (f32[4]) to (f32[4]), one more, where they share memory: NaN if they do not.
+void in_place_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info;
+  const float *x = (const float *)((void **)inputs[0])[0];
+  float *y = (float *)outputs[0];
+  for (int i = 0; i < 4; i++) y[i] = x == y ? y[i] + 1 : __builtin_nanf("");
+}
+JAX_FFI_EXPORT(in_place_jax);
+
+// f32 of six elements to the same, in the order in which they lie in memory.
+void six_jax(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
+  (void)api, (void)status, (void)static_info;
+  for (int i = 0; i < 6; i++) ((float *)outputs[0])[i] = ((const float *)inputs[0])[i];
+}
+JAX_FFI_EXPORT(six_jax);
+
 // Static information by value: u8[16] of its bytes up to the first NUL.
 void echo_info(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs, void **inputs) {
   (void)inputs;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use wasmtime::{Memory, Store, TypedFunc, WasmParams, WasmResults};
 
 use self::bound::Bound;
+pub(super) use self::enter::check_stack;
 use self::enter::{arm, enter, returned};
 use super::memory::GuestMemory;
 use super::module::Module;

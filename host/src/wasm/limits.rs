@@ -10,8 +10,8 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Elements that a table may have. Default: 65,536.
     pub table_elements: usize,
-    /// Bytes of the calling thread's stack that a call may use. A thread must have more than that left, for the host itself: main
-    /// threads have 8 MiB and Rust's others 2 MiB. Default: 512 KiB.
+    /// Bytes of the calling thread's stack that a call may use. A call from a thread that has less than that and 128 KiB for the host left
+    /// is refused with RESOURCE_EXHAUSTED: main threads have 8 MiB and Rust's others 2 MiB. Default: 512 KiB.
     pub stack_bytes: usize,
     /// How long a call may take for which the caller sets no deadline. `None`: as long as it likes. Default: 10 seconds. What an instance
     /// takes back when it goes has as long, and 1 second at most.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::instance::{Caller, Instance};
+use super::instance::{Caller, Instance, check_stack};
 use super::module::Module;
 use super::pool::{Lease, Pool};
 use super::shared::{Evict, Isolation};
@@ -88,6 +88,8 @@ impl Sites {
 
     /// A new instance. When the engine has no place for it, idle ones make way.
     fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+        // Making way for an instance would not help.
+        check_stack(self.module.shared.limits.stack_bytes, "the module")?;
         let new = || Instance::new(&self.module, self.arena_size, self.sites.len(), caller);
         match new() {
             Err(status)

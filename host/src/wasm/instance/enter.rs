@@ -8,10 +8,13 @@ use super::super::state::GuestState;
 use super::super::trap;
 use crate::values::{Blame, Result, Status, StatusCode};
 
+/// Stack that the host itself needs to enter a guest and to serve its imports.
+const HOST_STACK: usize = 128 << 10;
+
 /// Makes a store ready for the guest to run: forgets what the last entry left, and looks whether to run at all.
 ///
 /// # Errors
-/// DEADLINE_EXCEEDED or CANCELLED, the caller's doing: the guest did not run.
+/// DEADLINE_EXCEEDED, CANCELLED or RESOURCE_EXHAUSTED, the caller's doing: the guest did not run.
 #[inline]
 pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
     store.set_epoch_deadline(1);
@@ -19,12 +22,34 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
     state.failure = None;
     state.growth_refused = None;
     state.callee_failure = None;
+    check_stack(state.shared.limits.stack_bytes, what)?;
     let shared: &Shared = &state.shared;
     shared.ticker.note_activity();
     state
         .interrupt
         .check_before()
         .map_err(|interrupted| not_called(interrupted, what))
+}
+
+/// Checks that the calling thread has the stack that the limits promise the guest: running off its end would end the process.
+#[inline]
+pub(in crate::wasm) fn check_stack(limit: usize, what: &str) -> Result<()> {
+    let needed = limit.saturating_add(HOST_STACK);
+    match stacker::remaining_stack() {
+        Some(left) if left < needed => Err(small_stack(needed, left, what)),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn small_stack(needed: usize, left: usize, what: &str) -> Status {
+    Status::new(
+        StatusCode::ResourceExhausted,
+        Blame::Caller,
+        format!(
+            "{what} was not called: expected a thread with {needed} bytes of stack left, found {left}"
+        ),
+    )
 }
 
 #[cold]
