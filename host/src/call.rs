@@ -13,6 +13,7 @@ pub use site::{Alias, ApiVersion, CallSite, FunctionReference, StaticInfo};
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::values::{Literal, Result};
 
@@ -82,8 +83,8 @@ pub trait TargetModule: fmt::Debug + Send + Sync {
 
 /// The call sites of one executable that one module serves.
 pub trait PreparedCalls: fmt::Debug + Send + Sync {
-    /// Begins an execution: sets an instance aside for it and runs the stages `prepare`. `functions` is what call sites call
-    /// back, if one of them can.
+    /// Begins an execution in which these call sites take part: sets an instance aside for it and runs their stages `prepare`. `functions` is
+    /// what call sites call back, if one of them can.
     ///
     /// # Errors
     /// What a stage reports, or RESOURCE_EXHAUSTED if there are too many instances.
@@ -91,6 +92,7 @@ pub trait PreparedCalls: fmt::Debug + Send + Sync {
         &self,
         options: &CallOptions,
         functions: Option<&Arc<dyn Functions>>,
+        sites: &[usize],
     ) -> Result<Box<dyn Execution + '_>>;
 }
 
@@ -99,16 +101,17 @@ pub trait Functions: fmt::Debug + Send + Sync {
     /// How many calls back are under way in this execution, one inside the other. 0 in the execution that the embedder began.
     fn depth(&self) -> usize;
 
-    /// Calls the function of this [`FunctionReference::id`], as a part of the execution, within its deadline.
+    /// Calls the function of this [`FunctionReference::id`], as a part of the execution: until `deadline`, which is the call's that calls back, and
+    /// the execution's own.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the operands are not as many, or not of the shapes, that it takes; what its instructions fail with.
-    fn call(&self, id: usize, operands: &[Literal]) -> Result<Literal>;
+    fn call(&self, id: usize, operands: &[Literal], deadline: Option<Instant>) -> Result<Literal>;
 }
 
 /// One run of an executable, as far as one module's targets take part in it.
 pub trait Execution {
-    /// Runs the stages `initialize`. It is called once, before any call, when every module of the executable has begun.
+    /// Runs the call sites' stages `initialize`. It is called once, before any call, when every module of the executable has begun.
     ///
     /// # Errors
     /// What a stage reports.

@@ -362,7 +362,10 @@ fn the_batch_may_be_any_dimension_and_its_failures_say_where() {
     let firsts: Vec<_> = y.to_vec::<f32>().unwrap().into_iter().step_by(2).collect();
     assert_eq!(firsts, [11.0, 12.0, 13.0]);
     let err = map(n(-1.0)).unwrap_err();
-    assert_eq!(err.message(), "batch element 0: Info must be >= 0");
+    assert_eq!(
+        err.message(),
+        "FFI call \"add_n\": batch element 0: Info must be >= 0"
+    );
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn check_frame(
     layout: &ArenaLayout,
     frame: &FrameRecord,
 ) -> Result<(), TestCaseError> {
-    prop_assert_eq!((frame.size, frame.stage, frame.state), (52, 3, [0; 3]));
+    prop_assert_eq!((frame.size, frame.stage, frame.state), (68, 3, [0; 3]));
     let aliases = aliases(site);
     let record = |shape: &ArrayShape, place: &BufferPlace| BufferRecord {
         data: match shape.element_type() {

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the sources, checked against them.
+//! What ARCHITECTURE.md says of the sources, checked against them, and what documents link to.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -147,6 +147,45 @@ fn the_map_names_what_is_there() {
     assert!(
         missing.is_empty(),
         "ARCHITECTURE.md names what is not there: {missing:?}"
+    );
+}
+
+/// Documents whose links lead into the repository.
+const LINKING: [&str; 4] = [
+    "README.md",
+    "tests/README.md",
+    "tests/COVERAGE.md",
+    "guests/c/README.md",
+];
+
+/// Where the links of a Markdown text lead, without those to other sites and to places of the text itself.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| {
+        let target = rest.split(')').next()?;
+        Some(target.split('#').next().unwrap_or_default())
+    });
+    targets.filter(|target| !target.is_empty() && !target.contains("://"))
+}
+
+#[test]
+fn coverage_links_exist() {
+    let root = callbox_tests::module::repository();
+    for document in LINKING {
+        let text = read(document);
+        let folder = root.join(document);
+        let folder = folder.parent().unwrap();
+        let dead: BTreeSet<&str> = links(&text)
+            .filter(|target| !folder.join(target).exists())
+            .collect();
+        assert!(dead.is_empty(), "{document} links to nothing: {dead:?}");
+    }
+    let coverage = read("tests/COVERAGE.md");
+    let cases = links(&coverage).filter(|target| target.starts_with("cases/"));
+    let cases: BTreeSet<&str> = cases.collect();
+    assert!(
+        cases.len() >= 150,
+        "expected at least 150 cases in tests/COVERAGE.md, found {}",
+        cases.len()
     );
 }
 

@@ -28,6 +28,21 @@ pub enum Deadline {
     At(Instant),
 }
 
+impl Deadline {
+    /// When it is, for what begins now. What no clock can say is far enough away.
+    #[must_use]
+    pub fn instant(self) -> Instant {
+        const FAR: Duration = Duration::from_secs(1 << 32);
+        match self {
+            Self::At(instant) => instant,
+            Self::After(duration) => {
+                let now = Instant::now();
+                now.checked_add(duration.min(FAR)).unwrap_or(now)
+            }
+        }
+    }
+}
+
 /// Stops the calls and executions that were given it or a clone of it. It can't be taken back.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);

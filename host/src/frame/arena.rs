@@ -1,10 +1,14 @@
 //! Places a call site's frame and buffers in the arena.
 
+use std::collections::{HashMap, HashSet};
+
 use super::block::{Block, FrameImage};
 use super::pointers::{self, Pointers};
 use super::records::{self, BufferPlace, leaf_records};
 use crate::call::{Alias, ApiVersion, CallSite};
-use crate::values::{ArrayShape, Blame, ElementType, Result, Shape, Status, StatusCode};
+use crate::values::{
+    ArrayShape, Blame, ElementType, Result, Shape, ShapeIndex, Status, StatusCode,
+};
 
 /// The alignment of the arena and of each buffer in it, in bytes: a cache line, and as much as any SIMD load wants.
 pub const ARENA_ALIGNMENT: usize = 64;
@@ -59,8 +63,9 @@ impl ArenaLayout {
 
         let (whole, attributes, pointers) = match site.api_version {
             ApiVersion::TypedFfi => {
+                let written: HashSet<usize> = aliases.iter().flatten().copied().collect();
                 let operand_records = leaf_records(&operand_shapes, &operands, |leaf| {
-                    (!aliases.contains(&Some(leaf)), None)
+                    (!written.contains(&leaf), None)
                 });
                 let result_records =
                     leaf_records(&result_shapes, &results, |leaf| (false, aliases[leaf]));
@@ -127,11 +132,18 @@ impl ArenaLayout {
 /// For each result leaf the operand leaf that it shares memory with.
 fn resolve_aliases(site: &CallSite, result_leaves: usize) -> Result<Vec<Option<usize>>> {
     let mut aliases = vec![None; result_leaves];
+    if site.aliasing.is_empty() {
+        return Ok(aliases);
+    }
+    let results = leaves_by_index(std::slice::from_ref(&site.result));
+    let operands = leaves_by_index(&site.operands);
+    let mut taken = HashSet::new();
     for alias in &site.aliasing {
-        let (result, result_shape) =
-            leaf_at(std::slice::from_ref(&site.result), 0, &alias.result_index)
-                .ok_or_else(|| wrong_alias(alias, "an index of an array in the result"))?;
-        let (operand, operand_shape) = leaf_at(&site.operands, alias.operand, &alias.operand_index)
+        let &(result, result_shape) = results
+            .get(&(0, alias.result_index.clone()))
+            .ok_or_else(|| wrong_alias(alias, "an index of an array in the result"))?;
+        let &(operand, operand_shape) = operands
+            .get(&(alias.operand, alias.operand_index.clone()))
             .ok_or_else(|| wrong_alias(alias, "an index of an array in an operand"))?;
         if !result_shape.is_compatible(operand_shape)
             || result_shape.layout_or_default() != operand_shape.layout_or_default()
@@ -141,12 +153,39 @@ fn resolve_aliases(site: &CallSite, result_leaves: usize) -> Result<Vec<Option<u
             );
             return Err(wrong_alias(alias, &what));
         }
-        if aliases[result].is_some() || aliases.contains(&Some(operand)) {
+        if aliases[result].is_some() || !taken.insert(operand) {
             return Err(wrong_alias(alias, "each result and each operand once"));
         }
         aliases[result] = Some(operand);
     }
     Ok(aliases)
+}
+
+/// Leaves by where they are: their numbers among all leaves in preorder, and their shapes.
+type Leaves<'a> = HashMap<(usize, ShapeIndex), (usize, &'a ArrayShape)>;
+
+fn leaves_by_index(shapes: &[Shape]) -> Leaves<'_> {
+    let mut leaves = Leaves::new();
+    let mut pending: Vec<_> = shapes
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(position, shape)| (position, ShapeIndex::new(), shape))
+        .collect();
+    while let Some((position, index, shape)) = pending.pop() {
+        match shape {
+            Shape::Array(array) => {
+                let number = leaves.len();
+                leaves.insert((position, index), (number, array));
+            }
+            Shape::Tuple(tuple) => {
+                for (i, element) in tuple.elements().iter().enumerate().rev() {
+                    pending.push((position, [index.as_slice(), &[i]].concat(), element));
+                }
+            }
+        }
+    }
+    leaves
 }
 
 fn wrong_alias(alias: &Alias, expected: &str) -> Status {
@@ -160,26 +199,6 @@ fn wrong_alias(alias: &Alias, expected: &str) -> Status {
         alias.operand,
         path(&alias.operand_index)
     ))
-}
-
-/// The number, among all leaves in preorder, of the array at `index` of `shapes[position]`.
-fn leaf_at<'a>(
-    shapes: &'a [Shape],
-    position: usize,
-    index: &[usize],
-) -> Option<(usize, &'a ArrayShape)> {
-    let mut shape = shapes.get(position)?;
-    let mut leaf: usize = shapes[..position].iter().map(|s| s.leaves().len()).sum();
-    for &i in index {
-        let elements = shape.as_tuple()?;
-        leaf += elements
-            .get(..i)?
-            .iter()
-            .map(|s| s.leaves().len())
-            .sum::<usize>();
-        shape = elements.get(i)?;
-    }
-    Some((leaf, shape.as_array()?))
 }
 
 /// The next free byte of an arena.

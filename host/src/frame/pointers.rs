@@ -37,16 +37,16 @@ pub(super) fn write(
         }
         _ => block.element(&site.result, &mut results),
     };
-    let opaque = match (&site.static_info, site.api_version) {
-        (None, ApiVersion::JaxFfi) => None,
-        (Some(StaticInfo::Value(bytes)), _)
+    let opaque = match (site.api_version, &site.static_info) {
+        (ApiVersion::JaxFfi, Some(StaticInfo::Value(bytes)))
         | (
+            ApiVersion::JaxFfi,
             Some(StaticInfo::Reference {
                 argument: bytes, ..
             }),
-            _,
         ) => Some(bytes),
-        (None, _) => Some(&site.opaque),
+        (ApiVersion::JaxFfi, None) => None,
+        _ => Some(&site.opaque),
     };
     // A word of the status' own, so that no other pointer is equal to it.
     let status = block.reserve(4, 4);

@@ -136,7 +136,7 @@ impl Block {
         self.list(call_frame::FUNCTIONS, &bytes, numbers.len(), 4);
     }
 
-    /// Writes dictionaries breadth-first, so that their depth does not matter to the stack.
+    /// Writes dictionaries from a list of those to come, so that their depth does not matter to the stack.
     fn dictionary(&mut self, field: usize, site: &CallSite) -> Result<()> {
         let mut pending: Vec<(usize, &Dictionary)> = vec![(field, &site.attributes)];
         while let Some((field, dictionary)) = pending.pop() {
@@ -204,7 +204,9 @@ impl Block {
 fn function_number(name: &str, site: &CallSite) -> Result<u32> {
     let place = site.functions.iter().position(|f| f.name == name);
     place.map(|place| place as u32).ok_or_else(|| {
-        let names: Vec<_> = site.functions.iter().map(|f| f.name.as_str()).collect();
+        const MOST: usize = 8;
+        let names = site.functions.iter().map(|f| f.name.as_str()).take(MOST);
+        let names: Vec<_> = names.collect();
         Status::invalid_argument(format!(
             "expected an attribute to refer to a function of the program ({}), found {name:?}",
             names.join(", ")

@@ -4,7 +4,7 @@ use super::{FfiCall, Function};
 use crate::call::{
     ApiVersion, CallOptions, CallSite, Execution, PreparedCalls, StaticInfo, TargetModule,
 };
-use crate::values::{Literal, Result, Shape, Status};
+use crate::values::{ArrayShape, Literal, Result, Shape, Status};
 
 /// Calls of an FFI call's function on operands of one set of shapes: what `jit` makes of it. It can be called from many threads
 /// at once.
@@ -23,6 +23,11 @@ impl CompiledFfiCall {
         static_info: Option<StaticInfo>,
         result: Shape,
     ) -> Result<Self> {
+        // The proposal: "Here we'll generate MHLO that uses default layouts".
+        let without_layout = |array: &ArrayShape| Ok(array.clone().without_layout().into());
+        let plain = |shape: &Shape| map_arrays(shape, &without_layout);
+        let operands = operands.iter().map(plain).collect::<Result<Vec<_>>>()?;
+        let result = plain(&result)?;
         let site = CallSite {
             name: format!("FFI call {:?}", call.name()),
             api_version: ApiVersion::JaxFfi,
@@ -54,7 +59,7 @@ impl CompiledFfiCall {
 
     /// Begins an execution, in which the one call site can be called any number of times.
     pub(super) fn begin(&self, options: &CallOptions) -> Result<Box<dyn Execution + '_>> {
-        let mut execution = self.calls.begin(options, None)?;
+        let mut execution = self.calls.begin(options, None, &[0])?;
         execution.initialize()?;
         Ok(execution)
     }
@@ -80,6 +85,20 @@ impl CompiledFfiCall {
             }
         }
         Ok(())
+    }
+}
+
+/// The same nest of tuples of other arrays. A shape has at most 64 tuples one in the other.
+pub(super) fn map_arrays(
+    shape: &Shape,
+    map: &dyn Fn(&ArrayShape) -> Result<Shape>,
+) -> Result<Shape> {
+    match shape {
+        Shape::Array(array) => map(array),
+        Shape::Tuple(tuple) => {
+            let elements = tuple.elements().iter().map(|e| map_arrays(e, map));
+            Shape::tuple(elements.collect::<Result<_>>()?)
+        }
     }
 }
 

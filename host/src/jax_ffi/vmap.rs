@@ -1,8 +1,8 @@
 //! A declared-pure call mapped sequentially over a batch dimension.
 
-use super::compiled::room;
+use super::compiled::{map_arrays, room};
 use super::{CompiledFfiCall, FfiCall, Function};
-use crate::call::{CallOptions, Execution, StaticInfo};
+use crate::call::{CallOptions, Deadline, Execution, StaticInfo};
 use crate::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
 
 /// The trait by which a module declares that a target's results depend on its operands and attributes alone.
@@ -57,17 +57,35 @@ impl<'a> VmappedFfiCall<'a> {
         return_shape_dtype: &Shape,
         options: &CallOptions,
     ) -> Result<Literal> {
-        let context =
-            |status: Status| status.context(format_args!("FFI call {:?}", self.call.name()));
-        let size = self.batch_size(operands).map_err(context)?;
+        let mapped = self.map(operands, static_info, return_shape_dtype, options);
+        mapped.map_err(|status| status.context(format_args!("FFI call {:?}", self.call.name())))
+    }
+
+    fn map(
+        &self,
+        operands: &[Literal],
+        static_info: Option<StaticInfo>,
+        return_shape_dtype: &Shape,
+        options: &CallOptions,
+    ) -> Result<Literal> {
+        let size = self.batch_size(operands)?;
+        let result = with_batch(return_shape_dtype, size)?;
+        if size == 0 {
+            let nothing = result.leaves().iter().map(|_| Vec::new()).collect();
+            return Literal::from_leaves(result, nothing);
+        }
         let shapes = std::iter::zip(operands, &self.in_axes)
             .map(|(operand, axis)| without_axis(operand.shape(), *axis))
             .collect::<Result<Vec<_>>>()?;
-        let result = with_batch(return_shape_dtype, size)?;
         let compiled = self
             .call
             .compile(shapes, static_info, return_shape_dtype.clone())?;
-        let leaves = self.run(&compiled, operands, size, options)?;
+        // The batch has the time together, not each call of it.
+        let options = CallOptions {
+            deadline: options.deadline.map(|d| Deadline::At(d.instant())),
+            ..options.clone()
+        };
+        let leaves = self.run(&compiled, operands, size, &options)?;
         Literal::from_leaves(result, leaves)
     }
 
@@ -152,17 +170,6 @@ fn with_batch(shape: &Shape, size: usize) -> Result<Shape> {
         let dimensions = [&[size], array.dimensions()].concat();
         Shape::array(array.element_type(), &dimensions)
     })
-}
-
-/// The same nest of tuples of other arrays. A shape has at most 64 tuples one in the other.
-fn map_arrays(shape: &Shape, map: &dyn Fn(&ArrayShape) -> Result<Shape>) -> Result<Shape> {
-    match shape {
-        Shape::Array(array) => map(array),
-        Shape::Tuple(tuple) => {
-            let elements = tuple.elements().iter().map(|e| map_arrays(e, map));
-            Shape::tuple(elements.collect::<Result<_>>()?)
-        }
-    }
 }
 
 /// One element of the batch along an axis that is there, row-major; all of it if the operand has no batch.

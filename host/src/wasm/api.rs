@@ -147,13 +147,9 @@ fn user_data(
     let found = std::str::from_utf8(name)
         .ok()
         .and_then(|name| data.as_ref()?.get(name));
-    match found {
-        None => Ok(-1),
-        Some(bytes) => {
-            copy_what_fits(&mut memory, "user-data's room", bytes, into)?;
-            Ok(bytes.len() as i64)
-        }
-    }
+    let bytes = found.map_or(&[][..], Vec::as_slice);
+    copy_what_fits(&mut memory, "user-data's room", bytes, into)?;
+    Ok(found.map_or(-1, |bytes| bytes.len() as i64))
 }
 
 /// Writes as much of `bytes` as there is room for. All of the room must be in memory.

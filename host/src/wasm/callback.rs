@@ -4,6 +4,7 @@
 //! shapes must be those of the function. The call runs in instances of its own.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use wasmtime::{Caller, Linker};
 
@@ -16,7 +17,7 @@ use crate::frame::abi::buffer;
 use crate::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, StatusCode};
 
 /// Stack that the host itself may need to run a function of the program: the executor calls itself for each computation.
-const HOST_STACK: usize = 1 << 20;
+const PROGRAM_STACK: usize = 1 << 20;
 
 pub(super) fn define(linker: &mut Linker<GuestState>, module: &str) -> wasmtime::Result<()> {
     linker.func_wrap(
@@ -30,7 +31,7 @@ pub(super) fn define(linker: &mut Linker<GuestState>, module: &str) -> wasmtime:
          result_count: u32| {
             let operands = Records(operands, operand_count);
             let results = Records(results, result_count);
-            call_function(caller, function, operands, results).map_err(wasmtime::Error::new)
+            call_function(caller, function, operands, results)
         },
     )?;
     linker.func_wrap(
@@ -54,9 +55,16 @@ fn call_function(
     function: u32,
     operands: Records,
     results: Records,
-) -> Result<u32> {
+) -> wasmtime::Result<u32> {
     caller.data_mut().callee_failure = None;
-    match try_call(&mut caller, function, operands, results)? {
+    let called = try_call(&mut caller, function, operands, results);
+    // The function's time is the call's, also of a guest that does not run long enough itself to be stopped.
+    caller
+        .data_mut()
+        .interrupt
+        .tick()
+        .map_err(wasmtime::Error::new)?;
+    match called.map_err(wasmtime::Error::new)? {
         Ok(()) => Ok(0),
         Err(status) => {
             let code = status.code().number();
@@ -87,7 +95,8 @@ fn try_call(
         (Err(status), _) | (_, Err(status)) => return Ok(Err(in_function(function, status))),
     };
     let arguments = arguments(&memory, function, &from)?;
-    match run(caller, &*functions, function, &arguments) {
+    let deadline = caller.data_mut().interrupt.instant();
+    match run(caller, &*functions, function, (&arguments, deadline)) {
         Ok(result) => write(caller, &result, &to).map(Ok),
         Err(status) => Ok(Err(in_function(function, status))),
     }
@@ -104,7 +113,7 @@ fn callee(state: &GuestState, number: u32) -> Result<Callee> {
             StatusCode::NotFound,
             Blame::Guest,
             format!(
-                "call-function: expected one of the {} functions that this call may call, found number {number}",
+                "call-function: expected one of the {} functions that can be called here, found number {number}",
                 callable.len()
             ),
         ));
@@ -151,6 +160,11 @@ fn places(
             );
             return Ok(Err(wrong(message)));
         }
+        if let Some(found) = other_layout(memory, record, shape.rank())? {
+            let expected: Vec<_> = (0..shape.rank() as i64).rev().collect();
+            let message = format!("{kind} {i}: expected the layout {expected:?}, found {found:?}");
+            return Ok(Err(wrong(message)));
+        }
         let data = memory.read_u32("a buffer record", record + buffer::DATA)? as usize;
         let size = memory.read_u32("a buffer record", record + buffer::DATA + 4)? as usize;
         if size != shape.byte_size() {
@@ -168,18 +182,30 @@ fn places(
 
 /// What a record says of its buffer: element type, rank, and as many dimensions as are expected, if there are.
 fn describe(memory: &GuestMemory<'_>, record: usize, rank: usize) -> Result<(u8, u32, Vec<i64>)> {
-    let what = "a buffer record";
-    let element_type = memory.read(what, record + buffer::ELEMENT_TYPE, 1)?[0];
-    let dimensions = memory.read_u32(what, record + buffer::DIMENSIONS)? as usize;
-    let count = memory.read_u32(what, record + buffer::DIMENSIONS + 4)?;
-    let shown = rank.min(count as usize);
-    let bytes = memory.read("a buffer's dimensions", dimensions, 8 * shown)?;
+    let element_type = memory.read("a buffer record", record + buffer::ELEMENT_TYPE, 1)?[0];
+    let (count, dimensions) = numbers(memory, record + buffer::DIMENSIONS, rank)?;
+    Ok((element_type, count, dimensions))
+}
+
+/// The layout that a record says, if it is another than row-major. None at all stands for it.
+fn other_layout(memory: &GuestMemory<'_>, record: usize, rank: usize) -> Result<Option<Vec<i64>>> {
+    let (count, found) = numbers(memory, record + buffer::MINOR_TO_MAJOR, rank)?;
+    let is_default = found.iter().copied().eq((0..rank as i64).rev());
+    Ok((count != 0 && !(count as usize == rank && is_default)).then_some(found))
+}
+
+/// A list of numbers: how many there are, and as many of them as are wanted.
+fn numbers(memory: &GuestMemory<'_>, field: usize, most: usize) -> Result<(u32, Vec<i64>)> {
+    let offset = memory.read_u32("a buffer record", field)? as usize;
+    let count = memory.read_u32("a buffer record", field + 4)?;
+    let shown = most.min(count as usize);
+    let bytes = memory.read("a buffer's numbers", offset, 8 * shown)?;
     let numbers = bytes.chunks_exact(8).map(|bytes| {
         let mut number = [0; 8];
         number.copy_from_slice(bytes);
         i64::from_le_bytes(number)
     });
-    Ok((element_type, count, numbers.collect()))
+    Ok((count, numbers.collect()))
 }
 
 /// The operands as literals, one for each parameter.
@@ -206,16 +232,16 @@ fn run(
     caller: &Caller<'_, GuestState>,
     functions: &dyn Functions,
     function: &Callable,
-    arguments: &[Literal],
+    (arguments, deadline): (&[Literal], Option<Instant>),
 ) -> Result<Literal> {
     let needed = caller
         .data()
         .shared
         .limits
         .stack_bytes
-        .saturating_add(HOST_STACK);
-    stacker::maybe_grow(needed, needed.saturating_add(HOST_STACK), || {
-        functions.call(function.reference.id, arguments)
+        .saturating_add(PROGRAM_STACK);
+    stacker::maybe_grow(needed, needed.saturating_add(PROGRAM_STACK), || {
+        functions.call(function.reference.id, arguments, deadline)
     })
 }
 
@@ -238,9 +264,18 @@ fn write(
 
 fn function_message(mut caller: Caller<'_, GuestState>, room: (u32, u32)) -> Result<u32> {
     let failure = caller.data_mut().callee_failure.take();
-    let message = failure.as_ref().map_or("", Status::message).to_owned();
+    let copied = copy_message(&mut caller, failure.as_ref(), room);
     caller.data_mut().callee_failure = failure;
-    let mut memory = memory(&mut caller, "function-message's room")?;
+    copied
+}
+
+fn copy_message(
+    caller: &mut Caller<'_, GuestState>,
+    failure: Option<&Status>,
+    room: (u32, u32),
+) -> Result<u32> {
+    let message = failure.map_or("", Status::message);
+    let mut memory = memory(caller, "function-message's room")?;
     copy_what_fits(
         &mut memory,
         "function-message's room",

@@ -90,6 +90,12 @@ impl Instance {
         self.store.data_mut().begin(options, functions);
     }
 
+    /// Ends a call or an execution.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.store.data_mut().end();
+    }
+
     /// Begins another call of the same execution: what the limits give to each call, it gets anew.
     #[inline]
     pub(super) fn begin_next_call(&mut self) {

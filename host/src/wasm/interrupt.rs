@@ -55,6 +55,22 @@ impl Interrupt {
         }
     }
 
+    /// Nobody waits for the call any more.
+    pub(super) fn forget_token(&mut self) {
+        self.cancel = None;
+    }
+
+    /// The deadline as an instant, counted from now if nothing ran for a tick yet.
+    pub(super) fn instant(&mut self) -> Option<Instant> {
+        match self.deadline? {
+            Deadline::At(instant) => Some(instant),
+            Deadline::After(duration) => {
+                let started = *self.started.get_or_insert_with(Instant::now);
+                started.checked_add(duration)
+            }
+        }
+    }
+
     /// Whether to stop before the guest runs at all.
     pub(super) fn check_before(&self) -> Result<(), Interrupted> {
         if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {

@@ -145,9 +145,10 @@ fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature>
         }
         _ => return None,
     };
+    let is_typed = api_versions == [ApiVersion::TypedFfi];
     let exported = |stage: &Stage| {
         let name = export_name(&export.name, *stage);
-        *stage == Stage::Execute || types.get(name.as_str()) == Some(&STAGE_TYPE)
+        *stage == Stage::Execute || is_typed && types.get(name.as_str()) == Some(&STAGE_TYPE)
     };
     Some(Signature {
         name: export.name.clone(),
@@ -312,6 +313,16 @@ fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
     if !target.stages.contains(&Stage::Execute) {
         return Err(wrong(format!(
             "target {:?}: expected the stage execute, found none",
+            target.name
+        )));
+    }
+    if let ([api_version], Some(stage)) = (
+        target.api_versions.as_slice(),
+        target.stages.iter().find(|stage| **stage != Stage::Execute),
+    ) && *api_version != ApiVersion::TypedFfi
+    {
+        return Err(wrong(format!(
+            "target {:?}: expected the stage execute alone, as {api_version} has it, found {stage}",
             target.name
         )));
     }

@@ -1,6 +1,7 @@
 //! A pool of instances that is cheap to take from: an uncontended lock for each call.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
 
 use super::instance::Instance;
 use super::shared::Evict;
@@ -53,16 +54,17 @@ impl Pool {
 }
 
 impl Evict for Pool {
-    /// Drops the instances that no lease has.
-    fn evict_idle(&self) {
-        for slot in &self.slots {
-            if let Some(mut slot) = free(slot) {
-                *slot = None;
+    fn evict_one(&self, deadline: Instant) -> bool {
+        // Leases take the first slots that are free: the last are the idlest.
+        let taken = self.slots.iter().rev().find_map(|slot| free(slot)?.take());
+        // It goes when nothing is locked: a guest that takes things back may log.
+        match taken.or_else(|| locked(&self.overflow).pop()) {
+            Some(mut instance) => {
+                instance.unbind(Some(deadline));
+                true
             }
+            None => false,
         }
-        // They go when nothing is locked: a guest that takes things back may log.
-        let idle = std::mem::take(&mut *locked(&self.overflow));
-        drop(idle);
     }
 }
 
@@ -80,12 +82,10 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     #[inline]
     fn drop(&mut self) {
-        let instance = self.instance();
-        if instance
-            .as_ref()
-            .is_some_and(|instance| !instance.is_healthy())
-        {
-            *instance = None;
+        let leased = self.instance();
+        match leased {
+            Some(instance) if instance.is_healthy() => instance.end(),
+            _ => *leased = None,
         }
         if let Place::Overflow(overflow, instance) = &mut self.place
             && let Some(instance) = instance.take()

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::instance::{Caller, Instance, check_stack};
 use super::module::Module;
 use super::pool::{Lease, Pool};
 use super::shared::{Evict, Isolation};
 use super::site::Site;
+use super::state::DELETION;
 use crate::call::{
     CallOptions, CallSite, Execution, Functions, Platform, PreparedCalls, Signature, Stage,
     TargetModule,
@@ -30,16 +32,13 @@ impl Sites {
     pub(super) fn new(module: Arc<Module>, sites: Vec<CallSite>) -> Result<Self> {
         let lay_out =
             |site: &CallSite| Site::new(&module, site).map_err(|status| status.context(&site.name));
-        let names: Vec<_> = sites.iter().map(|site| site.name.clone()).collect();
         let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;
         let largest = sites
             .iter()
             .map(|site| site.layout.size())
             .max()
             .unwrap_or(0);
-        let has_execution_stages = sites.iter().any(|site| {
-            site.stages.contains(&Stage::Prepare) || site.stages.contains(&Stage::Initialize)
-        });
+        let has_execution_stages = sites.iter().any(Site::has_execution_stages);
         let pool = Arc::new(Pool::new());
         let evictable: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&pool) as Arc<dyn Evict>));
         module.shared.add_pool(evictable);
@@ -50,13 +49,13 @@ impl Sites {
             has_execution_stages,
             pool,
         };
-        new.make_early(&names)?;
+        new.make_early()?;
         Ok(new)
     }
 
     /// Makes what call sites have once for each executable, so that what is wrong with it is known before anything runs. Instances that
     /// serve one call each make it for that call.
-    fn make_early(&self, names: &[String]) -> Result<()> {
+    fn make_early(&self) -> Result<()> {
         let early = |(_, site): &(usize, &Site)| site.is_made_early();
         let mut early = self.sites.iter().enumerate().filter(early).peekable();
         if early.peek().is_none() || self.module.shared.isolation == Isolation::Fresh {
@@ -66,7 +65,7 @@ impl Sites {
         let instance = self.instance(&mut lease, (&CallOptions::default(), None))?;
         early.try_for_each(|(index, site)| {
             let bound = instance.bind(index, site);
-            bound.map_err(|status| status.context(&names[index]))
+            bound.map_err(|status| status.context(&site.name))
         })
     }
 
@@ -86,29 +85,33 @@ impl Sites {
         }
     }
 
-    /// A new instance. When the engine has no place for it, idle ones make way.
+    /// A new instance. When the engine has no place for it, idle ones make way, one by one.
     fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
         // Making way for an instance would not help.
         check_stack(self.module.shared.limits.stack_bytes, "the module")?;
-        let new = || Instance::new(&self.module, self.arena_size, self.sites.len(), caller);
-        match new() {
-            Err(status)
-                if status.code() == StatusCode::ResourceExhausted
-                    && status.blame() == Blame::Caller =>
-            {
-                self.module.shared.evict_idle();
-                new()
+        let mut deadline = None;
+        loop {
+            match Instance::new(&self.module, self.arena_size, self.sites.len(), caller) {
+                Err(status)
+                    if status.code() == StatusCode::ResourceExhausted
+                        && status.blame() == Blame::Caller
+                        && self.module.shared.evict_one(
+                            *deadline.get_or_insert_with(|| end_of_eviction(caller.0)),
+                        ) => {}
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
     }
 
-    /// Runs a stage that runs once for each execution, for each call site whose target has it.
-    fn run_stage(&self, instance: &mut Instance, stage: Stage) -> Result<()> {
-        if !self.has_execution_stages {
-            return Ok(());
-        }
-        (0..self.sites.len()).try_for_each(|index| self.run_stage_of(instance, stage, index))
+    /// Runs a stage that runs once for each execution, for each of these call sites whose target has it.
+    fn run_stage(&self, instance: &mut Instance, stage: Stage, sites: &[usize]) -> Result<()> {
+        sites.iter().try_for_each(|&index| {
+            let ran = self.run_stage_of(instance, stage, index);
+            ran.map_err(|status| match self.sites.get(index) {
+                Some(site) => status.context(&site.name),
+                None => status,
+            })
+        })
     }
 
     /// The same for one call site.
@@ -143,6 +146,14 @@ impl Sites {
         instance.bind(index, site)?;
         instance.execute(index, site, operands, results)
     }
+}
+
+/// Until when idle instances may take back what they have while a call waits for their place: the call's own time, and not long.
+fn end_of_eviction(options: &CallOptions) -> Instant {
+    let most = Instant::now() + DELETION;
+    options
+        .deadline
+        .map_or(most, |deadline| deadline.instant().min(most))
 }
 
 /// Checks that the caller's buffers are as many and as long as the call site says.
@@ -206,8 +217,15 @@ impl Module {
     /// Prepares one call site of one of the module's targets: for calls outside a program.
     ///
     /// # Errors
-    /// As for [`TargetModule::prepare`].
+    /// As for [`TargetModule::prepare`], and INVALID_ARGUMENT if the call site refers to functions: there is no program to call back.
     pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
+        if !site.functions.is_empty() {
+            return Err(Status::invalid_argument(format!(
+                "{}: expected no functions to call back, for there is no program, found {}",
+                site.name,
+                site.functions.len()
+            )));
+        }
         Ok(PreparedCall::new(Sites::new(Arc::clone(self), vec![site])?))
     }
 }
@@ -217,17 +235,19 @@ impl PreparedCalls for Sites {
         &self,
         options: &CallOptions,
         functions: Option<&Arc<dyn Functions>>,
+        sites: &[usize],
     ) -> Result<Box<dyn Execution + '_>> {
         let mut execution = WasmExecution {
             sites: self,
             options: options.clone(),
             functions: functions.cloned(),
+            staged: self.with_execution_stages(sites),
             lease: None,
         };
         if self.module.shared.isolation == Isolation::Executable {
             let lease = execution.lease.insert(self.pool.lease());
             let instance = self.instance(lease, (options, functions))?;
-            self.run_stage(instance, Stage::Prepare)?;
+            self.run_stage(instance, Stage::Prepare, &execution.staged)?;
         }
         Ok(Box::new(execution))
     }
@@ -238,6 +258,8 @@ struct WasmExecution<'a> {
     sites: &'a Sites,
     options: CallOptions,
     functions: Option<Arc<dyn Functions>>,
+    /// The call sites that take part whose targets have stages that run once for each execution.
+    staged: Vec<usize>,
     /// `None` if each call gets an instance of its own.
     lease: Option<Lease<'a>>,
 }
@@ -252,9 +274,9 @@ impl WasmExecution<'_> {
 
 impl Execution for WasmExecution<'_> {
     fn initialize(&mut self) -> Result<()> {
-        let sites = self.sites;
+        let (sites, staged) = (self.sites, std::mem::take(&mut self.staged));
         match self.instance() {
-            Some(instance) => sites.run_stage(instance, Stage::Initialize),
+            Some(instance) => sites.run_stage(instance, Stage::Initialize, &staged),
             None => Ok(()),
         }
     }
@@ -286,6 +308,18 @@ impl Drop for WasmExecution<'_> {
 }
 
 impl Sites {
+    /// Those of these call sites whose targets have stages that run once for each execution.
+    fn with_execution_stages(&self, sites: &[usize]) -> Vec<usize> {
+        if !self.has_execution_stages {
+            return Vec::new();
+        }
+        let has_stages = |index: &usize| {
+            let site = self.sites.get(*index);
+            site.is_some_and(Site::has_execution_stages)
+        };
+        sites.iter().copied().filter(has_stages).collect()
+    }
+
     /// One call as an execution of its own.
     #[inline]
     fn call_alone(

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use super::limits::Limits;
 use super::state::{GuestState, LogRecord};
@@ -24,8 +25,8 @@ pub enum Isolation {
 
 /// Something that keeps instances which nobody uses.
 pub(super) trait Evict: Send + Sync {
-    /// Drops them.
-    fn evict_idle(&self);
+    /// Drops one, if there is one. What it takes back it takes back until `deadline`.
+    fn evict_one(&self, deadline: Instant) -> bool;
 }
 
 /// What modules and instances need of their engine.
@@ -38,7 +39,7 @@ pub(super) struct Shared {
     pub(super) ticker: Ticker,
     /// Tells this engine's modules from another's: the same file under another policy is another module.
     pub(super) id: u64,
-    /// The pools of this engine's modules, for [`Shared::evict_idle`].
+    /// The pools of this engine's modules, for [`Shared::evict_one`].
     pools: Mutex<Vec<Weak<dyn Evict>>>,
 }
 
@@ -81,12 +82,12 @@ impl Shared {
         pools.push(pool);
     }
 
-    /// Drops every idle instance of every module.
-    pub(super) fn evict_idle(&self) {
+    /// Drops an idle instance of some module, if there is one.
+    pub(super) fn evict_one(&self, deadline: Instant) -> bool {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
         // An instance that goes lets its guest take things back, which may log: nothing is locked meanwhile.
         drop(pools);
-        alive.iter().for_each(|pool| pool.evict_idle());
+        alive.iter().any(|pool| pool.evict_one(deadline))
     }
 }

@@ -11,8 +11,10 @@ use crate::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 
 /// A call site, laid out.
 pub(super) struct Site {
+    /// How a program's messages name it.
+    pub(super) name: String,
     pub(super) target: String,
-    /// How messages name it.
+    /// How messages name its target.
     pub(super) what: String,
     pub(super) api_version: ApiVersion,
     pub(super) stages: Vec<Stage>,
@@ -44,9 +46,7 @@ impl Site {
         target
             .check(site)
             .map_err(|status| clean_message(status, limit))?;
-        if site.api_version == ApiVersion::JaxFfi {
-            check_jax_ffi(module, site).map_err(|status| clean_message(status, limit))?;
-        }
+        check_convention(module, site).map_err(|status| clean_message(status, limit))?;
         let layout = ArenaLayout::new(site, module.shared.limits.memory_bytes)?;
         let sizes = layout.results().iter().map(|place| place.size).enumerate();
         let wanted = |(leaf, size)| match site.scratch.contains(&leaf) {
@@ -54,6 +54,7 @@ impl Site {
             false => size,
         };
         Ok(Self {
+            name: site.name.clone(),
             target: target.name.clone(),
             what: format!("target {:?}", target.name),
             api_version: site.api_version,
@@ -64,6 +65,11 @@ impl Site {
             static_info: site.static_info.clone(),
             functions: site.functions.iter().map(Callable::new).collect(),
         })
+    }
+
+    /// Whether its target has stages that run once for each execution.
+    pub(super) fn has_execution_stages(&self) -> bool {
+        self.stages.contains(&Stage::Prepare) || self.stages.contains(&Stage::Initialize)
     }
 
     /// Whether something is made for it once for each executable.
@@ -89,6 +95,24 @@ fn drops(module: &Module, target: &str, stages: &[Stage]) -> Vec<Stage> {
     let has_drop =
         |stage: &&Stage| module.export_type(&drop_name(target, **stage)) == Some(STAGE_DROP_TYPE);
     stages.iter().filter(has_drop).copied().collect()
+}
+
+/// Checks that a call site says nothing that its convention has no place for, and that the module has what the convention needs.
+fn check_convention(module: &Module, site: &CallSite) -> Result<()> {
+    let version = site.api_version;
+    if version != ApiVersion::TypedFfi && !site.attributes.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "expected no attributes, which {version} has no place for, found {}",
+            site.attributes.len()
+        )));
+    }
+    match (&site.static_info, version) {
+        (_, ApiVersion::JaxFfi) => check_jax_ffi(module, site),
+        (Some(_), _) => Err(Status::invalid_argument(format!(
+            "expected no static information, which {version} has no place for, found some"
+        ))),
+        (None, _) => Ok(()),
+    }
 }
 
 /// Checks that the module has what a target of the JAX FFI proposal needs besides itself.

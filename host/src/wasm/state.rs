@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::interrupt::Interrupt;
 use super::shared::Shared;
@@ -11,7 +11,7 @@ use crate::call::{CallOptions, Deadline, Functions, UserData};
 use crate::values::{Status, StatusCode};
 
 /// How long an instance may take to take back what it made, at most: whoever drops an executable waits for it.
-const DELETION: Duration = Duration::from_secs(1);
+pub(super) const DELETION: Duration = Duration::from_secs(1);
 
 /// How important a guest's log message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +74,12 @@ pub(super) struct GuestFailure {
     pub(super) recoverable: bool,
 }
 
+/// What a store has of an execution.
+pub(super) struct OfExecution {
+    user_data: Option<Arc<UserData>>,
+    functions: Option<Arc<dyn Functions>>,
+}
+
 /// The store's data.
 #[derive(Debug)]
 pub(super) struct GuestState {
@@ -120,17 +126,47 @@ impl GuestState {
         self.functions = functions.cloned();
     }
 
-    /// Deleters begin: they run for nobody, whatever stopped the call before them, and all of them have [`DELETION`] together.
-    pub(super) fn begin_deletion(&mut self) {
+    /// Deleters begin: they run for nobody, whatever stopped the call before them, and all of them have [`DELETION`] together, or until
+    /// `deadline`.
+    pub(super) fn begin_deletion(&mut self, deadline: Option<Instant>) {
         let limit = self.shared.limits.deadline.unwrap_or(DELETION);
         let options = CallOptions {
-            deadline: Some(Deadline::After(limit.min(DELETION))),
+            deadline: Some(match deadline {
+                Some(deadline) => Deadline::At(deadline),
+                None => Deadline::After(limit.min(DELETION)),
+            }),
             ..CallOptions::default()
         };
         self.begin(&options, None);
         if !self.callable.is_empty() {
             self.callable = Arc::default();
         }
+    }
+
+    /// Forgets the embedder's things: nobody else's call shows them, and an idle instance keeps none of them alive.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.interrupt.forget_token();
+        self.user_data = None;
+        self.functions = None;
+    }
+
+    /// Takes the execution's things away, for what is made for the executable.
+    pub(super) fn leave_execution(&mut self) -> OfExecution {
+        let of_execution = OfExecution {
+            user_data: self.user_data.take(),
+            functions: self.functions.take(),
+        };
+        if !self.callable.is_empty() {
+            self.callable = Arc::default();
+        }
+        of_execution
+    }
+
+    /// Gives them back.
+    pub(super) fn return_to_execution(&mut self, of_execution: OfExecution) {
+        self.user_data = of_execution.user_data;
+        self.functions = of_execution.functions;
     }
 }
 

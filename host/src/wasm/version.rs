@@ -20,13 +20,13 @@ impl FfiVersion {
     /// Reads `1.1` or `1.1.0`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('.');
-        let mut number = || -> Option<u32> { numbers.next()?.parse().ok() };
+        let mut next = || number(numbers.next()?);
         let version = Self {
-            major: number()?,
-            minor: number()?,
+            major: next()?,
+            minor: next()?,
         };
         let _patch = match numbers.next() {
-            Some(patch) => patch.parse::<u32>().ok()?,
+            Some(patch) => number(patch)?,
             None => 0,
         };
         numbers.next().is_none().then_some(version)
@@ -53,6 +53,12 @@ impl FfiVersion {
     }
 }
 
+/// A number without a sign.
+fn number(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::FfiVersion;
@@ -62,7 +68,9 @@ mod tests {
         let parse = |text: &str| FfiVersion::parse(text).map(|v| (v.major, v.minor));
         assert_eq!(parse("1.1"), Some((1, 1)));
         assert_eq!(parse("1.20.3"), Some((1, 20)));
-        for text in ["", "1", "1.", "1.1.", "1.1.1.1", "1.x", "-1.0", "1.0-rc1"] {
+        for text in [
+            "", "1", "1.", "1.1.", "1.1.1.1", "1.x", "-1.0", "1.0-rc1", "+1.+1",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

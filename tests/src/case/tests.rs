@@ -61,7 +61,7 @@ fn what_a_case_says_wrong_is_refused() {
         (format!(r#"{EXPECT}, {EXPECT}"#), "duplicate field `expect`"),
         (
             format!(r#"{EXPECT}, "load": {{"hex": ""}}"#),
-            "expected exactly one of program, call and load",
+            "expected exactly one of program, call, ffi_call and load",
         ),
         (
             format!(r#"{EXPECT}, "function": 1.5"#),

@@ -1,10 +1,11 @@
 //! Functions of a program that is running, for targets that call back.
 
 use std::sync::Weak;
+use std::time::Instant;
 
 use super::run::Run;
 use super::{ExecuteOptions, Inner, check_arguments};
-use crate::call::Functions;
+use crate::call::{Deadline, Functions};
 use crate::program::instruction::ComputationId;
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
@@ -24,7 +25,7 @@ impl Functions for Callbacks {
         self.depth
     }
 
-    fn call(&self, id: usize, operands: &[Literal]) -> Result<Literal> {
+    fn call(&self, id: usize, operands: &[Literal], deadline: Option<Instant>) -> Result<Literal> {
         let executable = self
             .executable
             .upgrade()
@@ -33,7 +34,21 @@ impl Functions for Callbacks {
         let id = function(&executable, id)?;
         let computation = &executable.program.computations[id.index()];
         check_arguments(&computation.name, computation.parameter_shapes(), operands)?;
-        Run::begin(&executable, id, &self.options, self.depth + 1)?.function(id, operands)
+        let mut options = self.options.clone();
+        if let Some(sooner) = deadline.filter(|&deadline| self.is_sooner(deadline)) {
+            options.call.deadline = Some(Deadline::At(sooner));
+        }
+        Run::begin(&executable, id, &options, self.depth + 1)?.function(id, operands)
+    }
+}
+
+impl Callbacks {
+    /// Whether this is before the execution's own deadline.
+    fn is_sooner(&self, deadline: Instant) -> bool {
+        match self.options.call.deadline {
+            Some(Deadline::At(own)) => deadline < own,
+            _ => true,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod reach;
 mod references;
 mod scratch;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use self::bind::Binder;
 use self::references::References;
@@ -28,8 +28,8 @@ pub(super) struct Plan {
 pub(super) struct ComputationPlan {
     /// The instructions that run, in order.
     pub(super) steps: Vec<Step>,
-    /// The modules that take part in running it, in itself and in what it calls.
-    pub(super) modules: BTreeSet<usize>,
+    /// The modules that take part in running it, in itself and in what it calls, each with those of its call sites that do.
+    pub(super) sites: BTreeMap<usize, Vec<usize>>,
     /// Whether there is a target among theirs that can call back.
     pub(super) calls_back: bool,
     /// Whether it is exported, or called back by a target.
@@ -78,7 +78,7 @@ impl Plan {
         for (index, computation) in program.computations.iter().enumerate() {
             computations.push(ComputationPlan {
                 steps: steps(computation, &reached.live[index], &mut binder)?,
-                modules: BTreeSet::new(),
+                sites: BTreeMap::new(),
                 calls_back: false,
                 is_function: reached.is_function[index],
             });

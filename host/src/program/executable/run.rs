@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::Program;
 use super::super::evaluate::{Callee, evaluate, from_layout, to_layout, zeroed};
@@ -55,8 +55,9 @@ impl<'a> Run<'a> {
         let mut executions: Vec<_> = std::iter::repeat_with(|| None)
             .take(modules.len())
             .collect();
-        for &module in &plan.modules {
-            executions[module] = Some(modules[module].begin(&call, functions.as_ref())?);
+        for (&module, sites) in &plan.sites {
+            let execution = modules[module].begin(&call, functions.as_ref(), sites)?;
+            executions[module] = Some(execution);
         }
         for execution in executions.iter_mut().flatten() {
             execution.initialize()?;
@@ -254,10 +255,7 @@ struct Stop {
 
 impl Stop {
     fn new(options: &CallOptions) -> Self {
-        let deadline = options.deadline.map(|deadline| match deadline {
-            Deadline::At(instant) => instant,
-            Deadline::After(duration) => after(duration),
-        });
+        let deadline = options.deadline.map(Deadline::instant);
         Self {
             deadline,
             cancel: options.cancel.clone(),
@@ -284,11 +282,4 @@ impl Stop {
         }
         Ok(())
     }
-}
-
-/// This long from now. What no clock can say is far enough away.
-fn after(duration: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(1 << 32);
-    let now = Instant::now();
-    now.checked_add(duration.min(FAR)).unwrap_or(now)
 }

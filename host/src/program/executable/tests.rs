@@ -77,6 +77,7 @@ impl PreparedCalls for RecordedCalls {
         &self,
         options: &CallOptions,
         functions: Option<&Arc<dyn Functions>>,
+        _: &[usize],
     ) -> Result<Box<dyn Execution + '_>> {
         let user_data = options.user_data.iter().flat_map(|data| data.keys());
         let user_data: String = user_data.map(|name| format!(" with {name}")).collect();
@@ -129,7 +130,7 @@ impl RecordedExecution<'_> {
         let operands = std::iter::zip(&site.operands, operands)
             .map(|(shape, bytes)| Literal::from_leaves(shape.clone(), vec![bytes.to_vec()]));
         let operands = operands.collect::<Result<Vec<_>>>()?;
-        let result = functions.call(site.functions[0].id, &operands)?;
+        let result = functions.call(site.functions[0].id, &operands, None)?;
         for (to, (_, from)) in std::iter::zip(results, result.leaves()) {
             if !to.is_empty() {
                 to.copy_from_slice(from);

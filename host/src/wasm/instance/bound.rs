@@ -1,9 +1,11 @@
 //! What a call site has in an instance: its function, what the function is called with, and what its stages left.
 
+use std::time::Instant;
+
 use wasmtime::{Store, TypedFunc};
 
 use super::Instance;
-use super::enter::{enter, returned};
+use super::enter::{enter, returned, stack_needed};
 use crate::call::{ApiVersion, Stage, StaticInfo};
 use crate::frame::{Frame, FrameImage, Pointers, abi};
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -68,21 +70,30 @@ impl Entry {
 }
 
 impl Instance {
-    /// Makes what a call site has here, and runs its stage `instantiate`.
+    /// Makes what a call site has here, and runs its stage `instantiate`. What is made is the executable's: it knows nothing of the
+    /// execution during which it happens to be made, and calls nothing back.
     #[cold]
     pub(super) fn bind_new(&mut self, index: usize, site: &Site) -> Result<()> {
+        let execution = self.store.data_mut().leave_execution();
+        let bound = self.bind_outside(index, site);
+        self.store.data_mut().return_to_execution(execution);
+        bound
+    }
+
+    fn bind_outside(&mut self, index: usize, site: &Site) -> Result<()> {
         let image = site.layout.image(Frame::Whole, self.arena);
+        let deleters = [
+            self.deleter(site, Stage::Instantiate)?,
+            self.deleter(site, Stage::Prepare)?,
+            self.deleter(site, Stage::Initialize)?,
+        ];
         let (entry, object) = self.entry(site, &image)?;
         self.bound[index] = Some(Bound {
             entry,
             image,
             state: [0; 3],
             held: [false; 3],
-            deleters: [
-                self.deleter(site, Stage::Instantiate)?,
-                self.deleter(site, Stage::Prepare)?,
-                self.deleter(site, Stage::Initialize)?,
-            ],
+            deleters,
             object,
         });
         if site.stages.contains(&Stage::Instantiate)
@@ -195,8 +206,13 @@ impl Instance {
         image.set_state(state);
         self.write_frame(site, &image)?;
         let at = self.arena as usize + site.layout.frame();
-        self.set_functions(site);
-        Entry::Frame(function, at as u32).call(&mut self.store, &mut self.healthy, &site.what)?;
+        match stage {
+            Stage::Instantiate => {}
+            _ => self.set_functions(site),
+        }
+        let entered =
+            Entry::Frame(function, at as u32).call(&mut self.store, &mut self.healthy, &site.what);
+        entered.map_err(|status| status.context(format_args!("stage {stage}")))?;
 
         // The word is a claim that means nothing to the host: it is handed back as it is.
         let field = at + abi::call_frame::INSTANTIATE_STATE + 4 * word;
@@ -212,9 +228,11 @@ impl Instance {
 
     /// Takes back what the stages of an execution left.
     pub(in crate::wasm) fn end_execution(&mut self) {
-        self.store.data_mut().begin_deletion();
-        self.take_back(Stage::Initialize);
-        self.take_back(Stage::Prepare);
+        self.with_stack(|instance| {
+            instance.store.data_mut().begin_deletion(None);
+            instance.take_back(Stage::Initialize);
+            instance.take_back(Stage::Prepare);
+        });
     }
 
     fn take_back(&mut self, stage: Stage) {
@@ -229,21 +247,45 @@ impl Instance {
         }
     }
 
-    /// Takes back all that call sites have here.
-    fn unbind(&mut self) {
-        self.end_execution();
-        self.store.data_mut().begin_deletion();
-        self.take_back(Stage::Instantiate);
-        for bound in self.bound.iter_mut().rev().flatten() {
-            if let (true, Some((deleter, object))) = (self.healthy, bound.object.take()) {
-                delete(&mut self.store, &mut self.healthy, &deleter, object);
-            }
+    /// Takes back all that call sites have here. Past `deadline`, what is left goes as it is.
+    pub(in crate::wasm) fn unbind(&mut self, deadline: Option<Instant>) {
+        if self.bound.iter().flatten().all(Bound::is_plain) {
+            return;
         }
+        self.with_stack(|instance| {
+            instance.store.data_mut().begin_deletion(deadline);
+            instance.take_back(Stage::Initialize);
+            instance.take_back(Stage::Prepare);
+            instance.take_back(Stage::Instantiate);
+            for bound in instance.bound.iter_mut().rev().flatten() {
+                if let (true, Some((deleter, object))) = (instance.healthy, bound.object.take()) {
+                    delete(&mut instance.store, &mut instance.healthy, &deleter, object);
+                }
+            }
+        });
+    }
+
+    /// Runs deleters on another stack where the thread's would not do: whoever drops an executable did not choose the thread for it.
+    fn with_stack(&mut self, delete: impl FnOnce(&mut Self)) {
+        let needed = stack_needed(self.store.data().shared.limits.stack_bytes);
+        stacker::maybe_grow(needed, needed.saturating_mul(2), || delete(self));
+    }
+}
+
+impl Bound {
+    /// Whether there is nothing to take back.
+    fn is_plain(&self) -> bool {
+        self.object.is_none() && self.held == [false; 3]
     }
 }
 
 /// Lets the guest take something back. What it fails with nobody hears of.
 fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, word: u32) {
+    // The log's sink may have panicked. If it did again, the process would end.
+    if std::thread::panicking() {
+        *healthy = false;
+        return;
+    }
     // A deleter that fails without trapping leaves an instance that can go on.
     let _ = enter(store, healthy, deleter, word, "a deleter");
 }
@@ -251,6 +293,6 @@ fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, 
 impl Drop for Instance {
     /// What the guest was to take back, it takes back now; unless it was stopped or trapped: then its memory goes as it is.
     fn drop(&mut self) {
-        self.unbind();
+        self.unbind(None);
     }
 }

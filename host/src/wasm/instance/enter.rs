@@ -31,10 +31,15 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
         .map_err(|interrupted| not_called(interrupted, what))
 }
 
+/// Stack that entering a guest takes, with a limit of `limit` bytes for the guest.
+pub(super) fn stack_needed(limit: usize) -> usize {
+    limit.saturating_add(HOST_STACK)
+}
+
 /// Checks that the calling thread has the stack that the limits promise the guest: running off its end would end the process.
 #[inline]
 pub(in crate::wasm) fn check_stack(limit: usize, what: &str) -> Result<()> {
-    let needed = limit.saturating_add(HOST_STACK);
+    let needed = stack_needed(limit);
     match stacker::remaining_stack() {
         Some(left) if left < needed => Err(small_stack(needed, left, what)),
         _ => Ok(()),

@@ -20,7 +20,7 @@
   ;; API_VERSION_ORIGINAL: nothing hands it a number.
   (func (export "in_original") (param $out i32) (param $ins i32) (i32.store (local.get $out) (call $call_first)))
 
-  (func $start (global.set $code (call $call_first)))
+  (func $start (global.set $code (i32.ne (call $call_first) (i32.const 0))))
   (start $start)
   (func (export "in_start") (param $frame i32) (result i32) (call $store (local.get $frame)))
 )

@@ -1,6 +1,6 @@
 //! Which computations and instructions run at all, and what running them brings in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ComputationPlan;
 use super::references::{References, run_by};
@@ -115,21 +115,24 @@ fn has_own_effect(opcode: &Opcode) -> bool {
 /// What running a computation brings in, for one whose callees' plans are known.
 pub(super) fn bring_in(program: &Program, id: ComputationId, plans: &mut [ComputationPlan]) {
     let computation = &program.computations[id.index()];
-    let mut modules = BTreeSet::new();
+    let mut sites: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut calls_back = false;
     for step in &plans[id.index()].steps {
         if let Some(call) = &step.call {
-            modules.insert(call.module);
+            sites.entry(call.module).or_default().insert(call.site);
             calls_back |= call.calls_back;
         }
         let opcode = &computation.instructions[step.instruction.index()].opcode;
         for callee in run_by(opcode) {
-            modules.extend(&plans[callee.index()].modules);
+            for (&module, of_callee) in &plans[callee.index()].sites {
+                sites.entry(module).or_default().extend(of_callee);
+            }
             calls_back |= plans[callee.index()].calls_back;
         }
     }
     let plan = &mut plans[id.index()];
-    plan.modules = modules;
+    let in_order = |(module, sites): (usize, BTreeSet<usize>)| (module, Vec::from_iter(sites));
+    plan.sites = sites.into_iter().map(in_order).collect();
     plan.calls_back = calls_back;
 }
 

@@ -216,10 +216,10 @@ fn callbacks_that_outlive_what_they_call_fail() {
     };
     let main = 1;
     let failure = |operands: &[Literal], id| {
-        let error = callbacks.call(id, operands).unwrap_err();
+        let error = callbacks.call(id, operands, None).unwrap_err();
         (error.code(), error.message().to_owned())
     };
-    assert_eq!(callbacks.call(0, &[pair()]).unwrap(), {
+    assert_eq!(callbacks.call(0, &[pair()], None).unwrap(), {
         Literal::array(&[2], &[2.0_f32, 4.0]).unwrap()
     });
     assert_eq!(

@@ -1,0 +1,114 @@
+//! What stops a target stops what it called back into the program: cancellation, which no case can time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use callbox::call::Platform;
+use callbox::program::{Executable, ExecuteOptions, Program};
+use callbox::wasm::{Config, Engine, Limits};
+use callbox::{Blame, CallOptions, CancelToken, Literal, Registry, Status, StatusCode};
+
+/// `ignore` calls the first function of its frame with its own operand and result, an s32[], and succeeds whatever becomes of it. `loop_if`
+/// returns 7 if its operand is 0, and otherwise says so in the log and loops.
+const MODULE: &str = r#"(module
+  (import "callbox:ffi/api@1.1.0" "log" (func $log (param i32 i32 i32)))
+  (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "ignore") (param $frame i32) (result i32)
+    (drop (call $call
+      (i32.load (i32.load offset=60 (local.get $frame)))
+      (i32.load offset=8 (local.get $frame)) (i32.const 1)
+      (i32.load offset=16 (local.get $frame)) (i32.const 1)))
+    (i32.const 0))
+  (func (export "loop_if") (param $frame i32) (result i32)
+    (if (i32.load (i32.load (i32.load offset=8 (local.get $frame)))) (then
+      (call $log (i32.const 2) (i32.const 0) (i32.const 0))
+      (loop (br 0))))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (i32.const 7))
+    (i32.const 0)))"#;
+
+/// `main` calls `outer`, which calls `inner`, both by way of a target that does not care what becomes of it.
+const PROGRAM: &str = r#"HloModule callbacks
+
+inner {
+  x = s32[] parameter(0)
+  ROOT r = s32[] custom-call(x), custom_call_target="loop_if", api_version=API_VERSION_TYPED_FFI
+}
+
+outer {
+  x = s32[] parameter(0)
+  ROOT r = s32[] custom-call(x), custom_call_target="ignore", called_computations={inner}, api_version=API_VERSION_TYPED_FFI
+}
+
+ENTRY main {
+  x = s32[] parameter(0)
+  ROOT y = s32[] custom-call(x), custom_call_target="ignore", called_computations={outer}, api_version=API_VERSION_TYPED_FFI
+}"#;
+
+/// The program, and how often `loop_if` has begun to loop.
+fn fixture() -> (Executable, Arc<AtomicUsize>) {
+    let loops = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&loops);
+    let config = Config {
+        limits: Limits {
+            deadline: Some(Duration::from_secs(60)),
+            ..Limits::default()
+        },
+        log: Some(Arc::new(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+        })),
+        ..Config::default()
+    };
+    let engine = Engine::with_config(config).unwrap();
+    let module = engine.load(&wat::parse_str(MODULE).unwrap()).unwrap();
+    let mut registry = Registry::new();
+    registry.register_module(module).unwrap();
+    let program = Program::from_hlo_text(PROGRAM).unwrap();
+    let executable = Executable::compile(&program, &registry, Platform::Host).unwrap();
+    (executable, loops)
+}
+
+fn run(executable: &Executable, x: i32, cancel: &CancelToken) -> Result<i32, Status> {
+    let options = ExecuteOptions {
+        call: CallOptions {
+            cancel: Some(cancel.clone()),
+            ..CallOptions::default()
+        },
+        ..ExecuteOptions::default()
+    };
+    let result = executable.execute(0, &[Literal::scalar(x)], &options)?;
+    let bytes = result.leaves().next().unwrap().1.try_into().unwrap();
+    Ok(i32::from_le_bytes(bytes))
+}
+
+#[test]
+fn a_cancelled_execution_ends_in_the_function_that_was_called_back() {
+    let (executable, loops) = fixture();
+    let token = CancelToken::new();
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&executable, 1, &token));
+        while loops.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        token.cancel();
+        running.join().unwrap()
+    });
+    // Neither of the targets on the way could make a success of it.
+    let status = outcome.unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::Cancelled, Blame::Caller),
+        "{status}"
+    );
+    assert_eq!(loops.load(Ordering::SeqCst), 1);
+    // A cancelled token stops an execution before it begins; another one's runs as ever.
+    let outcome = run(&executable, 0, &token);
+    assert_eq!(outcome.unwrap_err().code(), StatusCode::Cancelled);
+    assert_eq!(run(&executable, 0, &CancelToken::new()), Ok(7));
+}
