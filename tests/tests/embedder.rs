@@ -1,5 +1,9 @@
 //! What an embedder's things see of instances: user data, log sinks, other callers' deadlines, functions of other call sites.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -70,7 +74,11 @@ fn deleters_of_idle_instances_do_not_take_another_callers_time() {
     let begin = Instant::now();
     victim.call_with(&options, &[], &mut []).unwrap();
     // One instance makes way, within the deadline; the rest is for a machine that is busy.
-    assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        begin.elapsed()
+    );
     // The others are there as before, and take their time when they go.
     drop(idle);
 }
@@ -106,7 +114,10 @@ ENTRY main {
     let mut registry = Registry::new();
     registry.register("a", load(&engine, LOGS), "f").unwrap();
     // Another file, so that two modules take part.
-    let other = format!("{} (data (i32.const 8) \"b\"))", LOGS.strip_suffix(')').unwrap());
+    let other = format!(
+        "{} (data (i32.const 8) \"b\"))",
+        LOGS.strip_suffix(')').unwrap()
+    );
     registry.register("b", load(&engine, &other), "f").unwrap();
     let program = Program::from_hlo_text(text).unwrap();
     let executable = Executable::compile(&program, &registry, Platform::Host).unwrap();

@@ -47,6 +47,8 @@ impl Instance {
         let shared = &module.shared;
         let mut state = GuestState::new(shared.clone());
         state.begin(options, functions);
+        // It will serve other executions, too.
+        let execution = state.leave_execution();
         let mut store = Store::new(&shared.engine, state);
         store.limiter(|state| state);
         store.epoch_deadline_callback(|mut context| match context.data_mut().interrupt.tick() {
@@ -76,6 +78,7 @@ impl Instance {
         };
         new.initialize_module(module)?;
         new.arena = new.reserve(module, arena_size)?;
+        new.store.data_mut().return_to_execution(execution);
         Ok(new)
     }
 

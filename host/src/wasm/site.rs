@@ -47,6 +47,7 @@ impl Site {
             .check(site)
             .map_err(|status| clean_message(status, limit))?;
         check_convention(module, site).map_err(|status| clean_message(status, limit))?;
+        check_scratch(site)?;
         let layout = ArenaLayout::new(site, module.shared.limits.memory_bytes)?;
         let sizes = layout.results().iter().map(|place| place.size).enumerate();
         let wanted = |(leaf, size)| match site.scratch.contains(&leaf) {
@@ -63,7 +64,11 @@ impl Site {
             result_sizes: sizes.map(wanted).collect(),
             layout,
             static_info: site.static_info.clone(),
-            functions: site.functions.iter().map(Callable::new).collect(),
+            // The older conventions have no place for a function's number.
+            functions: match site.api_version {
+                ApiVersion::TypedFfi => site.functions.iter().map(Callable::new).collect(),
+                _ => Arc::default(),
+            },
         })
     }
 
@@ -95,6 +100,17 @@ fn drops(module: &Module, target: &str, stages: &[Stage]) -> Vec<Stage> {
     let has_drop =
         |stage: &&Stage| module.export_type(&drop_name(target, **stage)) == Some(STAGE_DROP_TYPE);
     stages.iter().filter(has_drop).copied().collect()
+}
+
+/// Checks that what nobody reads is there.
+fn check_scratch(site: &CallSite) -> Result<()> {
+    let leaves = site.result.leaves().len();
+    match site.scratch.iter().find(|&&leaf| leaf >= leaves) {
+        Some(leaf) => Err(Status::invalid_argument(format!(
+            "expected scratch to name one of the {leaves} leaves of the result, found {leaf}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks that a call site says nothing that its convention has no place for, and that the module has what the convention needs.
