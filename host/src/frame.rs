@@ -9,7 +9,7 @@ mod block;
 mod pointers;
 mod records;
 
-pub use arena::{ARENA_ALIGNMENT, ArenaLayout, Frame};
-pub use block::FrameImage;
+pub use arena::{ArenaLayout, Frame};
+pub use block::{ARENA_ALIGNMENT, FrameImage};
 pub use pointers::Pointers;
 pub use records::BufferPlace;

@@ -12,7 +12,7 @@ use crate::guests;
 use crate::process::{cargo, root, run, say, shown};
 
 pub(crate) fn demo() -> Result<()> {
-    guests::build()?;
+    guests::build_rust()?;
     // The command line alone would be built with other features of some dependencies, and then wasmtime twice.
     say(
         "Building callbox and its tests: minutes the first time, and `cargo xtask test` needs no more",

@@ -9,8 +9,17 @@ use crate::clang;
 use crate::process::{root, run, say};
 use crate::toolchain::{TARGET, Toolchain};
 
-/// Builds every guest, and copies each to `target/guests/NAME.wasm`. Returns that folder.
-pub(crate) fn build() -> Result<PathBuf> {
+/// Builds every guest to `target/guests/NAME.wasm`.
+pub(crate) fn build() -> Result<()> {
+    let rust = build_rust()?;
+    clang::build(&rust)?;
+    let folder = root().join("target/guests");
+    println!("   target/guests has {}", names(&folder)?.join(", "));
+    Ok(())
+}
+
+/// Builds the guests in Rust, which takes no more than rustup, and copies each to `target/guests/NAME.wasm`. Returns their files' names.
+pub(crate) fn build_rust() -> Result<Vec<String>> {
     let toolchain = Toolchain::find()?;
     say("Building the guests for wasm32");
     run(&mut toolchain.build())?;
@@ -33,9 +42,7 @@ pub(crate) fn build() -> Result<PathBuf> {
             copied.push(name.to_string_lossy().into_owned());
         }
     }
-    clang::build(&copied)?;
-    println!("   target/guests has {}", names(&folder)?.join(", "));
-    Ok(folder)
+    Ok(copied)
 }
 
 fn names(folder: &PathBuf) -> Result<Vec<String>> {

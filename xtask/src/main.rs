@@ -51,7 +51,7 @@ fn main() -> Result<ExitCode> {
     match Arguments::parse().task {
         Task::Conformance(arguments) => return conformance::conformance(&arguments),
         Task::Demo => demo::demo()?,
-        Task::Guests => guests::build().map(drop)?,
+        Task::Guests => guests::build()?,
         Task::Test => test::test()?,
         Task::Lint => lint::lint()?,
         Task::Bench(arguments) => bench::bench(&arguments)?,

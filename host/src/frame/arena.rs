@@ -2,16 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::block::{Block, FrameImage};
+use super::block::{ARENA_ALIGNMENT, Block, FrameImage};
 use super::pointers::{self, Pointers};
 use super::records::{self, BufferPlace, leaf_records};
 use crate::call::{Alias, ApiVersion, CallSite};
 use crate::values::{
     ArrayShape, Blame, ElementType, Result, Shape, ShapeIndex, Status, StatusCode,
 };
-
-/// The alignment of the arena and of each buffer in it, in bytes: a cache line, and as much as any SIMD load wants.
-pub const ARENA_ALIGNMENT: usize = 64;
 
 /// Which of a call site's two frames: the one of the stage `instantiate` has attributes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! Bytes with offsets in them, written before it is known where they will lie.
 
+/// The alignment of the arena and of each buffer in it, in bytes: a cache line, and as much as any SIMD load wants.
+pub const ARENA_ALIGNMENT: usize = 64;
+
 /// A block of an arena: bytes, and where in them offsets stand that are relative to the arena until [`Block::at`].
 #[derive(Debug)]
 pub(super) struct Block {

@@ -1,8 +1,7 @@
 //! Writes the records of typed FFI: a call frame and all that it points to.
 
 use super::abi::{attribute, buffer, call_frame};
-use super::arena::ARENA_ALIGNMENT;
-use super::block::{Block, FrameImage, put};
+use super::block::{ARENA_ALIGNMENT, Block, FrameImage, put};
 use crate::call::{CallSite, Stage};
 use crate::values::{
     ArrayShape, Attribute, Dictionary, ElementType, Layout, Literal, Result, Status,
