@@ -17,6 +17,7 @@ mod convert;
 mod failure;
 mod inputs;
 mod inspect;
+mod interrupt;
 mod json;
 mod modules;
 mod output;
@@ -40,7 +41,9 @@ Exit codes:
   0  done
   1  the call or the program failed, or what a file holds is wrong
   2  wrong usage: an unknown flag, a malformed value, a file that cannot be read,
-     an output folder that cannot be written";
+     an output folder that cannot be written
+
+Ctrl-C stops a call or a program, which then fails with CANCELLED. Twice, it ends callbox.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use callbox::wasm::Limits;
 use callbox::{CallOptions, Deadline, Platform, Shape};
 
 use super::arrays::ArrayFile;
+use super::interrupt;
 
 /// `NAME=FILE.wasm[#EXPORT]`.
 #[derive(Clone, Debug)]
@@ -64,6 +65,7 @@ impl LimitArguments {
     pub(super) fn call_options(&self) -> CallOptions {
         CallOptions {
             deadline: self.deadline.map(Deadline::After),
+            cancel: Some(interrupt::token()),
             ..CallOptions::default()
         }
     }

@@ -12,6 +12,8 @@ mod call;
 mod guests;
 mod inputs;
 mod inspect;
+#[cfg(unix)]
+mod interrupt;
 mod modules;
 mod outputs;
 mod run;
