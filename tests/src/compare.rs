@@ -21,6 +21,13 @@ pub enum Mismatch {
         /// What was found.
         found: ArrayShape,
     },
+    /// In how many bytes there are for the shape.
+    Size {
+        /// How many the shape takes.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
     /// In elements.
     Elements {
         /// The shape of both.
@@ -69,6 +76,15 @@ pub fn compare(
     let width = ty.byte_width();
     if width == 0 {
         return Ok(());
+    }
+    if let Some(bytes) = [expected.1, found.1]
+        .into_iter()
+        .find(|bytes| bytes.len() != shape.byte_size())
+    {
+        return Err(Mismatch::Size {
+            expected: shape.byte_size(),
+            found: bytes.len(),
+        });
     }
     let elements = std::iter::zip(expected.1.chunks_exact(width), found.1.chunks_exact(width));
     let mut count = 0;
@@ -181,6 +197,7 @@ mod tests {
     fn difference(expected: &Literal, found: &Literal, ulps: u64) -> Option<String> {
         match compare_leaves(expected, found, ulps).err()? {
             Mismatch::Shape { expected, found } => Some(format!("{expected}, {found}")),
+            Mismatch::Size { expected, found } => Some(format!("{expected}, {found}")),
             Mismatch::Elements {
                 count,
                 first,

@@ -1,5 +1,6 @@
 //! Runs cases on platforms, several cases at a time, and gathers what came of them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -76,7 +77,9 @@ impl Suite<'_> {
         let case = Case::read(&found.path);
         let results = self.platforms.iter().map(|platform| {
             let ran = match &case {
-                Ok(case) => run::run(case, *platform),
+                // A panic is a failure of this case, which has a name.
+                Ok(case) => catch_unwind(AssertUnwindSafe(|| run::run(case, *platform)))
+                    .unwrap_or_else(|_| Ran::failed(Problem::new("callbox panicked".to_owned()))),
                 Err(error) => Ran::failed(Problem::new(format!("cannot read the case: {error:#}"))),
             };
             ResultReport::new(platform.name(), ran)

@@ -31,9 +31,14 @@ pub(crate) fn python() -> Result<PathBuf> {
     let starts = "import jax; jax.devices()";
     let mut probe = Command::new(&python);
     probe.args(["-c", starts]).env("JAX_PLATFORMS", "cpu");
+    let output = probe
+        .output()
+        .with_context(|| format!("expected to start {}", python.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
-        succeeds(&mut probe),
-        "expected the installed JAX to start, and `{starts}` failed"
+        output.status.success(),
+        "expected the installed JAX to start, found that `{starts}` failed: {}",
+        said.lines().last().unwrap_or("it said nothing")
     );
     Ok(python)
 }

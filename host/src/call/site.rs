@@ -1,6 +1,7 @@
 //! Call sites: a custom-call instruction's share of what a target is called with.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::values::{Dictionary, Literal, Result, Shape, ShapeIndex, Status};
 
@@ -134,7 +135,7 @@ pub struct CallSite {
     /// The instruction's `literal`.
     pub literal: Option<Literal>,
     /// The functions that the target may call back: those that attributes name, and the called computations.
-    pub functions: Vec<FunctionReference>,
+    pub functions: Vec<Arc<FunctionReference>>,
     /// The called computations, as numbers of `functions`.
     pub called_computations: Vec<usize>,
 }

@@ -10,9 +10,8 @@ use wasmtime::{Caller, Linker};
 
 use super::api::{copy_what_fits, memory};
 use super::memory::GuestMemory;
-use super::site::Callable;
 use super::state::GuestState;
-use crate::call::Functions;
+use crate::call::{FunctionReference, Functions};
 use crate::frame::abi::buffer;
 use crate::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, StatusCode};
 
@@ -80,16 +79,18 @@ fn try_call(
     operands: Records,
     results: Records,
 ) -> Result<Result<()>> {
-    let (functions, callable) = match callee(caller.data(), number) {
+    let (functions, function) = match callee(caller.data(), number) {
         Ok(callee) => callee,
         Err(status) => return Ok(Err(status)),
     };
-    let function = &callable[number as usize];
+    let function = &*function;
+    let operand_shapes: Vec<_> = function.parameters.iter().flat_map(Shape::leaves).collect();
+    let result_shapes = function.result.leaves();
     let memory = memory(caller, "call-function's buffers")?;
     let read = |kind, records, shapes| places(&memory, kind, records, shapes);
     let (from, to) = match (
-        read("operand", operands, &function.operands)?,
-        read("result", results, &function.results)?,
+        read("operand", operands, &operand_shapes)?,
+        read("result", results, &result_shapes)?,
     ) {
         (Ok(from), Ok(to)) => (from, to),
         (Err(status), _) | (_, Err(status)) => return Ok(Err(in_function(function, status))),
@@ -102,13 +103,14 @@ fn try_call(
     }
 }
 
-/// The running program's functions, and those of them that the call may call.
-type Callee = (Arc<dyn Functions>, Arc<[Callable]>);
+/// The running program's functions, and the one of them that is called.
+type Callee = (Arc<dyn Functions>, Arc<FunctionReference>);
 
 /// The function that a number stands for, if it can be called from here.
 fn callee(state: &GuestState, number: u32) -> Result<Callee> {
     let callable = &state.callable;
-    let (Some(functions), true) = (&state.functions, (number as usize) < callable.len()) else {
+    let (Some(functions), Some(function)) = (&state.functions, callable.get(number as usize))
+    else {
         return Err(Status::new(
             StatusCode::NotFound,
             Blame::Guest,
@@ -126,7 +128,7 @@ fn callee(state: &GuestState, number: u32) -> Result<Callee> {
             format!("call-function: expected calls back at most {limit} deep, found more"),
         ));
     }
-    Ok((Arc::clone(functions), Arc::clone(callable)))
+    Ok((Arc::clone(functions), Arc::clone(function)))
 }
 
 /// Where the leaves lie that a guest hands over: offset and size in bytes. The outer failure is memory that is not there, the inner one
@@ -135,7 +137,7 @@ fn places(
     memory: &GuestMemory<'_>,
     kind: &str,
     Records(offset, count): Records,
-    shapes: &[ArrayShape],
+    shapes: &[&ArrayShape],
 ) -> Result<Result<Vec<(usize, usize)>>> {
     if count as usize != shapes.len() {
         let message = format!("expected {} {kind}s, found {count}", shapes.len());
@@ -211,7 +213,7 @@ fn numbers(memory: &GuestMemory<'_>, field: usize, most: usize) -> Result<(u32, 
 /// The operands as literals, one for each parameter.
 fn arguments(
     memory: &GuestMemory<'_>,
-    function: &Callable,
+    function: &FunctionReference,
     places: &[(usize, usize)],
 ) -> Result<Vec<Literal>> {
     let mut places = places.iter();
@@ -224,14 +226,14 @@ fn arguments(
         });
         Literal::from_leaves(shape.clone(), bytes.collect::<Result<_>>()?)
     };
-    function.reference.parameters.iter().map(literal).collect()
+    function.parameters.iter().map(literal).collect()
 }
 
 /// Runs the function, on another stack if this one might not do.
 fn run(
     caller: &Caller<'_, GuestState>,
     functions: &dyn Functions,
-    function: &Callable,
+    function: &FunctionReference,
     (arguments, deadline): (&[Literal], Option<Instant>),
 ) -> Result<Literal> {
     let needed = caller
@@ -241,7 +243,7 @@ fn run(
         .stack_bytes
         .saturating_add(PROGRAM_STACK);
     stacker::maybe_grow(needed, needed.saturating_add(PROGRAM_STACK), || {
-        functions.call(function.reference.id, arguments, deadline)
+        functions.call(function.id, arguments, deadline)
     })
 }
 
@@ -285,8 +287,8 @@ fn copy_message(
     Ok(message.len() as u32)
 }
 
-fn in_function(function: &Callable, status: Status) -> Status {
-    status.context(format_args!("function {:?}", function.reference.name))
+fn in_function(function: &FunctionReference, status: Status) -> Status {
+    status.context(format_args!("function {:?}", function.name))
 }
 
 fn wrong(message: String) -> Status {

@@ -7,7 +7,7 @@ use super::module::Module;
 use super::text::clean_message;
 use crate::call::{ApiVersion, CallSite, FunctionReference, Stage, StaticInfo};
 use crate::frame::{ArenaLayout, abi};
-use crate::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A call site, laid out.
 pub(super) struct Site {
@@ -25,17 +25,7 @@ pub(super) struct Site {
     pub(super) result_sizes: Box<[usize]>,
     pub(super) static_info: Option<StaticInfo>,
     /// What the target may call back, by the numbers that it knows.
-    pub(super) functions: Arc<[Callable]>,
-}
-
-/// A function that a target may call back.
-#[derive(Debug)]
-pub(super) struct Callable {
-    pub(super) reference: FunctionReference,
-    /// The leaves of its parameters.
-    pub(super) operands: Vec<ArrayShape>,
-    /// The leaves of its result.
-    pub(super) results: Vec<ArrayShape>,
+    pub(super) functions: Arc<[Arc<FunctionReference>]>,
 }
 
 impl Site {
@@ -66,7 +56,7 @@ impl Site {
             static_info: site.static_info.clone(),
             // The older conventions have no place for a function's number.
             functions: match site.api_version {
-                ApiVersion::TypedFfi => site.functions.iter().map(Callable::new).collect(),
+                ApiVersion::TypedFfi => site.functions.iter().cloned().collect(),
                 _ => Arc::default(),
             },
         })
@@ -81,17 +71,6 @@ impl Site {
     pub(super) fn is_made_early(&self) -> bool {
         self.stages.contains(&Stage::Instantiate)
             || matches!(self.static_info, Some(StaticInfo::Reference { .. }))
-    }
-}
-
-impl Callable {
-    fn new(reference: &FunctionReference) -> Self {
-        let parameters = reference.parameters.iter().flat_map(Shape::leaves);
-        Self {
-            operands: parameters.cloned().collect(),
-            results: reference.result.leaves().into_iter().cloned().collect(),
-            reference: reference.clone(),
-        }
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::interrupt::Interrupt;
 use super::shared::Shared;
-use super::site::Callable;
-use crate::call::{CallOptions, Deadline, Functions, UserData};
+use crate::call::{CallOptions, Deadline, FunctionReference, Functions, UserData};
 use crate::values::{Status, StatusCode};
 
 /// How long an instance may take to take back what it made, at most: whoever drops an executable waits for it.
@@ -96,7 +95,7 @@ pub(super) struct GuestState {
     /// The running program's functions.
     pub(super) functions: Option<Arc<dyn Functions>>,
     /// Which of them the call under way may call.
-    pub(super) callable: Arc<[Callable]>,
+    pub(super) callable: Arc<[Arc<FunctionReference>]>,
     /// What the last of them failed with.
     pub(super) callee_failure: Option<Status>,
 }

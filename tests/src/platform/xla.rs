@@ -45,6 +45,14 @@ impl Xla {
             .map_err(Clone::clone)
     }
 
+    /// Lets go of a program. A process that ended has done so, and a new one has no program of this number.
+    fn release(&self, number: u64) {
+        if let Ok(oracle) = self.oracle() {
+            let mut oracle = oracle.lock().unwrap_or_else(PoisonError::into_inner);
+            oracle.tell(&json!({"release": number}));
+        }
+    }
+
     fn ask(&self, request: &Value) -> Result<Reply> {
         let oracle = self.oracle().map_err(anyhow::Error::msg)?;
         oracle
@@ -117,8 +125,7 @@ impl Prepared for Compiled<'_> {
 
 impl Drop for Compiled<'_> {
     fn drop(&mut self) {
-        // A process that ended has let go of it.
-        drop(self.xla.ask(&json!({"release": self.number})));
+        self.xla.release(self.number);
     }
 }
 

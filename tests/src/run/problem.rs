@@ -93,6 +93,10 @@ impl Difference {
                 let place = format!("{place}, shape");
                 return vec![Self::new(place, expected.to_string(), found.to_string())];
             }
+            Mismatch::Size { expected, found } => {
+                let place = format!("{place}, bytes");
+                return vec![Self::new(place, expected.to_string(), found.to_string())];
+            }
             Mismatch::Elements {
                 shape,
                 ulps,

@@ -22,6 +22,8 @@ pub(super) struct Oracle {
     python: PathBuf,
     script: PathBuf,
     process: Option<Process>,
+    /// How many processes there were: each counts programs from a number of its own, so that none takes another's.
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,8 @@ impl Oracle {
     /// An interpreter that is not there, or has no JAX.
     pub(super) fn start(python: &Path, script: &Path) -> Result<Self> {
         Ok(Self {
-            process: Some(Process::start(python, script)?),
+            process: Some(Process::start(python, script, 0)?),
+            generation: 0,
             python: python.to_owned(),
             script: script.to_owned(),
         })
@@ -51,7 +54,10 @@ impl Oracle {
     pub(super) fn ask(&mut self, request: &Value) -> Result<Reply> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.python, &self.script)?,
+            None => {
+                self.generation += 1;
+                Process::start(&self.python, &self.script, self.generation)?
+            }
         };
         let mut reply = process.ask(request)?;
         self.process = Some(process);
@@ -63,10 +69,20 @@ impl Oracle {
     }
 }
 
+impl Oracle {
+    /// Tells the process, if there is one. Nobody waits for what comes of it but the process' next reply.
+    pub(super) fn tell(&mut self, request: &Value) {
+        if self.process.is_some() {
+            drop(self.ask(request));
+        }
+    }
+}
+
 impl Process {
-    fn start(python: &Path, script: &Path) -> Result<Self> {
+    fn start(python: &Path, script: &Path, generation: u64) -> Result<Self> {
         let mut child = Command::new(python)
             .arg(script)
+            .arg(generation.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -18,6 +18,8 @@ pub(super) struct Binder<'a> {
     registry: &'a Registry,
     platform: Platform,
     modules: Vec<(Arc<dyn TargetModule>, Vec<CallSite>)>,
+    /// Functions that call sites refer to, each once for all of them.
+    shared: HashMap<ComputationId, Arc<FunctionReference>>,
 }
 
 impl<'a> Binder<'a> {
@@ -33,6 +35,7 @@ impl<'a> Binder<'a> {
             registry,
             platform,
             modules: Vec::new(),
+            shared: HashMap::new(),
         }
     }
 
@@ -94,14 +97,18 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn reference(&self, id: ComputationId) -> FunctionReference {
+    /// A function's reference, which all call sites share.
+    fn reference(&mut self, id: ComputationId) -> Arc<FunctionReference> {
         let computation = &self.program.computations[id.index()];
-        FunctionReference {
-            name: computation.name.clone(),
-            id: id.index(),
-            parameters: computation.parameter_shapes().cloned().collect(),
-            result: computation.result_shape().clone(),
-        }
+        let reference = self.shared.entry(id).or_insert_with(|| {
+            Arc::new(FunctionReference {
+                name: computation.name.clone(),
+                id: id.index(),
+                parameters: computation.parameter_shapes().cloned().collect(),
+                result: computation.result_shape().clone(),
+            })
+        });
+        Arc::clone(reference)
     }
 }
 
