@@ -176,7 +176,14 @@ fn read_status(text: StatusText) -> Result<ExpectedStatus> {
     let message = match (text.message, text.contains, text.pattern) {
         (None, None, None) => ExpectedMessage::Any,
         (Some(whole), None, None) => ExpectedMessage::Whole(whole),
-        (None, Some(parts), None) => ExpectedMessage::Contains(parts.into()),
+        (None, Some(parts), None) => {
+            let parts: Vec<String> = parts.into();
+            ensure!(
+                !parts.is_empty() && parts.iter().all(|part| !part.is_empty()),
+                "expected contains to name a part of the message, found none, which any message has"
+            );
+            ExpectedMessage::Contains(parts)
+        }
         (None, None, Some(pattern)) => {
             ExpectedMessage::Pattern(pattern.split('*').map(str::to_owned).collect())
         }
