@@ -228,22 +228,25 @@ CALLBOX_API("1.1.0", "user-data") int64_t callbox_user_data(const char *name, si
 #define CALLBOX_STAGE_DROP(name, stage) \
   CALLBOX_EXTERN_C __attribute__((used, export_name(#name "." #stage ".drop"))) void name##_##stage##_drop(void *state)
 
-/* Exports a function of any signature that is defined above, and not static, under a name: letters, digits, `_`, `.` and `$`. In C a function has
+/* Exports a function of any signature that is defined above under a name: letters, digits, `_`, `.` and `$`. In C the function is not static and has
  * one such name. */
 #ifdef __cplusplus
 #define CALLBOX_EXPORT(function, name) CALLBOX_EXPORT_NUMBERED_(function, name, __COUNTER__)
 #define CALLBOX_EXPORT_NUMBERED_(function, name, number) CALLBOX_EXPORT_(function, name, number)
-/* C++ mangles names, and a function has its attributes before its definition: so another one is exported, of the same type. */
-#define CALLBOX_EXPORT_(function, name, number)                                                          \
-  template <typename Type>                                                                               \
-  struct callbox_export_##function##_##number;                                                           \
-  template <typename Result, bool IsNoexcept, typename... Arguments>                                     \
-  struct callbox_export_##function##_##number<Result(Arguments...) noexcept(IsNoexcept)> {               \
-    __attribute__((used, export_name(name))) static Result call(Arguments... arguments) {                \
-      return function(arguments...);                                                                     \
-    }                                                                                                    \
-  };                                                                                                     \
-  template struct callbox_export_##function##_##number<decltype(function)>
+/* C++ mangles names, and a function has its attributes before its definition: so another one is exported, of the same type. Its symbol is made of the
+ * export's name, which is unique in a module, where a function's may stand in several sources. */
+#define CALLBOX_EXPORT_(function, name, number)                                                                   \
+  template <typename Type>                                                                                        \
+  struct callbox_export_##number;                                                                                 \
+  template <typename Result, bool IsNoexcept, typename... Arguments>                                              \
+  struct callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)> {                                     \
+    __attribute__((used, export_name(name))) static Result call(Arguments... arguments) __asm__("callbox_export." name); \
+  };                                                                                                              \
+  template <typename Result, bool IsNoexcept, typename... Arguments>                                              \
+  Result callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)>::call(Arguments... arguments) {       \
+    return function(arguments...);                                                                                \
+  }                                                                                                               \
+  template struct callbox_export_##number<decltype(function)>
 #else
 #define CALLBOX_EXPORT(function, name) \
   __asm__(".globl " #function "\n.export_name " #function ", " name); \
@@ -386,10 +389,12 @@ static inline const char *callbox_attribute_kind_name(uint8_t kind) {
 
 /* Checks how many operands and results there are. */
 static inline bool callbox_check_counts(const callbox_call_frame *frame, uint32_t operands, uint32_t results) {
+  static const char *const stages[] = {"[instantiate] ", "[prepare] ", "[initialize] ", "[execute] "};
+  const char *stage = stages[frame->stage < sizeof stages / sizeof *stages ? frame->stage : CALLBOX_STAGE_EXECUTE];
   if (frame->operands.count != operands)
-    return callbox_number_mismatch_("[execute] ", "Wrong number of arguments", operands, frame->operands.count);
+    return callbox_number_mismatch_(stage, "Wrong number of arguments", operands, frame->operands.count);
   if (frame->results.count != results)
-    return callbox_number_mismatch_("[execute] ", "Wrong number of results", results, frame->results.count);
+    return callbox_number_mismatch_(stage, "Wrong number of results", results, frame->results.count);
   return true;
 }
 

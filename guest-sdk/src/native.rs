@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use crate::abi::native::{Block, FrameLists, Function, List, Record, replace_record};
 use crate::abi::{self};
 use crate::decode::{Target, run};
-use crate::description::AttributeKind;
+use crate::description::{AttributeKind, Stage};
 use crate::{
     AnyOperand, AnyResult, Bf16, C64, C128, Element, ElementType, F16, Failure, LogLevel, Pred,
     StatusCode,
@@ -215,12 +215,7 @@ impl Call {
             functions: self.block.list(&self.called_functions),
         };
         // A function of the call's may make a call of its own, with a record of its own.
-        let outer = replace_record(Record {
-            minor_version: self.minor_version,
-            functions: self.functions.clone(),
-            user_data: self.user_data.clone(),
-            ..Record::default()
-        });
+        let outer = replace_record(self.record(T::DESCRIPTION.stage));
         let frame = |frame: abi::FramePointer<'_>| run::<T>(frame);
         let code = self.block.call(self.minor_version, &lists, frame);
         let record = replace_record(outer);
@@ -234,6 +229,19 @@ impl Call {
                 .unwrap_or_else(|| Failure::new(code, ""))),
             (None, None) => Err(Failure::unknown("status code out of range")),
         }
+    }
+
+    /// What the API table's functions know while this stage runs. Stage instantiate is of no execution, and so has none of its data.
+    fn record(&self, stage: Stage) -> Record {
+        let mut record = Record {
+            minor_version: self.minor_version,
+            ..Record::default()
+        };
+        if stage != Stage::Instantiate {
+            record.functions = self.functions.clone();
+            record.user_data = self.user_data.clone();
+        }
+        record
     }
 
     /// The elements of the result with this number; empty if there is none, or it is of another type.

@@ -215,7 +215,7 @@ fn only_a_function_is_a_function() {
     let mut call = Call::new();
     call.attribute("capture", Value::Function(7));
     let failure = call.run::<launch>().unwrap_err();
-    assert_eq!(failure.code(), StatusCode::InvalidArgument);
+    assert_eq!(failure.code(), StatusCode::NotFound);
 }
 
 #[test]

@@ -182,19 +182,27 @@ fn representation(input: &DeriveInput) -> Result<Ident> {
     let mut integer = None;
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
         attribute.parse_nested_meta(|meta| {
-            integer = meta.path.get_ident().cloned();
+            let found = meta.path.get_ident();
+            if let Some(found) = found.filter(|found| INTEGERS.iter().any(|known| *found == known))
+            {
+                integer = Some(found.clone());
+            }
+            // What stands in parentheses, as in `align(2)`, is the compiler's to check.
+            if meta.input.peek(syn::token::Paren) {
+                let alignment;
+                syn::parenthesized!(alignment in meta.input);
+                alignment.parse::<proc_macro2::TokenStream>()?;
+            }
             Ok(())
         })?;
     }
-    integer
-        .filter(|found| INTEGERS.iter().any(|known| found == known))
-        .ok_or_else(|| {
-            let message = format!(
-                "an enum that is an attribute needs the type of its scalar: write `#[repr(i32)]`, or another of {}",
-                INTEGERS.join(", ")
-            );
-            Error::new(input.ident.span(), message)
-        })
+    integer.ok_or_else(|| {
+        let message = format!(
+            "an enum that is an attribute needs the type of its scalar: write `#[repr(i32)]`, or another of {}",
+            INTEGERS.join(", ")
+        );
+        Error::new(input.ident.span(), message)
+    })
 }
 
 fn variants(data: &DataEnum) -> Result<Vec<&Ident>> {

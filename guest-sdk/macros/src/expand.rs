@@ -1,4 +1,6 @@
 //! The code that the macro adds beside a target's function.
+//!
+//! Its names begin with `__callbox`: macros have no other means to keep them apart from those of the crate around the function.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -112,8 +114,8 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
     let Some((ident, types)) = &options.types else {
         return Ok(quote! {
             #[inline]
-            fn call(mut decoder: __callbox::Decoder<'_>) -> #returned {
-                decoder.check_counts()?;
+            fn call(mut __callbox_decoder: __callbox::Decoder<'_>) -> #returned {
+                __callbox_decoder.check_counts()?;
                 #body
             }
         });
@@ -127,18 +129,18 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
     let where_clause = &function.sig.generics.where_clause;
     let (parameter, position) = selector(signature, ident)?;
     Ok(quote! {
-        fn call(decoder: __callbox::Decoder<'_>) -> #returned {
-            fn call<#generic>(mut decoder: __callbox::Decoder<'_>) -> #returned #where_clause {
+        fn call(__callbox_decoder: __callbox::Decoder<'_>) -> #returned {
+            fn __callbox_call<#generic>(mut __callbox_decoder: __callbox::Decoder<'_>) -> #returned #where_clause {
                 #body
             }
 
-            decoder.check_counts()?;
-            match decoder.element_type(#parameter) {
+            __callbox_decoder.check_counts()?;
+            match __callbox_decoder.element_type(#parameter) {
                 #(
-                    ::core::option::Option::Some(found)
-                        if found == <#types as __callbox::Element>::TYPE => call::<#types>(decoder),
+                    ::core::option::Option::Some(__callbox_found)
+                        if __callbox_found == <#types as __callbox::Element>::TYPE => __callbox_call::<#types>(__callbox_decoder),
                 )*
-                _ => ::core::result::Result::Err(decoder.unsupported_type(#parameter, #position)),
+                _ => ::core::result::Result::Err(__callbox_decoder.unsupported_type(#parameter, #position)),
             }
         }
     })
@@ -148,7 +150,7 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
 fn selector(signature: &Signature, ident: &Ident) -> Result<(usize, usize)> {
     by_type(signature)
         .enumerate()
-        .find(|(_, (_, p))| !p.passing.is_optional() && mentions(&p.ty, ident))
+        .find(|(_, (_, p))| !p.is_optional() && mentions(&p.ty, ident))
         .map(|(place, (position, _))| (place, position))
         .ok_or_else(|| {
             let message = format!("no operand or result that every call has is of type `{ident}`");
@@ -161,7 +163,7 @@ fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
     let ident = &function.sig.ident;
     let names = signature.attribute_names();
     let variables: Vec<Ident> = (0..signature.parameters.len())
-        .map(|i| format_ident!("parameter_{i}"))
+        .map(|i| format_ident!("__callbox_parameter_{i}"))
         .collect();
     let decoded = signature.parameters.iter().map(|p| decode(p, &names));
     let unwrapped = signature
@@ -172,7 +174,7 @@ fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
             let mutability = p.passing.is_mutable().then(|| quote!(mut));
             quote! {
                 let ::core::option::Option::Some(#mutability #variable) = #variable else {
-                    return ::core::result::Result::Err(decoder.failure());
+                    return ::core::result::Result::Err(__callbox_decoder.failure());
                 };
             }
         });
@@ -203,14 +205,16 @@ fn decode(parameter: &Parameter, attribute_names: &[&str]) -> TokenStream {
     let ty = instance(&parameter.ty, None);
     let name = &parameter.name;
     match parameter.binding {
-        Binding::ByType => quote_spanned!(parameter.ty.span()=> decoder.parameter::<#ty>()),
+        Binding::ByType => {
+            quote_spanned!(parameter.ty.span()=> __callbox_decoder.parameter::<#ty>())
+        }
         Binding::Attribute => {
             let place = attribute_names.iter().take_while(|n| *n != name).count();
-            quote_spanned!(parameter.ty.span()=> decoder.attribute::<#ty>(#name, #place))
+            quote_spanned!(parameter.ty.span()=> __callbox_decoder.attribute::<#ty>(#name, #place))
         }
         Binding::State(stage) => {
             let stage = stage.variant();
-            quote_spanned!(parameter.ty.span()=> decoder.state::<#ty>(__callbox::Stage::#stage))
+            quote_spanned!(parameter.ty.span()=> __callbox_decoder.state::<#ty>(__callbox::Stage::#stage))
         }
     }
 }
@@ -246,8 +250,8 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
 
         #[cfg(target_arch = "wasm32")]
         #[unsafe(export_name = #export)]
-        extern "C" fn export(frame: __callbox::FramePointer<'_>) -> u32 {
-            __callbox::run::<#ident>(frame)
+        extern "C" fn __callbox_export(__callbox_frame: __callbox::FramePointer<'_>) -> u32 {
+            __callbox::run::<#ident>(__callbox_frame)
         }
 
         // Natively it is kept as it would be for the export, so that the function does not seem to be unused.
@@ -257,7 +261,7 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
         #[cfg(target_arch = "wasm32")]
         #[used]
         #[unsafe(link_section = "callbox.targets")]
-        static METADATA: [u8; __callbox::json_len(<#ident as __callbox::Target>::DESCRIPTION)] =
+        static __CALLBOX_METADATA: [u8; __callbox::json_len(<#ident as __callbox::Target>::DESCRIPTION)] =
             __callbox::json(<#ident as __callbox::Target>::DESCRIPTION);
     }
 }
@@ -268,8 +272,8 @@ fn take_back(export: &str) -> TokenStream {
     quote! {
         #[cfg(target_arch = "wasm32")]
         #[unsafe(export_name = #export)]
-        extern "C" fn take_back(word: __callbox::StateWord) {
-            __callbox::take_back_state(word);
+        extern "C" fn __callbox_take_back(__callbox_word: __callbox::StateWord) {
+            __callbox::take_back_state(__callbox_word);
         }
     }
 }

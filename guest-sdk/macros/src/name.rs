@@ -12,11 +12,8 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     if name.contains(|c: char| c.is_control()) {
         return Err(format!("`{}` has a control character", name.escape_debug()));
     }
-    for stage in ["instantiate", "prepare", "initialize", "execute"] {
-        if name
-            .strip_suffix(stage)
-            .is_some_and(|rest| rest.ends_with('.'))
-        {
+    for suffix in STAGE_SUFFIXES {
+        if name.ends_with(suffix) {
             return Err(format!("`{name}` ends as the export of a stage does"));
         }
     }
@@ -34,7 +31,18 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-const RESERVED: &[&str] = &["memory", "main", "_start", "_initialize"];
+const STAGE_SUFFIXES: [&str; 7] = [
+    ".instantiate",
+    ".prepare",
+    ".initialize",
+    ".execute",
+    ".instantiate.drop",
+    ".prepare.drop",
+    ".initialize.drop",
+];
+
+/// `jax-ffi-api` is the export by which a module in C hands out the proposal's API table.
+const RESERVED: &[&str] = &["memory", "main", "_start", "_initialize", "jax-ffi-api"];
 
 /// Functions of the C library that compilers call of their own accord, less the suffixes for `float` and `long double`. A
 /// target's symbol of such a name would take the function's place.
@@ -121,6 +129,8 @@ mod tests {
             "fail",
             "half",
             "prepare",
+            "x.drop",
+            "instantiate.drop",
         ] {
             assert_eq!(check(name), Ok(()), "{name}");
         }
@@ -133,6 +143,10 @@ mod tests {
             "$x",
             "a\0b",
             "x.prepare",
+            "x.instantiate.drop",
+            "x.prepare.drop",
+            "x.initialize.drop",
+            "jax-ffi-api",
             "memory",
             "cabi_realloc",
             "__heap_base",

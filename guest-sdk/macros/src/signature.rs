@@ -51,18 +51,22 @@ pub(crate) enum Passing {
     OptionalMutableReference,
 }
 
+impl Parameter {
+    /// Whether a call may lack what the parameter stands for, as far as its type is written so.
+    pub(crate) fn is_optional(&self) -> bool {
+        let Type::Path(path) = &self.ty else {
+            return false;
+        };
+        let last = path.path.segments.last();
+        last.is_some_and(|last| last.ident == "Option")
+    }
+}
+
 impl Passing {
     pub(crate) fn is_mutable(self) -> bool {
         matches!(
             self,
             Self::MutableReference | Self::OptionalMutableReference
-        )
-    }
-
-    pub(crate) fn is_optional(self) -> bool {
-        matches!(
-            self,
-            Self::OptionalReference | Self::OptionalMutableReference
         )
     }
 }

@@ -154,13 +154,28 @@ fn all_wrong_parameters_are_reported() {
 
 #[test]
 fn a_generic_target_needs_a_buffer_of_its_type() {
-    for parameter in ["#[attr] n: T", "x: Option<&Operand<T>>"] {
+    for parameter in [
+        "#[attr] n: T",
+        "x: Option<&Operand<T>>",
+        "x: Option<Operand<T>>",
+        "x: core::option::Option<Operand<'_, T>>",
+    ] {
         let function = format!("fn f<T: Element>({parameter}) {{}}");
         assert_eq!(
             refusal("T = [f32, f64]", &function),
             "no operand or result that every call has is of type `T`"
         );
     }
+}
+
+#[test]
+fn an_optional_buffer_does_not_choose_the_type() {
+    let code = expand(
+        "T = [f32, f64]",
+        "fn f<T: Element>(a: &AnyOperand, b: Option<Operand<T>>, y: &mut ResultBuffer<T>) {}",
+    );
+    let code = code.unwrap().replace(' ', "");
+    assert!(code.contains("element_type(2usize)"), "{code}");
 }
 
 #[test]
@@ -186,12 +201,37 @@ fn an_optional_buffer_is_handed_over_as_an_option_of_a_reference() {
         "fn f(a: Option<&Operand<f32>>, b: core::option::Option<&mut ResultBuffer<f32>>, c: Option<AnyOperand>) {}",
     );
     let code = code.unwrap().replace(' ', "");
-    let call = "f(parameter_0.as_ref(),parameter_1.as_mut(),parameter_2)";
+    let call =
+        "f(__callbox_parameter_0.as_ref(),__callbox_parameter_1.as_mut(),__callbox_parameter_2)";
     assert!(code.contains(call), "{call} is not in {code}");
     assert!(
         code.contains("decoder.parameter::<Option<Operand<f32>>>()"),
         "{code}"
     );
+}
+
+/// An item of the crate around the function would be seen by the code, or take a pattern's place.
+#[test]
+fn added_names_are_the_macros_own() {
+    let function = "fn f<T: Element>(x: &Operand<T>, #[attr] n: T) {}";
+    let code = expand("T = [f32, f64]", function).unwrap();
+    let stage = "fn f(#[attr] n: f32) -> Result<(), Failure> { Ok(()) }";
+    let stage = expand("name = \"f\", stage = prepare", stage).unwrap();
+    for bound in [
+        "decoder",
+        "found",
+        "parameter_0",
+        "export",
+        "frame",
+        "take_back",
+        "word",
+        "METADATA",
+        "call ::",
+    ] {
+        let bound = format!(" {bound} ");
+        assert!(!code.contains(&bound), "{bound} is in {code}");
+        assert!(!stage.contains(&bound), "{bound} is in {stage}");
+    }
 }
 
 fn derive_refusal(derive: fn(&syn::DeriveInput) -> syn::Result<TokenStream>, item: &str) -> String {
@@ -234,6 +274,7 @@ fn only_enums_of_known_width_are_scalars() {
     assert_eq!(refusal("struct S { a: i32 }"), "expected an enum");
     for item in [
         "enum E { A }",
+        "#[repr(align(2))] enum E { A }",
         "#[repr(isize)] enum E { A }",
         "#[repr(C)] enum E { A }",
     ] {

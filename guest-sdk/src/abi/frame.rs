@@ -72,10 +72,11 @@ impl FramePointer<'_> {
                 Stage::Initialize => &raw mut (*at).initialize_state,
                 Stage::Execute => return,
             };
+            let before = word.replace(machine::state_to_word(state));
+            // Last, because it may panic.
             if replaces {
-                machine::drop_state(word.read());
+                machine::drop_state(before);
             }
-            word.write(machine::state_to_word(state));
         }
     }
 

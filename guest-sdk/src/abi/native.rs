@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::mem::size_of;
 
@@ -29,13 +29,15 @@ pub(crate) struct Record {
     pub(crate) user_data: Vec<(String, Vec<u8>)>,
     pub(crate) failure: Option<Failure>,
     pub(crate) function_failure: Option<Failure>,
-    pub(crate) function_call_count: u32,
+    pub(crate) last_function_call: u32,
     pub(crate) log: Vec<(LogLevel, String)>,
 }
 
 std::thread_local! {
     static RECORD: RefCell<Record> = RefCell::default();
-    static STATES: RefCell<Vec<*mut State>> = const { RefCell::new(Vec::new()) };
+    static STATES: RefCell<Vec<Option<*mut State>>> = const { RefCell::new(Vec::new()) };
+    /// Outlives the records, so that no two calls of functions have one number.
+    static FUNCTION_CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Begins anew with this record, and returns the one that there was.
@@ -61,7 +63,7 @@ pub(crate) fn call_function(
     let before: Vec<Vec<u8>> = results.iter_mut().map(|r| r.bytes_mut().to_vec()).collect();
     let outcome = match called {
         Some(called) => called(operands, results),
-        None => Err(Failure::invalid_argument(alloc::format!(
+        None => Err(Failure::not_found(alloc::format!(
             "expected a function that the call was handed, found number {function}"
         ))),
     };
@@ -99,17 +101,17 @@ fn fill(into: &mut [u8], from: &[u8]) -> usize {
     from.len()
 }
 
-/// How often a function was called: the number of the last call.
+/// The number of the last call of a function.
 pub(crate) fn function_call_count() -> u32 {
-    RECORD.with_borrow(|record| record.function_call_count)
+    RECORD.with_borrow(|record| record.last_function_call)
 }
 
 /// Counts a call of a function, and returns its number, which is not 0.
 pub(crate) fn count_function_call() -> u32 {
-    RECORD.with_borrow_mut(|record| {
-        record.function_call_count += 1;
-        record.function_call_count
-    })
+    let number = FUNCTION_CALLS.get().wrapping_add(1).max(1);
+    FUNCTION_CALLS.set(number);
+    RECORD.with_borrow_mut(|record| record.last_function_call = number);
+    number
 }
 
 /// Records a failure.
@@ -149,7 +151,7 @@ impl Memory {
 /// Makes a state into a word that is not zero: its place in a list of the thread's, counted from one.
 pub(super) fn state_to_word(state: State) -> u32 {
     STATES.with_borrow_mut(|states| {
-        states.push(Box::into_raw(Box::new(state)));
+        states.push(Some(Box::into_raw(Box::new(state))));
         states.len() as u32
     })
 }
@@ -160,7 +162,7 @@ pub(super) fn state_to_word(state: State) -> u32 {
 /// The word is zero or from [`state_to_word`] on this thread, and its state outlives `'a`.
 pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a State> {
     let place = (word as usize).checked_sub(1)?;
-    let state = STATES.with_borrow(|states| states.get(place).copied())?;
+    let state = STATES.with_borrow(|states| states.get(place).copied().flatten())?;
     // SAFETY: the pointer is from `Box::into_raw`, and the state is still there, by the caller's promise.
     Some(unsafe { &*state })
 }
@@ -173,7 +175,8 @@ pub(super) unsafe fn drop_state(word: u32) {
     let Some(place) = (word as usize).checked_sub(1) else {
         return;
     };
-    let state = STATES.with_borrow(|states| states.get(place).copied());
+    // Taken out first: if the drop panics, the word may be handed back again.
+    let state = STATES.with_borrow_mut(|states| states.get_mut(place)?.take());
     if let Some(state) = state {
         // SAFETY: the pointer is from `Box::into_raw`, and is used no more, by the caller's promise.
         drop(unsafe { Box::from_raw(state) });
@@ -200,7 +203,7 @@ pub(crate) struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        for word in self.states {
+        for word in core::mem::take(&mut self.states) {
             // SAFETY: the words are those that the last call left, and no other call has them.
             unsafe { drop_state(word) };
         }

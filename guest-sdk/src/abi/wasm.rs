@@ -143,7 +143,7 @@ pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
 
 static FUNCTION_CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// How often a function was called: the number of the last call.
+/// The number of the last call of a function.
 #[inline]
 pub(crate) fn function_call_count() -> u32 {
     FUNCTION_CALLS.load(Ordering::Relaxed)
