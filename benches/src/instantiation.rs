@@ -3,7 +3,8 @@
 
 use callbox::CallSite;
 use callbox::frame::ArenaLayout;
-use callbox::wasm::{Config, Engine, Isolation};
+use callbox::policy::{Isolation, Policy};
+use callbox::wasm::{Config, Engine};
 use criterion::Criterion;
 
 use crate::data_plane::KernelAlone;
@@ -31,7 +32,10 @@ pub fn bench(criterion: &mut Criterion) {
     });
 
     let config = Config {
-        isolation: Isolation::Fresh,
+        policy: Policy {
+            isolation: Isolation::Fresh,
+            ..Policy::default()
+        },
         ..Config::default()
     };
     let module = Engine::with_config(config)

@@ -21,6 +21,7 @@ mod interrupt;
 mod json;
 mod modules;
 mod output;
+mod policy;
 mod progress;
 mod run;
 mod summary;

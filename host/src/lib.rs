@@ -33,7 +33,8 @@
 //!
 //! # Where to look
 //!
-//! - [`wasm`]: engines, modules and limits; calls without a program ([`wasm::Module::prepare_call`]).
+//! - [`policy`]: what guests may take, do and reach.
+//! - [`wasm`]: engines and modules; calls without a program ([`wasm::Module::prepare_call`]).
 //! - [`program`]: programs and their execution.
 //! - [`jax_ffi`]: the JAX FFI proposal's interface to targets of its convention.
 //! - [`values`]: shapes, literals, attributes, statuses; re-exported here.
@@ -60,6 +61,7 @@
 pub mod call;
 pub mod frame;
 pub mod jax_ffi;
+pub mod policy;
 pub mod program;
 mod registry;
 pub mod values;

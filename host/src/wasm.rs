@@ -1,6 +1,6 @@
 //! The Host platform: targets in untrusted WebAssembly modules, run in wasmtime.
 //!
-//! An [`Engine`] holds what modules share: compiler settings, [`Limits`], the ticker behind deadlines. [`Engine::load`] turns the bytes of a
+//! An [`Engine`] holds what modules share: compiler settings, its [`Policy`](crate::policy::Policy), the ticker behind deadlines. [`Engine::load`] turns the bytes of a
 //! stranger's module into a [`Module`], or says what is wrong with it. A module's targets are called through a program's
 //! [`Executable`](crate::program::Executable), or one by one through [`Module::prepare_call`].
 //!
@@ -13,7 +13,6 @@ mod engine;
 mod inspect;
 mod instance;
 mod interrupt;
-mod limits;
 mod memory;
 mod metadata;
 mod module;
@@ -31,9 +30,7 @@ mod version;
 
 pub use engine::{Config, Engine};
 pub use inspect::{ModuleInfo, inspect, needed_features};
-pub use limits::Limits;
 pub use module::Module;
 pub use outside::{ExportedFunction, ImportedItem, MemoryBounds};
 pub use prepared::PreparedCall;
-pub use shared::Isolation;
-pub use state::{LogLevel, LogRecord};
+pub use state::LogRecord;

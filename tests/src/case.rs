@@ -2,7 +2,6 @@
 
 mod call;
 mod expect;
-mod limits;
 mod mark;
 mod platforms;
 mod stress;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use callbox::call::CallSite;
-use callbox::wasm::{Isolation, Limits};
+use callbox::policy::Policy;
 use callbox::{Literal, Shape, StaticInfo, StatusCode, UserData};
 
 pub use self::expect::{
@@ -41,12 +40,8 @@ pub struct Case {
     pub subject: Subject,
     /// The runs, one after the other, on one executable or one prepared call. Loading has a single one.
     pub steps: Vec<Step>,
-    /// The engine's limits.
-    pub limits: Limits,
-    /// Whether the limits are the default ones.
-    pub has_own_limits: bool,
-    /// Whom an instance serves.
-    pub isolation: Isolation,
+    /// The engine's policy, if it is not the default one.
+    pub policy: Option<Policy>,
     /// Where it runs, and why not elsewhere.
     pub platforms: Platforms,
     /// How it is run many times at once.
@@ -192,9 +187,7 @@ impl Case {
             platforms,
             marks,
             stress: stress::read(case.stress).context("stress")?,
-            has_own_limits: case.limits.is_some(),
-            limits: case.limits.unwrap_or_default().read(),
-            isolation: case.isolation.unwrap_or_default().into(),
+            policy: case.policy,
         })
     }
 

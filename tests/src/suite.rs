@@ -123,7 +123,7 @@ mod tests {
         let ended = AtomicUsize::new(0);
         let suite = Suite {
             cases: &cases,
-            platforms: &[&Host, &CUDA],
+            platforms: &[&Host::default(), &CUDA],
             filter: "",
         };
         let report = suite.run(&|_| {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use callbox::call::Stage;
 use callbox::frame::abi;
-use callbox::wasm::LogLevel;
+use callbox::policy::LogLevel;
 use callbox::{ElementType, StatusCode};
 use callbox_guest::__private as guest;
 use callbox_tests::{module, run};

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callbox::call::Platform;
+use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::wasm::{Config, Engine, Limits};
+use callbox::wasm::{Config, Engine};
 use callbox::{Blame, CallOptions, CancelToken, Literal, Registry, Status, StatusCode};
 
 /// `ignore` calls the first function of its frame with its own operand and result, an s32[], and succeeds whatever becomes of it. `loop_if`
@@ -56,9 +57,13 @@ fn fixture() -> (Executable, Arc<AtomicUsize>) {
     let loops = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&loops);
     let config = Config {
-        limits: Limits {
-            deadline: Some(Duration::from_secs(60)),
-            ..Limits::default()
+        policy: Policy {
+            limits: Limits {
+                deadline: Some(Duration::from_secs(60)),
+                ..Limits::default()
+            },
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
         },
         log: Some(Arc::new(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox::call::Platform;
+use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::wasm::{Config, Engine, Limits, Module, PreparedCall};
+use callbox::wasm::{Config, Engine, Module, PreparedCall};
 use callbox::{
     Blame, CallOptions, CallSite, CancelToken, Deadline, Literal, Registry, Status, StatusCode,
 };
@@ -60,7 +61,11 @@ impl Fixture {
         let loops = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&loops);
         let config = Config {
-            limits,
+            policy: Policy {
+                limits,
+                grants: Grants::log(LogLevel::Trace),
+                ..Policy::default()
+            },
             log: Some(Arc::new(move |_| {
                 counter.fetch_add(1, Ordering::SeqCst);
             })),

@@ -44,7 +44,7 @@ fn trial(case: Found, counts: &Arc<Mutex<Counts>>) -> Trial {
     let counts = Arc::clone(counts);
     Trial::test(case.name.clone(), move || {
         let read = Case::read(&case.path).map_err(|error| format!("{error:#}"))?;
-        let result = ResultReport::new(PlatformName::Host, run::run(&read, &Host));
+        let result = ResultReport::new(PlatformName::Host, run::run(&read, &Host::default()));
         counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use callbox::call::{CallOptions, Deadline};
-use callbox::wasm::{Config, Engine, Isolation, Limits, PreparedCall};
+use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy};
+use callbox::wasm::{Config, Engine, PreparedCall};
 use callbox::{CallSite, CancelToken, Shape, Status, StatusCode};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -41,14 +42,19 @@ fn engine(isolation: Isolation, instances: u32) -> (Engine, Log) {
     let log = Log::default();
     let sink = Arc::clone(&log);
     let config = Config {
-        isolation,
-        limits: Limits {
-            instances,
-            ..Limits::default()
+        policy: Policy {
+            isolation,
+            limits: Limits {
+                instances,
+                ..Limits::default()
+            },
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
         },
         log: Some(Arc::new(move |record| {
             sink.lock().unwrap().push(record.message.to_owned());
         })),
+        ..Config::default()
     };
     (Engine::with_config(config).unwrap(), log)
 }

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use callbox::call::Deadline;
+use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::wasm::{Config, Engine, Limits, Module, PreparedCall};
+use callbox::wasm::{Config, Engine, Module, PreparedCall};
 use callbox::{
     CallOptions, CallSite, CancelToken, Literal, Platform, Registry, Shape, StatusCode, UserData,
 };
@@ -22,7 +23,10 @@ fn engine(instances: u32) -> Engine {
         ..Limits::default()
     };
     let config = Config {
-        limits,
+        policy: Policy {
+            limits,
+            ..Policy::default()
+        },
         ..Config::default()
     };
     Engine::with_config(config).unwrap()
@@ -98,6 +102,10 @@ fn a_sink_that_panics_ends_the_call_and_not_the_process() {
     let panics = Arc::new(Mutex::new(true));
     let sink = Arc::clone(&panics);
     let engine = Engine::with_config(Config {
+        policy: Policy {
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
+        },
         log: Some(Arc::new(move |_| {
             let panics = *sink.lock().unwrap();
             assert!(!panics, "the sink panics");

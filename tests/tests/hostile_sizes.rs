@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use callbox::call::Platform;
-use callbox::wasm::{Limits, inspect};
+use callbox::policy::Limits;
+use callbox::wasm::inspect;
 use callbox::{Blame, Registry, StatusCode};
 use callbox_tests::run;
 

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox::call::Platform;
+use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::wasm::{Config, Engine, Isolation, Limits, LogRecord, Module, PreparedCall};
+use callbox::wasm::{Config, Engine, LogRecord, Module, PreparedCall};
 use callbox::{
     Blame, CallOptions, CallSite, Deadline, Literal, Registry, Result, Status, StatusCode,
 };
@@ -39,9 +40,14 @@ fn engine(instances: u32, isolation: Isolation, sink: Sink) -> Engine {
         ..Limits::default()
     };
     Engine::with_config(Config {
-        limits,
-        isolation,
+        policy: Policy {
+            limits,
+            isolation,
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
+        },
         log: Some(Arc::new(sink)),
+        ..Config::default()
     })
     .unwrap()
 }

@@ -3,7 +3,8 @@
 
 use std::thread;
 
-use callbox::wasm::{Config, Engine, Limits, PreparedCall};
+use callbox::policy::{Limits, Policy};
+use callbox::wasm::{Config, Engine, PreparedCall};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
 
 /// Calls itself until the stack's limit.
@@ -18,10 +19,13 @@ const EMPTY: &str = r#"(module
 
 fn prepare(text: &str, stack_bytes: usize) -> PreparedCall {
     let config = Config {
-        limits: Limits {
-            stack_bytes,
-            instances: 4,
-            ..Limits::default()
+        policy: Policy {
+            limits: Limits {
+                stack_bytes,
+                instances: 4,
+                ..Limits::default()
+            },
+            ..Policy::default()
         },
         ..Config::default()
     };

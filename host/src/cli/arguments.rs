@@ -4,11 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callbox::wasm::Limits;
-use callbox::{CallOptions, Deadline, Platform, Shape};
+use callbox::{Platform, Shape};
 
 use super::arrays::ArrayFile;
-use super::interrupt;
 
 /// `NAME=FILE.wasm[#EXPORT]`.
 #[derive(Clone, Debug)]
@@ -38,36 +36,6 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.parameter)?;
         self.index.iter().try_for_each(|i| write!(f, ".{i}"))
-    }
-}
-
-/// The flags about what a guest may take.
-#[derive(Debug, clap::Args)]
-pub(super) struct LimitArguments {
-    /// Stop after this long, with DEADLINE_EXCEEDED: 500ms, 10s, 1.5s, 2m. If left out, each custom call may take 10s
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    deadline: Option<Duration>,
-
-    /// The linear memory that an instance of a module may have, at most 4GiB: 65536, 256MiB. If left out, 1GiB
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory_limit: Option<usize>,
-}
-
-impl LimitArguments {
-    pub(super) fn limits(&self) -> Limits {
-        let default = Limits::default();
-        Limits {
-            memory_bytes: self.memory_limit.unwrap_or(default.memory_bytes),
-            ..default
-        }
-    }
-
-    pub(super) fn call_options(&self) -> CallOptions {
-        CallOptions {
-            deadline: self.deadline.map(Deadline::After),
-            cancel: Some(interrupt::token()),
-            ..CallOptions::default()
-        }
     }
 }
 

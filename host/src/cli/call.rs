@@ -7,11 +7,12 @@ use callbox::{
     Attribute, CallOptions, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status,
 };
 
-use super::arguments::{self, LimitArguments};
+use super::arguments;
 use super::arrays::{ArrayFile, to_row_major};
 use super::attribute;
 use super::failure::{Failure, Outcome};
 use super::output::{Finished, OutputFolder};
+use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
 use super::{modules, progress};
 
@@ -79,7 +80,7 @@ pub(super) struct Arguments {
     user_data: UserDataArguments,
 
     #[command(flatten)]
-    limits: LimitArguments,
+    policy: PolicyArguments,
 
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -99,7 +100,11 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         [one] => one.clone(),
         several => Shape::tuple(several.to_vec())?,
     };
-    let module = modules::load(&arguments.module, arguments.limits.limits())?;
+    let module = modules::load(
+        &arguments.module,
+        &arguments.target,
+        arguments.policy.read()?,
+    )?;
     let shapes = operands
         .iter()
         .map(|operand| operand.shape().clone())
@@ -116,7 +121,7 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
     let options = CallOptions {
         user_data: arguments.user_data.read()?,
-        ..arguments.limits.call_options()
+        ..arguments.policy.call_options()
     };
     let text = || format!("calling {}", arguments.target);
     progress::show(text, || call.call_with(&options, &operands, &mut buffers))?;

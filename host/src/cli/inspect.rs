@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use callbox::Status;
 use callbox::call::{AttributeSignature, BufferSignature, Signature};
-use callbox::wasm::{Limits, ModuleInfo, inspect, needed_features};
+use callbox::policy::Policy;
+use callbox::wasm::{ModuleInfo, inspect, needed_features};
 
 use super::failure::Outcome;
 use super::output::{self, complain};
@@ -77,14 +78,14 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
 }
 
 fn read(arguments: &Arguments) -> Outcome<Inspected> {
-    let limits = Limits::default();
+    let Policy { limits, grants, .. } = Policy::default();
     let path = &arguments.module;
     let bytes = modules::read(path, limits.module_bytes)?;
     let in_file = |status: Status| status.context(path.display());
     let info = inspect(&bytes, &limits).map_err(in_file)?;
     Ok(Inspected {
         features: needed_features(&bytes).map_err(in_file)?,
-        problem: info.check(&limits).err(),
+        problem: info.check(&limits, &grants).err(),
         info,
     })
 }

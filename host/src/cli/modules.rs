@@ -6,45 +6,128 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callbox::wasm::{Config, Engine, Limits, Module};
+use callbox::policy::{Grants, Policy};
+use callbox::wasm::{Config, Engine, Module, inspect};
 use callbox::{Blame, Registry, Status, StatusCode};
 
 use super::arguments::TargetArgument;
 use super::failure::{Failure, Outcome};
 use super::{output, progress};
 
-/// The registry of the targets that `--target` and `--targets` name. A file that is named several times is loaded once.
+/// The registry of the targets that `--target` and `--targets` name.
 pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],
-    limits: Limits,
+    policy: Policy,
 ) -> Outcome<Registry> {
-    let mut registrations: Vec<_> = targets
+    let mut files: Vec<_> = targets
         .iter()
-        .map(|target| Registration {
-            file: target.file.clone(),
-            target: Some((&target.name, &target.export)),
-        })
+        .map(|target| (target.file.clone(), Some((&*target.name, &*target.export))))
         .collect();
     for folder in folders {
-        let files = modules_in(folder)?.into_iter();
-        registrations.extend(files.map(|file| Registration { file, target: None }));
+        files.extend(modules_in(folder)?.into_iter().map(|file| (file, None)));
     }
-    let modules = load_all(&registrations, limits)?;
     let mut registered = Registered::default();
-    for (registration, module) in std::iter::zip(&registrations, modules) {
-        registered.add(registration, &module)?;
+    if files.is_empty() {
+        return Ok(registered.registry);
+    }
+    let mut loader = Loader::new(policy)?;
+    let count = files.len();
+    for (i, (path, target)) in files.into_iter().enumerate() {
+        loader.progress = format!(" ({} of {count})", i + 1);
+        let file = loader.open(&path)?;
+        let targets = match target {
+            Some((name, export)) => vec![(name.to_owned(), export.to_owned())],
+            None => file
+                .targets
+                .iter()
+                .map(|t| (t.clone(), t.clone()))
+                .collect(),
+        };
+        for (name, export) in targets {
+            let module = loader.load(&file, &name)?;
+            registered.target(&path, &module, &name, &export)?;
+        }
     }
     Ok(registered.registry)
 }
 
-/// Loads one module.
-pub(super) fn load(path: &Path, limits: Limits) -> Outcome<Arc<Module>> {
-    let bytes = read(path, limits.module_bytes)?;
-    let engine = engine(limits)?;
-    let text = || format!("compiling {}", path.display());
-    let module = progress::show(text, || engine.load(&bytes));
-    Ok(module.map_err(|status| status.context(path.display()))?)
+/// Loads one module, for its target of this name.
+pub(super) fn load(path: &Path, target: &str, policy: Policy) -> Outcome<Arc<Module>> {
+    let mut loader = Loader::new(policy)?;
+    let file = loader.open(path)?;
+    loader.load(&file, target)
+}
+
+/// Loads modules into one engine. A file that is named several times is loaded once for each set of grants.
+struct Loader {
+    engine: Engine,
+    files: HashMap<PathBuf, Arc<ModuleFile>>,
+    modules: HashMap<(PathBuf, Grants), Arc<Module>>,
+    /// How far it is, for a person to read.
+    progress: String,
+}
+
+/// A module's file, read and looked at.
+struct ModuleFile {
+    path: PathBuf,
+    real: PathBuf,
+    bytes: Vec<u8>,
+    sha256: String,
+    targets: Vec<String>,
+}
+
+impl Loader {
+    fn new(policy: Policy) -> Outcome<Self> {
+        let engine = Engine::with_config(Config {
+            policy,
+            log: Some(Arc::new(output::guest_log)),
+            ..Config::default()
+        });
+        Ok(Self {
+            engine: engine?,
+            files: HashMap::new(),
+            modules: HashMap::new(),
+            progress: String::new(),
+        })
+    }
+
+    /// Reads a file, unless it is known.
+    fn open(&mut self, path: &Path) -> Outcome<Arc<ModuleFile>> {
+        let cannot = |error| Failure::file(format!("expected to read {}", path.display()), &error);
+        let real = fs::canonicalize(path).map_err(cannot)?;
+        if let Some(file) = self.files.get(&real) {
+            return Ok(Arc::clone(file));
+        }
+        let limits = &self.engine.policy().limits;
+        let bytes = read(path, limits.module_bytes)?;
+        let info = inspect(&bytes, limits).map_err(|status| status.context(path.display()))?;
+        let file = Arc::new(ModuleFile {
+            path: path.to_owned(),
+            real: real.clone(),
+            bytes,
+            sha256: info.sha256,
+            targets: info.targets.into_iter().map(|target| target.name).collect(),
+        });
+        self.files.insert(real, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The module with what its target of this name may reach.
+    fn load(&mut self, file: &ModuleFile, target: &str) -> Outcome<Arc<Module>> {
+        let path = file.path.display();
+        let grants = self.engine.policy().grants_for(target, &file.sha256);
+        let grants = grants.map_err(|status| status.context(&path))?.clone();
+        let key = (file.real.clone(), grants);
+        if let Some(module) = self.modules.get(&key) {
+            return Ok(Arc::clone(module));
+        }
+        let text = || format!("compiling {path}{}", self.progress);
+        let module = progress::show(text, || self.engine.load_with(&file.bytes, &key.1));
+        let module = module.map_err(|status| status.context(&path))?;
+        self.modules.insert(key, Arc::clone(&module));
+        Ok(module)
+    }
 }
 
 /// The bytes of a file, which is not read further than `most` bytes.
@@ -64,13 +147,6 @@ pub(super) fn read(path: &Path, most: usize) -> Outcome<Vec<u8>> {
             Err(status.context(path.display()).into())
         }
     }
-}
-
-/// A file whose targets are to be registered.
-struct Registration<'a> {
-    file: PathBuf,
-    /// Name and export. `None`: all targets by their own names.
-    target: Option<(&'a str, &'a str)>,
 }
 
 /// The `.wasm` files in a folder, in order.
@@ -95,52 +171,6 @@ fn modules_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Loads the module of each registration.
-fn load_all(registrations: &[Registration<'_>], limits: Limits) -> Outcome<Vec<Arc<Module>>> {
-    if registrations.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut places = HashMap::new();
-    let mut files: Vec<&Path> = Vec::new();
-    let mut numbers = Vec::with_capacity(registrations.len());
-    for Registration { file, .. } in registrations {
-        let cannot = |error| Failure::file(format!("expected to read {}", file.display()), &error);
-        let real = fs::canonicalize(file).map_err(cannot)?;
-        numbers.push(*places.entry(real).or_insert_with(|| {
-            files.push(file);
-            files.len() - 1
-        }));
-    }
-    let module_bytes = limits.module_bytes;
-    let engine = engine(limits)?;
-    let mut modules = Vec::with_capacity(files.len());
-    for (i, file) in files.iter().enumerate() {
-        let bytes = read(file, module_bytes)?;
-        let text = || {
-            format!(
-                "compiling {} ({} of {})",
-                file.display(),
-                i + 1,
-                files.len()
-            )
-        };
-        let module = progress::show(text, || engine.load(&bytes));
-        modules.push(module.map_err(|status| status.context(file.display()))?);
-    }
-    Ok(numbers
-        .into_iter()
-        .map(|number| Arc::clone(&modules[number]))
-        .collect())
-}
-
-fn engine(limits: Limits) -> callbox::Result<Engine> {
-    Engine::with_config(Config {
-        limits,
-        log: Some(Arc::new(output::guest_log)),
-        ..Config::default()
-    })
-}
-
 /// A registry, and which file each name in it comes from.
 #[derive(Default)]
 struct Registered {
@@ -149,17 +179,6 @@ struct Registered {
 }
 
 impl Registered {
-    fn add(&mut self, registration: &Registration<'_>, module: &Arc<Module>) -> Outcome<()> {
-        match registration.target {
-            Some((name, export)) => self.target(&registration.file, module, name, export),
-            None => module
-                .info()
-                .targets
-                .iter()
-                .try_for_each(|t| self.target(&registration.file, module, &t.name, &t.name)),
-        }
-    }
-
     fn target(
         &mut self,
         file: &Path,

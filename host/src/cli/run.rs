@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
 use callbox::{CallOptions, Platform, Status};
 
-use super::arguments::{self, InputArgument, LimitArguments, TargetArgument};
+use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
 use super::output::{Finished, OutputFolder};
+use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
 use super::{inputs, modules, progress};
 
@@ -72,7 +73,7 @@ pub(super) struct Arguments {
     user_data: UserDataArguments,
 
     #[command(flatten)]
-    limits: LimitArguments,
+    policy: PolicyArguments,
 
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -87,15 +88,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let limits = arguments.limits.limits();
-    let registry = modules::registry(&arguments.targets, &arguments.folders, limits)?;
+    let policy = arguments.policy.read()?;
+    let registry = modules::registry(&arguments.targets, &arguments.folders, policy)?;
     let executable = Executable::compile(&program, &registry, arguments.platform)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
         call: CallOptions {
             user_data,
-            ..arguments.limits.call_options()
+            ..arguments.policy.call_options()
         },
         progress: Some(Arc::clone(&executed)),
     };

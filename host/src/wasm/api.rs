@@ -4,9 +4,10 @@ use wasmtime::{Caller, Extern};
 
 use super::callback;
 use super::memory::GuestMemory;
-use super::state::{GuestFailure, GuestState, LogLevel, LogRecord};
+use super::state::{GuestFailure, GuestState, LogRecord};
 use super::text::sanitize;
 use crate::frame::abi;
+use crate::policy::LogLevel;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A function of `callbox:ffi/api`.
@@ -98,7 +99,7 @@ fn set_failure(
             "set-failure: expected a status code from 1 to 16, found {code}"
         )));
     };
-    let limit = caller.data().shared.limits.message_bytes;
+    let limit = caller.data().shared.policy.limits.message_bytes;
     let message = message_of(&mut caller, "set-failure's message", message, length, limit)?;
     caller.data_mut().failure = Some(GuestFailure {
         code,
@@ -115,8 +116,14 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
         )));
     };
     let state = caller.data();
-    let limit = state.shared.limits.message_bytes.min(state.log_budget);
-    let listens = state.shared.log.is_some() && limit > 0;
+    let limit = state
+        .shared
+        .policy
+        .limits
+        .message_bytes
+        .min(state.log_budget);
+    let granted = state.grants.log.is_some_and(|least| level <= least);
+    let listens = granted && state.shared.log.is_some() && limit > 0;
     // A message that is not there is a failure whether or not someone listens.
     let kept = if listens { limit } else { 0 };
     let message = message_of(&mut caller, "log's message", message, length, kept)?;

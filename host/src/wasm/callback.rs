@@ -120,7 +120,7 @@ fn callee(state: &GuestState, number: u32) -> Result<Callee> {
             ),
         ));
     };
-    let limit = state.shared.limits.callback_depth;
+    let limit = state.shared.policy.limits.callback_depth;
     if functions.depth() >= limit {
         return Err(Status::new(
             StatusCode::ResourceExhausted,
@@ -239,6 +239,7 @@ fn run(
     let needed = caller
         .data()
         .shared
+        .policy
         .limits
         .stack_bytes
         .saturating_add(PROGRAM_STACK);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use wasmtime::WasmFeatures;
 
-use super::limits::Limits;
 use super::proposals::{MAX_TABLES, features};
-use super::shared::{Isolation, LogSink, Shared};
+use super::shared::{LogSink, Shared};
 use super::ticker::Ticker;
 use super::{api, module::Module};
+use crate::policy::{Grants, Limits, Policy, Traps};
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// Bytes of linear memory that a freed instance's slot keeps for the next, where the kernel says which pages were written to and only
@@ -21,19 +21,16 @@ const KEEP_RESIDENT: usize = 2 << 20;
 /// How an engine is made.
 #[derive(Clone, Default)]
 pub struct Config {
-    /// How much a guest may take.
-    pub limits: Limits,
-    /// Whom an instance serves.
-    pub isolation: Isolation,
-    /// Where guests' log messages go. Without it they are dropped.
+    /// What guests may take, do and reach.
+    pub policy: Policy,
+    /// Where those of guests' log messages go that the policy grants. Without it they are dropped.
     pub log: Option<LogSink>,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("limits", &self.limits)
-            .field("isolation", &self.isolation)
+            .field("policy", &self.policy)
             .field("log", &self.log.is_some())
             .finish()
     }
@@ -62,25 +59,23 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::new`], with limits that ask for more than there is.
     pub fn with_config(config: Config) -> Result<Self> {
-        let with_scan = wasmtime::Engine::new(&wasmtime_config(&config.limits, true));
+        let with_scan = wasmtime::Engine::new(&wasmtime_config(&config.policy, true));
         let engine = with_scan
-            .or_else(|_| wasmtime::Engine::new(&wasmtime_config(&config.limits, false)))
+            .or_else(|_| wasmtime::Engine::new(&wasmtime_config(&config.policy, false)))
             .map_err(|error| {
                 Status::new(
                     StatusCode::ResourceExhausted,
                     Blame::Host,
-                    format!("expected an engine with {:?}: {error:#}", config.limits),
+                    format!(
+                        "expected an engine with {:?}: {error:#}",
+                        config.policy.limits
+                    ),
                 )
             })?;
         let ticker = Ticker::start(&engine)?;
         let linker = api::linker(&engine)?;
         Ok(Self {
-            shared: Shared::new(
-                engine,
-                linker,
-                ticker,
-                (config.limits, config.isolation, config.log),
-            ),
+            shared: Shared::new(engine, linker, ticker, (config.policy, config.log)),
         })
     }
 
@@ -95,20 +90,34 @@ impl Engine {
     /// - PERMISSION_DENIED if it imports anything but the FFI API table.
     /// - RESOURCE_EXHAUSTED if it is larger than the limits.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<Module>> {
-        Module::new(&self.shared, wasm).map(Arc::new)
+        self.load_with(wasm, &self.shared.policy.grants)
     }
 
-    /// The limits.
+    /// Loads a module that may reach this, in place of what the policy grants to targets that it does not name. For a
+    /// target that it names, this is what [`Policy::grants_for`] says.
+    ///
+    /// # Errors
+    /// As for [`Engine::load`].
+    pub fn load_with(&self, wasm: &[u8], grants: &Grants) -> Result<Arc<Module>> {
+        Module::new(&self.shared, wasm, grants).map(Arc::new)
+    }
+
+    /// The policy.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.shared.limits
+    pub fn policy(&self) -> &Policy {
+        &self.shared.policy
     }
 }
 
 /// wasmtime's settings. Proposals that callbox has no use for are off: what is not there cannot fail.
-fn wasmtime_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::Config {
+fn wasmtime_config(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
+    let limits = &policy.limits;
     let mut config = wasmtime::Config::new();
     config
+        .signals_based_traps(policy.traps == Traps::Signals)
+        .cranelift_nan_canonicalization(policy.deterministic)
+        .relaxed_simd_deterministic(policy.deterministic)
+        .consume_fuel(policy.deterministic)
         .epoch_interruption(true)
         .concurrency_support(false)
         .max_wasm_stack(limits.stack_bytes.max(1))

@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
 
 use super::api;
-use super::limits::Limits;
 use super::metadata;
 use super::outside::{
     ExportedFunction, ImportedItem, MemoryBounds, Outside, exhausted, invalid, malformed,
@@ -14,6 +13,7 @@ use super::text::clean_message;
 use super::version::FfiVersion;
 use crate::call::Signature;
 use crate::frame::abi;
+use crate::policy::{Grants, Limits};
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// What can be said of a module without running any of it. All of it is the module's claim, checked as far as the ABI
@@ -72,17 +72,18 @@ fn read(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
 }
 
 impl ModuleInfo {
-    /// Checks that the module imports the FFI API table at most, and that its memory and tables are within the limits.
+    /// Checks that the module imports what is granted at most, and that its memory and tables are within the limits.
     ///
     /// # Errors
     /// PERMISSION_DENIED, INVALID_ARGUMENT or RESOURCE_EXHAUSTED, as for [`Engine::load`](super::Engine::load).
-    pub fn check(&self, limits: &Limits) -> Result<()> {
-        self.check_all(limits)
+    pub fn check(&self, limits: &Limits, grants: &Grants) -> Result<()> {
+        self.check_all(limits, grants)
             .map_err(|status| clean_message(status, limits.message_bytes))
     }
 
-    fn check_all(&self, limits: &Limits) -> Result<()> {
-        self.imports.iter().try_for_each(check_import)?;
+    fn check_all(&self, limits: &Limits, grants: &Grants) -> Result<()> {
+        let mut imports = self.imports.iter();
+        imports.try_for_each(|import| check_import(import, grants))?;
         self.check_export("_initialize", "()")?;
         self.check_export(abi::REALLOC, REALLOC_TYPE)?;
         self.check_export(abi::JAX_FFI_API, "() -> i32")?;
@@ -132,7 +133,7 @@ impl ModuleInfo {
 const REALLOC_TYPE: &str = "(i32, i32, i32, i32) -> i32";
 
 /// Checks that an import is of the FFI API table, in a version that this host has.
-fn check_import(import: &ImportedItem) -> Result<()> {
+fn check_import(import: &ImportedItem, _grants: &Grants) -> Result<()> {
     let name = format!(
         "\"{}\" \"{}\"",
         import.module.escape_debug(),

@@ -45,7 +45,7 @@ impl Instance {
         (options, functions): Caller<'_>,
     ) -> Result<Self> {
         let shared = &module.shared;
-        let mut state = GuestState::new(shared.clone());
+        let mut state = GuestState::new(Arc::clone(shared), Arc::clone(&module.grants));
         state.begin(options, functions);
         // It will serve other executions, too.
         let execution = state.leave_execution();
@@ -104,7 +104,7 @@ impl Instance {
     pub(super) fn begin_next_call(&mut self) {
         let state = self.store.data_mut();
         state.interrupt.begin_next_call();
-        state.log_budget = state.shared.limits.log_bytes;
+        state.log_budget = state.shared.policy.limits.log_bytes;
     }
 
     /// Makes what a call site has here, if it is not made, and runs its stage `instantiate`.

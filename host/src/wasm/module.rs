@@ -9,11 +9,14 @@ use super::state::GuestState;
 use super::text::sanitize;
 use crate::call::Signature;
 use crate::frame::abi;
+use crate::policy::Grants;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A guest's module, checked and compiled.
 pub struct Module {
     pub(super) shared: Arc<Shared>,
+    /// What it may reach.
+    pub(super) grants: Arc<Grants>,
     pub(super) pre: wasmtime::InstancePre<GuestState>,
     pub(super) exports: Exports,
     info: ModuleInfo,
@@ -42,10 +45,10 @@ impl Exports {
 }
 
 impl Module {
-    pub(super) fn new(shared: &Arc<Shared>, wasm: &[u8]) -> Result<Self> {
-        let limits = &shared.limits;
+    pub(super) fn new(shared: &Arc<Shared>, wasm: &[u8], grants: &Grants) -> Result<Self> {
+        let limits = &shared.policy.limits;
         let info = inspect::inspect(wasm, limits)?;
-        info.check(limits)?;
+        info.check(limits, grants)?;
         let module = wasmtime::Module::from_binary(&shared.engine, wasm).map_err(|error| {
             let text = format!("{error:#}");
             let text = sanitize(text.as_bytes(), text.len(), limits.message_bytes);
@@ -62,7 +65,8 @@ impl Module {
             shared: Arc::clone(shared),
             pre,
             exports: Exports::of(&module)?,
-            identity: format!("{} of engine {}", info.sha256, shared.id),
+            identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
+            grants: Arc::new(grants.clone()),
             info,
         })
     }

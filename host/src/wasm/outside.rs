@@ -2,9 +2,9 @@
 
 use wasmparser::{ExternalKind, FuncType, Parser, Payload, TypeRef, ValType};
 
-use super::limits::Limits;
 use super::proposals;
 use crate::frame::abi;
+use crate::policy::Limits;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// Something that a module imports.

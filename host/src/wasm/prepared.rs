@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::instance::{Caller, Instance, check_stack};
 use super::module::Module;
 use super::pool::{Lease, Pool};
-use super::shared::{Evict, Isolation};
+use super::shared::Evict;
 use super::site::Site;
 use super::state::DELETION;
 use crate::call::{
@@ -15,6 +15,7 @@ use crate::call::{
     TargetModule,
 };
 use crate::frame::ARENA_ALIGNMENT;
+use crate::policy::Isolation;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
@@ -58,7 +59,7 @@ impl Sites {
     fn make_early(&self) -> Result<()> {
         let early = |(_, site): &(usize, &Site)| site.is_made_early();
         let mut early = self.sites.iter().enumerate().filter(early).peekable();
-        if early.peek().is_none() || self.module.shared.isolation == Isolation::Fresh {
+        if early.peek().is_none() || self.module.shared.policy.isolation == Isolation::Fresh {
             return Ok(());
         }
         let mut lease = self.pool.lease();
@@ -88,7 +89,7 @@ impl Sites {
     /// A new instance. When the engine has no place for it, idle ones make way, one by one.
     fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
         // Making way for an instance would not help.
-        check_stack(self.module.shared.limits.stack_bytes, "the module")?;
+        check_stack(self.module.shared.policy.limits.stack_bytes, "the module")?;
         let mut deadline = None;
         loop {
             match Instance::new(&self.module, self.arena_size, self.sites.len(), caller) {
@@ -244,7 +245,7 @@ impl PreparedCalls for Sites {
             staged: self.with_execution_stages(sites),
             lease: None,
         };
-        if self.module.shared.isolation == Isolation::Executable {
+        if self.module.shared.policy.isolation == Isolation::Executable {
             let lease = execution.lease.insert(self.pool.lease());
             let instance = self.instance(lease, (options, functions))?;
             self.run_stage(instance, Stage::Prepare, &execution.staged)?;
@@ -329,7 +330,7 @@ impl Sites {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        match self.module.shared.isolation {
+        match self.module.shared.policy.isolation {
             Isolation::Executable => {
                 let mut lease = self.pool.lease();
                 let instance = self.instance(&mut lease, caller)?;

@@ -5,23 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use super::limits::Limits;
 use super::state::{GuestState, LogRecord};
 use super::ticker::Ticker;
+use crate::policy::Policy;
 
 /// Where a guest's log messages go.
 pub(super) type LogSink = Arc<dyn Fn(&LogRecord<'_>) + Send + Sync>;
-
-/// Whom an instance serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// The call sites of one executable, one call after the other. What a guest keeps in its memory, later calls of the same
-    /// executable find there.
-    #[default]
-    Executable,
-    /// One call. Nothing of a call's data is there for a later one.
-    Fresh,
-}
 
 /// Something that keeps instances which nobody uses.
 pub(super) trait Evict: Send + Sync {
@@ -33,8 +22,7 @@ pub(super) trait Evict: Send + Sync {
 pub(super) struct Shared {
     pub(super) engine: wasmtime::Engine,
     pub(super) linker: wasmtime::Linker<GuestState>,
-    pub(super) limits: Limits,
-    pub(super) isolation: Isolation,
+    pub(super) policy: Policy,
     pub(super) log: Option<LogSink>,
     pub(super) ticker: Ticker,
     /// Tells this engine's modules from another's: the same file under another policy is another module.
@@ -46,8 +34,7 @@ pub(super) struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
-            .field("limits", &self.limits)
-            .field("isolation", &self.isolation)
+            .field("policy", &self.policy)
             .finish_non_exhaustive()
     }
 }
@@ -61,13 +48,12 @@ impl Shared {
         engine: wasmtime::Engine,
         linker: wasmtime::Linker<GuestState>,
         ticker: Ticker,
-        (limits, isolation, log): (Limits, Isolation, Option<LogSink>),
+        (policy, log): (Policy, Option<LogSink>),
     ) -> Arc<Self> {
         Arc::new(Self {
             engine,
             linker,
-            limits,
-            isolation,
+            policy,
             log,
             ticker,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

@@ -31,14 +31,14 @@ pub(super) struct Site {
 impl Site {
     /// Checks a call site against the target's signature, and lays it out.
     pub(super) fn new(module: &Module, site: &CallSite) -> Result<Self> {
-        let limit = module.shared.limits.message_bytes;
+        let limit = module.shared.policy.limits.message_bytes;
         let target = module.target(&site.target)?;
         target
             .check(site)
             .map_err(|status| clean_message(status, limit))?;
         check_convention(module, site).map_err(|status| clean_message(status, limit))?;
         check_scratch(site)?;
-        let layout = ArenaLayout::new(site, module.shared.limits.memory_bytes)?;
+        let layout = ArenaLayout::new(site, module.shared.policy.limits.memory_bytes)?;
         let sizes = layout.results().iter().map(|place| place.size).enumerate();
         let wanted = |(leaf, size)| match site.scratch.contains(&leaf) {
             true => 0,

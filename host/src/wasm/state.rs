@@ -1,59 +1,16 @@
 //! What the host keeps for each instance while a guest runs.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::interrupt::Interrupt;
 use super::shared::Shared;
 use crate::call::{CallOptions, Deadline, FunctionReference, Functions, UserData};
+use crate::policy::{Grants, LogLevel};
 use crate::values::{Status, StatusCode};
 
 /// How long an instance may take to take back what it made, at most: whoever drops an executable waits for it.
 pub(super) const DELETION: Duration = Duration::from_secs(1);
-
-/// How important a guest's log message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum LogLevel {
-    /// Something failed.
-    Error,
-    /// Something is not as it should be.
-    Warn,
-    /// What a user wants to know.
-    Info,
-    /// What an author wants to know.
-    Debug,
-    /// Every step.
-    Trace,
-}
-
-impl LogLevel {
-    /// The level with this number in `log-level`.
-    pub(super) fn from_number(number: u32) -> Option<Self> {
-        [
-            Self::Error,
-            Self::Warn,
-            Self::Info,
-            Self::Debug,
-            Self::Trace,
-        ]
-        .get(usize::try_from(number).ok()?)
-        .copied()
-    }
-}
-
-impl fmt::Display for LogLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        })
-    }
-}
 
 /// A guest's log message.
 #[derive(Debug)]
@@ -83,6 +40,8 @@ pub(super) struct OfExecution {
 #[derive(Debug)]
 pub(super) struct GuestState {
     pub(super) shared: Arc<Shared>,
+    /// What the module may reach.
+    pub(super) grants: Arc<Grants>,
     pub(super) memory: Option<wasmtime::Memory>,
     pub(super) failure: Option<GuestFailure>,
     pub(super) interrupt: Interrupt,
@@ -101,9 +60,10 @@ pub(super) struct GuestState {
 }
 
 impl GuestState {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, grants: Arc<Grants>) -> Self {
         Self {
             shared,
+            grants,
             memory: None,
             failure: None,
             interrupt: Interrupt::default(),
@@ -119,8 +79,8 @@ impl GuestState {
     /// A call or an execution begins.
     #[inline]
     pub(super) fn begin(&mut self, options: &CallOptions, functions: Option<&Arc<dyn Functions>>) {
-        self.interrupt = Interrupt::new(options, self.shared.limits.deadline);
-        self.log_budget = self.shared.limits.log_bytes;
+        self.interrupt = Interrupt::new(options, self.shared.policy.limits.deadline);
+        self.log_budget = self.shared.policy.limits.log_bytes;
         self.user_data.clone_from(&options.user_data);
         self.functions = functions.cloned();
     }
@@ -128,7 +88,7 @@ impl GuestState {
     /// Deleters begin: they run for nobody, whatever stopped the call before them, and all of them have [`DELETION`] together, or until
     /// `deadline`.
     pub(super) fn begin_deletion(&mut self, deadline: Option<Instant>) {
-        let limit = self.shared.limits.deadline.unwrap_or(DELETION);
+        let limit = self.shared.policy.limits.deadline.unwrap_or(DELETION);
         let options = CallOptions {
             deadline: Some(match deadline {
                 Some(deadline) => Deadline::At(deadline),
@@ -188,7 +148,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let limit = self.shared.limits.memory_bytes;
+        let limit = self.shared.policy.limits.memory_bytes;
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
         Ok(self.may_grow(|| format!("memory of {desired} bytes"), desired, limit))
     }
@@ -204,7 +164,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let limit = self.shared.limits.table_elements;
+        let limit = self.shared.policy.limits.table_elements;
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
         Ok(self.may_grow(|| format!("a table of {desired} elements"), desired, limit))
     }

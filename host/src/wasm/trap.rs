@@ -14,9 +14,10 @@ const MAX_NAME: usize = 256;
 pub(super) fn status(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
     let status = classify(error, state, what);
     match error.downcast_ref::<WasmBacktrace>() {
-        Some(trace) => {
-            status.with_backtrace(backtrace(trace, state.shared.limits.backtrace_frames))
-        }
+        Some(trace) => status.with_backtrace(backtrace(
+            trace,
+            state.shared.policy.limits.backtrace_frames,
+        )),
         None => status,
     }
 }
@@ -42,7 +43,7 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
         None => {}
     }
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
-        let limit = state.shared.limits.instances;
+        let limit = state.shared.policy.limits.instances;
         return Status::new(
             StatusCode::ResourceExhausted,
             Blame::Caller,

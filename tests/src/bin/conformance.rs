@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
+use callbox::policy::Traps;
 use callbox_tests::discover::{self, Found};
 use callbox_tests::platform::host::Host;
 use callbox_tests::platform::xla::Xla;
@@ -32,6 +33,9 @@ struct Arguments {
     /// The platform to run on. `all` leaves out those that are not there, and says why.
     #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
     platform: Chosen,
+    /// How guests that reach past their memory are caught, on Host.
+    #[arg(long, value_enum, default_value = "signals")]
+    traps: ChosenTraps,
     /// Runs the cases whose names contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -62,6 +66,12 @@ enum Chosen {
     All,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum ChosenTraps {
+    Signals,
+    Explicit,
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(code) => code,
@@ -76,7 +86,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut cases = discover::cases(&discover::folder())?;
     cases.retain(|case| case.name.contains(&arguments.filter));
     let xla = Xla::new(arguments.python.clone().ok_or(arguments.no_python.clone()));
-    let every: [&dyn Platform; 3] = [&Host, &CUDA, &xla];
+    let host = Host {
+        traps: match arguments.traps {
+            ChosenTraps::Signals => Traps::Signals,
+            ChosenTraps::Explicit => Traps::Explicit,
+        },
+    };
+    let every: [&dyn Platform; 3] = [&host, &CUDA, &xla];
     let platforms: Vec<&dyn Platform> = every
         .into_iter()
         .filter(|platform| arguments.platform.includes(platform.name()))

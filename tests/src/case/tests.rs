@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use callbox::policy::Isolation;
 
 /// A case of a program that negates, with these keys besides.
 fn case(keys: &str) -> Result<Case> {
@@ -20,7 +21,7 @@ const EXPECT: &str = r#""expect": {"results": [{"shape": "f32[]", "values": [-1.
 #[test]
 fn a_case_is_read_whole() {
     let case = case(&format!(
-        r#"{OPERANDS}, "function": "main", "deadline_ms": 20, "limits": {{"memory_bytes": 65536}}, "isolation": "fresh",
+        r#"{OPERANDS}, "function": "main", "deadline_ms": 20, "policy": {{"limits": {{"memory_bytes": 65536}}, "isolation": "fresh"}},
            "targets": {{"f": "add_n.wasm#add_n", "g": "g.wasm"}},
            "expect": {{"results": [{{"tuple": [{{"shape": "f32[]", "values": [1]}}, {{"shape": "s8[]", "values": [2]}}]}}], "ulps": [1, 0]}},
            "then": [{{"function": 1, {EXPECT}}}],
@@ -31,8 +32,9 @@ fn a_case_is_read_whole() {
     assert_eq!(case.steps[0].deadline, Some(Duration::from_millis(20)));
     assert!(matches!(&case.steps[0].function, Function::Name(name) if name == "main"));
     assert!(matches!(case.steps[1].function, Function::Ordinal(1)));
-    assert_eq!(case.limits.memory_bytes, 65536);
-    assert_eq!(case.isolation, Isolation::Fresh);
+    let policy = case.policy.unwrap();
+    assert_eq!(policy.limits.memory_bytes, 65536);
+    assert_eq!(policy.isolation, Isolation::Fresh);
     let Expect::Results(results, None) = &case.steps[0].expect else {
         panic!("{:?}", case.steps[0].expect);
     };
@@ -68,11 +70,11 @@ fn what_a_case_says_wrong_is_refused() {
             "did not match any variant",
         ),
         (
-            format!(r#"{EXPECT}, "limits": {{"memory": 1}}"#),
+            format!(r#"{EXPECT}, "policy": {{"limits": {{"memory": 1}}}}"#),
             "unknown field `memory`",
         ),
         (
-            format!(r#"{EXPECT}, "isolation": "none"}}"#),
+            format!(r#"{EXPECT}, "policy": {{"isolation": "none"}}}}"#),
             "unknown variant `none`",
         ),
         (

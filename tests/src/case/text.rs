@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use callbox::policy::Policy;
 use serde::Deserialize;
 
-use super::limits::LimitsText;
 use crate::literal::{self, LiteralText};
 use crate::module::ModuleText;
 
@@ -25,8 +25,7 @@ pub(super) struct CaseText {
     pub(super) deadline_ms: Option<u64>,
     #[serde(default)]
     pub(super) user_data: BTreeMap<String, BytesText>,
-    pub(super) limits: Option<LimitsText>,
-    pub(super) isolation: Option<IsolationText>,
+    pub(super) policy: Option<Policy>,
     pub(super) expect: ExpectText,
     #[serde(default)]
     pub(super) then: Vec<StepText>,
@@ -148,14 +147,6 @@ pub(super) enum FunctionText {
     Name(String),
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum IsolationText {
-    #[default]
-    Executable,
-    Fresh,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepText {
@@ -248,15 +239,6 @@ impl From<OneOrMore> for Vec<String> {
         match text {
             OneOrMore::One(text) => vec![text],
             OneOrMore::More(texts) => texts,
-        }
-    }
-}
-
-impl From<IsolationText> for callbox::wasm::Isolation {
-    fn from(text: IsolationText) -> Self {
-        match text {
-            IsolationText::Executable => Self::Executable,
-            IsolationText::Fresh => Self::Fresh,
         }
     }
 }

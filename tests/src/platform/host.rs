@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use callbox::call::CallOptions;
+use callbox::policy::Traps;
 use callbox::wasm::{Engine, Module};
 use callbox::{Deadline, Status};
 
@@ -19,8 +20,11 @@ use crate::case::{Case, Expect, Phase, Step, Subject};
 use crate::module::ModuleSource;
 
 /// callbox on the CPU. It is always there.
-#[derive(Clone, Copy, Debug)]
-pub struct Host;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host {
+    /// How traps are caught, also where a case has a policy of its own.
+    pub traps: Traps,
+}
 
 impl Platform for Host {
     fn name(&self) -> PlatformName {
@@ -32,12 +36,13 @@ impl Platform for Host {
     }
 
     fn open<'c>(&'c self, case: &'c Case) -> Result<Box<dyn Bench + 'c>> {
-        Ok(Box::new(HostBench::new(case)?))
+        Ok(Box::new(HostBench::new(*self, case)?))
     }
 }
 
 /// The engine that a case runs on.
 struct HostBench<'c> {
+    host: Host,
     case: &'c Case,
     engine: Engine,
     /// Whether other cases run on it too. Modules that were loaded into it are kept.
@@ -52,18 +57,17 @@ struct Loading<'c> {
 
 impl<'c> HostBench<'c> {
     /// The shared engine, or one of its own for a case that needs other settings.
-    fn new(case: &'c Case) -> Result<Self> {
+    fn new(host: Host, case: &'c Case) -> Result<Self> {
         let expects_log = |step: &Step| matches!(step.expect, Expect::Results(_, Some(_)));
-        let is_shared = !case.has_own_limits
-            && case.isolation == callbox::wasm::Isolation::default()
-            && !case.steps.iter().any(expects_log);
+        let is_shared = case.policy.is_none() && !case.steps.iter().any(expects_log);
         // What instances of the case before said when they went is not this one's.
         drop(engine::take_log());
         let engine = match is_shared {
-            true => engine::shared().clone(),
-            false => engine::own(case)?,
+            true => engine::shared(host).clone(),
+            false => engine::own(host, case)?,
         };
         Ok(Self {
+            host,
             case,
             engine,
             is_shared,
@@ -73,7 +77,9 @@ impl<'c> HostBench<'c> {
     /// Loads a module. A failure is an outcome, a guest that was not built is an error.
     fn load(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
         if let (true, Some(name)) = (self.is_shared, source.guest()) {
-            return Ok(engine::guest(name)?.map_err(|status| Failure::new(Phase::Load, status)));
+            return Ok(
+                engine::guest(self.host, name)?.map_err(|status| Failure::new(Phase::Load, status))
+            );
         }
         self.load_anew(source)
     }

@@ -24,7 +24,10 @@ fn ran(x: i32, expect: &str, keys: &str) -> Ran {
         r#"{{"origin": "x", "call": {{"module": {MODULE}, "target": "f", "results": ["s32[]"]}}, "operands": {}, "expect": {expect} {keys}}}"#,
         operand(x)
     );
-    run(&Case::parse(&text, Path::new(".")).unwrap(), &Host)
+    run(
+        &Case::parse(&text, Path::new(".")).unwrap(),
+        &Host::default(),
+    )
 }
 
 fn verdict(x: i32, expect: &str, keys: &str) -> Verdict {
@@ -149,7 +152,14 @@ fn every_step_counts() {
             "then": [{{"expect": {{"status": {{"code": "NOT_FOUND"}}}}}}]}}"#
     );
     assert_eq!(
-        failure(run(&Case::parse(&text, Path::new(".")).unwrap(), &Host).verdict).to_string(),
+        failure(
+            run(
+                &Case::parse(&text, Path::new(".")).unwrap(),
+                &Host::default()
+            )
+            .verdict
+        )
+        .to_string(),
         "steps that run: expected 2, found 1; one failed before it executed"
     );
 }
@@ -172,7 +182,11 @@ fn marks_hold_as_long_as_the_case_does_not_pass() {
         result(5)
     );
     assert_eq!(
-        run(&Case::parse(&sort, Path::new(".")).unwrap(), &Host).verdict,
+        run(
+            &Case::parse(&sort, Path::new(".")).unwrap(),
+            &Host::default()
+        )
+        .verdict,
         Verdict::Unsupported("later".into())
     );
     // What a guest says of itself is not that callbox does not do it.
@@ -193,7 +207,10 @@ fn a_case_without_its_guest_fails_whatever_it_expects() {
         let text = format!(
             r#"{{"origin": "x", "load": {{"guest": "no_such_guest"}}, "expect": {{"status": {{"code": "ABORTED"}}}} {mark}}}"#
         );
-        let ran = run(&Case::parse(&text, Path::new(".")).unwrap(), &Host);
+        let ran = run(
+            &Case::parse(&text, Path::new(".")).unwrap(),
+            &Host::default(),
+        );
         let problem = failure(ran.verdict).to_string();
         assert!(problem.contains("run cargo xtask guests"), "{problem}");
     }
@@ -212,11 +229,11 @@ fn what_does_not_run_has_its_reason() {
     assert_eq!(run(&all, &CUDA).verdict, Verdict::NotRun(reason));
     let only = case(r#""platforms": {"only": ["CUDA"], "reason": "it is about grids"}"#);
     let not_run = Verdict::NotRun("it is about grids".into());
-    assert_eq!(run(&only, &Host).verdict, not_run);
+    assert_eq!(run(&only, &Host::default()).verdict, not_run);
     // A mark for another platform says nothing here.
     let marked = case(r#""unsupported": {"reason": "later", "platforms": ["CUDA"]}"#);
     assert!(marked.mark(PlatformName::Cuda).is_some());
-    failure(run(&marked, &Host).verdict);
+    failure(run(&marked, &Host::default()).verdict);
 }
 
 #[test]
@@ -250,7 +267,11 @@ fn runs_at_once_that_give_something_else_fail() {
         let text = format!(
             r#"{{"origin": "x", "call": {{"module": {COUNTER}, "target": "f", "results": ["s32[]"]}}, "expect": {expect} {keys}}}"#
         );
-        run(&Case::parse(&text, Path::new(".")).unwrap(), &Host).verdict
+        run(
+            &Case::parse(&text, Path::new(".")).unwrap(),
+            &Host::default(),
+        )
+        .verdict
     };
     let problem = failure(run_counter(""));
     assert_eq!(

@@ -62,7 +62,7 @@ impl Instance {
         let offset = end.max(ARENA_ALIGNMENT).next_multiple_of(ARENA_ALIGNMENT);
         let pages = ((offset - end + size) as u64).div_ceil(page);
         if self.memory.grow(&mut self.store, pages).is_err() {
-            let limit = self.store.data().shared.limits.memory_bytes;
+            let limit = self.store.data().shared.policy.limits.memory_bytes;
             return Err(exhausted(format!(
                 "expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"
             )));

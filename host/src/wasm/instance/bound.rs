@@ -267,7 +267,7 @@ impl Instance {
 
     /// Runs deleters on another stack where the thread's would not do: whoever drops an executable did not choose the thread for it.
     fn with_stack(&mut self, delete: impl FnOnce(&mut Self)) {
-        let needed = stack_needed(self.store.data().shared.limits.stack_bytes);
+        let needed = stack_needed(self.store.data().shared.policy.limits.stack_bytes);
         stacker::maybe_grow(needed, needed.saturating_mul(2), || delete(self));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
     state.failure = None;
     state.growth_refused = None;
     state.callee_failure = None;
-    check_stack(state.shared.limits.stack_bytes, what)?;
+    check_stack(state.shared.policy.limits.stack_bytes, what)?;
     let shared: &Shared = &state.shared;
     shared.ticker.note_activity();
     state

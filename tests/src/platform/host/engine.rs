@@ -6,10 +6,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Result;
 use callbox::Status;
+use callbox::policy::{Limits, LogLevel, Policy, Traps};
 use callbox::wasm::{Config, Engine, Module};
 
+use super::Host;
 use crate::case::{Case, ExpectedLog};
 use crate::module::read_guest;
+
+/// Instances of an engine that serves one case: each takes up address space, and cases run side by side.
+const INSTANCES: u32 = 32;
 
 type Loaded = Result<Arc<Module>, Status>;
 
@@ -23,32 +28,55 @@ thread_local! {
 ///
 /// # Panics
 /// If the machine does not give what an engine takes.
-pub fn shared() -> &'static Engine {
-    static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new().expect("expected an engine with the default limits"))
+pub fn shared(host: Host) -> &'static Engine {
+    static SIGNALS: OnceLock<Engine> = OnceLock::new();
+    static EXPLICIT: OnceLock<Engine> = OnceLock::new();
+    let engine = match host.traps {
+        Traps::Signals => &SIGNALS,
+        Traps::Explicit => &EXPLICIT,
+    };
+    engine.get_or_init(|| {
+        let policy = Policy {
+            traps: host.traps,
+            ..Policy::default()
+        };
+        let config = Config {
+            policy,
+            ..Config::default()
+        };
+        Engine::with_config(config).expect("expected an engine with the default limits")
+    })
 }
 
 /// A built guest, loaded into the shared engine once.
 ///
 /// # Errors
 /// The outer one if it was not built, the inner one if it does not load.
-pub fn guest(name: &str) -> Result<Loaded> {
-    static GUESTS: OnceLock<Mutex<HashMap<String, Loaded>>> = OnceLock::new();
+pub fn guest(host: Host, name: &str) -> Result<Loaded> {
+    static GUESTS: OnceLock<Mutex<HashMap<(Traps, String), Loaded>>> = OnceLock::new();
     let guests = GUESTS.get_or_init(Mutex::default);
     let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(module) = guests.get(name) {
+    let key = (host.traps, name.to_owned());
+    if let Some(module) = guests.get(&key) {
         return Ok(module.clone());
     }
-    let module = shared().load(&read_guest(name)?);
-    guests.insert(name.to_owned(), module.clone());
+    let module = shared(host).load(&read_guest(name)?);
+    guests.insert(key, module.clone());
     Ok(module)
 }
 
 /// An engine with a case's settings. What guests log is kept for [`take_log`].
-pub(super) fn own(case: &Case) -> Result<Engine> {
+pub(super) fn own(host: Host, case: &Case) -> Result<Engine> {
+    let mut policy = case.policy.clone().unwrap_or_default();
+    policy.traps = host.traps;
+    if policy.limits.instances == Limits::default().instances {
+        policy.limits.instances = INSTANCES;
+    }
+    if policy.grants.log.is_none() {
+        policy.grants.log = Some(LogLevel::Trace);
+    }
     Ok(Engine::with_config(Config {
-        limits: case.limits.clone(),
-        isolation: case.isolation,
+        policy,
         log: Some(Arc::new(|record| {
             let message = ExpectedLog {
                 level: record.level.to_string(),
