@@ -108,7 +108,7 @@ fn imports_cannot_share_a_long_name() {
 #[test]
 fn a_long_name_makes_no_long_message() {
     let name = "n".repeat(LONGEST_NAME);
-    let longest = 2 * run::shared_engine().limits().message_bytes;
+    let longest = 2 * run::shared_engine().policy().limits.message_bytes;
     for text in [
         format!(r#"(module (import "{name}" "f" (func)) (memory (export "memory") 1))"#),
         format!(r#"(module (import "env" "{name}" (func)) (memory (export "memory") 1))"#),

@@ -32,7 +32,7 @@ fn a_case_is_read_whole() {
     assert_eq!(case.steps[0].deadline, Some(Duration::from_millis(20)));
     assert!(matches!(&case.steps[0].function, Function::Name(name) if name == "main"));
     assert!(matches!(case.steps[1].function, Function::Ordinal(1)));
-    let policy = case.policy.unwrap();
+    let policy = case.policy.as_ref().unwrap();
     assert_eq!(policy.limits.memory_bytes, 65536);
     assert_eq!(policy.isolation, Isolation::Fresh);
     let Expect::Results(results, None) = &case.steps[0].expect else {

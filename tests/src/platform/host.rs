@@ -63,7 +63,7 @@ impl<'c> HostBench<'c> {
         // What instances of the case before said when they went is not this one's.
         drop(engine::take_log());
         let engine = match is_shared {
-            true => engine::shared(host).clone(),
+            true => engine::shared_by(host).clone(),
             false => engine::own(host, case)?,
         };
         Ok(Self {
@@ -77,9 +77,8 @@ impl<'c> HostBench<'c> {
     /// Loads a module. A failure is an outcome, a guest that was not built is an error.
     fn load(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
         if let (true, Some(name)) = (self.is_shared, source.guest()) {
-            return Ok(
-                engine::guest(self.host, name)?.map_err(|status| Failure::new(Phase::Load, status))
-            );
+            return Ok(engine::guest_by(self.host, name)?
+                .map_err(|status| Failure::new(Phase::Load, status)));
         }
         self.load_anew(source)
     }

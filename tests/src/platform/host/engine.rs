@@ -28,7 +28,7 @@ thread_local! {
 ///
 /// # Panics
 /// If the machine does not give what an engine takes.
-pub fn shared(host: Host) -> &'static Engine {
+pub(super) fn shared_by(host: Host) -> &'static Engine {
     static SIGNALS: OnceLock<Engine> = OnceLock::new();
     static EXPLICIT: OnceLock<Engine> = OnceLock::new();
     let engine = match host.traps {
@@ -48,11 +48,27 @@ pub fn shared(host: Host) -> &'static Engine {
     })
 }
 
+/// The shared engine of the default way to run cases.
+///
+/// # Panics
+/// As for any engine that the machine does not give what it takes.
+pub fn shared() -> &'static Engine {
+    shared_by(Host::default())
+}
+
+/// A built guest, loaded into [`shared`] once.
+///
+/// # Errors
+/// The outer one if it was not built, the inner one if it does not load.
+pub fn guest(name: &str) -> Result<Loaded> {
+    guest_by(Host::default(), name)
+}
+
 /// A built guest, loaded into the shared engine once.
 ///
 /// # Errors
 /// The outer one if it was not built, the inner one if it does not load.
-pub fn guest(host: Host, name: &str) -> Result<Loaded> {
+pub(super) fn guest_by(host: Host, name: &str) -> Result<Loaded> {
     static GUESTS: OnceLock<Mutex<HashMap<(Traps, String), Loaded>>> = OnceLock::new();
     let guests = GUESTS.get_or_init(Mutex::default);
     let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +76,7 @@ pub fn guest(host: Host, name: &str) -> Result<Loaded> {
     if let Some(module) = guests.get(&key) {
         return Ok(module.clone());
     }
-    let module = shared(host).load(&read_guest(name)?);
+    let module = shared_by(host).load(&read_guest(name)?);
     guests.insert(key, module.clone());
     Ok(module)
 }
