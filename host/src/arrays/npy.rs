@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use callbox::{ArrayShape, ElementType, Literal, Result};
+use crate::{ArrayShape, ElementType, Literal, Result};
 
 use super::{ReadError, to_row_major, wrong};
 
@@ -34,17 +34,18 @@ const TYPES: &[(ElementType, &str)] = &[
 ];
 
 /// numpy's name of an element type, unless it has none.
-pub(crate) fn type_name(element_type: ElementType) -> Option<&'static str> {
+#[must_use]
+pub fn type_name(element_type: ElementType) -> Option<&'static str> {
     let known = TYPES.iter().find(|(known, _)| *known == element_type);
     known.map(|(_, name)| *name)
 }
 
 /// Reads an array. numpy has no names for bf16, the F8 family and their like, and writes their bytes as such: they are read as what
 /// is expected.
-pub(crate) fn read(
-    mut file: impl Read,
-    expected: Option<ElementType>,
-) -> Result<Literal, ReadError> {
+///
+/// # Errors
+/// What reading fails with; INVALID_ARGUMENT for what is not an .npy file, or holds what XLA has no element type for.
+pub fn read(mut file: impl Read, expected: Option<ElementType>) -> Result<Literal, ReadError> {
     let header = Header::read(&mut file)?;
     let (element_type, is_big_endian) = element_type(&header.descr, expected)?;
     let shape = ArrayShape::new(element_type, &header.shape)?;
@@ -80,7 +81,8 @@ pub(crate) fn read(
 }
 
 /// The header of an array of this type, as numpy writes it.
-pub(crate) fn header(type_name: &str, dimensions: &[usize]) -> Vec<u8> {
+#[must_use]
+pub fn header(type_name: &str, dimensions: &[usize]) -> Vec<u8> {
     let list: Vec<_> = dimensions.iter().map(usize::to_string).collect();
     let shape = match list.as_slice() {
         [one] => format!("({one},)"),

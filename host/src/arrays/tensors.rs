@@ -5,10 +5,9 @@
 //! `callbox.shapes`, what is meant.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use callbox::{ArrayShape, ElementType, Literal, Result, Status};
+use crate::{ArrayShape, ElementType, Literal, Result, Status};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo, TensorView};
 
 use super::{ReadError, wrong};
@@ -44,8 +43,12 @@ const TYPES: &[(ElementType, Dtype)] = &[
 
 /// Reads a tensor, and of the file only that and the header. A tensor may hold elements of `expected` where the format has no
 /// name for that type.
-pub(crate) fn read(
-    mut file: File,
+///
+/// # Errors
+/// What reading fails with; NOT_FOUND if there is no such tensor; INVALID_ARGUMENT for what is not a .safetensors file, or holds what is no
+/// element of XLA's.
+pub fn read(
+    mut file: impl Read + Seek,
     name: &str,
     expected: Option<ElementType>,
 ) -> Result<Literal, ReadError> {
@@ -69,7 +72,10 @@ pub(crate) fn read(
 }
 
 /// The bytes of a file that holds these arrays by name.
-pub(crate) fn file(arrays: &[(String, &ArrayShape, &[u8])]) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// INTERNAL if an array has other bytes than its shape says.
+pub fn file(arrays: &[(String, &ArrayShape, &[u8])]) -> Result<Vec<u8>> {
     let cannot = |error| Status::internal(format!("tensors that do not fit their shapes: {error}"));
     let mut views = Vec::with_capacity(arrays.len());
     let mut shapes = BTreeMap::new();
@@ -89,9 +95,10 @@ pub(crate) fn file(arrays: &[(String, &ArrayShape, &[u8])]) -> Result<Vec<u8>> {
 }
 
 /// The header, and where the elements begin. Its own check of the file's size can overflow, so that this does without it.
-fn read_metadata(file: &mut File) -> Result<(Metadata, u64), ReadError> {
+fn read_metadata(file: &mut (impl Read + Seek)) -> Result<(Metadata, u64), ReadError> {
     let mut length = [0; 8];
-    let size = file.metadata()?.len();
+    let size = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
     if size < 8 {
         return Err(wrong(format!(
             "expected a .safetensors file, which has at least 8 bytes, found {size}"

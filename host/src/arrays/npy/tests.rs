@@ -4,7 +4,7 @@
     reason = "a test fails by panicking"
 )]
 
-use callbox::NativeType;
+use crate::NativeType;
 use npyz::WriterBuilder;
 use num_complex::Complex;
 

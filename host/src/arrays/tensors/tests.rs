@@ -8,7 +8,7 @@ use std::io::Write;
 
 use super::*;
 
-fn open(bytes: &[u8]) -> File {
+fn open(bytes: &[u8]) -> std::fs::File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
