@@ -7,13 +7,12 @@ mod options;
 mod signature;
 mod site;
 
-pub use options::{CallOptions, CancelToken, Deadline, UserData};
+pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
 pub use signature::{AttributeSignature, BufferSignature, Signature, Stage};
 pub use site::{Alias, ApiVersion, CallSite, FunctionReference, StaticInfo};
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::values::{Literal, Result};
 
@@ -101,12 +100,12 @@ pub trait Functions: fmt::Debug + Send + Sync {
     /// How many calls back are under way in this execution, one inside the other. 0 in the execution that the embedder began.
     fn depth(&self) -> usize;
 
-    /// Calls the function of this [`FunctionReference::id`], as a part of the execution: until `deadline`, which is the call's that calls back, and
+    /// Calls the function of this [`FunctionReference::id`], as a part of the execution: within `bounds`, which are the call's that calls back, and
     /// the execution's own.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the operands are not as many, or not of the shapes, that it takes; what its instructions fail with.
-    fn call(&self, id: usize, operands: &[Literal], deadline: Option<Instant>) -> Result<Literal>;
+    fn call(&self, id: usize, operands: &[Literal], bounds: &Bounds) -> Result<Literal>;
 }
 
 /// One run of an executable, as far as one module's targets take part in it.

@@ -38,6 +38,7 @@
 //! - [`program`]: programs and their execution.
 //! - [`jax_ffi`]: the JAX FFI proposal's interface to targets of its convention.
 //! - [`values`]: shapes, literals, attributes, statuses; re-exported here.
+//! - `arrays`: arrays in .npy and .safetensors files, with the feature of that name.
 //! - [`call`]: what a backend is, for whoever writes one.
 //! - [`frame`]: the call frame, byte for byte, and where buffers lie in a guest's memory.
 //!
@@ -55,13 +56,19 @@
 //! # Features
 //!
 //! - `cli` (default): the command line `callbox`. The library needs none of it.
+//! - `arrays`: arrays in .npy and .safetensors files.
+//! - `process`: modules in processes of their own. Linux only.
 
 #![warn(missing_debug_implementations)]
 
+#[cfg(feature = "arrays")]
+pub mod arrays;
 pub mod call;
 pub mod frame;
 pub mod jax_ffi;
 pub mod policy;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod program;
 mod registry;
 pub mod values;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::grants::{Access, Directory, Grants, LogLevel, Randomness};
 pub use self::limits::Limits;
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::values::Result;
 
 /// What guests may take, do and reach.
 ///
@@ -88,15 +88,9 @@ impl Policy {
     /// PERMISSION_DENIED if the policy wants another digest.
     pub fn grants_for(&self, target: &str, sha256: &str) -> Result<&Grants> {
         let grants = self.targets.get(target).unwrap_or(&self.grants);
-        match &grants.sha256 {
-            Some(expected) if !expected.eq_ignore_ascii_case(sha256) => Err(Status::new(
-                StatusCode::PermissionDenied,
-                Blame::Caller,
-                format!(
-                    "expected the module of the target {target:?} to have the SHA-256 {expected} that the policy names, found {sha256}"
-                ),
-            )),
-            _ => Ok(grants),
-        }
+        grants
+            .check_digest(sha256)
+            .map_err(|status| status.context(format_args!("target {target:?}")))?;
+        Ok(grants)
     }
 }

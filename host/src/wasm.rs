@@ -8,8 +8,17 @@
 //! a status, and every value that the host reads back passes one checked type.
 
 mod api;
+mod bulk;
+#[cfg(feature = "cache")]
+mod cache;
 mod callback;
+mod capabilities;
+mod claim;
+mod compile;
+mod discard;
 mod engine;
+mod fork;
+mod fuel;
 mod inspect;
 mod instance;
 mod interrupt;
@@ -20,6 +29,8 @@ mod outside;
 mod pool;
 mod prepared;
 mod proposals;
+mod purity;
+mod quota;
 mod shared;
 mod site;
 mod state;
@@ -28,9 +39,16 @@ mod ticker;
 mod trap;
 mod version;
 
+#[cfg(feature = "cache")]
+pub use cache::{Cache, CacheOptions, CacheOutcome, CacheProblem, CacheReport, CacheReportSink};
+#[cfg(feature = "fault-injection")]
+#[doc(hidden)]
+pub use claim::faults;
 pub use engine::{Config, Engine};
 pub use inspect::{ModuleInfo, inspect, needed_features};
 pub use module::Module;
 pub use outside::{ExportedFunction, ImportedItem, MemoryBounds};
 pub use prepared::PreparedCall;
 pub use state::LogRecord;
+#[cfg(all(feature = "process", target_os = "linux"))]
+pub(crate) use text::{clean_message, sanitize};

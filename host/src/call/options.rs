@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How one call or one execution is run.
@@ -12,12 +12,52 @@ pub struct CallOptions {
     pub deadline: Option<Deadline>,
     /// What stops it with CANCELLED, from any thread.
     pub cancel: Option<CancelToken>,
+    /// What this and all that it calls back may take together, of a backend that counts it: the deterministic mode of
+    /// [`Policy`](crate::policy::Policy). `None`: what the backend's limits give to each call.
+    pub fuel: Option<Fuel>,
     /// What targets find in their context by name: XLA FFI's user data, as bytes.
     pub user_data: Option<Arc<UserData>>,
 }
 
 /// Bytes that the embedder attaches to a call or an execution, by name.
 pub type UserData = BTreeMap<String, Vec<u8>>;
+
+/// A store of fuel that the calls share which were given it or a clone of it.
+#[derive(Clone, Debug)]
+pub struct Fuel(Arc<AtomicU64>);
+
+impl Fuel {
+    /// This much.
+    #[must_use]
+    pub fn new(units: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(units)))
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes this much, or what is left.
+    pub fn take(&self, units: u64) {
+        // What the closure gives is never `None`.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left.saturating_sub(units))
+            });
+    }
+}
+
+/// How long a function that is called back may take: no longer than the call that it is part of.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// When it is stopped.
+    pub deadline: Option<Instant>,
+    /// What it may take, of a backend that counts it.
+    pub fuel: Option<Fuel>,
+}
 
 /// When a call or an execution is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::values::{Blame, Result, Status, StatusCode};
+
 /// What of the machine a target may reach. The default is nothing: a module that imports anything but the FFI API table is then refused
 /// when it is loaded.
 ///
@@ -16,13 +18,16 @@ pub struct Grants {
     /// The SHA-256 that the module must have, in hexadecimal. `None`: any module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Directories of the host, by WASI preview 1.
+    /// Directories of the host, by WASI preview 1: what is in them, and nothing to which `..`, an absolute path or a symbolic link leads
+    /// out of them. FIFOs, sockets and devices in them are not opened, for the host would wait for them. A call that waits for a disk or a
+    /// network file system is stopped only after that. How much is written is not limited.
     pub directories: Vec<Directory>,
-    /// The time of day and a monotonic clock, by WASI preview 1.
+    /// The time of day and a monotonic clock, by WASI preview 1. Not under a deterministic policy.
     pub clock: bool,
     /// Random bytes, by WASI preview 1.
     pub randomness: Option<Randomness>,
-    /// The least important log messages that the embedder hears of. `None`: no log message.
+    /// The least important log messages that the embedder hears of. `None`: no log message. What a guest writes to its standard output is a
+    /// message at [`LogLevel::Info`] for each line, to its standard error one at [`LogLevel::Warn`].
     pub log: Option<LogLevel>,
 }
 
@@ -33,6 +38,23 @@ impl Grants {
         Self {
             log: Some(level),
             ..Self::default()
+        }
+    }
+
+    /// Checks that the module of this digest is the one that the grants are for.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, the caller's doing, if they want another.
+    pub fn check_digest(&self, sha256: &str) -> Result<()> {
+        match &self.sha256 {
+            Some(expected) if !expected.eq_ignore_ascii_case(sha256) => Err(Status::new(
+                StatusCode::PermissionDenied,
+                Blame::Caller,
+                format!(
+                    "expected the module to have the SHA-256 {expected} that the policy names, found {sha256}"
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -49,7 +71,7 @@ impl Grants {
 pub struct Directory {
     /// The directory on the host, opened when the module is loaded.
     pub path: PathBuf,
-    /// The path by which the guest knows it: `/data`.
+    /// The path by which the guest knows it: `/data`. No other directory of the same grants has it.
     pub name: String,
     /// What may be done there.
     #[serde(default)]
@@ -65,7 +87,7 @@ pub enum Access {
     /// Reading.
     #[default]
     Read,
-    /// Reading, writing, making and removing.
+    /// Reading, writing, making and removing. Times of files that it writes tell it the time of day.
     ReadWrite,
 }
 
@@ -73,9 +95,9 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Randomness {
-    /// The operating system.
+    /// The operating system. Not under a deterministic policy.
     System,
-    /// A generator that each instance begins anew from this seed.
+    /// A generator that each instance begins anew from this seed: SHA-256, the same bytes on every machine.
     Seed(u64),
 }
 

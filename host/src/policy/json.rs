@@ -113,7 +113,11 @@ mod tests {
                 r#"{"targets": {"f": {"directories": [{"path": "/"}]}}}"#,
                 "`name`",
             ),
-            (r#"{"targets": {"f": {"randomness": "seed"}}}"#, "seed"),
+            (
+                r#"{"targets": {"f": {"randomness": "seed"}}}"#,
+                "newtype variant",
+            ),
+            (r#"{"targets": {"f": {"randomness": "dice"}}}"#, "`dice`"),
         ] {
             let message = Policy::from_json(text.as_bytes()).unwrap_err();
             assert!(message.message().contains(named), "{text}: {message}");

@@ -31,8 +31,8 @@ pub struct Limits {
     pub functions: usize,
     /// Bytes of a function's body. Compiling takes more than its share of time for large ones. Default: 1 MiB.
     pub function_bytes: usize,
-    /// How long compiling a module may take. Past it nobody waits any longer; what was begun ends on a thread of its own, and there are at
-    /// most 4 of these in an engine. `None`: as long as it takes. Default: 60 seconds. As JSON: `compile_time_ms`.
+    /// How long compiling a module may take. Past it nobody waits any longer; what was begun ends on a thread of its own. At most 8
+    /// modules compile at one time in an engine, these among them; waiting for a place counts. `None`: as long as it takes. Default: 60 seconds. As JSON: `compile_time_ms`.
     #[serde(rename = "compile_time_ms", with = "super::json::milliseconds")]
     pub compile_time: Option<Duration>,
     /// Bytes of the section `callbox.targets`. Default: 1 MiB.
@@ -55,6 +55,12 @@ pub struct Limits {
     pub executable_instances: usize,
     /// Bytes of linear memory at one time of all instances of a module for one executable. Default: 8 GiB.
     pub executable_memory_bytes: usize,
+    /// Files and directories that an instance may have opened at one time in the directories that are granted. Another fails with WASI's
+    /// error number for too many files. Default: 64.
+    pub open_files: usize,
+    /// The same for all instances of an engine together, so that the process has descriptors left: it has 1,024 on many systems.
+    /// Default: 512.
+    pub engine_open_files: usize,
 }
 
 impl Default for Limits {
@@ -78,6 +84,8 @@ impl Default for Limits {
             instances: 1000,
             executable_instances: 256,
             executable_memory_bytes: 8 << 30,
+            open_files: 64,
+            engine_open_files: 512,
         }
     }
 }

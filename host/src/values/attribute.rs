@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Literal, NativeType, Result, Shape, Status};
+use super::{Blame, Literal, NativeType, Result, Shape, Status, StatusCode};
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,4 +61,45 @@ impl From<&str> for Attribute {
     fn from(text: &str) -> Self {
         Self::String(text.as_bytes().to_vec())
     }
+}
+
+/// How deep dictionaries may nest: as deep as in text.
+const MAX_DEPTH: usize = 64;
+
+/// Takes attributes from a caller, unless they nest so deep that whoever goes through them later could run out of stack. Then they are
+/// taken apart level by level: to drop them as a whole would take as much.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED.
+pub(crate) fn bounded(attributes: Dictionary) -> Result<Dictionary> {
+    if !nests_deeper(&attributes, MAX_DEPTH) {
+        return Ok(attributes);
+    }
+    let mut pending = vec![attributes];
+    while let Some(dictionary) = pending.pop() {
+        let inner = dictionary.into_values().filter_map(|value| match value {
+            Attribute::Dictionary(inner) => Some(inner),
+            _ => None,
+        });
+        pending.extend(inner);
+    }
+    Err(Status::new(
+        StatusCode::ResourceExhausted,
+        Blame::Caller,
+        format!("expected attributes that nest at most {MAX_DEPTH} deep, found more"),
+    ))
+}
+
+fn nests_deeper(attributes: &Dictionary, most: usize) -> bool {
+    let mut level = vec![attributes];
+    for _ in 0..most {
+        let inner = level.iter().flat_map(|dictionary| dictionary.values());
+        level = inner
+            .filter_map(|value| match value {
+                Attribute::Dictionary(inner) => Some(inner),
+                _ => None,
+            })
+            .collect();
+    }
+    !level.is_empty()
 }

@@ -34,7 +34,8 @@ impl FromStr for ArrayShape {
         match text.parse()? {
             Shape::Array(shape) => Ok(shape),
             Shape::Tuple(_) => Err(Status::invalid_argument(format!(
-                "expected the shape of an array, found the tuple {text}"
+                "expected the shape of an array, found the tuple {}",
+                shown(text)
             ))),
         }
     }
@@ -50,6 +51,21 @@ impl Shape {
         let mut reader = Reader { text, at: 0 };
         let shape = reader.shape()?;
         Ok((shape, reader.at))
+    }
+}
+
+/// A text for a message: the beginning of its first line, in characters that a terminal only prints. It may be that of a whole program.
+fn shown(text: &str) -> String {
+    const MOST: usize = 60;
+    let line = text.trim().lines().next().unwrap_or_default();
+    let shown: String = line
+        .chars()
+        .take(MOST)
+        .flat_map(char::escape_debug)
+        .collect();
+    match line.chars().nth(MOST) {
+        Some(_) => shown + "...",
+        None => shown,
     }
 }
 
@@ -115,7 +131,7 @@ impl<'a> Reader<'a> {
         if self.rest().starts_with("<=") || self.rest().starts_with('?') {
             return Err(Status::unimplemented(format!(
                 "dynamic dimensions are not supported: {}",
-                self.text.trim()
+                shown(self.text)
             )));
         }
         self.number()
@@ -159,7 +175,7 @@ impl<'a> Reader<'a> {
                 _ => {
                     return Err(Status::unimplemented(format!(
                         "the layout property {} is not supported",
-                        &self.text[start..self.at]
+                        shown(&self.text[start..self.at])
                     )));
                 }
             }
@@ -211,7 +227,8 @@ impl<'a> Reader<'a> {
             Ok(number) => Ok(number),
             Err(_) if digits.is_empty() => Err(self.expected("a number")),
             Err(_) => Err(Status::invalid_argument(format!(
-                "expected a number below 2^64, found {digits}"
+                "expected a number below 2^64, found {}",
+                shown(digits)
             ))),
         }
     }
@@ -349,6 +366,25 @@ mod tests {
             let err = text.parse::<Shape>().unwrap_err();
             assert_eq!(err.code(), StatusCode::Unimplemented, "{text}");
         }
+    }
+
+    #[test]
+    fn messages_show_a_little_of_the_text() {
+        for text in [
+            "f32[?\u{1b}[31m\u{202e}]",
+            "f32[2]{0:S(/*\u{1b}[31m*/1)}",
+            "(f32[?], /*\n\u{0}*/)",
+        ] {
+            let message = text.parse::<Shape>().unwrap_err();
+            let plain = |c: char| (' '..='~').contains(&c);
+            assert!(message.message().chars().all(plain), "{message:?}");
+        }
+        let long = format!("f32[{}]", "9".repeat(1000));
+        let message = long.parse::<Shape>().unwrap_err();
+        assert!(message.message().len() < 120, "{message}");
+        let program = format!("f32[?] {}", "add ".repeat(1000));
+        let message = Shape::parse_prefix(&program).unwrap_err();
+        assert!(message.message().len() < 120, "{message}");
     }
 
     #[test]

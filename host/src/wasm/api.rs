@@ -1,8 +1,9 @@
 //! The FFI API table: what a guest may import.
 
-use wasmtime::{Caller, Extern};
+use wasmtime::Caller;
 
 use super::callback;
+use super::claim::{Claim, Extent, LinearMemory, import};
 use super::memory::GuestMemory;
 use super::state::{GuestFailure, GuestState, LogRecord};
 use super::text::sanitize;
@@ -51,35 +52,41 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> Result<wasmtime::Linker<Guest
 /// Defines the functions that the table has in this minor version.
 fn define(linker: &mut wasmtime::Linker<GuestState>, minor: u32) -> wasmtime::Result<()> {
     let module = module_name(minor);
-    linker.func_wrap(&module, "version", || abi::VERSION)?;
-    linker.func_wrap(
+    import(linker, &module, "version", |_, []: [Claim<u32>; 0]| {
+        Ok(abi::VERSION)
+    })?;
+    import(
+        linker,
         &module,
         "set-failure",
-        |caller: Caller<'_, GuestState>, code: u32, message: u32, length: u32, recoverable: u32| {
-            set_failure(caller, code, message, length, recoverable != 0)
-                .map_err(wasmtime::Error::new)
+        |caller, [code, message, length, recoverable]| {
+            set_failure(caller, code, (message, length), recoverable).map_err(wasmtime::Error::new)
         },
     )?;
-    linker.func_wrap(
+    import(
+        linker,
         &module,
         "set-success",
-        |mut caller: Caller<'_, GuestState>| {
+        |mut caller, []: [Claim<u32>; 0]| {
             caller.data_mut().failure = None;
+            Ok(())
         },
     )?;
-    linker.func_wrap(
+    import(
+        linker,
         &module,
         "log",
-        |caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32| {
-            log(caller, level, message, length).map_err(wasmtime::Error::new)
+        |caller, [level, message, length]| {
+            log(caller, level, (message, length)).map_err(wasmtime::Error::new)
         },
     )?;
     if minor >= 1 {
         callback::define(linker, &module)?;
-        linker.func_wrap(
+        import(
+            linker,
             &module,
             "user-data",
-            |caller: Caller<'_, GuestState>, name: u32, length: u32, into: u32, room: u32| {
+            |caller, [name, length, into, room]| {
                 user_data(caller, (name, length), (into, room)).map_err(wasmtime::Error::new)
             },
         )?;
@@ -89,32 +96,35 @@ fn define(linker: &mut wasmtime::Linker<GuestState>, minor: u32) -> wasmtime::Re
 
 fn set_failure(
     mut caller: Caller<'_, GuestState>,
-    code: u32,
-    message: u32,
-    length: u32,
-    recoverable: bool,
+    code: Claim<u32>,
+    message: (Claim<u32>, Claim<u32>),
+    recoverable: Claim<u32>,
 ) -> Result<()> {
-    let Some(code) = StatusCode::from_number(code).filter(|&code| code != StatusCode::Ok) else {
-        return Err(misuse(format!(
+    let known = |code| StatusCode::from_number(code).filter(|&code| code != StatusCode::Ok);
+    let code = code.check(known).map_err(|code| {
+        misuse(format!(
             "set-failure: expected a status code from 1 to 16, found {code}"
-        )));
-    };
+        ))
+    })?;
     let limit = caller.data().shared.policy.limits.message_bytes;
-    let message = message_of(&mut caller, "set-failure's message", message, length, limit)?;
+    let message = message_of(&mut caller, "set-failure's message", message, limit)?;
     caller.data_mut().failure = Some(GuestFailure {
         code,
         message,
-        recoverable,
+        // All numbers but 0 say so.
+        recoverable: recoverable.opaque() != 0,
     });
     Ok(())
 }
 
-fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32) -> Result<()> {
-    let Some(level) = LogLevel::from_number(level) else {
-        return Err(misuse(format!(
-            "log: expected a level from 0 to 4, found {level}"
-        )));
-    };
+fn log(
+    mut caller: Caller<'_, GuestState>,
+    level: Claim<u32>,
+    text: (Claim<u32>, Claim<u32>),
+) -> Result<()> {
+    let level = level
+        .check(LogLevel::from_number)
+        .map_err(|level| misuse(format!("log: expected a level from 0 to 4, found {level}")))?;
     let state = caller.data();
     let limit = state
         .shared
@@ -126,13 +136,13 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
     let listens = granted && state.shared.log.is_some() && limit > 0;
     // A message that is not there is a failure whether or not someone listens.
     let kept = if listens { limit } else { 0 };
-    let message = message_of(&mut caller, "log's message", message, length, kept)?;
+    let message = message_of(&mut caller, "log's message", text, kept)?;
     if !listens {
         return Ok(());
     }
     let state = caller.data_mut();
     // A message without bytes costs one, so that a flood of them ends.
-    state.log_budget -= (length as usize).clamp(1, limit);
+    state.log_budget -= text.1.to_check().clamp(1, limit);
     if let Some(sink) = &state.shared.log {
         sink(&LogRecord {
             level,
@@ -145,14 +155,18 @@ fn log(mut caller: Caller<'_, GuestState>, level: u32, message: u32, length: u32
 /// Copies what the embedder attached under a name into the guest's memory.
 fn user_data(
     mut caller: Caller<'_, GuestState>,
-    name: (u32, u32),
-    into: (u32, u32),
+    name: (Claim<u32>, Claim<u32>),
+    into: (Claim<u32>, Claim<u32>),
 ) -> Result<i64> {
     let data = caller.data().user_data.clone();
     let mut memory = memory(&mut caller, "user-data's name")?;
-    let name = memory.read("user-data's name", name.0 as usize, name.1 as usize)?;
-    let found = std::str::from_utf8(name)
-        .ok()
+    let name = memory.read("user-data's name", name.0, name.1)?;
+    // A name that is longer than each that there is need not be looked at: it may be as long as memory.
+    let names = data.iter().flat_map(|data| data.keys());
+    let longest = names.map(String::len).max().unwrap_or(0);
+    let found = Some(&*name)
+        .filter(|name| name.len() <= longest)
+        .and_then(|name| std::str::from_utf8(name).ok())
         .and_then(|name| data.as_ref()?.get(name));
     let bytes = found.map_or(&[][..], Vec::as_slice);
     copy_what_fits(&mut memory, "user-data's room", bytes, into)?;
@@ -164,27 +178,22 @@ pub(super) fn copy_what_fits(
     memory: &mut GuestMemory<'_>,
     what: &str,
     bytes: &[u8],
-    (into, room): (u32, u32),
+    (into, room): (Claim<u32>, Claim<u32>),
 ) -> Result<()> {
-    memory.read(what, into as usize, room as usize)?;
-    memory.write(
-        what,
-        into as usize,
-        &bytes[..bytes.len().min(room as usize)],
-    )
+    memory.check(what, into, room)?;
+    memory.write(what, into, &bytes[..bytes.len().min(room.to_check())])
 }
 
 /// A guest's text. All of it must be in memory, as much as is kept of it is read.
 fn message_of(
     caller: &mut Caller<'_, GuestState>,
     what: &str,
-    offset: u32,
-    length: u32,
+    (offset, length): (Claim<u32>, Claim<u32>),
     limit: usize,
 ) -> Result<String> {
     let memory = memory(caller, what)?;
-    let bytes = memory.read(what, offset as usize, length as usize)?;
-    Ok(sanitize(bytes, bytes.len(), limit))
+    let bytes = memory.read(what, offset, length)?;
+    Ok(sanitize(&bytes, bytes.len(), limit))
 }
 
 /// The memory of the guest that calls.
@@ -195,16 +204,10 @@ pub(super) fn memory<'c>(
     let memory = match caller.data().memory {
         Some(memory) => memory,
         // While the start function runs, the instance is not known yet.
-        None => match caller.get_export("memory") {
-            Some(Extern::Memory(memory)) => memory,
-            _ => {
-                return Err(misuse(format!(
-                    "{what}: expected an exported memory, found none"
-                )));
-            }
-        },
+        None => LinearMemory::of_caller(caller)
+            .ok_or_else(|| misuse(format!("{what}: expected an exported memory, found none")))?,
     };
-    Ok(GuestMemory::new(memory.data_mut(caller)))
+    Ok(memory.borrow(caller))
 }
 
 fn misuse(message: String) -> Status {

@@ -4,14 +4,14 @@
 //! shapes must be those of the function. The call runs in instances of its own.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use wasmtime::{Caller, Linker};
 
 use super::api::{copy_what_fits, memory};
+use super::claim::{Claim, import};
 use super::memory::GuestMemory;
 use super::state::GuestState;
-use crate::call::{FunctionReference, Functions};
+use crate::call::{Bounds, Fuel, FunctionReference, Functions};
 use crate::frame::abi::buffer;
 use crate::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, StatusCode};
 
@@ -19,39 +19,33 @@ use crate::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Stat
 const PROGRAM_STACK: usize = 1 << 20;
 
 pub(super) fn define(linker: &mut Linker<GuestState>, module: &str) -> wasmtime::Result<()> {
-    linker.func_wrap(
+    import(
+        linker,
         module,
         "call-function",
-        |caller: Caller<'_, GuestState>,
-         function: u32,
-         operands: u32,
-         operand_count: u32,
-         results: u32,
-         result_count: u32| {
+        |caller, [function, operands, operand_count, results, result_count]| {
             let operands = Records(operands, operand_count);
             let results = Records(results, result_count);
             call_function(caller, function, operands, results)
         },
     )?;
-    linker.func_wrap(
+    import(
+        linker,
         module,
         "function-message",
-        |caller: Caller<'_, GuestState>, into: u32, room: u32| {
-            function_message(caller, (into, room)).map_err(wasmtime::Error::new)
-        },
-    )?;
-    Ok(())
+        |caller, [into, room]| function_message(caller, (into, room)).map_err(wasmtime::Error::new),
+    )
 }
 
 /// A guest's list of `buffer` records: offset and count.
 #[derive(Clone, Copy)]
-struct Records(u32, u32);
+struct Records(Claim<u32>, Claim<u32>);
 
 /// Runs a function of the program. Its failure is the guest's to know: the code that it gets back. A buffer that is not in memory
 /// stops the guest.
 fn call_function(
     mut caller: Caller<'_, GuestState>,
-    function: u32,
+    function: Claim<u32>,
     operands: Records,
     results: Records,
 ) -> wasmtime::Result<u32> {
@@ -75,7 +69,7 @@ fn call_function(
 
 fn try_call(
     caller: &mut Caller<'_, GuestState>,
-    number: u32,
+    number: Claim<u32>,
     operands: Records,
     results: Records,
 ) -> Result<Result<()>> {
@@ -96,30 +90,50 @@ fn try_call(
         (Err(status), _) | (_, Err(status)) => return Ok(Err(in_function(function, status))),
     };
     let arguments = arguments(&memory, function, &from)?;
-    let deadline = caller.data_mut().interrupt.instant();
-    match run(caller, &*functions, function, (&arguments, deadline)) {
+    let bytes: usize = from.iter().chain(&to).map(|&(_, size)| size).sum();
+    let bounds = Bounds {
+        deadline: caller.data_mut().interrupt.instant(),
+        // What is called back takes of what this call still has. Without the deterministic mode there is none.
+        fuel: fuel_left(caller, bytes as u64),
+    };
+    let outcome = run(caller, &*functions, function, (&arguments, &bounds));
+    if let Some(fuel) = bounds.fuel {
+        caller
+            .set_fuel(fuel.left())
+            .map_err(|error| Status::internal(format!("fuel cannot be set: {error:#}")))?;
+    }
+    match outcome {
         Ok(result) => write(caller, &result, &to).map(Ok),
         Err(status) => Ok(Err(in_function(function, status))),
     }
+}
+
+/// What is left for what is called back, once the bytes that are handed over are taken from it. Without the deterministic mode there is no fuel.
+fn fuel_left(caller: &mut Caller<'_, GuestState>, bytes: u64) -> Option<Fuel> {
+    let left = caller.get_fuel().ok()?;
+    Some(Fuel::new(left.saturating_sub(bytes)))
 }
 
 /// The running program's functions, and the one of them that is called.
 type Callee = (Arc<dyn Functions>, Arc<FunctionReference>);
 
 /// The function that a number stands for, if it can be called from here.
-fn callee(state: &GuestState, number: u32) -> Result<Callee> {
+fn callee(state: &GuestState, number: Claim<u32>) -> Result<Callee> {
     let callable = &state.callable;
-    let (Some(functions), Some(function)) = (&state.functions, callable.get(number as usize))
-    else {
-        return Err(Status::new(
+    let found = number.check(|number| {
+        let functions = state.functions.as_ref()?;
+        Some((functions, callable.get(number as usize)?))
+    });
+    let (functions, function) = found.map_err(|number| {
+        Status::new(
             StatusCode::NotFound,
             Blame::Guest,
             format!(
                 "call-function: expected one of the {} functions that can be called here, found number {number}",
                 callable.len()
             ),
-        ));
-    };
+        )
+    })?;
     let limit = state.shared.policy.limits.callback_depth;
     if functions.depth() >= limit {
         return Err(Status::new(
@@ -131,6 +145,9 @@ fn callee(state: &GuestState, number: u32) -> Result<Callee> {
     Ok((Arc::clone(functions), Arc::clone(function)))
 }
 
+/// Where a leaf lies, as a guest claims, and how many bytes it has.
+type Place = (Claim<u32>, usize);
+
 /// Where the leaves lie that a guest hands over: offset and size in bytes. The outer failure is memory that is not there, the inner one
 /// what does not fit the function.
 fn places(
@@ -138,15 +155,15 @@ fn places(
     kind: &str,
     Records(offset, count): Records,
     shapes: &[&ArrayShape],
-) -> Result<Result<Vec<(usize, usize)>>> {
-    if count as usize != shapes.len() {
+) -> Result<Result<Vec<Place>>> {
+    if let Err(count) = count.check(|count| (count as usize == shapes.len()).then_some(())) {
         let message = format!("expected {} {kind}s, found {count}", shapes.len());
         return Ok(Err(wrong(message)));
     }
     let mut places = Vec::with_capacity(shapes.len());
     for (i, shape) in shapes.iter().enumerate() {
-        let record = offset as usize + i * buffer::SIZE;
-        memory.read("a buffer record", record, buffer::SIZE)?;
+        let record = offset.plus(i * buffer::SIZE);
+        memory.check("a buffer record", record, buffer::SIZE)?;
         let found = describe(memory, record, shape.rank())?;
         let expected = (
             shape.element_type().number(),
@@ -167,39 +184,49 @@ fn places(
             let message = format!("{kind} {i}: expected the layout {expected:?}, found {found:?}");
             return Ok(Err(wrong(message)));
         }
-        let data = memory.read_u32("a buffer record", record + buffer::DATA)? as usize;
-        let size = memory.read_u32("a buffer record", record + buffer::DATA + 4)? as usize;
-        if size != shape.byte_size() {
+        let data = memory.read_u32("a buffer record", record.plus(buffer::DATA))?;
+        let size = memory.read_u32("a buffer record", record.plus(buffer::DATA + 4))?;
+        let expected = |size| (size as usize == shape.byte_size()).then_some(size as usize);
+        let Ok(size) = size.check(expected) else {
             let message = format!(
                 "{kind} {i}: expected {} bytes, found {size}",
                 shape.byte_size()
             );
             return Ok(Err(wrong(message)));
-        }
-        memory.read("a buffer's data", data, size)?;
+        };
+        memory.check("a buffer's data", data, size)?;
         places.push((data, size));
     }
     Ok(Ok(places))
 }
 
 /// What a record says of its buffer: element type, rank, and as many dimensions as are expected, if there are.
-fn describe(memory: &GuestMemory<'_>, record: usize, rank: usize) -> Result<(u8, u32, Vec<i64>)> {
-    let element_type = memory.read("a buffer record", record + buffer::ELEMENT_TYPE, 1)?[0];
-    let (count, dimensions) = numbers(memory, record + buffer::DIMENSIONS, rank)?;
-    Ok((element_type, count, dimensions))
+fn describe(
+    memory: &GuestMemory<'_>,
+    record: Claim<usize>,
+    rank: usize,
+) -> Result<(u8, u32, Vec<i64>)> {
+    let element_type = memory.read("a buffer record", record.plus(buffer::ELEMENT_TYPE), 1)?;
+    let (count, dimensions) = numbers(memory, record.plus(buffer::DIMENSIONS), rank)?;
+    Ok((element_type[0], count, dimensions))
 }
 
 /// The layout that a record says, if it is another than row-major. None at all stands for it.
-fn other_layout(memory: &GuestMemory<'_>, record: usize, rank: usize) -> Result<Option<Vec<i64>>> {
-    let (count, found) = numbers(memory, record + buffer::MINOR_TO_MAJOR, rank)?;
+fn other_layout(
+    memory: &GuestMemory<'_>,
+    record: Claim<usize>,
+    rank: usize,
+) -> Result<Option<Vec<i64>>> {
+    let (count, found) = numbers(memory, record.plus(buffer::MINOR_TO_MAJOR), rank)?;
     let is_default = found.iter().copied().eq((0..rank as i64).rev());
     Ok((count != 0 && !(count as usize == rank && is_default)).then_some(found))
 }
 
 /// A list of numbers: how many there are, and as many of them as are wanted.
-fn numbers(memory: &GuestMemory<'_>, field: usize, most: usize) -> Result<(u32, Vec<i64>)> {
-    let offset = memory.read_u32("a buffer record", field)? as usize;
-    let count = memory.read_u32("a buffer record", field + 4)?;
+fn numbers(memory: &GuestMemory<'_>, field: Claim<usize>, most: usize) -> Result<(u32, Vec<i64>)> {
+    let offset = memory.read_u32("a buffer record", field)?;
+    // What it is compared with says what it may be.
+    let count = memory.read_u32("a buffer record", field.plus(4))?.opaque();
     let shown = most.min(count as usize);
     let bytes = memory.read("a buffer's numbers", offset, 8 * shown)?;
     let numbers = bytes.chunks_exact(8).map(|bytes| {
@@ -214,7 +241,7 @@ fn numbers(memory: &GuestMemory<'_>, field: usize, most: usize) -> Result<(u32, 
 fn arguments(
     memory: &GuestMemory<'_>,
     function: &FunctionReference,
-    places: &[(usize, usize)],
+    places: &[Place],
 ) -> Result<Vec<Literal>> {
     let mut places = places.iter();
     let literal = |shape: &Shape| {
@@ -222,7 +249,7 @@ fn arguments(
         let bytes = leaves.map(|&(offset, size)| {
             memory
                 .read("an operand of call-function", offset, size)
-                .map(<[u8]>::to_vec)
+                .map(|bytes| bytes.to_vec())
         });
         Literal::from_leaves(shape.clone(), bytes.collect::<Result<_>>()?)
     };
@@ -234,7 +261,7 @@ fn run(
     caller: &Caller<'_, GuestState>,
     functions: &dyn Functions,
     function: &FunctionReference,
-    (arguments, deadline): (&[Literal], Option<Instant>),
+    (arguments, bounds): (&[Literal], &Bounds),
 ) -> Result<Literal> {
     let needed = caller
         .data()
@@ -244,15 +271,11 @@ fn run(
         .stack_bytes
         .saturating_add(PROGRAM_STACK);
     stacker::maybe_grow(needed, needed.saturating_add(PROGRAM_STACK), || {
-        functions.call(function.id, arguments, deadline)
+        functions.call(function.id, arguments, bounds)
     })
 }
 
-fn write(
-    caller: &mut Caller<'_, GuestState>,
-    result: &Literal,
-    places: &[(usize, usize)],
-) -> Result<()> {
+fn write(caller: &mut Caller<'_, GuestState>, result: &Literal, places: &[Place]) -> Result<()> {
     let mut memory = memory(caller, "call-function's results")?;
     for ((_, bytes), &(offset, size)) in std::iter::zip(result.leaves(), places) {
         if bytes.len() != size {
@@ -265,7 +288,10 @@ fn write(
     Ok(())
 }
 
-fn function_message(mut caller: Caller<'_, GuestState>, room: (u32, u32)) -> Result<u32> {
+fn function_message(
+    mut caller: Caller<'_, GuestState>,
+    room: (Claim<u32>, Claim<u32>),
+) -> Result<u32> {
     let failure = caller.data_mut().callee_failure.take();
     let copied = copy_message(&mut caller, failure.as_ref(), room);
     caller.data_mut().callee_failure = failure;
@@ -275,9 +301,9 @@ fn function_message(mut caller: Caller<'_, GuestState>, room: (u32, u32)) -> Res
 fn copy_message(
     caller: &mut Caller<'_, GuestState>,
     failure: Option<&Status>,
-    room: (u32, u32),
+    room: (Claim<u32>, Claim<u32>),
 ) -> Result<u32> {
-    let message = failure.map_or("", Status::message);
+    let message = failure.map_or("", shown_to_guest);
     let mut memory = memory(caller, "function-message's room")?;
     copy_what_fits(
         &mut memory,
@@ -288,10 +314,39 @@ fn copy_message(
     Ok(message.len() as u32)
 }
 
+/// What a guest may read of a function's failure. What the host itself fails with can name its files and addresses: a guest that hands the
+/// failure on hands it on whole, but does not see it.
+fn shown_to_guest(failure: &Status) -> &str {
+    match failure.blame() {
+        Blame::Host => "the function could not be run, for a reason that the host keeps to itself",
+        Blame::Guest | Blame::Caller => failure.message(),
+    }
+}
+
 fn in_function(function: &FunctionReference, status: Status) -> Status {
     status.context(format_args!("function {:?}", function.name))
 }
 
 fn wrong(message: String) -> Status {
     Status::new(StatusCode::InvalidArgument, Blame::Guest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_fails_with_is_not_shown_to_a_guest() {
+        let failed = |blame| {
+            Status::new(
+                StatusCode::Internal,
+                blame,
+                "no memory at 0x7f00dead, see /srv",
+            )
+        };
+        assert!(!shown_to_guest(&failed(Blame::Host)).contains(['/', '7']));
+        for blame in [Blame::Guest, Blame::Caller] {
+            assert_eq!(shown_to_guest(&failed(blame)), failed(blame).message());
+        }
+    }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use wasmtime::WasmFeatures;
 
+#[cfg(feature = "cache")]
+use super::cache::Cache;
+use super::fork;
 use super::proposals::{MAX_TABLES, features};
 use super::shared::{LogSink, Shared};
 use super::ticker::Ticker;
@@ -25,14 +28,20 @@ pub struct Config {
     pub policy: Policy,
     /// Where those of guests' log messages go that the policy grants. Without it they are dropped.
     pub log: Option<LogSink>,
+    /// Where compiled modules are kept. Without it each is compiled when it is loaded.
+    #[cfg(feature = "cache")]
+    pub cache: Option<Arc<Cache>>,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
+        let mut config = f.debug_struct("Config");
+        config
             .field("policy", &self.policy)
-            .field("log", &self.log.is_some())
-            .finish()
+            .field("log", &self.log.is_some());
+        #[cfg(feature = "cache")]
+        config.field("cache", &self.cache);
+        config.finish()
     }
 }
 
@@ -75,7 +84,7 @@ impl Engine {
         let ticker = Ticker::start(&engine)?;
         let linker = api::linker(&engine)?;
         Ok(Self {
-            shared: Shared::new(engine, linker, ticker, (config.policy, config.log)),
+            shared: Shared::new(engine, linker, ticker, config),
         })
     }
 
@@ -87,7 +96,7 @@ impl Engine {
     /// # Errors
     /// The guest's doing:
     /// - INVALID_ARGUMENT if it is not a valid core module, has no memory, or has metadata that is wrong.
-    /// - PERMISSION_DENIED if it imports anything but the FFI API table.
+    /// - PERMISSION_DENIED if it imports anything but the FFI API table and what is granted.
     /// - RESOURCE_EXHAUSTED if it is larger than the limits.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<Module>> {
         self.load_with(wasm, &self.shared.policy.grants)
@@ -96,10 +105,22 @@ impl Engine {
     /// Loads a module that may reach this, in place of what the policy grants to targets that it does not name. For a
     /// target that it names, this is what [`Policy::grants_for`] says.
     ///
+    /// Directories are opened here, and stay the same ones whatever becomes of their paths.
+    ///
     /// # Errors
-    /// As for [`Engine::load`].
+    /// As for [`Engine::load`]; and the caller's doing, for grants that cannot be given: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED or
+    /// FAILED_PRECONDITION; UNIMPLEMENTED in a build without the feature `capabilities`.
     pub fn load_with(&self, wasm: &[u8], grants: &Grants) -> Result<Arc<Module>> {
         Module::new(&self.shared, wasm, grants).map(Arc::new)
+    }
+
+    /// Whether the cache has an entry of this module that [`Engine::load`] would take. Without a cache it has none.
+    ///
+    /// # Errors
+    /// Why the entry that is there would not be taken, or what is wrong with the module.
+    #[cfg(feature = "cache")]
+    pub fn is_cached(&self, wasm: &[u8]) -> Result<bool> {
+        Module::is_cached(&self.shared, wasm)
     }
 
     /// The policy.
@@ -114,6 +135,8 @@ fn wasmtime_config(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
     let limits = &policy.limits;
     let mut config = wasmtime::Config::new();
     config
+        // The threads that compile side by side do not live on in a forked child.
+        .parallel_compilation(!fork::is_child())
         .signals_based_traps(policy.traps == Traps::Signals)
         .cranelift_nan_canonicalization(policy.deterministic)
         .relaxed_simd_deterministic(policy.deterministic)
@@ -125,7 +148,8 @@ fn wasmtime_config(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
         .wasm_features(features(), true)
         .memory_may_move(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed)
-        .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(1)))
+        // One more than is shown, and one of a helper, which is not.
+        .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(2)))
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable)
         .allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(
             pooling_config(limits, pagemap_scan),
@@ -145,6 +169,9 @@ fn pooling_config(limits: &Limits, pagemap_scan: bool) -> wasmtime::PoolingAlloc
         .table_elements(limits.table_elements)
         .max_memories_per_module(1)
         .max_tables_per_module(MAX_TABLES as u32);
+    // wasmtime-wasi brings stacks for asynchronous calls, which nothing here makes: a thousand for each engine, each of two mappings.
+    #[cfg(feature = "capabilities")]
+    pooling.total_stacks(0);
     if pagemap_scan {
         pooling
             .pagemap_scan(wasmtime::Enabled::Yes)

@@ -3,14 +3,14 @@
 use sha2::{Digest, Sha256};
 use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
 
-use super::api;
 use super::metadata;
 use super::outside::{
     ExportedFunction, ImportedItem, MemoryBounds, Outside, exhausted, invalid, malformed,
 };
 use super::proposals::{self, MAX_TABLES};
-use super::text::clean_message;
+use super::text::clean_line;
 use super::version::FfiVersion;
+use super::{api, capabilities};
 use crate::call::Signature;
 use crate::frame::abi;
 use crate::policy::{Grants, Limits};
@@ -44,7 +44,7 @@ pub struct ModuleInfo {
 /// As for [`Engine::load`](super::Engine::load), but for what only compiling finds. A module with imports that are not granted is read
 /// all the same: [`ModuleInfo::imports`] shows them.
 pub fn inspect(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
-    read(wasm, limits).map_err(|status| clean_message(status, limits.message_bytes))
+    read(wasm, limits).map_err(|status| clean_line(status, limits.message_bytes))
 }
 
 fn read(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
@@ -56,7 +56,10 @@ fn read(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
         .map_err(malformed)?;
     let outside = Outside::read(wasm, limits)?;
     let (targets, has_metadata) = match &outside.metadata {
-        Some(bytes) => (metadata::read(bytes, &outside.exports)?, true),
+        Some(bytes) => (
+            metadata::read(bytes, &outside.exports, limits.metadata_depth)?,
+            true,
+        ),
         None => (metadata::from_types(&outside.exports), false),
     };
     Ok(ModuleInfo {
@@ -78,7 +81,7 @@ impl ModuleInfo {
     /// PERMISSION_DENIED, INVALID_ARGUMENT or RESOURCE_EXHAUSTED, as for [`Engine::load`](super::Engine::load).
     pub fn check(&self, limits: &Limits, grants: &Grants) -> Result<()> {
         self.check_all(limits, grants)
-            .map_err(|status| clean_message(status, limits.message_bytes))
+            .map_err(|status| clean_line(status, limits.message_bytes))
     }
 
     fn check_all(&self, limits: &Limits, grants: &Grants) -> Result<()> {
@@ -132,13 +135,12 @@ impl ModuleInfo {
 /// The type of `cabi_realloc`.
 const REALLOC_TYPE: &str = "(i32, i32, i32, i32) -> i32";
 
-/// Checks that an import is of the FFI API table, in a version that this host has.
-fn check_import(import: &ImportedItem, _grants: &Grants) -> Result<()> {
-    let name = format!(
-        "\"{}\" \"{}\"",
-        import.module.escape_debug(),
-        import.name.escape_debug()
-    );
+/// Checks that an import is granted, or of the FFI API table, in a version that this host has.
+fn check_import(import: &ImportedItem, grants: &Grants) -> Result<()> {
+    let name = format!("\"{}\" \"{}\"", import.module, import.name);
+    if let Some(outcome) = capabilities::check_import(import, &name, grants) {
+        return outcome;
+    }
     let Some(version) = import.module.strip_prefix(abi::API_MODULE) else {
         return Err(not_granted(&name));
     };

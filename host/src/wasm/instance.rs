@@ -6,13 +6,15 @@ mod enter;
 
 use std::sync::Arc;
 
-use wasmtime::{Memory, Store, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{Store, WasmParams};
 
 use self::bound::Bound;
-pub(super) use self::enter::check_stack;
-use self::enter::{arm, enter, returned};
+use self::enter::{arm, disarm, enter, returned};
+pub(super) use self::enter::{check_stack, forked};
+use super::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use super::memory::GuestMemory;
 use super::module::Module;
+use super::quota::Share;
 use super::site::Site;
 use super::state::GuestState;
 use super::trap;
@@ -27,8 +29,8 @@ pub(super) type Caller<'a> = (&'a CallOptions, Option<&'a Arc<dyn Functions>>);
 /// is not used again: [`Instance::is_healthy`].
 pub(super) struct Instance {
     store: Store<GuestState>,
-    instance: wasmtime::Instance,
-    memory: Memory,
+    exports: Exporter,
+    memory: LinearMemory,
     /// Where the arena begins.
     arena: u32,
     /// What each call site has here, made when it is first called.
@@ -40,12 +42,14 @@ impl Instance {
     /// Instantiates a module and reserves an arena of `arena_size` bytes for `sites` call sites.
     pub(super) fn new(
         module: &Module,
-        arena_size: usize,
-        sites: usize,
+        (arena_size, sites): (usize, usize),
+        share: Share,
         (options, functions): Caller<'_>,
     ) -> Result<Self> {
         let shared = &module.shared;
-        let mut state = GuestState::new(Arc::clone(shared), Arc::clone(&module.grants));
+        let mut state = GuestState::new(Arc::clone(shared), Arc::clone(&module.grants), share);
+        state.helpers_from = module.helpers_from;
+        state.capabilities = module.granted.for_instance(shared);
         state.begin(options, functions);
         // It will serve other executions, too.
         let execution = state.leave_execution();
@@ -60,26 +64,52 @@ impl Instance {
         });
         arm(&mut store, "the module")?;
         let instance = module.pre.instantiate(&mut store);
-        let instance = instance
-            .map_err(|error| trap::status(&error, store.data_mut(), "the module's start"))?;
-        let memory = instance
-            .get_module_export(&mut store, &module.exports.memory)
-            .and_then(wasmtime::Extern::into_memory)
+        disarm(&mut store);
+        let instance = match instance {
+            Ok(instance) => instance,
+            Err(error) => {
+                let status = trap::status(&error, store.data_mut(), "the module's start");
+                let size = store.data().share.memory_bytes();
+                shared.discarder.take_if_large(size, store);
+                return Err(status);
+            }
+        };
+        let exports = Exporter(instance);
+        let memory = exports
+            .memory_at(&mut store, &module.exports.memory)
             .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
         store.data_mut().memory = Some(memory);
-        returned(0, store.data_mut(), "the module's start")?;
+        returned(Claim::NONE, store.data_mut(), "the module's start")?;
         let mut new = Self {
             store,
-            instance,
+            exports,
             memory,
             arena: 0,
             bound: std::iter::repeat_with(|| None).take(sites).collect(),
             healthy: true,
         };
-        new.initialize_module(module)?;
-        new.arena = new.reserve(module, arena_size)?;
+        let initialized = new.initialize_module(module);
+        match initialized.and_then(|()| new.reserve(module, arena_size)) {
+            Ok(arena) => new.arena = arena,
+            Err(status) => {
+                new.discard();
+                return Err(status);
+            }
+        }
         new.store.data_mut().return_to_execution(execution);
         Ok(new)
+    }
+
+    /// Drops it. For the memory of one that was broken off nobody waits.
+    pub(super) fn discard(self) {
+        match self.healthy {
+            true => drop(self),
+            false => {
+                let shared = Arc::clone(&self.store.data().shared);
+                let size = self.store.data().share.memory_bytes();
+                shared.discarder.take_if_large(size, self);
+            }
+        }
     }
 
     /// Whether it can be used again.
@@ -104,6 +134,7 @@ impl Instance {
     pub(super) fn begin_next_call(&mut self) {
         let state = self.store.data_mut();
         state.interrupt.begin_next_call();
+        state.fuel.begin_next_call();
         state.log_budget = state.shared.policy.limits.log_bytes;
     }
 
@@ -132,7 +163,7 @@ impl Instance {
         };
         let arena = self.arena as usize;
         let frame = arena + site.layout.frame();
-        let mut memory = GuestMemory::new(self.memory.data_mut(&mut self.store));
+        let mut memory = self.memory.borrow(&mut self.store);
         memory.write("the call frame", frame, bound.image.bytes())?;
         for (bytes, place) in std::iter::zip(operands, site.layout.operands()) {
             memory.write("an operand", arena + place.offset, bytes)?;
@@ -148,7 +179,8 @@ impl Instance {
         let memory = self.guest_memory();
         for (bytes, place) in std::iter::zip(results, places) {
             // What nobody reads has an empty buffer.
-            bytes.copy_from_slice(memory.read("a result", arena + place.offset, bytes.len())?);
+            let read = memory.read("a result", arena + place.offset, bytes.len())?;
+            bytes.copy_from_slice(&read);
         }
         Ok(())
     }
@@ -161,12 +193,12 @@ impl Instance {
         };
         let what = "the module's _initialize";
         enter(&mut self.store, &mut self.healthy, &initialize, (), what)?;
-        returned(0, self.store.data_mut(), what)
+        returned(Claim::NONE, self.store.data_mut(), what)
     }
 
     /// An export that was checked.
-    fn function<P: WasmParams, R: WasmResults>(&mut self, name: &str) -> Result<TypedFunc<P, R>> {
-        let function = self.instance.get_typed_func(&mut self.store, name);
+    fn function<P: WasmParams, R: Returned>(&mut self, name: &str) -> Result<GuestFunction<P, R>> {
+        let function = self.exports.function(&mut self.store, name);
         function.map_err(|error| {
             Status::internal(format!(
                 "an export that was checked is not there: {error:#}"
@@ -191,6 +223,6 @@ impl Instance {
     }
 
     fn guest_memory(&mut self) -> GuestMemory<'_> {
-        GuestMemory::new(self.memory.data_mut(&mut self.store))
+        self.memory.borrow(&mut self.store)
     }
 }

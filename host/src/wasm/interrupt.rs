@@ -55,6 +55,16 @@ impl Interrupt {
         }
     }
 
+    /// What cancels the call, for [`Interrupt::give_token`].
+    pub(super) fn take_token(&mut self) -> Option<CancelToken> {
+        self.cancel.take()
+    }
+
+    /// This cancels the call.
+    pub(super) fn give_token(&mut self, cancel: Option<CancelToken>) {
+        self.cancel = cancel;
+    }
+
     /// Nobody waits for the call any more.
     pub(super) fn forget_token(&mut self) {
         self.cancel = None;

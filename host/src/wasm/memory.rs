@@ -1,10 +1,11 @@
 //! A guest's memory, as the host reads and writes it.
 //!
 //! Every offset and length from a guest is a claim. It becomes a range only through [`GuestMemory::range`], next to the access
-//! that it is for, and no range outlives the borrow of the memory: a guest call in between ends it.
+//! that it is for, and no range outlives the borrow of the memory: a guest call in between ends it. What is read is a claim, too.
 
 use std::ops::Range;
 
+use super::claim::{Bytes, Claim, Extent};
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A guest's linear memory, borrowed between two guest calls.
@@ -20,9 +21,23 @@ impl<'a> GuestMemory<'a> {
     /// # Errors
     /// OUT_OF_RANGE, the guest's doing, if they are not.
     #[inline]
-    pub(super) fn read(&self, what: &str, offset: usize, length: usize) -> Result<&[u8]> {
-        let range = self.range(what, offset, length)?;
-        Ok(&self.0[range])
+    pub(super) fn read(
+        &self,
+        what: &str,
+        offset: impl Extent,
+        length: impl Extent,
+    ) -> Result<Bytes<'_>> {
+        let range = self.range(what, offset.to_check(), length.to_check())?;
+        Ok(Bytes::claimed(what, &self.0[range]))
+    }
+
+    /// Whether bytes are there, which are not read.
+    ///
+    /// # Errors
+    /// As for [`GuestMemory::read`].
+    pub(super) fn check(&self, what: &str, offset: impl Extent, length: impl Extent) -> Result<()> {
+        self.range(what, offset.to_check(), length.to_check())
+            .map(drop)
     }
 
     /// Writes bytes.
@@ -30,8 +45,8 @@ impl<'a> GuestMemory<'a> {
     /// # Errors
     /// As for [`GuestMemory::read`].
     #[inline]
-    pub(super) fn write(&mut self, what: &str, offset: usize, bytes: &[u8]) -> Result<()> {
-        let range = self.range(what, offset, bytes.len())?;
+    pub(super) fn write(&mut self, what: &str, offset: impl Extent, bytes: &[u8]) -> Result<()> {
+        let range = self.range(what, offset.to_check(), bytes.len())?;
         self.0[range].copy_from_slice(bytes);
         Ok(())
     }
@@ -40,10 +55,8 @@ impl<'a> GuestMemory<'a> {
     ///
     /// # Errors
     /// As for [`GuestMemory::read`].
-    pub(super) fn read_u32(&self, what: &str, offset: usize) -> Result<u32> {
-        let mut word = [0; 4];
-        word.copy_from_slice(self.read(what, offset, 4)?);
-        Ok(u32::from_le_bytes(word))
+    pub(super) fn read_u32(&self, what: &str, offset: impl Extent) -> Result<Claim<u32>> {
+        self.read(what, offset, 4).map(|bytes| bytes.word())
     }
 
     #[inline]
@@ -77,10 +90,10 @@ mod tests {
         let mut bytes = [0; 8];
         let mut memory = GuestMemory::new(&mut bytes);
         memory.write("x", 4, &[1, 2, 3, 4]).unwrap();
-        assert_eq!(memory.read_u32("x", 4).unwrap(), 0x0403_0201);
+        assert_eq!(memory.read_u32("x", 4).unwrap().opaque(), 0x0403_0201);
         assert!(memory.read("x", 8, 0).unwrap().is_empty());
         for (offset, length) in [(5, 4), (9, 0), (usize::MAX, 2), (0, usize::MAX)] {
-            let err = memory.read("a message", offset, length).unwrap_err();
+            let err = memory.check("a message", offset, length).unwrap_err();
             assert_eq!(
                 (err.code(), err.blame()),
                 (StatusCode::OutOfRange, Blame::Guest)

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::outside::ExportedFunction;
+use super::outside::{ExportedFunction, exhausted};
+use super::text::{is_plain, sanitize, shown_name};
 use super::version::FfiVersion;
 use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
 use crate::frame::abi;
@@ -22,6 +23,9 @@ pub(super) const STAGE_DROP_TYPE: &str = "(i32)";
 
 /// The most dimensions that an operand or result can be declared with.
 const MAX_RANK: usize = 255;
+
+/// How much of a target's documentation is kept, in bytes.
+const MAX_DOCUMENTATION: usize = 64 << 10;
 
 /// One object of the section. Objects of the same name are one target: its stages may be declared apart.
 #[derive(Debug, Deserialize)]
@@ -85,22 +89,31 @@ fn types(exports: &[ExportedFunction]) -> Types<'_> {
 }
 
 /// Reads the section and holds it against the exported functions.
-pub(super) fn read(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
-    targets(section, exports)
+pub(super) fn read(
+    section: &[u8],
+    exports: &[ExportedFunction],
+    depth: usize,
+) -> Result<Vec<Signature>> {
+    targets(section, exports, depth)
         .map_err(|status| status.context(format_args!("section {}", abi::METADATA_SECTION)))
 }
 
-fn targets(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature>> {
+fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     // The depth of what no field takes is bounded only where it is read as a value.
     for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
-        value.map_err(not_json)?;
+        let depth = depth(&value.map_err(not_json)?);
+        if depth > most {
+            return Err(exhausted(format!(
+                "expected lists and objects at most {most} deep, found {depth}"
+            )));
+        }
     }
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
         let entry = entry.map_err(not_json)?;
         let name = entry.name.clone();
-        let signature =
-            signature(entry).map_err(|status| status.context(format_args!("target {name:?}")))?;
+        let signature = signature(entry)
+            .map_err(|status| status.context(format_args!("target \"{}\"", shown_name(&name))))?;
         match targets.get_mut(&name) {
             Some(known) => merge(known, signature)?,
             None => {
@@ -115,12 +128,21 @@ fn targets(section: &[u8], exports: &[ExportedFunction]) -> Result<Vec<Signature
     Ok(targets.into_values().collect())
 }
 
+/// How deep lists and objects nest. The JSON reader goes 128 deep at most.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+        Value::Object(values) => 1 + values.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// The targets of a module that declares none: the exported functions whose types a target can have.
 pub(super) fn from_types(exports: &[ExportedFunction]) -> Vec<Signature> {
     let types = types(exports);
     let mut targets: Vec<_> = exports
         .iter()
-        .filter(|export| !is_internal(&export.name))
+        .filter(|export| !is_internal(&export.name) && is_plain(&export.name))
         .filter_map(|export| undeclared(export, &types))
         .collect();
     targets.sort_by(|a, b| a.name.cmp(&b.name));
@@ -178,6 +200,7 @@ pub(super) fn drop_name(target: &str, stage: Stage) -> String {
 }
 
 fn signature(entry: Entry) -> Result<Signature> {
+    check_name(&entry.name)?;
     check_version(&entry.ffi_version)?;
     let api_version: ApiVersion = entry.api_version.parse().map_err(blame_guest)?;
     let stages = entry.stages.iter().map(|name| {
@@ -206,9 +229,20 @@ fn signature(entry: Entry) -> Result<Signature> {
         results: entry.results.map(buffers).transpose()?,
         remaining_results: entry.remaining_results,
         attributes: entry.attributes.map(attributes).transpose()?,
-        documentation: entry.doc,
-        traits: entry.traits,
+        documentation: sanitize(entry.doc.as_bytes(), entry.doc.len(), MAX_DOCUMENTATION),
+        traits: entry.traits.iter().map(|name| shown_name(name)).collect(),
     })
+}
+
+/// Checks that a name can stand in a line and between quotation marks: it is part of many messages.
+fn check_name(name: &str) -> Result<()> {
+    match is_plain(name) {
+        true => Ok(()),
+        false => Err(wrong(format!(
+            "expected a name of at most 1024 bytes without quotation marks, backslashes, and control and invisible characters, found \"{}\"",
+            shown_name(name)
+        ))),
+    }
 }
 
 /// Checks that this host has the version of `callbox:ffi` that a target is made for.
@@ -231,7 +265,7 @@ fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
         }
         let types = buffer.element_types.unwrap_or_default();
         Ok(BufferSignature {
-            name: buffer.name,
+            name: shown_name(&buffer.name),
             element_types: types
                 .iter()
                 .map(|name| element_type(name))
@@ -254,6 +288,7 @@ const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"]
 
 fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
     let attribute = |attribute: Attribute| {
+        check_name(&attribute.name)?;
         if attribute.kind == "pointer" {
             return Err(wrong(format!(
                 "attribute {:?}: a pointer into the host's memory means nothing in a sandbox; expected its value as an attribute, or static information that the guest makes",

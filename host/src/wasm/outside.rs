@@ -3,11 +3,13 @@
 use wasmparser::{ExternalKind, FuncType, Parser, Payload, TypeRef, ValType};
 
 use super::proposals;
+use super::text::shown_name;
 use crate::frame::abi;
 use crate::policy::Limits;
 use crate::values::{Blame, Result, Status, StatusCode};
 
-/// Something that a module imports.
+/// Something that a module imports. Names are the module's own: what could not stand in a line or between quotation marks is escaped,
+/// and what is longer than 1 KiB is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedItem {
     /// The module that it is imported from.
@@ -18,7 +20,7 @@ pub struct ImportedItem {
     pub ty: String,
 }
 
-/// A function that a module exports.
+/// A function that a module exports. Its name is shown as an imported one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFunction {
     /// Its name.
@@ -86,8 +88,24 @@ impl Outside {
                 }
             }
             Payload::FunctionSection(functions) => {
+                if functions.count() as usize > limits.functions {
+                    return Err(Problem::Status(exhausted(format!(
+                        "expected at most {} functions, found {}",
+                        limits.functions,
+                        functions.count()
+                    ))));
+                }
                 for ty in functions {
                     self.functions.push(ty?);
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                let size = body.range().len();
+                if size > limits.function_bytes {
+                    return Err(Problem::Status(exhausted(format!(
+                        "expected functions of at most {} bytes, found one of {size}",
+                        limits.function_bytes
+                    ))));
                 }
             }
             Payload::TableSection(tables) => {
@@ -137,8 +155,8 @@ impl Outside {
             TypeRef::Tag(_) => "tag".to_owned(),
         };
         self.imports.push(ImportedItem {
-            module: import.module.to_owned(),
-            name: import.name.to_owned(),
+            module: shown_name(import.module),
+            name: shown_name(import.name),
             ty,
         });
     }
@@ -148,7 +166,7 @@ impl Outside {
             ExternalKind::Func | ExternalKind::FuncExact => {
                 let index = self.functions.get(export.index as usize).copied();
                 self.exports.push(ExportedFunction {
-                    name: export.name.to_owned(),
+                    name: shown_name(export.name),
                     ty: index.map_or_else(|| "unknown".to_owned(), |index| self.type_text(index)),
                 });
             }

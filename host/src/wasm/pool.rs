@@ -85,7 +85,11 @@ impl Drop for Lease<'_> {
         let leased = self.instance();
         match leased {
             Some(instance) if instance.is_healthy() => instance.end(),
-            _ => *leased = None,
+            _ => {
+                if let Some(instance) = leased.take() {
+                    instance.discard();
+                }
+            }
         }
         if let Place::Overflow(overflow, instance) = &mut self.place
             && let Some(instance) = instance.take()

@@ -7,16 +7,17 @@ use std::time::Instant;
 use super::instance::{Caller, Instance, check_stack};
 use super::module::Module;
 use super::pool::{Lease, Pool};
+use super::quota::Quota;
 use super::shared::Evict;
 use super::site::Site;
 use super::state::DELETION;
 use crate::call::{
-    CallOptions, CallSite, Execution, Functions, Platform, PreparedCalls, Signature, Stage,
-    TargetModule,
+    CallOptions, CallSite, CancelToken, Execution, Functions, Platform, PreparedCalls, Signature,
+    Stage, TargetModule,
 };
 use crate::frame::ARENA_ALIGNMENT;
 use crate::policy::Isolation;
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::values::{Blame, Result, Status, StatusCode, bounded};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
 /// one call at a time, so that there are as many as there are executions at one time.
@@ -27,6 +28,7 @@ pub(super) struct Sites {
     /// Whether some target has a stage that runs once for each execution.
     has_execution_stages: bool,
     pool: Arc<Pool>,
+    quota: Arc<Quota>,
 }
 
 impl Sites {
@@ -49,6 +51,7 @@ impl Sites {
             arena_size: largest.max(ARENA_ALIGNMENT),
             has_execution_stages,
             pool,
+            quota: Arc::default(),
         };
         new.make_early()?;
         Ok(new)
@@ -86,19 +89,35 @@ impl Sites {
         }
     }
 
-    /// A new instance. When the engine has no place for it, idle ones make way, one by one.
+    /// A new instance. When there is no place for it, what is being given back is waited for, and idle ones make way, one by one.
     fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
         // Making way for an instance would not help.
         check_stack(self.module.shared.policy.limits.stack_bytes, "the module")?;
+        let shared = &self.module.shared;
         let mut deadline = None;
         loop {
-            match Instance::new(&self.module, self.arena_size, self.sites.len(), caller) {
+            let discarded = shared.discarder.done();
+            let size = (self.arena_size, self.sites.len());
+            let share = self.quota.share(&shared.policy.limits);
+            // Making way does not help an executable that has as many as it may have.
+            let can_make_way = share.is_ok();
+            match share.and_then(|share| Instance::new(&self.module, size, share, caller)) {
                 Err(status)
                     if status.code() == StatusCode::ResourceExhausted
-                        && status.blame() == Blame::Caller
-                        && self.module.shared.evict_one(
-                            *deadline.get_or_insert_with(|| end_of_eviction(caller.0)),
-                        ) => {}
+                        && status.blame() == Blame::Caller =>
+                {
+                    let deadline = *deadline.get_or_insert_with(|| end_of_eviction(caller.0));
+                    let is_cancelled =
+                        || (caller.0.cancel.as_ref()).is_some_and(CancelToken::is_cancelled);
+                    if Instant::now() >= deadline || is_cancelled() {
+                        return Err(status);
+                    }
+                    let has_room = shared.discarder.wait(discarded, deadline)
+                        || can_make_way && shared.evict_one(deadline);
+                    if !has_room {
+                        return Err(status);
+                    }
+                }
                 outcome => return outcome,
             }
         }
@@ -219,7 +238,9 @@ impl Module {
     ///
     /// # Errors
     /// As for [`TargetModule::prepare`], and INVALID_ARGUMENT if the call site refers to functions: there is no program to call back.
-    pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
+    pub fn prepare_call(self: &Arc<Self>, mut site: CallSite) -> Result<PreparedCall> {
+        let attributes = bounded(std::mem::take(&mut site.attributes));
+        site.attributes = attributes.map_err(|status| status.context(&site.name))?;
         if !site.functions.is_empty() {
             return Err(Status::invalid_argument(format!(
                 "{}: expected no functions to call back, for there is no program, found {}",
@@ -284,6 +305,10 @@ impl Execution for WasmExecution<'_> {
 
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
         let sites = self.sites;
+        if sites.is_checked(site) {
+            let caller = (&self.options, self.functions.as_ref());
+            return sites.call_twice(site, caller, operands, results);
+        }
         match self.instance() {
             Some(instance) => {
                 instance.begin_next_call();
@@ -321,6 +346,32 @@ impl Sites {
         sites.iter().copied().filter(has_stages).collect()
     }
 
+    /// Whether what this call site's target says of its purity is checked.
+    #[inline]
+    fn is_checked(&self, index: usize) -> bool {
+        self.module.shared.policy.check_pure
+            && self.sites.get(index).is_some_and(|site| site.is_pure)
+    }
+
+    /// How messages name a call site's target.
+    pub(super) fn what(&self, index: usize) -> &str {
+        self.sites.get(index).map_or("a target", |site| &site.what)
+    }
+
+    /// One call in an instance of its own.
+    pub(super) fn call_fresh(
+        &self,
+        index: usize,
+        caller: Caller<'_>,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let mut instance = self.new_instance(caller)?;
+        let outcome = self.execute(&mut instance, index, operands, results);
+        instance.discard();
+        outcome
+    }
+
     /// One call as an execution of its own.
     #[inline]
     fn call_alone(
@@ -330,6 +381,9 @@ impl Sites {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
+        if self.is_checked(index) {
+            return self.call_twice(index, caller, operands, results);
+        }
         match self.module.shared.policy.isolation {
             Isolation::Executable => {
                 let mut lease = self.pool.lease();
@@ -340,9 +394,7 @@ impl Sites {
                 }
                 outcome
             }
-            Isolation::Fresh => {
-                self.execute(&mut self.new_instance(caller)?, index, operands, results)
-            }
+            Isolation::Fresh => self.call_fresh(index, caller, operands, results),
         }
     }
 

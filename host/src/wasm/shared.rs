@@ -5,6 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+#[cfg(feature = "cache")]
+use super::cache::Cache;
+use super::compile::Places;
+use super::discard::Discarder;
+use super::engine::Config;
 use super::state::{GuestState, LogRecord};
 use super::ticker::Ticker;
 use crate::policy::Policy;
@@ -24,7 +29,15 @@ pub(super) struct Shared {
     pub(super) linker: wasmtime::Linker<GuestState>,
     pub(super) policy: Policy,
     pub(super) log: Option<LogSink>,
+    #[cfg(feature = "cache")]
+    pub(super) cache: Option<Arc<Cache>>,
     pub(super) ticker: Ticker,
+    pub(super) discarder: Discarder,
+    /// The places for compilations.
+    pub(super) compilations: Arc<Places>,
+    /// Files that guests have open.
+    #[cfg(feature = "capabilities")]
+    pub(super) open_files: std::sync::atomic::AtomicUsize,
     /// Tells this engine's modules from another's: the same file under another policy is another module.
     pub(super) id: u64,
     /// The pools of this engine's modules, for [`Shared::evict_one`].
@@ -48,14 +61,20 @@ impl Shared {
         engine: wasmtime::Engine,
         linker: wasmtime::Linker<GuestState>,
         ticker: Ticker,
-        (policy, log): (Policy, Option<LogSink>),
+        config: Config,
     ) -> Arc<Self> {
         Arc::new(Self {
             engine,
             linker,
-            policy,
-            log,
+            policy: config.policy,
+            log: config.log,
+            #[cfg(feature = "cache")]
+            cache: config.cache,
             ticker,
+            discarder: Discarder::default(),
+            compilations: Arc::default(),
+            #[cfg(feature = "capabilities")]
+            open_files: std::sync::atomic::AtomicUsize::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             pools: Mutex::default(),
         })

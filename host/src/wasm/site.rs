@@ -21,6 +21,8 @@ pub(super) struct Site {
     /// The stages whose state has a deleter.
     pub(super) drops: Vec<Stage>,
     pub(super) layout: ArenaLayout,
+    /// Whether the target declares that the same operands give the same results.
+    pub(super) is_pure: bool,
     /// How many bytes the caller gives for each result leaf: none for what nobody reads.
     pub(super) result_sizes: Box<[usize]>,
     pub(super) static_info: Option<StaticInfo>,
@@ -53,6 +55,7 @@ impl Site {
             drops: drops(module, &target.name, &target.stages),
             result_sizes: sizes.map(wanted).collect(),
             layout,
+            is_pure: target.has_trait("pure"),
             static_info: site.static_info.clone(),
             // The older conventions have no place for a function's number.
             functions: match site.api_version {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::capabilities::OfInstance;
+use super::claim::LinearMemory;
+use super::fuel::FuelLeft;
 use super::interrupt::Interrupt;
+use super::quota::Share;
 use super::shared::Shared;
 use crate::call::{CallOptions, Deadline, FunctionReference, Functions, UserData};
 use crate::policy::{Grants, LogLevel};
@@ -30,6 +34,9 @@ pub(super) struct GuestFailure {
     pub(super) recoverable: bool,
 }
 
+/// How long deleters may take at least of an execution that is at its deadline: one that succeeded has things to take back.
+const GRACE: Duration = Duration::from_millis(10);
+
 /// What a store has of an execution.
 pub(super) struct OfExecution {
     user_data: Option<Arc<UserData>>,
@@ -42,7 +49,15 @@ pub(super) struct GuestState {
     pub(super) shared: Arc<Shared>,
     /// What the module may reach.
     pub(super) grants: Arc<Grants>,
-    pub(super) memory: Option<wasmtime::Memory>,
+    /// What it has of them besides the log.
+    pub(super) capabilities: Option<Box<OfInstance>>,
+    /// What of the executable's quota this instance has.
+    pub(super) share: Share,
+    /// What the call under way may still take, in the deterministic mode.
+    pub(super) fuel: FuelLeft,
+    pub(super) memory: Option<LinearMemory>,
+    /// The module's functions from this index on are the host's own, which no backtrace shows.
+    pub(super) helpers_from: u32,
     pub(super) failure: Option<GuestFailure>,
     pub(super) interrupt: Interrupt,
     /// Bytes that the call under way may still log.
@@ -60,11 +75,15 @@ pub(super) struct GuestState {
 }
 
 impl GuestState {
-    pub(super) fn new(shared: Arc<Shared>, grants: Arc<Grants>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, grants: Arc<Grants>, share: Share) -> Self {
         Self {
             shared,
             grants,
+            capabilities: None,
+            share,
+            fuel: FuelLeft::default(),
             memory: None,
+            helpers_from: u32::MAX,
             failure: None,
             interrupt: Interrupt::default(),
             log_budget: 0,
@@ -79,7 +98,11 @@ impl GuestState {
     /// A call or an execution begins.
     #[inline]
     pub(super) fn begin(&mut self, options: &CallOptions, functions: Option<&Arc<dyn Functions>>) {
-        self.interrupt = Interrupt::new(options, self.shared.policy.limits.deadline);
+        let policy = &self.shared.policy;
+        // In the deterministic mode fuel stands for the limit of time.
+        let limit = policy.limits.deadline.filter(|_| !policy.deterministic);
+        self.interrupt = Interrupt::new(options, limit);
+        self.fuel = FuelLeft::new(&policy.limits, options);
         self.log_budget = self.shared.policy.limits.log_bytes;
         self.user_data.clone_from(&options.user_data);
         self.functions = functions.cloned();
@@ -100,6 +123,15 @@ impl GuestState {
         if !self.callable.is_empty() {
             self.callable = Arc::default();
         }
+    }
+
+    /// Deleters of an execution's state begin: whoever waits for the execution waits for them, so that its deadline and token hold, too.
+    pub(super) fn begin_end_of_execution(&mut self) {
+        let now = Instant::now();
+        let end = self.interrupt.instant().unwrap_or(now + DELETION);
+        let cancel = self.interrupt.take_token();
+        self.begin_deletion(Some(end.clamp(now + GRACE, now + DELETION)));
+        self.interrupt.give_token(cancel);
     }
 
     /// Forgets the embedder's things: nobody else's call shows them, and an idle instance keeps none of them alive.
@@ -150,10 +182,21 @@ impl wasmtime::ResourceLimiter for GuestState {
     ) -> wasmtime::Result<bool> {
         let limit = self.shared.policy.limits.memory_bytes;
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
-        Ok(self.may_grow(|| format!("memory of {desired} bytes"), desired, limit))
+        if !self.may_grow(|| format!("memory of {desired} bytes"), desired, limit) {
+            return Ok(false);
+        }
+        let together = self.shared.policy.limits.executable_memory_bytes;
+        let allowed = self.share.grow(desired, together);
+        if !allowed {
+            self.growth_refused = Some(format!(
+                "memory of {desired} bytes was refused, the limit for all instances of the executable is {together}"
+            ));
+        }
+        Ok(allowed)
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.share.shrink_back();
         self.growth_refused = Some(format!("memory could not grow ({error:#})"));
         Ok(())
     }

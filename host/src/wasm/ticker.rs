@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::fork;
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// From one tick to the next while guests run.
@@ -21,6 +22,8 @@ const IDLE_AFTER: u32 = 64;
 pub(super) struct Ticker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The process that the thread runs in.
+    generation: u32,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +37,7 @@ struct Shared {
 
 impl Ticker {
     pub(super) fn start(engine: &wasmtime::Engine) -> Result<Self> {
+        fork::watch();
         let shared = Arc::<Shared>::default();
         let weak = engine.weak();
         let thread = thread::Builder::new()
@@ -52,6 +56,7 @@ impl Ticker {
         Ok(Self {
             shared,
             thread: Some(thread),
+            generation: fork::generation(),
         })
     }
 
@@ -59,12 +64,18 @@ impl Ticker {
     #[inline]
     pub(super) fn note_activity(&self) {
         if !self.shared.busy.load(Ordering::Relaxed) {
-            self.shared.busy.store(true, Ordering::Relaxed);
+            self.shared.busy.store(true, Ordering::SeqCst);
         }
-        // Should the thread go idle just now, it still ticks every IDLE_TICK and then sees `busy`.
-        if self.shared.idle.load(Ordering::Relaxed) {
+        // Should the thread go idle just now, either this sees it or it sees `busy`.
+        if self.shared.idle.load(Ordering::SeqCst) {
             self.wake();
         }
+    }
+
+    /// Whether the thread runs in this process, and not in one that this was forked from.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        self.generation == fork::generation()
     }
 
     #[cold]
@@ -79,6 +90,11 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            if !self.is_here() {
+                // A thread that is not there can't be waited for.
+                std::mem::forget(thread);
+                return;
+            }
             thread.thread().unpark();
             // The thread does nothing that can panic; if it did, there is nothing to clean up.
             let _ = thread.join();
@@ -95,8 +111,8 @@ fn run(shared: &Shared, engine: &wasmtime::EngineWeak) {
             false => quiet_ticks += 1,
         }
         let idle = quiet_ticks >= IDLE_AFTER;
-        shared.idle.store(idle, Ordering::Relaxed);
-        match idle {
+        shared.idle.store(idle, Ordering::SeqCst);
+        match idle && !shared.busy.load(Ordering::SeqCst) {
             true => {
                 quiet_ticks = IDLE_AFTER;
                 thread::park_timeout(IDLE_TICK);

@@ -14,10 +14,7 @@ const MAX_NAME: usize = 256;
 pub(super) fn status(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
     let status = classify(error, state, what);
     match error.downcast_ref::<WasmBacktrace>() {
-        Some(trace) => status.with_backtrace(backtrace(
-            trace,
-            state.shared.policy.limits.backtrace_frames,
-        )),
+        Some(trace) => status.with_backtrace(backtrace(trace, state)),
         None => status,
     }
 }
@@ -51,9 +48,20 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
         );
     }
     let Some(&trap) = error.downcast_ref::<Trap>() else {
+        // The memory that the module has at first is within its own limit, but it shares another with the executable's other instances.
+        if let Some(growth) = state.growth_refused.take() {
+            let message = format!("{what}: {growth}");
+            return Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
+        }
         let message = format!("{what} could not be run: {}", clean(&format!("{error:#}")));
         return Status::new(StatusCode::Internal, Blame::Host, message);
     };
+    if trap == Trap::OutOfFuel {
+        let limit = state.fuel.limit();
+        let message =
+            format!("{what} ran past its fuel of {limit} units, or of the call that it is part of");
+        return guest(StatusCode::DeadlineExceeded, message);
+    }
     // A panic, and an allocator that gives up, say what they have to say and then run `unreachable`. Before another trap, a
     // failure that was set is not its cause.
     let gave_up = trap == Trap::UnreachableCodeReached;
@@ -88,8 +96,13 @@ fn described(trap: Trap) -> String {
     text.strip_prefix("wasm trap: ").unwrap_or(&text).to_owned()
 }
 
-fn backtrace(trace: &WasmBacktrace, limit: usize) -> Backtrace {
-    let frames = trace.frames();
+fn backtrace(trace: &WasmBacktrace, state: &GuestState) -> Backtrace {
+    let limit = state.shared.policy.limits.backtrace_frames;
+    let frames: Vec<_> = trace
+        .frames()
+        .iter()
+        .filter(|frame| frame.func_index() < state.helpers_from)
+        .collect();
     let names = frames
         .iter()
         .take(limit)
@@ -97,7 +110,7 @@ fn backtrace(trace: &WasmBacktrace, limit: usize) -> Backtrace {
             Some(name) => clean(&demangle(name)),
             None => format!("function {}", frame.func_index()),
         });
-    // wasmtime collects one frame more than is shown, so that we know whether there are more.
+    // wasmtime collects one of the guest's frames more than is shown, so that we know whether there are more.
     Backtrace::new(names.collect(), frames.len() > limit)
 }
 

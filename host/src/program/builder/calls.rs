@@ -3,7 +3,7 @@
 use super::{Op, ProgramBuilder};
 use crate::call::{Alias, ApiVersion, StaticInfo};
 use crate::program::{ComputationId, CustomCall, FusionKind, Opcode, Schedule};
-use crate::values::{Dictionary, Literal, Result, Shape};
+use crate::values::{Dictionary, Literal, Result, Shape, bounded};
 
 /// What a custom call may say besides its target, operands and shape: the parameters of `xla::CustomCall` under their names.
 /// The default is a typed-FFI call that says nothing.
@@ -54,7 +54,8 @@ impl ProgramBuilder {
     /// Calls a target, whose result has this shape.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the name is empty or starts with `$`, or if operand layouts or aliasing do not fit.
+    /// - INVALID_ARGUMENT if the name is empty or starts with `$`, or if operand layouts or aliasing do not fit.
+    /// - RESOURCE_EXHAUSTED if attributes nest more than 64 deep.
     pub fn custom_call(
         &mut self,
         target: &str,
@@ -65,7 +66,7 @@ impl ProgramBuilder {
         let call = CustomCall {
             target: target.to_owned(),
             api_version: options.api_version,
-            attributes: options.attributes,
+            attributes: bounded(options.attributes)?,
             opaque: options.opaque,
             static_info: options.static_info,
             has_side_effect: options.has_side_effect,

@@ -99,7 +99,7 @@ impl ProgramBuilder {
         self.instruction(Opcode::Binary(operation), &[x, y], None)
     }
 
-    /// Compares each two elements, of operands of one shape: an array of PRED.
+    /// Compares each two elements, of operands of one shape: an array of PRED. Integers and PRED have one order, whichever is asked for.
     ///
     /// # Errors
     /// See [`ProgramBuilder`].
@@ -110,6 +110,13 @@ impl ProgramBuilder {
         x: Op,
         y: Op,
     ) -> Result<Op> {
+        let order = match self.shape(x) {
+            // Said by one name, so that programs that do the same are equal.
+            Ok(Shape::Array(array)) if is_of_one_order(array.element_type()) => {
+                ComparisonOrder::Partial
+            }
+            _ => order,
+        };
         self.instruction(Opcode::Compare(comparison, order), &[x, y], None)
     }
 
@@ -163,4 +170,8 @@ impl ProgramBuilder {
         let declared = Shape::scalar(element_type);
         self.instruction(Opcode::BitcastConvert, &[x], Some(&declared))
     }
+}
+
+fn is_of_one_order(element_type: ElementType) -> bool {
+    element_type.is_integral() || element_type.is_pred()
 }

@@ -130,6 +130,51 @@ fn elementwise_operations_are_there() {
     });
 }
 
+/// Text has no `type=TOTALORDER` for them.
+#[test]
+fn integers_have_one_order() {
+    let mut b = ProgramBuilder::new("main");
+    let x = b.parameter(0, shape("s32[2]"), "x").unwrap();
+    let less = b
+        .compare(Comparison::Lt, ComparisonOrder::Total, x, x)
+        .unwrap();
+    let program = b.build(less).unwrap();
+    let again = crate::program::Program::from_hlo_text(&program.to_hlo_text());
+    assert_eq!(again, Ok(program));
+}
+
+/// Without going as deep as the attributes do, also where they are dropped.
+#[test]
+fn attributes_nest_to_a_bounded_depth() {
+    let nested = |depth| {
+        let deeper = |inner, _| {
+            let inner = crate::Attribute::Dictionary(inner);
+            crate::Dictionary::from([("a".to_owned(), inner)])
+        };
+        (1..depth).fold(crate::Dictionary::new(), deeper)
+    };
+    let call = |depth| {
+        let (mut b, x) = with_array();
+        let options = CustomCallOptions {
+            attributes: nested(depth),
+            ..CustomCallOptions::default()
+        };
+        let call = b.custom_call("f", &[x], shape("f32[]"), options)?;
+        b.build(call)
+    };
+    let program = call(64).unwrap();
+    let again = crate::program::Program::from_hlo_text(&program.to_hlo_text());
+    assert_eq!(again, Ok(program));
+    for depth in [65, 200_000] {
+        let status = call(depth).unwrap_err();
+        assert_eq!(status.code(), StatusCode::ResourceExhausted);
+        assert_eq!(
+            status.message(),
+            "expected attributes that nest at most 64 deep, found more"
+        );
+    }
+}
+
 #[test]
 fn elements_are_moved() {
     check("s32[4]", |b, _| b.iota(shape("s32[4]"), 0));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::run::Run;
 use super::{ExecuteOptions, Inner, check_arguments};
-use crate::call::{Deadline, Functions};
+use crate::call::{Bounds, Deadline, Functions};
 use crate::program::instruction::ComputationId;
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
@@ -25,7 +25,7 @@ impl Functions for Callbacks {
         self.depth
     }
 
-    fn call(&self, id: usize, operands: &[Literal], deadline: Option<Instant>) -> Result<Literal> {
+    fn call(&self, id: usize, operands: &[Literal], bounds: &Bounds) -> Result<Literal> {
         let executable = self
             .executable
             .upgrade()
@@ -35,8 +35,11 @@ impl Functions for Callbacks {
         let computation = &executable.program.computations[id.index()];
         check_arguments(&computation.name, computation.parameter_shapes(), operands)?;
         let mut options = self.options.clone();
-        if let Some(sooner) = deadline.filter(|&deadline| self.is_sooner(deadline)) {
+        if let Some(sooner) = bounds.deadline.filter(|&at| self.is_sooner(at)) {
             options.call.deadline = Some(Deadline::At(sooner));
+        }
+        if bounds.fuel.is_some() {
+            options.call.fuel.clone_from(&bounds.fuel);
         }
         Run::begin(&executable, id, &options, self.depth + 1)?.function(id, operands)
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::super::Program;
 use super::{Executable, ExecuteOptions};
 use crate::call::{
-    ApiVersion, CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform,
-    PreparedCalls, Signature, Stage, TargetModule,
+    ApiVersion, Bounds, CallOptions, CallSite, CancelToken, Deadline, Execution, Functions,
+    Platform, PreparedCalls, Signature, Stage, TargetModule,
 };
 use crate::registry::Registry;
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
@@ -130,7 +130,7 @@ impl RecordedExecution<'_> {
         let operands = std::iter::zip(&site.operands, operands)
             .map(|(shape, bytes)| Literal::from_leaves(shape.clone(), vec![bytes.to_vec()]));
         let operands = operands.collect::<Result<Vec<_>>>()?;
-        let result = functions.call(site.functions[0].id, &operands, None)?;
+        let result = functions.call(site.functions[0].id, &operands, &Bounds::default())?;
         for (to, (_, from)) in std::iter::zip(results, result.leaves()) {
             if !to.is_empty() {
                 to.copy_from_slice(from);

@@ -1,11 +1,12 @@
 //! The arena of an instance: where in the guest's memory it is.
 
-use wasmtime::TypedFunc;
+use wasmtime::WasmParams;
 
 use super::Instance;
 use super::enter::{enter, exhausted};
 use crate::frame::{ARENA_ALIGNMENT, abi};
 use crate::values::{Blame, Result, Status, StatusCode};
+use crate::wasm::claim::{GuestFunction, Returned};
 use crate::wasm::module::Module;
 
 impl Instance {
@@ -26,49 +27,54 @@ impl Instance {
     }
 
     /// An export, if it is there and a function of this type.
-    pub(super) fn typed_export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    pub(super) fn typed_export<P: WasmParams, R: Returned>(
         &mut self,
         export: Option<&wasmtime::ModuleExport>,
-    ) -> Option<TypedFunc<P, R>> {
-        let export = self.instance.get_module_export(&mut self.store, export?)?;
-        export.into_func()?.typed(&self.store).ok()
+    ) -> Option<GuestFunction<P, R>> {
+        self.exports.function_at(&mut self.store, export?)
     }
 
     fn allocate(
         &mut self,
-        realloc: &TypedFunc<(u32, u32, u32, u32), u32>,
+        realloc: &GuestFunction<(u32, u32, u32, u32), u32>,
         size: u32,
     ) -> Result<u32> {
         let arguments = (0, 0, ARENA_ALIGNMENT as u32, size);
-        match enter(
+        let offset = enter(
             &mut self.store,
             &mut self.healthy,
             realloc,
             arguments,
             abi::REALLOC,
-        )? {
-            0 => Err(exhausted(format!(
+        )?;
+        let found = offset.check(|offset| (offset != 0).then_some(offset));
+        found.map_err(|_| {
+            exhausted(format!(
                 "{} found no memory for an arena of {size} bytes",
                 abi::REALLOC
-            ))),
-            offset => Ok(offset),
-        }
+            ))
+        })
     }
 
     fn grow(&mut self, size: usize) -> Result<u32> {
-        let page = self.memory.page_size(&self.store);
-        let end = self.memory.data_size(&self.store);
-        // Not at 0, which guests take for no address at all.
-        let offset = end.max(ARENA_ALIGNMENT).next_multiple_of(ARENA_ALIGNMENT);
-        let pages = ((offset - end + size) as u64).div_ceil(page);
-        if self.memory.grow(&mut self.store, pages).is_err() {
+        let end = self.memory.size(&self.store);
+        let behind = |end: usize| {
+            // Not at 0, which guests take for no address at all.
+            let offset = end.max(ARENA_ALIGNMENT);
+            let offset = offset.checked_next_multiple_of(ARENA_ALIGNMENT)?;
+            let more = (offset - end).checked_add(size)?;
+            Some((u32::try_from(offset).ok()?, more as u64))
+        };
+        let (offset, more) = end
+            .check(behind)
+            .map_err(|end| exhausted(format!("expected an arena below 4 GiB, found {end}")))?;
+        if self.memory.grow(&mut self.store, more).is_err() {
             let limit = self.store.data().shared.policy.limits.memory_bytes;
             return Err(exhausted(format!(
                 "expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"
             )));
         }
-        u32::try_from(offset)
-            .map_err(|_| exhausted(format!("expected an arena below 4 GiB, found {offset}")))
+        Ok(offset)
     }
 
     /// An arena is where the guest says only if it can be.
@@ -84,7 +90,6 @@ impl Instance {
             ));
         }
         self.guest_memory()
-            .read("the arena", offset as usize, size)?;
-        Ok(())
+            .check("the arena", offset as usize, size)
     }
 }

@@ -2,19 +2,20 @@
 
 use std::time::Instant;
 
-use wasmtime::{Store, TypedFunc};
+use wasmtime::Store;
 
 use super::Instance;
 use super::enter::{enter, returned, stack_needed};
 use crate::call::{ApiVersion, Stage, StaticInfo};
 use crate::frame::{Frame, FrameImage, Pointers, abi};
 use crate::values::{Blame, Result, Status, StatusCode};
+use crate::wasm::claim::{Claim, GuestFunction};
 use crate::wasm::metadata::{drop_name, export_name};
 use crate::wasm::site::Site;
 use crate::wasm::state::GuestState;
 
 /// A function that takes something back.
-type Deleter = TypedFunc<u32, ()>;
+type Deleter = GuestFunction<u32, ()>;
 
 /// A call site in an instance.
 pub(super) struct Bound {
@@ -32,14 +33,14 @@ pub(super) struct Bound {
 /// A target's function with what it is called with, by convention.
 pub(super) enum Entry {
     /// `(frame) -> status`.
-    Frame(TypedFunc<u32, u32>, u32),
+    Frame(GuestFunction<u32, u32>, u32),
     /// `(out, ins)`.
-    Original(TypedFunc<(u32, u32), ()>, (u32, u32)),
+    Original(GuestFunction<(u32, u32), ()>, (u32, u32)),
     /// `(out, ins, status)`.
-    StatusReturning(TypedFunc<(u32, u32, u32), ()>, (u32, u32, u32)),
+    StatusReturning(GuestFunction<(u32, u32, u32), ()>, (u32, u32, u32)),
     /// `(out, ins, opaque, opaque_len, status)`, or `(api, status, static_info, outputs, inputs)`.
     Five(
-        TypedFunc<(u32, u32, u32, u32, u32), ()>,
+        GuestFunction<(u32, u32, u32, u32, u32), ()>,
         (u32, u32, u32, u32, u32),
     ),
 }
@@ -56,13 +57,13 @@ impl Entry {
         let code = match self {
             Self::Frame(function, frame) => enter(store, healthy, function, *frame, what)?,
             Self::Original(function, parameters) => {
-                enter(store, healthy, function, *parameters, what).map(|()| 0)?
+                enter(store, healthy, function, *parameters, what).map(|()| Claim::NONE)?
             }
             Self::StatusReturning(function, parameters) => {
-                enter(store, healthy, function, *parameters, what).map(|()| 0)?
+                enter(store, healthy, function, *parameters, what).map(|()| Claim::NONE)?
             }
             Self::Five(function, parameters) => {
-                enter(store, healthy, function, *parameters, what).map(|()| 0)?
+                enter(store, healthy, function, *parameters, what).map(|()| Claim::NONE)?
             }
         };
         returned(code, store.data_mut(), what)
@@ -153,20 +154,22 @@ impl Instance {
 
     /// The guest's own table of the functions of the JAX FFI proposal.
     fn jax_ffi_api(&mut self) -> Result<u32> {
-        let function: TypedFunc<(), u32> = self.function(abi::JAX_FFI_API)?;
+        let function: GuestFunction<(), u32> = self.function(abi::JAX_FFI_API)?;
         let (store, healthy) = (&mut self.store, &mut self.healthy);
         let api = enter(store, healthy, &function, (), abi::JAX_FFI_API)?;
-        returned(0, store.data_mut(), abi::JAX_FFI_API)?;
-        Ok(api)
+        returned(Claim::NONE, store.data_mut(), abi::JAX_FFI_API)?;
+        // It is handed back as it is.
+        Ok(api.opaque())
     }
 
     fn construct(&mut self, name: &str, data: u32, size: u32) -> Result<u32> {
         let what = format!("the constructor {name:?}");
-        let function: TypedFunc<(u32, u32), u32> = self.function(name)?;
+        let function: GuestFunction<(u32, u32), u32> = self.function(name)?;
         let (store, healthy) = (&mut self.store, &mut self.healthy);
         let object = enter(store, healthy, &function, (data, size), &what)?;
-        returned(0, store.data_mut(), &what)?;
-        match object {
+        returned(Claim::NONE, store.data_mut(), &what)?;
+        // It is handed back as it is.
+        match object.opaque() {
             0 => Err(Status::new(
                 StatusCode::Internal,
                 Blame::Guest,
@@ -219,7 +222,7 @@ impl Instance {
         let value = self.guest_memory().read_u32("the state", field)?;
         if let Some(bound) = &mut self.bound[index] {
             bound.state = state;
-            bound.state[word] = value;
+            bound.state[word] = value.opaque();
             bound.held[word] = true;
             bound.image.set_state(bound.state);
         }
@@ -229,7 +232,7 @@ impl Instance {
     /// Takes back what the stages of an execution left.
     pub(in crate::wasm) fn end_execution(&mut self) {
         self.with_stack(|instance| {
-            instance.store.data_mut().begin_deletion(None);
+            instance.store.data_mut().begin_end_of_execution();
             instance.take_back(Stage::Initialize);
             instance.take_back(Stage::Prepare);
         });
@@ -286,8 +289,12 @@ fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, 
         *healthy = false;
         return;
     }
-    // A deleter that fails without trapping leaves an instance that can go on.
-    let _ = enter(store, healthy, deleter, word, "a deleter");
+    // A deleter that fails without trapping leaves an instance that can go on; one that was not called does not.
+    if let Err(status) = enter(store, healthy, deleter, word, "a deleter")
+        && status.blame() == Blame::Caller
+    {
+        *healthy = false;
+    }
 }
 
 impl Drop for Instance {

@@ -1,7 +1,10 @@
 //! The way into a guest and back: what is looked at before, and what came of it.
 
-use wasmtime::{Store, TypedFunc};
+use wasmtime::Store;
 
+use super::super::capabilities;
+use super::super::claim::{Claim, GuestFunction, Returned};
+use super::super::fuel;
 use super::super::interrupt::Interrupted;
 use super::super::shared::Shared;
 use super::super::state::GuestState;
@@ -24,11 +27,40 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
     state.callee_failure = None;
     check_stack(state.shared.policy.limits.stack_bytes, what)?;
     let shared: &Shared = &state.shared;
+    if !shared.ticker.is_here() {
+        return Err(forked(what));
+    }
     shared.ticker.note_activity();
+    let is_metered = shared.policy.deterministic;
     state
         .interrupt
         .check_before()
-        .map_err(|interrupted| not_called(interrupted, what))
+        .map_err(|interrupted| not_called(interrupted, what))?;
+    match is_metered {
+        true => fuel::fill(store)
+            .map_err(|error| Status::internal(format!("fuel cannot be set: {error:#}"))),
+        false => Ok(()),
+    }
+}
+
+/// Notes what a guest took that ran after [`arm`], and ends what it wrote.
+#[inline]
+pub(super) fn disarm(store: &mut Store<GuestState>) {
+    capabilities::end_output(store.data_mut());
+    if store.data().shared.policy.deterministic {
+        fuel::note_used(store);
+    }
+}
+
+#[cold]
+pub(in crate::wasm) fn forked(what: &str) -> Status {
+    Status::new(
+        StatusCode::FailedPrecondition,
+        Blame::Caller,
+        format!(
+            "{what} was not called: expected an engine that was made in this process, found one from before a fork"
+        ),
+    )
 }
 
 /// Stack that entering a guest takes, with a limit of `limit` bytes for the guest.
@@ -69,16 +101,18 @@ fn not_called(interrupted: Interrupted, what: &str) -> Status {
 /// Enters the guest. It takes an instance's parts, so that the function may be another: cloning one costs more than calling it. The
 /// instance is healthy again only if the guest returns: not if it traps, is stopped, or if the log's sink panics.
 #[inline]
-pub(super) fn enter<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+pub(super) fn enter<P: wasmtime::WasmParams, R: Returned>(
     store: &mut Store<GuestState>,
     healthy: &mut bool,
-    function: &TypedFunc<P, R>,
+    function: &GuestFunction<P, R>,
     parameters: P,
     what: &str,
-) -> Result<R> {
+) -> Result<R::Claimed> {
     arm(store, what)?;
     *healthy = false;
-    match function.call(&mut *store, parameters) {
+    let outcome = function.call(store, parameters, what);
+    disarm(store);
+    match outcome {
         Ok(results) => {
             *healthy = true;
             Ok(results)
@@ -89,22 +123,23 @@ pub(super) fn enter<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
 
 /// The outcome of a guest that returned: what it set through the API table, or else what the code says.
 #[inline]
-pub(super) fn returned(code: u32, state: &mut GuestState, what: &str) -> Result<()> {
-    match (code, &state.failure) {
-        (0, None) => Ok(()),
+pub(super) fn returned(code: Claim<u32>, state: &mut GuestState, what: &str) -> Result<()> {
+    let succeeded = code.check(|code| (code == 0).then_some(()));
+    match (succeeded, &state.failure) {
+        (Ok(()), None) => Ok(()),
         _ => Err(reported(code, state, what)),
     }
 }
 
 #[cold]
-fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
+fn reported(code: Claim<u32>, state: &mut GuestState, what: &str) -> Status {
     if let Some(failure) = state.failure.take() {
         return Status::new(failure.code, Blame::Guest, failure.message)
             .with_recoverable(failure.recoverable);
     }
-    match StatusCode::from_number(code) {
+    match code.check(StatusCode::from_number) {
         // A target that hands on what a function failed with.
-        Some(code)
+        Ok(code)
             if state
                 .callee_failure
                 .as_ref()
@@ -116,12 +151,12 @@ fn reported(code: u32, state: &mut GuestState, what: &str) -> Status {
                 |failure| failure.context(what),
             )
         }
-        Some(code) => Status::new(
+        Ok(code) => Status::new(
             code,
             Blame::Guest,
             format!("{what} returned {code} without a message"),
         ),
-        None => Status::new(
+        Err(code) => Status::new(
             StatusCode::Internal,
             Blame::Guest,
             format!("expected {what} to return a status code from 0 to 16, found {code}"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ExecuteOptions, Literal, Log, compile, registry, run, sites};
-use crate::call::{CallOptions, Functions};
+use crate::call::{Bounds, CallOptions, Functions};
 use crate::program::executable::functions::Callbacks;
 use crate::values::StatusCode;
 
@@ -216,10 +216,12 @@ fn callbacks_that_outlive_what_they_call_fail() {
     };
     let main = 1;
     let failure = |operands: &[Literal], id| {
-        let error = callbacks.call(id, operands, None).unwrap_err();
+        let error = callbacks
+            .call(id, operands, &Bounds::default())
+            .unwrap_err();
         (error.code(), error.message().to_owned())
     };
-    assert_eq!(callbacks.call(0, &[pair()], None).unwrap(), {
+    assert_eq!(callbacks.call(0, &[pair()], &Bounds::default()).unwrap(), {
         Literal::array(&[2], &[2.0_f32, 4.0]).unwrap()
     });
     assert_eq!(
