@@ -12,6 +12,7 @@
 mod arguments;
 mod arrays;
 mod attribute;
+mod backend;
 mod call;
 mod convert;
 mod failure;
@@ -71,6 +72,10 @@ enum Command {
     Run(run::Arguments),
     Call(call::Arguments),
     Inspect(inspect::Arguments),
+    Policy(policy::Arguments),
+    /// Serve as the process that a module runs in, for `--isolate process`
+    #[command(name = backend::WORKER, hide = true)]
+    Worker,
 }
 
 /// Does what the command line says, and says so by the exit code.
@@ -84,6 +89,8 @@ pub(crate) fn main() -> ExitCode {
                 output::results(Format::of(arguments.json), call::call(&arguments))
             }
             Command::Inspect(arguments) => inspect::show(&arguments),
+            Command::Policy(arguments) => policy::show(&arguments),
+            Command::Worker => callbox::process::worker_main(),
         },
         Err(error) => refuse(&error),
     }

@@ -13,6 +13,7 @@ mod shape;
 mod shape_text;
 mod status;
 
+pub(crate) use attribute::bounded;
 pub use attribute::{Attribute, Dictionary};
 pub use element_type::ElementType;
 pub(crate) use float_format::FloatFormat;

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use callbox::call::{ApiVersion, Signature, TargetModule};
+use callbox::arrays::to_row_major;
+use callbox::call::{ApiVersion, Signature};
 use callbox::{
     Attribute, CallOptions, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status,
 };
 
 use super::arguments;
-use super::arrays::{ArrayFile, to_row_major};
+use super::arrays::ArrayFile;
 use super::attribute;
 use super::failure::{Failure, Outcome};
 use super::output::{Finished, OutputFolder};
@@ -100,11 +101,7 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         [one] => one.clone(),
         several => Shape::tuple(several.to_vec())?,
     };
-    let module = modules::load(
-        &arguments.module,
-        &arguments.target,
-        arguments.policy.read()?,
-    )?;
+    let module = modules::load(&arguments.module, &arguments.target, &arguments.policy)?;
     let shapes = operands
         .iter()
         .map(|operand| operand.shape().clone())

@@ -151,7 +151,11 @@ fn line(object: &impl Serialize) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match is_hidden(c) {
-            true => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    line.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
             false => line.push(c),
         }
     }

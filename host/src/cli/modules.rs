@@ -6,19 +6,21 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callbox::policy::{Grants, Policy};
-use callbox::wasm::{Config, Engine, Module, inspect};
+use callbox::policy::Grants;
+use callbox::wasm::inspect;
 use callbox::{Blame, Registry, Status, StatusCode};
 
 use super::arguments::TargetArgument;
+use super::backend::{Backend, Loaded};
 use super::failure::{Failure, Outcome};
-use super::{output, progress};
+use super::policy::PolicyArguments;
+use super::progress;
 
 /// The registry of the targets that `--target` and `--targets` name.
 pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],
-    policy: Policy,
+    policy: &PolicyArguments,
 ) -> Outcome<Registry> {
     let mut files: Vec<_> = targets
         .iter()
@@ -53,17 +55,17 @@ pub(super) fn registry(
 }
 
 /// Loads one module, for its target of this name.
-pub(super) fn load(path: &Path, target: &str, policy: Policy) -> Outcome<Arc<Module>> {
+pub(super) fn load(path: &Path, target: &str, policy: &PolicyArguments) -> Outcome<Loaded> {
     let mut loader = Loader::new(policy)?;
     let file = loader.open(path)?;
     loader.load(&file, target)
 }
 
-/// Loads modules into one engine. A file that is named several times is loaded once for each set of grants.
+/// Loads modules. A file that is named several times is loaded once for each set of grants.
 struct Loader {
-    engine: Engine,
+    backend: Backend,
     files: HashMap<PathBuf, Arc<ModuleFile>>,
-    modules: HashMap<(PathBuf, Grants), Arc<Module>>,
+    modules: HashMap<(PathBuf, Grants), Loaded>,
     /// How far it is, for a person to read.
     progress: String,
 }
@@ -78,14 +80,9 @@ struct ModuleFile {
 }
 
 impl Loader {
-    fn new(policy: Policy) -> Outcome<Self> {
-        let engine = Engine::with_config(Config {
-            policy,
-            log: Some(Arc::new(output::guest_log)),
-            ..Config::default()
-        });
+    fn new(policy: &PolicyArguments) -> Outcome<Self> {
         Ok(Self {
-            engine: engine?,
+            backend: policy.backend()?,
             files: HashMap::new(),
             modules: HashMap::new(),
             progress: String::new(),
@@ -99,7 +96,7 @@ impl Loader {
         if let Some(file) = self.files.get(&real) {
             return Ok(Arc::clone(file));
         }
-        let limits = &self.engine.policy().limits;
+        let limits = &self.backend.policy().limits;
         let bytes = read(path, limits.module_bytes)?;
         let info = inspect(&bytes, limits).map_err(|status| status.context(path.display()))?;
         let file = Arc::new(ModuleFile {
@@ -114,18 +111,18 @@ impl Loader {
     }
 
     /// The module with what its target of this name may reach.
-    fn load(&mut self, file: &ModuleFile, target: &str) -> Outcome<Arc<Module>> {
+    fn load(&mut self, file: &ModuleFile, target: &str) -> Outcome<Loaded> {
         let path = file.path.display();
-        let grants = self.engine.policy().grants_for(target, &file.sha256);
+        let grants = self.backend.policy().grants_for(target, &file.sha256);
         let grants = grants.map_err(|status| status.context(&path))?.clone();
         let key = (file.real.clone(), grants);
         if let Some(module) = self.modules.get(&key) {
-            return Ok(Arc::clone(module));
+            return Ok(module.clone());
         }
         let text = || format!("compiling {path}{}", self.progress);
-        let module = progress::show(text, || self.engine.load_with(&file.bytes, &key.1));
+        let module = progress::show(text, || self.backend.load_with(&file.bytes, &key.1));
         let module = module.map_err(|status| status.context(&path))?;
-        self.modules.insert(key, Arc::clone(&module));
+        self.modules.insert(key, module.clone());
         Ok(module)
     }
 }
@@ -179,16 +176,8 @@ struct Registered {
 }
 
 impl Registered {
-    fn target(
-        &mut self,
-        file: &Path,
-        module: &Arc<Module>,
-        name: &str,
-        export: &str,
-    ) -> Outcome<()> {
-        let registered = self
-            .registry
-            .register(name, Arc::clone(module) as _, export);
+    fn target(&mut self, file: &Path, module: &Loaded, name: &str, export: &str) -> Outcome<()> {
+        let registered = self.registry.register(name, module.target_module(), export);
         match registered {
             Ok(()) => {
                 let known = self.files.entry(name.to_owned());

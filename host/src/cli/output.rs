@@ -4,7 +4,7 @@ mod folder;
 
 pub(super) use folder::OutputFolder;
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,7 +94,11 @@ pub(super) fn emit(text: &str, code: ExitCode) -> ExitCode {
 /// Says on standard error what failed.
 pub(super) fn complain(failure: &Failure) {
     let status = failure.status();
-    let mut message = format!("error: {status}\n  blame: {}", status.blame());
+    let mut message = format!(
+        "error: {}\n  blame: {}",
+        on_marked_lines(&status.to_string()),
+        status.blame()
+    );
     if status.recoverable() {
         message.push_str("\n  recoverable: a later call with other inputs can succeed");
     }
@@ -108,6 +112,11 @@ pub(super) fn complain(failure: &Failure) {
     say(&message);
 }
 
+/// A failure's message, of which a guest may have written a part: each further line of it is marked, so that none passes for callbox's own.
+fn on_marked_lines(message: &str) -> String {
+    message.trim_end().replace('\n', "\n  | ")
+}
+
 /// Shows a guest's log message on standard error. Each line of it is marked, so that none passes for callbox's own.
 pub(super) fn guest_log(record: &LogRecord<'_>) {
     let mut lines = record.message.lines();
@@ -119,11 +128,20 @@ pub(super) fn guest_log(record: &LogRecord<'_>) {
     for line in lines {
         let _ = write!(message, "\nguest {}: {line}", record.level);
     }
+    say_meanwhile(&message);
+}
+
+/// Says on standard error what is not as it should be, and did not keep anything from being done.
+pub(super) fn warn(message: &dyn Display) {
+    say_meanwhile(&format!("warning: {message}"));
+}
+
+/// A line over the display of progress, if there is one.
+fn say_meanwhile(message: &str) {
     if io::stderr().is_terminal() {
-        // Over the display of progress, if there is one.
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    say(&message);
+    say(message);
 }
 
 /// A line on standard error, if anyone reads that.

@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let policy = arguments.policy.read()?;
+    let policy = &arguments.policy;
     let registry = modules::registry(&arguments.targets, &arguments.folders, policy)?;
     let executable = Executable::compile(&program, &registry, arguments.platform)?;
 

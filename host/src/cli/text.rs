@@ -22,13 +22,17 @@ pub(super) fn name(text: &str) -> String {
     shown
 }
 
-/// Whether a character steers a terminal or the direction of text.
+/// Whether a character steers a terminal or the direction of text, or is not seen. The library has the same list for guests' texts.
 pub(super) fn is_hidden(c: char) -> bool {
     let reorders = matches!(
         c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
     );
-    c.is_control() || reorders
+    let is_not_seen = matches!(
+        c,
+        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    c.is_control() || reorders || is_not_seen
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `callbox call`: operands, results, attributes.
 
-use crate::guests::{FAULTS, NEGATE, WRITERS};
+use crate::guests::{FAULTS, FORGED, NEGATE, WRITERS};
 use crate::support::Folder;
 
 fn folder() -> Folder {
@@ -183,6 +183,29 @@ fn failures_are_statuses() {
     let small = [&call("fail")[..], &["--memory-limit", "0"]].concat();
     folder.refuse(&small, 1, "RESOURCE_EXHAUSTED", "faults.wasm: ");
     assert!(!folder.path("out").exists());
+}
+
+/// Whose words a line is shows at its beginning.
+#[test]
+fn no_line_of_a_guest_passes_for_callboxs_own() {
+    let folder = Folder::new();
+    folder.module("forged.wasm", FORGED);
+    let forged = folder.run(&["call", "forged.wasm", "forge", "--result", "f32[]"]);
+    let expected = "error: INTERNAL: no
+  |   blame: host
+  | \u{fffd}\u{fffd}[2Kerror: INTERNAL: the host failed
+  blame: guest
+";
+    assert_eq!((forged.code, forged.stderr.as_str()), (1, expected));
+    let trapped = folder.run(&["call", "forged.wasm", "trap", "--result", "f32[]"]);
+    let expected =
+        "error: ABORTED: target \"trap\" trapped: wasm `unreachable` instruction executed
+  blame: guest
+  backtrace, innermost function first:
+    0: pass   blame: host\u{fffd}[2K
+    1: function 3
+";
+    assert_eq!((trapped.code, trapped.stderr.as_str()), (1, expected));
 }
 
 /// A result that memory cannot hold is refused before there is any of it.

@@ -20,6 +20,17 @@ pub(crate) const FAULTS: &str = r#"(module
     (call $log (i32.const 1) (i32.const 64) (i32.const 21))
     (i32.const 0)))"#;
 
+/// `forge` fails with a message that would pass for callbox's own lines. Its function `pass\n  blame: host` traps.
+pub(crate) const FORGED: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "set-failure" (func $set_failure (param i32 i32 i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 16) "no\n  blame: host\n\0d\1b[2Kerror: INTERNAL: the host failed\n")
+  (func (export "forge") (param i32) (result i32)
+    (call $set_failure (i32.const 13) (i32.const 16) (i32.const 55) (i32.const 0))
+    (i32.const 13))
+  (func $inner (@name "pass\n  blame: host\1b[2K") unreachable)
+  (func (export "trap") (param i32) (result i32) (call $inner) (i32.const 0)))"#;
+
 /// `iota` fills its F32 result with 0, 1, 2, ... in the order of memory. `attribute` copies the first attribute's bytes to its
 /// result; `kind` writes its kind, element type and rank.
 pub(crate) const WRITERS: &str = r#"(module

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use super::support::Folder;
 
 /// Says that it runs, and runs on.
-const LOOP: &str = r#"(module
+pub(crate) const LOOP: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
   (data (i32.const 0) "here")
@@ -21,7 +21,10 @@ ENTRY main {
 }"#;
 
 /// Starts it and waits until the guest runs.
-fn started(folder: &Folder, arguments: &[&str]) -> (Child, BufReader<impl Read + use<>>) {
+pub(crate) fn started(
+    folder: &Folder,
+    arguments: &[&str],
+) -> (Child, BufReader<impl Read + use<>>) {
     let mut command = folder.command(arguments);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -31,7 +34,7 @@ fn started(folder: &Folder, arguments: &[&str]) -> (Child, BufReader<impl Read +
     (child, stderr)
 }
 
-fn interrupt(child: &Child) {
+pub(crate) fn interrupt(child: &Child) {
     // The shell's own `kill`: there may be no other.
     let kill = format!("kill -INT {}", child.id());
     let mut shell = Command::new("sh");
@@ -45,7 +48,7 @@ fn ctrl_c_ends_a_call_and_a_program_with_cancelled() {
     let call = ["call", "loop.wasm", "f", "--result", "s32[]"];
     let run = ["run", "p.hlo", "--target", "f=loop.wasm#f"];
     for arguments in [&call[..], &run] {
-        let arguments = [arguments, &["--deadline", "60s"]].concat();
+        let arguments = [arguments, &["--deadline", "60s", "--log", "info"]].concat();
         let (mut child, mut stderr) = started(&folder, &arguments);
         interrupt(&child);
         let mut rest = String::new();

@@ -8,7 +8,10 @@
     reason = "tests fail by panicking, and work on files of their own"
 )]
 
+#[cfg(unix)]
+mod cache;
 mod call;
+mod capabilities;
 mod guests;
 mod inputs;
 mod inspect;
@@ -16,6 +19,9 @@ mod inspect;
 mod interrupt;
 mod modules;
 mod outputs;
+mod policy;
 mod run;
 mod support;
 mod usage;
+#[cfg(target_os = "linux")]
+mod walls;

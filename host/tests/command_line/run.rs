@@ -264,7 +264,7 @@ fn limits_and_platforms_are_the_libraries() {
 fn guests_log_to_standard_error() {
     let folder = folder();
     folder.write("shout.hlo", calling("shout"));
-    let ran = folder.run(&[
+    let quiet = [
         "run",
         "shout.hlo",
         "--input",
@@ -272,7 +272,11 @@ fn guests_log_to_standard_error() {
         "--targets",
         ".",
         "--json",
-    ]);
+    ];
+    for more in [&[][..], &["--log", "error"]] {
+        assert_eq!(folder.run(&[&quiet, more].concat()).stderr, "");
+    }
+    let ran = folder.run(&[&quiet[..], &["--log", "warn"]].concat());
     assert_eq!(ran.code, 0);
     assert_eq!(ran.object()["status"]["code"], "OK");
     assert_eq!(

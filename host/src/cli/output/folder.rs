@@ -8,8 +8,8 @@ use callbox::{ArrayShape, ElementType, Literal};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use crate::cli::arrays::{npy, tensors};
 use crate::cli::failure::{Failure, Outcome};
+use callbox::arrays::{npy, tensors};
 
 /// The file of results that .npy has no element type for.
 pub(super) const TENSORS: &str = "results.safetensors";
