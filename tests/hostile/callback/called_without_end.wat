@@ -1,0 +1,10 @@
+;; callbox design: a call's time includes that of what it calls back.
+(module
+  (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "called_without_end") (param $frame i32) (result i32)
+    (if (i32.load (i32.load (i32.load offset=8 (local.get $frame)))) (then
+      (loop (drop (call $call_function (i32.load (i32.load offset=8 (i32.load offset=24 (local.get $frame)))) (i32.load offset=8 (local.get $frame)) (i32.const 1) (i32.load offset=16 (local.get $frame)) (i32.const 1))) (br 0))))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (i32.const 7))
+    (i32.const 0))
+)
