@@ -1,0 +1,207 @@
+//! Makes inputs, of nothing and of others. The same seed makes the same inputs.
+
+use fastrand::Rng;
+
+/// Numbers at which code tends to change its mind.
+const EDGES: [u64; 14] = [
+    0,
+    1,
+    2,
+    7,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    u64::MAX,
+];
+
+/// What inputs are made with.
+#[derive(Debug)]
+pub struct Mutator {
+    random: Rng,
+    max_len: usize,
+    words: &'static [&'static str],
+}
+
+impl Mutator {
+    /// A mutator for inputs of at most `max_len` bytes, in which these words are likely.
+    #[must_use]
+    pub fn new(seed: u64, max_len: usize, words: &'static [&'static str]) -> Self {
+        Self {
+            random: Rng::with_seed(seed),
+            max_len,
+            words,
+        }
+    }
+
+    /// An input: now and then of nothing, and otherwise one of these, changed.
+    pub fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
+        let mut input = match corpus.is_empty() || self.random.u32(..20) == 0 {
+            true => self.bytes(),
+            // Half of the time one of the last, which were found on the way.
+            false if self.random.bool() => {
+                let last = corpus.len().min(64);
+                corpus[corpus.len() - 1 - self.random.usize(..last)].clone()
+            }
+            false => corpus[self.random.usize(..corpus.len())].clone(),
+        };
+        let most = 1 << self.random.u32(1..5);
+        let changes = 1 + self.random.usize(..most);
+        for _ in 0..changes {
+            self.change(&mut input, corpus);
+        }
+        input.truncate(self.max_len);
+        input
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let most = self.max_len.min(1 << self.random.u32(2..13));
+        let length = self.random.usize(..=most);
+        (0..length).map(|_| self.random.u8(..)).collect()
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+        match self.random.u32(..11) {
+            0 => self.flip(input),
+            1 => self.overwrite(input),
+            2 => self.insert_bytes(input),
+            3 => self.remove(input),
+            4 => self.repeat(input),
+            5 => self.swap(input),
+            6 | 7 => self.insert_word(input),
+            8 => self.digits(input),
+            9 => self.splice(input, corpus),
+            _ => self.edge(input),
+        }
+    }
+
+    /// A place in an input, and how many bytes from there on.
+    fn part(&mut self, input: &[u8]) -> std::ops::Range<usize> {
+        if input.is_empty() {
+            return 0..0;
+        }
+        let start = self.random.usize(..input.len());
+        let most = (input.len() - start).min(1 << self.random.u32(..9));
+        start..start + self.random.usize(..=most)
+    }
+
+    fn flip(&mut self, input: &mut [u8]) {
+        if !input.is_empty() {
+            let at = self.random.usize(..input.len());
+            input[at] ^= 1 << self.random.u32(..8);
+        }
+    }
+
+    fn overwrite(&mut self, input: &mut [u8]) {
+        if !input.is_empty() {
+            let at = self.random.usize(..input.len());
+            input[at] = self.random.u8(..);
+        }
+    }
+
+    fn insert_bytes(&mut self, input: &mut Vec<u8>) {
+        let at = self.random.usize(..=input.len());
+        let count = self.random.usize(1..8);
+        let new: Vec<u8> = (0..count).map(|_| self.random.u8(..)).collect();
+        input.splice(at..at, new);
+    }
+
+    fn remove(&mut self, input: &mut Vec<u8>) {
+        let part = self.part(input);
+        input.drain(part);
+    }
+
+    fn repeat(&mut self, input: &mut Vec<u8>) {
+        let part = self.part(input);
+        let (at, times) = (part.end, 1 + self.random.usize(..4));
+        let copy = input[part].repeat(times);
+        if input.len() + copy.len() <= self.max_len {
+            input.splice(at..at, copy);
+        }
+    }
+
+    fn swap(&mut self, input: &mut [u8]) {
+        let (one, other) = (self.part(input), self.part(input));
+        let (one, other) = match one.start <= other.start {
+            true => (one, other),
+            false => (other, one),
+        };
+        if one.end <= other.start {
+            let length = one.len().min(other.len());
+            let (front, back) = input.split_at_mut(other.start);
+            front[one.start..one.start + length].swap_with_slice(&mut back[..length]);
+        }
+    }
+
+    fn insert_word(&mut self, input: &mut Vec<u8>) {
+        if let Some(word) = self.random.choice(self.words) {
+            let at = self.random.usize(..=input.len());
+            let replaced = match self.random.bool() {
+                true => word.len().min(input.len() - at),
+                false => 0,
+            };
+            input.splice(at..at + replaced, word.bytes());
+        }
+    }
+
+    /// Writes another number where there is one in digits.
+    fn digits(&mut self, input: &mut Vec<u8>) {
+        let starts: Vec<usize> = (0..input.len())
+            .filter(|&i| input[i].is_ascii_digit() && (i == 0 || !input[i - 1].is_ascii_digit()))
+            .collect();
+        if let Some(&start) = self.random.choice(&starts) {
+            let digits = input[start..].iter().take_while(|b| b.is_ascii_digit());
+            let end = start + digits.count();
+            let number = match self.random.bool() {
+                true => self.random.u64(..20),
+                false => EDGES[self.random.usize(..EDGES.len())],
+            };
+            input.splice(start..end, number.to_string().bytes());
+        }
+    }
+
+    /// Puts a part of another input in.
+    fn splice(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+        if let Some(other) = self.random.choice(corpus) {
+            let part = self.part(other);
+            let place = self.part(input);
+            input.splice(place, other[part].iter().copied());
+        }
+    }
+
+    /// Writes a number of some width at which code tends to change its mind.
+    fn edge(&mut self, input: &mut [u8]) {
+        let width = 1 << self.random.usize(..4);
+        if let Some(last) = input.len().checked_sub(width) {
+            let at = self.random.usize(..=last);
+            let number = EDGES[self.random.usize(..EDGES.len())];
+            input[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_inputs() {
+        let corpus = vec![b"f32[12] 34".to_vec(), b"abc".to_vec(), vec![]];
+        let inputs = |seed| {
+            let mut mutator = Mutator::new(seed, 64, &["add", "("]);
+            (0..2000)
+                .map(|_| mutator.input(&corpus))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(inputs(1), inputs(1));
+        assert_ne!(inputs(1), inputs(2));
+        assert!(inputs(1).iter().all(|input| input.len() <= 64));
+        let different: std::collections::HashSet<_> = inputs(1).into_iter().collect();
+        assert!(different.len() > 1000, "found {}", different.len());
+    }
+}

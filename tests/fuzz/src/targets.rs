@@ -1,0 +1,10 @@
+//! The targets.
+
+pub mod arrays;
+pub mod attributes;
+pub mod frame;
+pub mod hlo_text;
+pub mod metadata;
+pub mod module;
+pub mod policy;
+pub mod program;
