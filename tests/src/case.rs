@@ -1,4 +1,4 @@
-//! Cases: what a file of `tests/cases` says, checked as a whole before anything runs.
+//! Cases: what a file of `tests/cases` or `tests/hostile` says, checked as a whole before anything runs.
 
 mod call;
 mod expect;
@@ -27,6 +27,7 @@ pub use self::mark::{Mark, MarkKind};
 pub use self::platforms::Platforms;
 pub use self::stress::Stress;
 use self::text::{CaseText, FunctionText, ProgramText, StepText};
+use crate::discover;
 use crate::literal;
 use crate::module::ModuleSource;
 use crate::platform::PlatformName;
@@ -42,6 +43,8 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// The engine's policy, if it is not the default one.
     pub policy: Option<Policy>,
+    /// Whether something healthy runs in the same place after each step: a hostile guest's case is not over before that.
+    pub is_hostile: bool,
     /// Where it runs, and why not elsewhere.
     pub platforms: Platforms,
     /// How it is run many times at once.
@@ -188,6 +191,7 @@ impl Case {
             marks,
             stress: stress::read(case.stress).context("stress")?,
             policy: case.policy,
+            is_hostile: folder.starts_with(discover::hostile_folder()),
         })
     }
 

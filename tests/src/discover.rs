@@ -15,10 +15,43 @@ pub struct Found {
     pub path: PathBuf,
 }
 
-/// Where this repository's cases are.
+/// What the names of hostile guests' cases begin with.
+const HOSTILE: &str = "hostile";
+
+/// Where this repository's cases are: what works, and what is refused.
 #[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+}
+
+/// Where the cases of hostile guests are. After each of their steps something healthy runs in the same place.
+#[must_use]
+pub fn hostile_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(HOSTILE)
+}
+
+/// All cases, in the order of their names. Those of hostile guests are named `hostile/...`.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn all() -> Result<Vec<Found>> {
+    let mut found = cases(&folder())?;
+    found.extend(cases(&hostile_folder())?.into_iter().map(|case| Found {
+        name: format!("{HOSTILE}/{}", case.name),
+        ..case
+    }));
+    found.sort();
+    Ok(found)
+}
+
+/// The file of the case of this name, below the repository's root.
+#[must_use]
+pub fn file_of(name: &str) -> String {
+    let is_hostile = name
+        .strip_prefix(HOSTILE)
+        .is_some_and(|rest| rest.starts_with('/'));
+    let folder = if is_hostile { "tests" } else { "tests/cases" };
+    format!("{folder}/{name}.json")
 }
 
 /// The cases below a folder, in the order of their names.
@@ -83,4 +116,26 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_files() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let found = all().unwrap();
+        let hostile = |case: &&Found| case.path.starts_with(hostile_folder());
+        assert!(found.iter().filter(hostile).count() > 0);
+        for case in &found {
+            let file = root.join(file_of(&case.name));
+            assert_eq!(
+                file.canonicalize().unwrap(),
+                case.path.canonicalize().unwrap()
+            );
+            let is_named_so = case.name.starts_with("hostile/");
+            assert_eq!(is_named_so, hostile(&case), "{}", case.name);
+        }
+    }
 }

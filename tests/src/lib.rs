@@ -1,7 +1,7 @@
 //! The conformance suite's runner: cases are data, and this crate reads, runs and judges them.
 //!
 //! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a [`platform`] and judges it, [`compare`] holds arrays
-//! against each other, [`suite`] runs many cases, and [`report`] shows what came of them. The runner knows callbox by its public interface only. `tests/README.md` has the
+//! against each other, [`suite`] runs many cases, [`report`] shows what came of them, and [`soak`] runs them among other things for as long as one likes. The runner knows callbox by its public interface only. `tests/README.md` has the
 //! format.
 #![allow(
     clippy::unwrap_used,
@@ -21,4 +21,6 @@ pub mod npy;
 pub mod platform;
 pub mod report;
 pub mod run;
+pub mod soak;
 pub mod suite;
+pub mod worker;

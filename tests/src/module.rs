@@ -1,5 +1,7 @@
 //! Modules that cases run: built guests, and WebAssembly written down in the case.
 
+mod piece;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +10,7 @@ use callbox::frame::abi::METADATA_SECTION;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use self::piece::Piece;
 use crate::literal;
 
 /// A module's JSON: a name, or an object that says more.
@@ -19,16 +22,21 @@ pub enum ModuleText {
     Object(Box<ModuleObject>),
 }
 
-/// A module's JSON object: one of the first four keys, and perhaps the others.
+/// A module's JSON object: one of the first five keys, and perhaps the others.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleObject {
     guest: Option<String>,
-    wat: Option<Vec<String>>,
+    /// Lines.
+    wat: Option<Vec<Piece>>,
     file: Option<String>,
     hex: Option<String>,
+    /// The file itself, one piece right behind the other.
+    bytes: Option<Vec<Piece>>,
     /// Added as the section `callbox.targets`: objects as JSON, strings as they are.
     metadata: Option<Vec<Value>>,
+    /// Added as the section `callbox.targets`, one piece right behind the other.
+    metadata_bytes: Option<Vec<Piece>>,
     /// How many bytes of the module are kept.
     truncate: Option<usize>,
 }
@@ -37,7 +45,7 @@ pub struct ModuleObject {
 #[derive(Clone, Debug)]
 pub struct ModuleSource {
     origin: Origin,
-    metadata: Option<String>,
+    metadata: Option<Vec<u8>>,
     truncate: Option<usize>,
 }
 
@@ -68,23 +76,23 @@ impl ModuleSource {
             ModuleText::Name(name) => return Self::of_name(&name, folder),
             ModuleText::Object(object) => *object,
         };
-        let origin = match (object.guest, object.wat, object.file, object.hex) {
-            (Some(guest), None, None, None) => Origin::Guest(guest),
-            (None, Some(lines), None, None) => Origin::Bytes(assemble(&lines.join("\n"))?),
-            (None, None, Some(file), None) => of_file(&file, folder)?,
-            (None, None, None, Some(hex)) => Origin::Bytes(literal::bytes_of_hex(&hex)?),
-            _ => bail!("expected exactly one of guest, wat, file and hex"),
+        let origin = match (
+            object.guest,
+            object.wat,
+            object.file,
+            object.hex,
+            object.bytes,
+        ) {
+            (Some(guest), None, None, None, None) => Origin::Guest(guest),
+            (None, Some(lines), None, None, None) => Origin::Bytes(assemble_lines(&lines)?),
+            (None, None, Some(file), None, None) => of_file(&file, folder)?,
+            (None, None, None, Some(hex), None) => Origin::Bytes(literal::bytes_of_hex(&hex)?),
+            (None, None, None, None, Some(pieces)) => Origin::Bytes(piece::join(&pieces, "")?),
+            _ => bail!("expected exactly one of guest, wat, file, hex and bytes"),
         };
-        let metadata = object.metadata.map(|entries| {
-            let entry = |value: &Value| match value {
-                Value::String(text) => text.clone(),
-                value => value.to_string(),
-            };
-            entries.iter().map(entry).collect::<Vec<_>>().join("\n")
-        });
         Ok(Self {
             origin,
-            metadata,
+            metadata: metadata(object.metadata, object.metadata_bytes)?,
             truncate: object.truncate,
         })
     }
@@ -124,7 +132,7 @@ impl ModuleSource {
             Origin::Bytes(bytes) => bytes.clone(),
         };
         if let Some(metadata) = &self.metadata {
-            append_section(&mut bytes, METADATA_SECTION, metadata.as_bytes());
+            append_section(&mut bytes, METADATA_SECTION, metadata);
         }
         if let Some(length) = self.truncate {
             ensure!(
@@ -164,6 +172,27 @@ fn of_file(file: &str, folder: &Path) -> Result<Origin> {
     assemble(&text)
         .with_context(|| file.to_owned())
         .map(Origin::Bytes)
+}
+
+fn assemble_lines(lines: &[Piece]) -> Result<Vec<u8>> {
+    assemble(&String::from_utf8(piece::join(lines, "\n")?)?)
+}
+
+/// The section `callbox.targets`, if the case adds one.
+fn metadata(entries: Option<Vec<Value>>, pieces: Option<Vec<Piece>>) -> Result<Option<Vec<u8>>> {
+    let entry = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    match (entries, pieces) {
+        (Some(entries), None) => {
+            let text = entries.iter().map(entry).collect::<Vec<_>>().join("\n");
+            Ok(Some(text.into_bytes()))
+        }
+        (None, Some(pieces)) => piece::join(&pieces, "").map(Some),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => bail!("expected at most one of metadata and metadata_bytes"),
+    }
 }
 
 /// Turns WebAssembly text into bytes.
@@ -215,6 +244,26 @@ mod tests {
     }
 
     #[test]
+    fn pieces_are_repeated() {
+        let module = source(
+            r#"{"bytes": [{"hex": "0061736d01"}, {"repeat": 3, "hex": "00"}], "metadata_bytes": ["a", {"repeat": 2, "text": "{i}"}, {"hex": "ff"}]}"#,
+        );
+        let module = module.unwrap().bytes().unwrap();
+        assert_eq!(
+            module,
+            [
+                b"\0asm\x01\0\0\0\0\x14\x0fcallbox.targets".as_slice(),
+                b"a01\xff"
+            ]
+            .concat()
+        );
+        let functions =
+            source(r#"{"wat": ["(module", {"repeat": 2, "text": "(func $f{i})"}, ")"]}"#);
+        let written = wat::parse_str("(module (func $f0) (func $f1))").unwrap();
+        assert_eq!(functions.unwrap().bytes().unwrap(), written);
+    }
+
+    #[test]
     fn modules_are_cut() {
         let cut = source(r#"{"wat": ["(module)"], "truncate": 5}"#).unwrap();
         assert_eq!(cut.bytes().unwrap(), b"\0asm\x01");
@@ -232,6 +281,9 @@ mod tests {
             r#"{}"#,
             r#"{"wat": ["(module)"], "hex": ""}"#,
             r#"{"wat": ["(modul)"]}"#,
+            r#"{"bytes": [{"repeat": 3}]}"#,
+            r#"{"bytes": [{"text": "a", "hex": "00"}]}"#,
+            r#"{"hex": "", "metadata": [], "metadata_bytes": []}"#,
             r#"{"guest": "f", "wat": null, "metdata": []}"#,
             r#""missing.wat""#,
             r#"3"#,

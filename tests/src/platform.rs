@@ -34,6 +34,11 @@ pub trait Platform: Send + Sync {
     /// Why not, for a person to read.
     fn availability(&self) -> Result<(), String>;
 
+    /// Why a case that is for this platform is not run on it all the same, if it is not.
+    fn reason_against(&self, _: &Case) -> Option<&'static str> {
+        None
+    }
+
     /// Whether cases are also run many times at once: what runs them is callbox.
     fn is_stressed(&self) -> bool {
         true
@@ -54,6 +59,12 @@ pub trait Bench: Sync {
     /// # Errors
     /// A case that cannot be run at all, say for want of a guest.
     fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>>;
+
+    /// Loads and calls something healthy in the place where the case ran.
+    ///
+    /// # Errors
+    /// What it came to instead of its result: the case did harm.
+    fn run_healthy(&self) -> Result<()>;
 }
 
 /// What a case runs, made ready. Many threads may run steps at once.

@@ -45,7 +45,7 @@ pub struct PlatformReport {
 /// A case of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
-    /// Its path below `tests/cases`, without `.json`.
+    /// Its path below `tests/cases`, without `.json`; of a hostile guest its path below `tests`.
     pub name: String,
     /// Where its expectation comes from.
     pub origin: String,

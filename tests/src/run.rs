@@ -12,7 +12,7 @@ pub use self::problem::{Difference, Problem};
 pub use self::stress::{RUNS, Stressed, THREADS};
 use crate::case::{Case, MarkKind};
 pub use crate::platform::host::{guest, shared_engine};
-use crate::platform::{Outcome, Platform};
+use crate::platform::{Bench, Outcome, Platform, Prepared};
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,9 @@ pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
     if let Err(reason) = platform.availability() {
         return Ran::not_run(reason);
     }
+    if let Some(reason) = platform.reason_against(case) {
+        return Ran::not_run(reason);
+    }
     let begun = Instant::now();
     let (verdict, stressed) = match verdict(case, platform) {
         Ok((verdict, stressed)) => (verdict, stressed),
@@ -82,13 +85,32 @@ pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
     }
 }
 
+/// Runs a case once, prepared anew, and judges it. That the platform is there and the case is for it is the caller's to see to.
+pub fn once(case: &Case, platform: &dyn Platform) -> Verdict {
+    let judged = || {
+        let bench = platform.open(case)?;
+        let outcomes = match bench.prepare()? {
+            Ok(prepared) => steps(case, &*bench, &*prepared)?,
+            Err(failure) => {
+                after_step(case, &*bench)?;
+                vec![Err(failure)]
+            }
+        };
+        judge(case, platform, &outcomes)
+    };
+    judged().unwrap_or_else(Verdict::Failed)
+}
+
 fn verdict(case: &Case, platform: &dyn Platform) -> Result<(Verdict, Option<Stressed>), Problem> {
     let bench = platform.open(case)?;
     let prepared = bench.prepare()?;
     let prepared = prepared.as_deref();
     let outcomes = match prepared {
-        Ok(prepared) => stress::steps(case, prepared)?,
-        Err(failure) => vec![Err(failure.clone())],
+        Ok(prepared) => steps(case, &*bench, prepared)?,
+        Err(failure) => {
+            after_step(case, &*bench)?;
+            vec![Err(failure.clone())]
+        }
     };
     let verdict = judge(case, platform, &outcomes)?;
     if !platform.is_stressed() {
@@ -96,10 +118,37 @@ fn verdict(case: &Case, platform: &dyn Platform) -> Result<(Verdict, Option<Stre
     }
     let again = |outcomes: &[Outcome]| judge(case, platform, outcomes).map(drop);
     let stressed = stress::run(case, &*bench, prepared.ok(), &outcomes, &again)?;
+    after_step(case, &*bench)?;
     Ok((verdict, Some(stressed)))
 }
 
-fn judge(case: &Case, platform: &dyn Platform, outcomes: &[Outcome]) -> Result<Verdict, Problem> {
+/// Runs the steps, one after the other.
+fn steps(case: &Case, bench: &dyn Bench, prepared: &dyn Prepared) -> Result<Vec<Outcome>, Problem> {
+    let step = |step| {
+        let outcome = prepared.run(step)?;
+        after_step(case, bench)?;
+        Ok(outcome)
+    };
+    case.steps.iter().map(step).collect()
+}
+
+/// After a hostile guest ran, a healthy one does.
+fn after_step(case: &Case, bench: &dyn Bench) -> Result<(), Problem> {
+    match case.is_hostile {
+        true => Ok(bench.run_healthy()?),
+        false => Ok(()),
+    }
+}
+
+/// Holds what came of a case's steps against what it expects, and against what it says of its own failure.
+///
+/// # Errors
+/// What is not as expected.
+pub fn judge(
+    case: &Case,
+    platform: &dyn Platform,
+    outcomes: &[Outcome],
+) -> Result<Verdict, Problem> {
     let Some(mark) = case.mark(platform.name()) else {
         return verdict::check(case, outcomes).map(|()| Verdict::Passed);
     };

@@ -1,4 +1,4 @@
-//! Runs every case of `tests/cases` on the platform Host: one test for each file, named by its path.
+//! Runs every case of `tests/cases` and `tests/hostile` on the platform Host: one test for each file, named by its path.
 //!
 //! A word on the command line filters by name: `cargo test -p callbox-tests --test conformance -- faults/`. `cargo xtask conformance` runs
 //! the same cases and writes reports.
@@ -18,19 +18,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::from_args();
-    let folder = discover::folder();
     let counts = Arc::<Mutex<Counts>>::default();
-    let mut trials: Vec<Trial> = discover::cases(&folder)?
+    let mut trials: Vec<Trial> = discover::all()?
         .into_iter()
         .map(|case| trial(case, &counts))
         .collect();
-    ensure!(
-        !trials.is_empty(),
-        "expected cases in {}, found none",
-        folder.display()
-    );
-    trials.push(Trial::test("every_file_belongs_to_a_case", move || {
-        no_strays(&folder)
+    ensure!(!trials.is_empty(), "expected cases, found none");
+    trials.push(Trial::test("every_file_belongs_to_a_case", || {
+        no_strays(&discover::folder())?;
+        no_strays(&discover::hostile_folder())
     }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {

@@ -32,6 +32,27 @@ fn engine(instances: u32) -> Engine {
     Engine::with_config(config).unwrap()
 }
 
+/// A grant that is for one module is no other's, also of an embedder that hands it over itself.
+#[test]
+fn a_grant_for_another_module_loads_nothing() {
+    let engine = engine(2);
+    let wasm = wat::parse_str(r#"(module (memory (export "memory") 1))"#).unwrap();
+    let digest = engine.load(&wasm).unwrap().info().sha256.clone();
+    let grants = |sha256: &str| Grants {
+        sha256: Some(sha256.to_owned()),
+        ..Grants::default()
+    };
+    engine.load_with(&wasm, &grants(&digest)).unwrap();
+    let other = "0".repeat(64);
+    let status = engine.load_with(&wasm, &grants(&other)).unwrap_err();
+    assert_eq!(
+        status.to_string(),
+        format!(
+            "PERMISSION_DENIED: expected the module to have the SHA-256 {other} that the policy names, found {digest}"
+        )
+    );
+}
+
 fn load(engine: &Engine, text: &str) -> Arc<Module> {
     engine.load(&wat::parse_str(text).unwrap()).unwrap()
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use callbox::call::{CallOptions, CallSite, Platform, PreparedCalls, Signature, TargetModule};
 use callbox::jax_ffi::{FfiCall, FfiCalls, Function};
+use callbox::policy::{Grants, LogLevel, Policy};
 use callbox::wasm::{Config, Engine, Module};
 use callbox::{Blame, Literal, Result, Shape, StaticInfo, Status, StatusCode};
 
@@ -42,6 +43,10 @@ fn engine() -> (Engine, Log) {
     let log = Log::default();
     let sink = Arc::clone(&log);
     let engine = Engine::with_config(Config {
+        policy: Policy {
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
+        },
         log: Some(Arc::new(move |record| {
             sink.lock().unwrap().push(record.message.to_owned());
         })),

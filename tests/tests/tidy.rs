@@ -20,11 +20,14 @@ const MAX_LINES: usize = 600;
 /// The rooms of `host/src`, and the rooms that each may know besides itself. The command line may know all.
 const ROOMS: &[(&str, &[&str])] = &[
     ("values", &[]),
+    ("arrays", &["values"]),
     ("call", &["values"]),
     ("frame", &["values", "call"]),
     ("registry", &["values", "call"]),
     ("jax_ffi", &["values", "call"]),
-    ("wasm", &["values", "call", "frame"]),
+    ("policy", &["values"]),
+    ("wasm", &["values", "call", "frame", "policy"]),
+    ("process", &["values", "call", "policy", "wasm"]),
     ("program", &["values", "call", "registry"]),
 ];
 
@@ -40,16 +43,49 @@ const CONFINED: &[(&str, &[&str])] = &[
         "clap",
         &["host/src/cli", "host/src/cli.rs", "host/src/main.rs"],
     ),
-    // The readers of text formats: metadata in modules, HLO text, and the command line.
+    // The readers of text formats: metadata in modules, policies, headers of tensors, HLO text, and the command line.
     (
         "serde_json",
         &[
+            "host/src/arrays/tensors.rs",
+            "host/src/policy/json.rs",
+            "host/src/process",
             "host/src/wasm/metadata.rs",
             "host/src/program/hlo",
             "host/src/cli",
             "host/src/cli.rs",
         ],
     ),
+];
+
+/// Where what a guest says comes into the host: nowhere else are wasmtime's own ways to it taken.
+const CLAIMS: &str = "host/src/wasm/claim.rs";
+
+/// Where functions of WASI get their parameters, which wasmtime-wasi checks.
+const WASI: &str = "host/src/wasm/capabilities/link.rs";
+
+/// wasmtime's names for ways to a guest's values: functions, imports, memories, globals and tables.
+const WAYS_TO_VALUES: [&str; 20] = [
+    "TypedFunc",
+    "SharedMemory",
+    "Extern",
+    "IntoFunc",
+    "func_wrap",
+    "func_new",
+    "func_new_unchecked",
+    "func_wrap_async",
+    "get_typed_func",
+    "get_func",
+    "get_export",
+    "get_module_export",
+    "get_memory",
+    "get_global",
+    "get_table",
+    "into_func",
+    "into_memory",
+    "data_ptr",
+    "data_and_store_mut",
+    "data_size",
 ];
 
 fn every_source() -> Vec<Source> {
@@ -406,6 +442,38 @@ fn names_stay_in_their_rooms() {
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn what_guests_say_comes_in_at_one_place() {
+    let mut problems = Vec::new();
+    let mut seen = BTreeSet::new();
+    let is_test = |source: &Source| source.path.ends_with("/tests.rs");
+    for source in sources("host/src/wasm").into_iter().filter(|s| !is_test(s)) {
+        for (at, token) in source.tokens.iter().enumerate() {
+            let way = WAYS_TO_VALUES.iter().find(|name| token.is_word(name));
+            if let Some(way) = way {
+                let is_wasi = source.path == WASI && *way == "func_wrap";
+                match source.path == CLAIMS || is_wasi {
+                    true => drop(seen.insert(*way)),
+                    false => problems.push(format!("{} mentions {way}", source.path)),
+                }
+            }
+            // `memory.data(&store)`, but not `store.data()`.
+            let is_bytes = (token.is_word("data") || token.is_word("data_mut"))
+                && at > 0
+                && source.tokens[at - 1] == Token::Sign('.')
+                && source.tokens.get(at + 1) == Some(&Token::Sign('('))
+                && source.tokens.get(at + 2) != Some(&Token::Sign(')'));
+            if is_bytes && source.path != CLAIMS {
+                problems.push(format!("{} takes a memory's bytes", source.path));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+    for way in ["TypedFunc", "func_wrap", "get_typed_func", "get_export"] {
+        assert!(seen.contains(way), "expected {CLAIMS} to mention {way}");
+    }
 }
 
 #[test]

@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result};
 use callbox::policy::Traps;
 use callbox_tests::discover::{self, Found};
-use callbox_tests::platform::host::Host;
+use callbox_tests::platform::host::{Host, Wall};
 use callbox_tests::platform::xla::Xla;
 use callbox_tests::platform::{CUDA, Platform, PlatformName};
 use callbox_tests::report::{self, CaseReport, Ending, Report, html};
 use callbox_tests::suite::Suite;
+use callbox_tests::worker;
 use clap::{Parser, ValueEnum};
 
 /// How many lines of progress a run prints where it cannot print over the last one.
@@ -36,6 +37,10 @@ struct Arguments {
     /// How guests that reach past their memory are caught, on Host.
     #[arg(long, value_enum, default_value = "signals")]
     traps: ChosenTraps,
+    /// What keeps guests apart from the host, on Host: WebAssembly alone, or processes of their own as well. Cases are then not run many
+    /// times at once.
+    #[arg(long, value_enum, default_value = "wasm")]
+    isolate: ChosenWall,
     /// Runs the cases whose names contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -67,12 +72,21 @@ enum Chosen {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum ChosenWall {
+    Wasm,
+    Process,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum ChosenTraps {
     Signals,
     Explicit,
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = worker::as_told() {
+        return code;
+    }
     match run(&Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
@@ -83,13 +97,17 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut cases = discover::cases(&discover::folder())?;
+    let mut cases = discover::all()?;
     cases.retain(|case| case.name.contains(&arguments.filter));
     let xla = Xla::new(arguments.python.clone().ok_or(arguments.no_python.clone()));
     let host = Host {
         traps: match arguments.traps {
             ChosenTraps::Signals => Traps::Signals,
             ChosenTraps::Explicit => Traps::Explicit,
+        },
+        wall: match arguments.isolate {
+            ChosenWall::Wasm => Wall::Wasm,
+            ChosenWall::Process => Wall::Process,
         },
     };
     let every: [&dyn Platform; 3] = [&host, &CUDA, &xla];

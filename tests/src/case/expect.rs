@@ -45,6 +45,8 @@ pub struct ExpectedStatus {
     pub phase: Option<Phase>,
     /// Names of functions that its backtrace has, in this order.
     pub backtrace: Vec<String>,
+    /// How many frames that has.
+    pub frames: Option<usize>,
 }
 
 /// What a status says.
@@ -201,6 +203,7 @@ fn read_status(text: StatusText) -> Result<ExpectedStatus> {
         blame: text.blame.as_deref().map(blame).transpose()?,
         phase: text.phase.as_deref().map(phase).transpose()?,
         backtrace: text.backtrace.map(Vec::from).unwrap_or_default(),
+        frames: text.frames,
     })
 }
 

@@ -188,6 +188,7 @@ pub(super) struct StatusText {
     pub(super) blame: Option<String>,
     pub(super) phase: Option<String>,
     pub(super) backtrace: Option<OneOrMore>,
+    pub(super) frames: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,29 +1,36 @@
 //! The platform Host: callbox, with WebAssembly modules for targets.
 
+mod backend;
 mod call;
 mod engine;
 mod ffi_call;
+mod healthy;
 mod layout;
 mod program;
+mod results;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use callbox::call::CallOptions;
-use callbox::policy::Traps;
-use callbox::wasm::{Engine, Module};
+use callbox::policy::{Limits, Traps};
 use callbox::{Deadline, Status};
 
+use self::backend::Backend;
+pub use self::backend::{Loaded, Wall};
 pub use self::engine::{guest, shared as shared_engine};
 use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared};
 use crate::case::{Case, Expect, Phase, Step, Subject};
 use crate::module::ModuleSource;
 
 /// callbox on the CPU. It is always there.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Host {
     /// How traps are caught, also where a case has a policy of its own.
     pub traps: Traps,
+    /// What keeps guests apart from the host.
+    pub wall: Wall,
 }
 
 impl Platform for Host {
@@ -35,6 +42,29 @@ impl Platform for Host {
         Ok(())
     }
 
+    fn reason_against(&self, case: &Case) -> Option<&'static str> {
+        let policy = case
+            .policy
+            .as_ref()
+            .filter(|_| self.wall == Wall::Process)?;
+        let most = Limits::default().executable_memory_bytes;
+        if policy.limits.executable_memory_bytes != most {
+            return Some(
+                "behind the second wall each worker's memory is bounded, and not that of all together",
+            );
+        }
+        let grants = std::iter::once(&policy.grants).chain(policy.targets.values());
+        let mut grants = grants.filter(|grants| grants.any_wasi());
+        grants
+            .next()
+            .map(|_| "behind the second wall nothing of WASI can be granted")
+    }
+
+    /// A worker is dear, and what it runs is what runs in this process.
+    fn is_stressed(&self) -> bool {
+        self.wall == Wall::Wasm
+    }
+
     fn open<'c>(&'c self, case: &'c Case) -> Result<Box<dyn Bench + 'c>> {
         Ok(Box::new(HostBench::new(*self, case)?))
     }
@@ -44,9 +74,11 @@ impl Platform for Host {
 struct HostBench<'c> {
     host: Host,
     case: &'c Case,
-    engine: Engine,
-    /// Whether other cases run on it too. Modules that were loaded into it are kept.
+    backend: Backend,
+    /// Whether other cases run on it too. Guests that were loaded into it are kept.
     is_shared: bool,
+    /// Modules that were loaded for this case, by their bytes: preparing it again compiles nothing.
+    modules: Mutex<HashMap<Vec<u8>, Loaded>>,
 }
 
 /// A module that is loaded, each time anew.
@@ -62,31 +94,43 @@ impl<'c> HostBench<'c> {
         let is_shared = case.policy.is_none() && !case.steps.iter().any(expects_log);
         // What instances of the case before said when they went is not this one's.
         drop(engine::take_log());
-        let engine = match is_shared {
-            true => engine::shared_by(host).clone(),
+        let backend = match is_shared {
+            true => engine::shared_by(host),
             false => engine::own(host, case)?,
         };
         Ok(Self {
             host,
             case,
-            engine,
+            backend,
             is_shared,
+            modules: Mutex::default(),
         })
     }
 
     /// Loads a module. A failure is an outcome, a guest that was not built is an error.
-    fn load(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
+    fn load(&self, source: &ModuleSource) -> Result<Result<Loaded, Failure>> {
         if let (true, Some(name)) = (self.is_shared, source.guest()) {
             return Ok(engine::guest_by(self.host, name)?
                 .map_err(|status| Failure::new(Phase::Load, status)));
         }
-        self.load_anew(source)
+        let bytes = source.bytes()?;
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(&bytes) {
+            return Ok(Ok(module.clone()));
+        }
+        Ok(match self.backend.load(&bytes) {
+            Ok(module) => {
+                modules.insert(bytes, module.clone());
+                Ok(module)
+            }
+            Err(status) => Err(Failure::new(Phase::Load, status)),
+        })
     }
 
-    fn load_anew(&self, source: &ModuleSource) -> Result<Result<Arc<Module>, Failure>> {
+    fn load_anew(&self, source: &ModuleSource) -> Result<Result<Loaded, Failure>> {
         let bytes = source.bytes()?;
         Ok(self
-            .engine
+            .backend
             .load(&bytes)
             .map_err(|status| Failure::new(Phase::Load, status)))
     }
@@ -94,6 +138,8 @@ impl<'c> HostBench<'c> {
 
 impl Bench for HostBench<'_> {
     fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>> {
+        // What instances said when they went that ran before is not this preparation's.
+        drop(engine::take_log());
         match &self.case.subject {
             Subject::Load { module } => Ok(Ok(Box::new(Loading {
                 bench: self,
@@ -103,6 +149,10 @@ impl Bench for HostBench<'_> {
             Subject::FfiCall(call) => ffi_call::prepare(self, call),
             Subject::Program { text, targets } => program::prepare(self, text, targets),
         }
+    }
+
+    fn run_healthy(&self) -> Result<()> {
+        healthy::run(&self.backend)
     }
 }
 

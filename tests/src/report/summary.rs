@@ -30,7 +30,7 @@ pub fn summary(report: &Report) -> String {
     text
 }
 
-/// A row for each folder of `tests/cases`.
+/// A row for each folder of `tests/cases`, and one for `tests/hostile`.
 fn table(platform: &PlatformReport, results: &[(&CaseReport, &ResultReport)]) -> String {
     let mut folders: BTreeMap<&str, Counts> = BTreeMap::new();
     for (case, result) in results {

@@ -78,7 +78,7 @@ fn once(case: &Case, bench: &dyn Bench) -> Result<Vec<Outcome>> {
 }
 
 /// Runs the steps, one after the other.
-pub(super) fn steps(case: &Case, prepared: &dyn Prepared) -> Result<Vec<Outcome>> {
+fn steps(case: &Case, prepared: &dyn Prepared) -> Result<Vec<Outcome>> {
     case.steps.iter().map(|step| prepared.run(step)).collect()
 }
 

@@ -139,6 +139,10 @@ fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference>
     );
     differences.extend(check_message(&expected.message, status));
     differences.extend(check_backtrace(&expected.backtrace, failure));
+    let frames = status.backtrace().map_or(0, |b| b.frames().len());
+    if let Some(expected) = expected.frames.filter(|&expected| expected != frames) {
+        differences.push(differs("frames of the backtrace", expected, frames));
+    }
     if failure.wrote_results {
         differences.push(Difference::new(
             "the caller's results",

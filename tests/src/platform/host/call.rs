@@ -1,22 +1,19 @@
 //! Runs calls of one target.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use callbox::call::CallSite;
-use callbox::wasm::PreparedCall;
 use callbox::{ArrayShape, Shape};
 
 use super::layout::{from_layout, to_layout};
-use super::{HostBench, engine, failed, options};
+use super::results::Results;
+use super::{HostBench, backend, engine, failed, options};
 use crate::case::{Phase, Step};
 use crate::module::ModuleSource;
 use crate::platform::{Failure, Found, Outcome, Prepared};
 
-/// What result buffers hold before a call, so that one shows that was written to.
-const UNTOUCHED: u8 = 0xa5;
-
 struct Call<'c> {
     site: &'c CallSite,
-    prepared: PreparedCall,
+    prepared: backend::Call,
 }
 
 pub(super) fn prepare<'c>(
@@ -41,35 +38,29 @@ impl Prepared for Call<'_> {
         let shapes = self.site.result.leaves();
         // Nobody reads it: it has no buffer and is no result.
         let is_scratch = |leaf: usize| self.site.scratch.contains(&leaf);
-        let mut buffers: Vec<Vec<u8>> = shapes
-            .iter()
-            .enumerate()
-            .map(|(leaf, shape)| {
-                vec![
-                    UNTOUCHED;
-                    if is_scratch(leaf) {
-                        0
-                    } else {
-                        shape.byte_size()
-                    }
-                ]
-            })
-            .collect();
-        let mut results: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+        let sizes = shapes.iter().enumerate().map(|(leaf, shape)| {
+            if is_scratch(leaf) {
+                0
+            } else {
+                shape.byte_size()
+            }
+        });
+        let mut results = Results::new(sizes.collect());
         let outcome = self
             .prepared
-            .call_with(&options(step), &operands, &mut results);
+            .call_with(&options(step), &operands, &mut results.buffers());
         let log = engine::take_log();
+        ensure!(!results.were_left(), "a call wrote beside its results");
         Ok(match outcome {
             Ok(()) => {
-                let leaves = std::iter::zip(shapes, &buffers).enumerate();
+                let leaves = std::iter::zip(shapes, results.contents()).enumerate();
                 let leaves = leaves.filter(|(leaf, _)| !is_scratch(*leaf));
                 let leaves =
                     leaves.map(|(_, (shape, bytes))| (shape.clone(), from_layout(shape, bytes)));
                 Ok(Found::Results(leaves.collect(), log))
             }
             Err(status) => Err(Failure {
-                wrote_results: buffers.iter().flatten().any(|&byte| byte != UNTOUCHED),
+                wrote_results: results.are_touched(),
                 ..Failure::new(Phase::Execute, status)
             }),
         })

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Result;
 use callbox::Status;
-use callbox::policy::{Limits, LogLevel, Policy, Traps};
+use callbox::policy::{Limits, LogLevel, Policy};
 use callbox::wasm::{Config, Engine, Module};
 
-use super::Host;
+use super::{Backend, Host, Loaded};
 use crate::case::{Case, ExpectedLog};
 use crate::module::read_guest;
 
 /// Instances of an engine that serves one case: each takes up address space, and cases run side by side.
 const INSTANCES: u32 = 32;
 
-type Loaded = Result<Arc<Module>, Status>;
+/// A module that this process runs.
+type LoadedHere = Result<Arc<Module>, Status>;
 
 thread_local! {
     /// What guests logged in calls of this thread. A call logs on the thread that makes it, so that calls of many threads
@@ -28,14 +29,11 @@ thread_local! {
 ///
 /// # Panics
 /// If the machine does not give what an engine takes.
-pub(super) fn shared_by(host: Host) -> &'static Engine {
-    static SIGNALS: OnceLock<Engine> = OnceLock::new();
-    static EXPLICIT: OnceLock<Engine> = OnceLock::new();
-    let engine = match host.traps {
-        Traps::Signals => &SIGNALS,
-        Traps::Explicit => &EXPLICIT,
-    };
-    engine.get_or_init(|| {
+pub(super) fn shared_by(host: Host) -> Backend {
+    static BACKENDS: OnceLock<Mutex<HashMap<Host, Backend>>> = OnceLock::new();
+    let backends = BACKENDS.get_or_init(Mutex::default);
+    let mut backends = backends.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || {
         let policy = Policy {
             traps: host.traps,
             ..Policy::default()
@@ -44,8 +42,9 @@ pub(super) fn shared_by(host: Host) -> &'static Engine {
             policy,
             ..Config::default()
         };
-        Engine::with_config(config).expect("expected an engine with the default limits")
-    })
+        Backend::new(host.wall, config).expect("expected an engine with the default limits")
+    };
+    backends.entry(host).or_insert_with(new).clone()
 }
 
 /// The shared engine of the default way to run cases.
@@ -53,26 +52,34 @@ pub(super) fn shared_by(host: Host) -> &'static Engine {
 /// # Panics
 /// As for any engine that the machine does not give what it takes.
 pub fn shared() -> &'static Engine {
-    shared_by(Host::default())
+    static SHARED: OnceLock<Engine> = OnceLock::new();
+    SHARED.get_or_init(|| match shared_by(Host::default()) {
+        Backend::Wasm(engine) => engine,
+        Backend::Process(_) => unreachable!("the default is no process"),
+    })
 }
 
 /// A built guest, loaded into [`shared`] once.
 ///
 /// # Errors
 /// The outer one if it was not built, the inner one if it does not load.
-pub fn guest(name: &str) -> Result<Loaded> {
-    guest_by(Host::default(), name)
+pub fn guest(name: &str) -> Result<LoadedHere> {
+    Ok(guest_by(Host::default(), name)?.map(|loaded| match loaded {
+        Loaded::Wasm(module) => module,
+        Loaded::Process(_) => unreachable!("the default is no process"),
+    }))
 }
 
 /// A built guest, loaded into the shared engine once.
 ///
 /// # Errors
 /// The outer one if it was not built, the inner one if it does not load.
-pub(super) fn guest_by(host: Host, name: &str) -> Result<Loaded> {
-    static GUESTS: OnceLock<Mutex<HashMap<(Traps, String), Loaded>>> = OnceLock::new();
+pub(super) fn guest_by(host: Host, name: &str) -> Result<Result<Loaded, Status>> {
+    type Guests = HashMap<(Host, String), Result<Loaded, Status>>;
+    static GUESTS: OnceLock<Mutex<Guests>> = OnceLock::new();
     let guests = GUESTS.get_or_init(Mutex::default);
     let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (host.traps, name.to_owned());
+    let key = (host, name.to_owned());
     if let Some(module) = guests.get(&key) {
         return Ok(module.clone());
     }
@@ -82,7 +89,7 @@ pub(super) fn guest_by(host: Host, name: &str) -> Result<Loaded> {
 }
 
 /// An engine with a case's settings. What guests log is kept for [`take_log`].
-pub(super) fn own(host: Host, case: &Case) -> Result<Engine> {
+pub(super) fn own(host: Host, case: &Case) -> Result<Backend> {
     let mut policy = case.policy.clone().unwrap_or_default();
     policy.traps = host.traps;
     if policy.limits.instances == Limits::default().instances {
@@ -91,7 +98,7 @@ pub(super) fn own(host: Host, case: &Case) -> Result<Engine> {
     if policy.grants.log.is_none() {
         policy.grants.log = Some(LogLevel::Trace);
     }
-    Ok(Engine::with_config(Config {
+    let config = Config {
         policy,
         log: Some(Arc::new(|record| {
             let message = ExpectedLog {
@@ -100,7 +107,9 @@ pub(super) fn own(host: Host, case: &Case) -> Result<Engine> {
             };
             LOG.with_borrow_mut(|log| log.push(message));
         })),
-    })?)
+        ..Config::default()
+    };
+    Ok(Backend::new(host.wall, config)?)
 }
 
 /// What was logged on this thread since the last time.

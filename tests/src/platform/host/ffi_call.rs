@@ -29,7 +29,7 @@ pub(super) fn prepare<'c>(
         Ok(module) => module,
         Err(failure) => return Ok(Err(failure)),
     };
-    let call = match registered(module, case) {
+    let call = match registered(module.target_module(), case) {
         Ok(call) => call,
         Err(status) => return failed(Phase::Register, status),
     };

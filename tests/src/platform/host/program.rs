@@ -1,10 +1,8 @@
 //! Runs programs.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use callbox::Registry;
-use callbox::call::{Platform, TargetModule};
+use callbox::call::Platform;
 use callbox::program::{Executable, ExecuteOptions, Program};
 
 use super::{HostBench, engine, failed, options};
@@ -19,7 +17,7 @@ pub(super) fn prepare<'c>(
     let mut registry = Registry::new();
     for target in targets {
         let module = match bench.load(&target.module)? {
-            Ok(module) => module as Arc<dyn TargetModule>,
+            Ok(module) => module.target_module(),
             Err(failure) => return Ok(Err(failure)),
         };
         if let Err(status) = registry.register(&target.name, module, &target.export) {

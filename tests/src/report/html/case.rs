@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::super::{CaseReport, Ending, ResultReport};
 use super::class;
 use super::escape::escape;
+use crate::discover;
 use crate::run::{Problem, Stressed};
 
 /// The row. It is open if the case failed.
@@ -28,8 +29,9 @@ pub(super) fn row(case: &CaseReport) -> String {
         .for_each(|result| text.push_str(&cell(result)));
     let _ = write!(
         text,
-        "</summary>\n<div class=\"more\">\n<p class=\"origin\">{}</p>\n<p class=\"file\"><code>tests/cases/{name}.json</code></p>\n",
-        escape(&case.origin)
+        "</summary>\n<div class=\"more\">\n<p class=\"origin\">{}</p>\n<p class=\"file\"><code>{}</code></p>\n",
+        escape(&case.origin),
+        escape(&discover::file_of(&case.name))
     );
     case.results
         .iter()

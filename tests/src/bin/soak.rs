@@ -1,0 +1,86 @@
+//! `callbox-soak`: a random mix of calls from many threads, or a million traps, while what the process has is watched.
+//! `cargo xtask soak` builds what it needs and runs it.
+#![allow(
+    clippy::print_stdout,
+    reason = "a command line talks to the person who runs it"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use callbox_tests::soak::{self, Options, Report};
+use clap::Parser;
+
+/// Soaks callbox.
+///
+/// The exit code is 0 if every call ended as it had to and nothing grew, 1 if not, and 2 if nothing could be run.
+#[derive(Parser)]
+struct Arguments {
+    /// How long the mix goes on.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    seconds: u64,
+    /// In place of the mix: this many traps on one call site, each followed by healthy calls.
+    #[arg(long, value_name = "N")]
+    trap_cycles: Option<u64>,
+    /// Threads that call.
+    #[arg(long, value_name = "T", default_value_t = 8)]
+    threads: usize,
+    /// What threads do follows from this. Without it: a number that is drawn and printed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The cases that are among the mix: those with this text in their names.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    cases: String,
+    /// Where soak.json, soak.md and soak.svg are written, or trap-cycles.json and so on.
+    #[arg(long, value_name = "DIR", default_value = "target/soak")]
+    output: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let report = run(&Arguments::parse());
+    match report {
+        Ok(report) if report.is_good() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<Report> {
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed}");
+    let time = Duration::from_secs(arguments.seconds);
+    let options = Options {
+        cases: arguments.cases.clone(),
+        ..Options::new(seed, arguments.threads, time)
+    };
+    let (name, report) = match arguments.trap_cycles {
+        Some(count) => ("trap-cycles", soak::cycles(count, &options)?),
+        None => ("soak", soak::run(&options)?),
+    };
+    println!("{}", report.table());
+    fs::create_dir_all(&arguments.output)
+        .with_context(|| format!("cannot make {}", arguments.output.display()))?;
+    let data = serde_json::to_string(&report)? + "\n";
+    write(&arguments.output.join(name).with_extension("json"), &data)?;
+    write(
+        &arguments.output.join(name).with_extension("md"),
+        &report.table(),
+    )?;
+    write(
+        &arguments.output.join(name).with_extension("svg"),
+        &soak::plot(&report),
+    )?;
+    Ok(report)
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("wrote {}", file.display());
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What of the host's a guest can take by its grants: open files.
+
+use callbox::call::ApiVersion;
+use callbox::policy::{Access, Grants, Limits, Policy};
+use callbox::wasm::{Engine, PreparedCall};
+use callbox::{CallSite, ElementType, Shape};
+
+use crate::tree::Tree;
+use crate::{engine, script, steps};
+
+/// A guest that opens a file as often as the operand says and closes none. It gives how many are open, and the last error number.
+const HOARDER: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 64) "file.txt")
+  (func (export "f") (param $out i32) (param $in i32) (local $left i32) (local $errno i32)
+    (local.set $left (i32.load (i32.load (local.get $in))))
+    (i32.store (local.get $out) (i32.const 0))
+    (loop $on
+      (local.set $errno (call $open (i32.const 3) (i32.const 0) (i32.const 64) (i32.const 8)
+        (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 32)))
+      (if (i32.eqz (local.get $errno))
+        (then (i32.store (local.get $out) (i32.add (i32.load (local.get $out)) (i32.const 1)))))
+      (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+      (br_if $on (local.get $left)))
+    (i32.store offset=4 (local.get $out) (local.get $errno))))"#;
+
+fn hoarder(engine: &Engine, grants: &Grants) -> PreparedCall {
+    let module = engine.load_with(&wat::parse_str(HOARDER).unwrap(), grants);
+    let numbers = |count| Shape::array(ElementType::S32, &[count]).unwrap();
+    // An operand that is an array alone is passed as a pointer to it: two of them make a list.
+    let mut site = CallSite::new("f", vec![numbers(1), numbers(1)], numbers(2));
+    site.api_version = ApiVersion::Original;
+    module.unwrap().prepare_call(site).unwrap()
+}
+
+/// How many files are open after so many tries, and the last error number.
+fn hoard(call: &PreparedCall, tries: u32) -> (u32, u32) {
+    let mut bytes = [0; 8];
+    let operand = tries.to_le_bytes();
+    call.call(&[&operand, &operand], &mut [&mut bytes]).unwrap();
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+    (word(&bytes[..4]), word(&bytes[4..]))
+}
+
+fn limited(open_files: usize, engine_open_files: usize) -> Engine {
+    engine(Policy {
+        limits: Limits {
+            open_files,
+            engine_open_files,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    })
+}
+
+#[test]
+fn open_files_are_limited() {
+    let tree = Tree::new();
+    let grants = tree.grants(Access::Read);
+    let mfile = script::errno("mfile");
+    for limit in [0, 1, 5] {
+        let call = hoarder(&limited(limit, 100), &grants);
+        if limit > 0 {
+            assert_eq!(hoard(&call, limit as u32), (limit as u32, 0));
+        }
+        assert_eq!(hoard(&call, 1), (0, mfile));
+        assert_eq!(hoard(&call, 100), (0, mfile));
+    }
+    let call = hoarder(&engine(Policy::default()), &grants);
+    assert_eq!(hoard(&call, 1_000_000), (64, mfile));
+}
+
+#[test]
+fn open_files_of_all_instances_are_limited() {
+    let tree = Tree::new();
+    let grants = tree.grants(Access::Read);
+    let engine = limited(10, 15);
+    let mfile = script::errno("mfile");
+    let first = hoarder(&engine, &grants);
+    let second = hoarder(&engine, &grants);
+    assert_eq!(hoard(&first, 20), (10, mfile));
+    assert_eq!(hoard(&second, 20), (5, mfile));
+    assert_eq!(hoard(&first, 20), (0, mfile));
+    // What an instance had open is closed when it goes.
+    drop(first);
+    assert_eq!(hoard(&second, 20), (5, mfile));
+    drop(second);
+    for _ in 0..10 {
+        assert_eq!(hoard(&hoarder(&engine, &grants), 10), (10, 0));
+    }
+}
+
+#[test]
+fn a_file_that_is_closed_or_was_not_opened_does_not_count() {
+    let tree = Tree::new();
+    let engine = limited(1, 1);
+    let grants = tree.grants(Access::ReadWrite);
+    let script = steps(serde_json::json!([
+        {"do": "open", "path": "file.txt", "flags": "r"},
+        {"do": "open", "path": "file.txt", "flags": "r", "errno": "mfile"},
+        {"do": "close", "at": "$0"},
+        {"do": "open", "path": "nothing", "flags": "r", "errno": "noent"},
+        {"do": "open", "path": "fifo", "flags": "r", "errno": "notsup"},
+        {"do": "open", "path": "dir", "flags": "rd"},
+        {"do": "open", "path": "file.txt", "flags": "r", "errno": "mfile"},
+        {"do": "renumber", "at": "$5", "to": 1},
+        {"do": "open", "path": "file.txt", "flags": "r", "errno": "mfile"},
+        {"do": "close", "at": 1},
+        {"do": "open", "path": "file.txt", "flags": "r"},
+        {"do": "renumber", "at": 2, "to": "$10"},
+        {"do": "open", "path": "file.txt", "flags": "r"}
+    ]));
+    let records = script::run(&engine, &grants, &script).unwrap();
+    for (i, (step, record)) in std::iter::zip(&script, &records).enumerate() {
+        assert_eq!(record.errno, script::errno(&step.errno), "step {i}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The deterministic mode: results of sample kernels have the digests that they have on every machine.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use callbox::policy::{Policy, Traps};
+use callbox::wasm::{Config, Engine};
+use callbox::{Attribute, CallSite, Dictionary};
+use callbox_tests::module::read_guest;
+use sha2::{Digest, Sha256};
+
+/// Numbers of every size, with infinities, NaNs of several patterns and denormal numbers among them.
+fn numbers(count: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_u32;
+    let odd = [0x7f80_0000, 0xff80_0000, 0x7fc0_0001, 0xffff_ffff, 1];
+    let number = |i: usize| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        match i % 11 {
+            0 => odd[(i / 11) % odd.len()],
+            // Exponents around 1, so that sums are rounded.
+            _ => (state & 0x807f_ffff) | (0x3e00_0000 + (state >> 8 & 0x0180_0000)),
+        }
+    };
+    (0..count).map(number).flat_map(u32::to_le_bytes).collect()
+}
+
+/// The operands of a call.
+fn operands(site: &CallSite) -> Vec<Vec<u8>> {
+    site.operands
+        .iter()
+        .flat_map(|shape| shape.leaves())
+        .map(|leaf| numbers(leaf.byte_size() / 4))
+        .collect()
+}
+
+/// A call's result.
+fn result(policy: &Policy, guest: &str, site: &CallSite) -> Vec<u8> {
+    let engine = Engine::with_config(Config {
+        policy: policy.clone(),
+        ..Config::default()
+    });
+    let module = engine.unwrap().load(&read_guest(guest).unwrap()).unwrap();
+    let operands = operands(site);
+    let operands: Vec<_> = operands.iter().map(Vec::as_slice).collect();
+    let mut result = vec![0; site.result.leaves()[0].byte_size()];
+    let call = module.prepare_call(site.clone()).unwrap();
+    call.call(&operands, &mut [&mut result]).unwrap();
+    result
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// The bits of a sum of such numbers by IEEE 754, which leaves a NaN's bits open: the canonical ones.
+fn sum(a: u32, b: u32) -> u32 {
+    let sum = f32::from_bits(a) + f32::from_bits(b);
+    if sum.is_nan() {
+        0x7fc0_0000
+    } else {
+        sum.to_bits()
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let words = bytes.as_chunks::<4>().0.iter();
+    words.copied().map(u32::from_le_bytes).collect()
+}
+
+fn add_n() -> CallSite {
+    let shape = || "f32[512]".parse().unwrap();
+    let n = [("n".to_owned(), Attribute::scalar(0.1_f32))];
+    CallSite::new("add_n", vec![shape()], shape())
+        .with_attributes(n.into_iter().collect::<Dictionary>())
+}
+
+fn broadcast_add() -> CallSite {
+    let shape = |text: &str| text.parse().unwrap();
+    let operands = vec![shape("f32[128]"), shape("f32[2048]")];
+    CallSite::new("broadcast_add", operands, shape("f32[2048]"))
+}
+
+/// The bits are those of this processor's own sums, but for NaNs, which it gives other bits.
+#[test]
+fn bits_are_those_of_native_sums() {
+    let mut policy = Policy {
+        deterministic: true,
+        ..Policy::default()
+    };
+    policy.limits.instances = 2;
+
+    let site = add_n();
+    let x = words(&operands(&site)[0]);
+    let expected: Vec<_> = x.iter().map(|&x| sum(x, 0.1_f32.to_bits())).collect();
+    assert!(expected.contains(&0x7fc0_0000));
+    assert_eq!(words(&result(&policy, "add_n", &site)), expected);
+
+    let site = broadcast_add();
+    let [b, c] = [0, 1].map(|i| words(&operands(&site)[i]));
+    let c = c.iter().enumerate();
+    let expected: Vec<_> = c.map(|(i, &c)| sum(b[i % b.len()], c)).collect();
+    assert!(expected.contains(&0x7fc0_0000));
+    assert_eq!(words(&result(&policy, "broadcast_add", &site)), expected);
+}
+
+/// Digests that were the same on an AVX-512 machine and on emulated processors down to SSE4.1.
+#[test]
+fn digests_are_those_of_every_machine() {
+    let shape = |text: &str| text.parse::<callbox::Shape>().unwrap();
+    let cases = [
+        (
+            "add_n",
+            add_n(),
+            "5c46e2a6e46a44f42f0892c3bee3e80b1e10084a7a85f19d9103eb8cec935437",
+        ),
+        (
+            "broadcast_add",
+            broadcast_add(),
+            "cebf397a31a4d09099bfeafc42100289a0668eb2003f627c41d47dcc5d150a2e",
+        ),
+        (
+            "softmax",
+            CallSite::new("softmax", vec![shape("f32[33,10]")], shape("f32[33,10]")),
+            "cc5955d129701f7dfcf631d9466da79a699af7f8a05f73d97510122b2ff4f17a",
+        ),
+    ];
+    for traps in [Traps::Signals, Traps::Explicit] {
+        let mut policy = Policy {
+            deterministic: true,
+            traps,
+            ..Policy::default()
+        };
+        policy.limits.instances = 2;
+        for (guest, site, expected) in &cases {
+            assert_eq!(
+                digest(&result(&policy, guest, site)),
+                *expected,
+                "{guest}, {traps:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What is not as pure as it says is found: a target whose results come from random bytes, or that fails now and then.
+//!
+//! `tests/cases/purity` has what needs no grant.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use callbox::policy::{Grants, Policy, Randomness};
+use callbox::wasm::{Config, Engine};
+use callbox::{Blame, CallSite, Result, StatusCode};
+
+/// Sixteen random bytes for a result. `sometimes` traps for half of all first bytes.
+const RANDOM: &str = r#"(module
+  (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "bytes") (param $out i32) (param i32)
+    (drop (call $random (local.get $out) (i32.const 16))))
+  (func (export "sometimes") (param $out i32) (param i32)
+    (drop (call $random (i32.const 0) (i32.const 1)))
+    (if (i32.and (i32.load8_u (i32.const 0)) (i32.const 1)) (then (unreachable))))
+  (@custom "callbox.targets" "{\"name\": \"bytes\", \"api_version\": \"API_VERSION_ORIGINAL\", \"traits\": [\"pure\"]} {\"name\": \"sometimes\", \"api_version\": \"API_VERSION_ORIGINAL\", \"traits\": [\"pure\"]}"))"#;
+
+/// Calls a target of it, and gives the result's bytes, which were all 7 before.
+fn call(check_pure: bool, randomness: Randomness, target: &str) -> (Result<()>, [u8; 16]) {
+    let mut policy = Policy {
+        check_pure,
+        ..Policy::default()
+    };
+    policy.limits.instances = 4;
+    let config = Config {
+        policy,
+        ..Config::default()
+    };
+    let grants = Grants {
+        randomness: Some(randomness),
+        ..Grants::default()
+    };
+    let wasm = wat::parse_str(RANDOM).unwrap();
+    let engine = Engine::with_config(config).unwrap();
+    let module = engine.load_with(&wasm, &grants).unwrap();
+    let mut site = CallSite::new(target, Vec::new(), "u8[16]".parse().unwrap());
+    site.api_version = callbox::call::ApiVersion::Original;
+    let mut bytes = [7; 16];
+    let outcome = module
+        .prepare_call(site)
+        .unwrap()
+        .call(&[], &mut [&mut bytes]);
+    (outcome, bytes)
+}
+
+#[test]
+fn other_bits_are_found() {
+    let (outcome, bytes) = call(true, Randomness::System, "bytes");
+    let status = outcome.unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::Internal, Blame::Guest)
+    );
+    assert!(
+        status.message().starts_with(
+            "target \"bytes\": expected a target that is declared pure to give the same twice, found result 0 with other bits"
+        ),
+        "{status}"
+    );
+    assert_eq!(bytes, [7; 16], "a failed call writes no results");
+    // Without the check, and with bytes that each instance begins anew, it passes.
+    call(false, Randomness::System, "bytes").0.unwrap();
+    let (outcome, bytes) = call(true, Randomness::Seed(1), "bytes");
+    outcome.unwrap();
+    assert_ne!(bytes, [7; 16]);
+}
+
+#[test]
+fn a_failure_now_and_then_is_found() {
+    let found = (0..64).any(|_| {
+        let outcome = call(true, Randomness::System, "sometimes").0;
+        outcome.is_err_and(|status| status.code() == StatusCode::Internal)
+    });
+    assert!(found, "in 64 times it never differed");
+}

@@ -1,0 +1,116 @@
+//! What `SECURITY.md` says, held against the code: its limits are the defaults, and each promise names a test that is there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use callbox::policy::Policy;
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The rows of the table under this heading, each as its cells.
+fn table(heading: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let section = text
+        .split("\n## ")
+        .find(|section| section.starts_with(heading))
+        .unwrap();
+    section
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(|line| {
+            let cells = line.trim_matches('|').split(" | ");
+            cells.map(|cell| cell.trim().to_owned()).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn the_limits_are_the_defaults() {
+    let documented: BTreeMap<String, String> = table("Limits")
+        .into_iter()
+        .map(|row| (row[0].trim_matches('`').to_owned(), row[1].clone()))
+        .collect();
+    let policy: Value = serde_json::from_str(&Policy::default().to_json().unwrap()).unwrap();
+    let defaults: BTreeMap<String, String> = policy["limits"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
+    assert_eq!(documented, defaults);
+}
+
+/// Limits that no single call reaches, and where they are tested.
+const NO_CASES: [(&str, &str); 3] = [
+    ("open_files", "tests/tests/capabilities/limits.rs"),
+    ("engine_open_files", "tests/tests/capabilities/limits.rs"),
+    ("compile_time_ms", "tests/tests/limits.rs"),
+];
+
+#[test]
+fn each_limit_has_a_case() {
+    let entries = fs::read_dir(root().join("tests/hostile/limits")).unwrap();
+    let cases: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let limits = table("Limits");
+    for row in &limits {
+        let limit = row[0].trim_matches('`');
+        // Times have their unit in JSON only.
+        let name = limit.trim_end_matches("_ms");
+        let found = match NO_CASES.iter().find(|(other, _)| *other == limit) {
+            // As a field, so that one limit's name within another's does not count.
+            Some((_, test)) => fs::read_to_string(root().join(test))
+                .unwrap()
+                .lines()
+                .map(str::trim)
+                .any(|line| {
+                    line.strip_prefix(name)
+                        .is_some_and(|rest| rest.starts_with([':', ',']))
+                }),
+            None => ["at", "past"].iter().all(|end| {
+                cases.iter().any(|case| {
+                    let rest = case.strip_prefix(name).and_then(|r| r.strip_prefix('_'));
+                    // What does not say where exactly it ends has one that is within it.
+                    rest.is_some_and(|rest| {
+                        let rest = rest.trim_end_matches(".json");
+                        rest == *end || (*end == "at" && rest.starts_with("within"))
+                    })
+                })
+            }),
+        };
+        assert!(found, "{limit}: expected tests of it");
+    }
+    for (limit, _) in NO_CASES {
+        let is_there = limits.iter().any(|row| row[0].trim_matches('`') == limit);
+        assert!(is_there, "{limit}: expected a limit of SECURITY.md");
+    }
+}
+
+#[test]
+fn each_promise_names_a_test() {
+    let promises = table("What is promised");
+    assert!(promises.len() > 10);
+    for row in promises {
+        let tests: Vec<_> = row[2]
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap())
+            .collect();
+        assert!(!tests.is_empty(), "{}: expected a test", row[0]);
+        for test in tests {
+            let path = root().join(test);
+            let is_test = path.is_dir()
+                || fs::read_to_string(&path).is_ok_and(|text| {
+                    text.contains("#[test]") || text.contains("fn main") || text.contains("Trial")
+                });
+            assert!(is_test, "{}: expected tests at {test}", row[0]);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Whose the process's signals are: with explicit checks no handler is installed, whatever a guest does.
+//!
+//! It has a `main` of its own: a handler is the whole process's, so that other tests beside it would decide what it sees.
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use callbox::policy::{Policy, Traps};
+    use callbox::wasm::{Config, Engine};
+    use callbox::{CallSite, Shape, StatusCode};
+
+    const MODULE: &str = r#"(module
+      (memory (export "memory") 1)
+      (func (export "load") (param i32) (result i32)
+        (i32.load (i32.const -8)))
+      (func (export "divide") (param i32) (result i32)
+        (i32.div_u (i32.const 1) (i32.load (i32.const 0))))
+      (func (export "unreachable") (param i32) (result i32)
+        (unreachable))
+      (func $deeper (export "stack") (param i32) (result i32)
+        (i32.add (call $deeper (i32.add (local.get 0) (i32.const 1))) (local.get 0)))
+      (func (export "healthy") (param i32) (result i32) (i32.const 0)))"#;
+
+    /// The signals that have a handler: bit `n - 1` is signal `n`'s. Those of glibc's own, 32 and 33, which threads bring, are left out.
+    fn caught() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let mut lines = status.lines();
+        let mask = lines.find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & !(bit(32) | bit(33))
+    }
+
+    fn bit(signal: libc::c_int) -> u64 {
+        1 << (signal - 1)
+    }
+
+    /// Lets guests trap in each way that a processor can find for wasmtime.
+    fn trap(traps: Traps) {
+        let mut policy = Policy {
+            traps,
+            ..Policy::default()
+        };
+        policy.limits.instances = 4;
+        let engine = Engine::with_config(Config {
+            policy,
+            ..Config::default()
+        });
+        let wasm = wat::parse_str(MODULE).unwrap();
+        let module = engine.unwrap().load(&wasm).unwrap();
+        for (target, expected) in [
+            ("load", Some(StatusCode::OutOfRange)),
+            ("divide", Some(StatusCode::Aborted)),
+            ("unreachable", Some(StatusCode::Aborted)),
+            ("stack", Some(StatusCode::ResourceExhausted)),
+            ("healthy", None),
+        ] {
+            let nothing = Shape::tuple(Vec::new()).unwrap();
+            let site = CallSite::new(target, Vec::new(), nothing);
+            let outcome = module.prepare_call(site).unwrap().call(&[], &mut []);
+            let code = outcome.err().map(|status| status.code());
+            assert_eq!(code, expected, "{target}, {traps:?}");
+        }
+    }
+
+    pub(super) fn test() {
+        let before = caught();
+        // Rust itself has handlers of SIGSEGV and SIGBUS, for overflows of the stack. These it does not have.
+        let wasmtimes = bit(libc::SIGILL) | bit(libc::SIGFPE);
+        assert_eq!(before & wasmtimes, 0, "{before:x}");
+        trap(Traps::Explicit);
+        assert_eq!(caught(), before, "explicit checks need no handler");
+        // That it would have been seen.
+        trap(Traps::Signals);
+        let after = caught();
+        assert_ne!(after & wasmtimes, 0, "{before:x} {after:x}");
+        eprintln!("signals: ok");
+    }
+}
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    linux::test();
+    #[cfg(not(target_os = "linux"))]
+    println!("signals: not run, for only Linux says which signals are caught");
+    ExitCode::SUCCESS
+}
