@@ -2,7 +2,10 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
-use criterion::{criterion_group, criterion_main};
+use std::process::ExitCode;
+
+use callbox_benches::second_wall;
+use criterion::{Criterion, criterion_group};
 
 criterion_group!(
     benches,
@@ -13,5 +16,15 @@ criterion_group!(
     callbox_benches::program::bench,
     callbox_benches::kernel::bench,
     callbox_benches::cold_start::bench,
+    callbox_benches::second_wall::bench,
+    callbox_benches::traps::bench,
 );
-criterion_main!(benches);
+
+fn main() -> ExitCode {
+    if second_wall::is_worker() {
+        return callbox::process::worker_main();
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    ExitCode::SUCCESS
+}

@@ -13,9 +13,12 @@ pub mod conventions;
 pub mod data_plane;
 pub mod instantiation;
 pub mod kernel;
+pub mod kills;
 pub mod prepared_call;
 pub mod program;
 pub mod raw;
+pub mod second_wall;
+pub mod traps;
 
 use std::path::PathBuf;
 use std::sync::Arc;

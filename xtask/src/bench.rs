@@ -32,7 +32,7 @@ pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
 }
 
 /// Cargo building for this machine's processor: wasmtime compiles guests for it, and so the native baseline is.
-fn native_cargo() -> std::process::Command {
+pub(crate) fn native_cargo() -> std::process::Command {
     let mut command = cargo();
     command.env("RUSTFLAGS", "-Ctarget-cpu=native");
     command

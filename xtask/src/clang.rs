@@ -24,6 +24,12 @@ const GUESTS: &str = "guests/c";
 /// Where the headers are.
 const HEADERS: &str = "guest-sdk/include";
 
+/// Names the folder of a wasi-libc to take instead of Debian's.
+const WASI_VARIABLE: &str = "WASI_SYSROOT";
+
+/// Debian's wasi-libc.
+const WASI_PACKAGE: &str = "wasi-libc";
+
 /// What WASI's functions are imported from.
 const WASI_MODULE: &[u8] = b"wasi_snapshot_preview1";
 
@@ -111,6 +117,15 @@ impl Clang {
         command.arg(source).arg("-o").arg(module);
         command
     }
+
+    /// A command that compiles a source with wasi-libc and links it.
+    fn compile_with_libc(&self, wasi: &Wasi, source: &Path, module: &Path) -> Command {
+        let mut command = self.command(Language::of(source), Some(wasi));
+        // A reactor has no `main`, and an `_initialize` by which the host runs constructors.
+        command.args(["-mexec-model=reactor", "-nodefaultlibs"]);
+        command.arg(source).args(["-lc", "-o"]).arg(module);
+        command
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -159,7 +174,7 @@ pub(crate) fn build(taken: &[String]) -> Result<()> {
     say("Checking the C guest SDK");
     check_headers(&clang, None)?;
     check_refusals(&clang)?;
-    check_with_wasi_libc(&clang)
+    build_with_wasi_libc(&clang)
 }
 
 /// Compiles each header alone, as C and as C++.
@@ -195,30 +210,25 @@ fn check_refusals(clang: &Clang) -> Result<()> {
     Ok(())
 }
 
-/// Compiles with wasi-libc, where it is installed, and checks that the modules need nothing of WASI.
-fn check_with_wasi_libc(clang: &Clang) -> Result<()> {
-    let Some(wasi) = Wasi::find() else {
-        println!(
-            "   not checked with wasi-libc: expected it in WASI_SYSROOT or /usr, where Debian's package wasi-libc is, found none"
-        );
-        return Ok(());
-    };
+/// Compiles with wasi-libc: guests that need nothing of WASI, which is checked, and guests that take grants, which go to `target/guests`.
+fn build_with_wasi_libc(clang: &Clang) -> Result<()> {
+    let wasi = Wasi::find()?;
     check_headers(clang, Some(&wasi))?;
     for source in ["wasi/allocates.c", "do_custom_call_status.c"] {
         let source = Path::new(GUESTS).join(source);
-        let module = "target/wasi.wasm";
-        let mut command = clang.command(Language::of(&source), Some(&wasi));
-        // A reactor has no `main`, and an `_initialize` by which the host runs constructors.
-        command.args(["-mexec-model=reactor", "-nodefaultlibs"]);
-        run(command.arg(&source).args(["-lc", "-o", module]))?;
+        let module = Path::new("target/wasi.wasm");
+        run(&mut clang.compile_with_libc(&wasi, &source, module))?;
         let bytes = fs::read(root().join(module))?;
         ensure!(
             !bytes.windows(WASI_MODULE.len()).any(|at| at == WASI_MODULE),
-            "expected {} to import nothing of WASI, found {module} to do so",
-            source.display()
+            "expected {} to import nothing of WASI, found {} to do so",
+            source.display(),
+            module.display()
         );
     }
-    Ok(())
+    let source = Path::new(GUESTS).join("wasi/table.c");
+    let module = Path::new("target/guests/table.wasm");
+    run(&mut clang.compile_with_libc(&wasi, &source, module))
 }
 
 /// Where wasi-libc is installed.
@@ -227,11 +237,35 @@ struct Wasi {
 }
 
 impl Wasi {
-    fn find() -> Option<Self> {
-        let named = std::env::var_os("WASI_SYSROOT").map(PathBuf::from);
-        let sysroot = named.unwrap_or_else(|| "/usr".into());
-        let has_libc = sysroot.join("lib/wasm32-wasi/libc.a").is_file();
-        has_libc.then_some(Self { sysroot })
+    /// Finds wasi-libc, and installs it if there is none.
+    fn find() -> Result<Self> {
+        if let Some(sysroot) = std::env::var_os(WASI_VARIABLE) {
+            let wasi = Self {
+                sysroot: sysroot.into(),
+            };
+            ensure!(
+                wasi.is_there(),
+                "expected {WASI_VARIABLE}={} to have lib/wasm32-wasi/libc.a",
+                wasi.sysroot.display()
+            );
+            return Ok(wasi);
+        }
+        let wasi = Self {
+            sysroot: "/usr".into(),
+        };
+        if !wasi.is_there() {
+            say(&format!("There is no wasi-libc: installing {WASI_PACKAGE}"));
+            install(&[WASI_PACKAGE]).with_context(|| {
+                format!(
+                    "expected wasi-libc: install {WASI_PACKAGE} (Debian, Ubuntu), or say where one is in {WASI_VARIABLE}"
+                )
+            })?;
+        }
+        Ok(wasi)
+    }
+
+    fn is_there(&self) -> bool {
+        self.sysroot.join("lib/wasm32-wasi/libc.a").is_file()
     }
 }
 

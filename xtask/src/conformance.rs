@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use crate::guests;
-use crate::process::{cargo, root, run, say, shown};
+use crate::process::{built, run, say, shown};
 use crate::xla;
 
 /// What `cargo xtask conformance` takes.
@@ -16,6 +16,12 @@ pub(crate) struct Arguments {
     /// The platform to run on. `all` leaves out those that are not there, and says why.
     #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
     platform: Platform,
+    /// How guests that reach past their memory are caught, on Host: signals (if left out) or explicit.
+    #[arg(long, value_name = "KIND")]
+    traps: Option<String>,
+    /// What keeps guests apart from callbox, on Host: wasm (if left out), or process for the second wall.
+    #[arg(long, value_name = "WALL")]
+    isolate: Option<String>,
     /// Runs the cases whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
@@ -41,6 +47,12 @@ pub(crate) fn conformance(arguments: &Arguments) -> Result<ExitCode> {
     guests::build()?;
     let mut command = runner()?;
     command.arg("--platform").arg(arguments.platform.name());
+    if let Some(traps) = &arguments.traps {
+        command.arg("--traps").arg(traps);
+    }
+    if let Some(wall) = &arguments.isolate {
+        command.arg("--isolate").arg(wall);
+    }
     if let Some(filter) = &arguments.filter {
         command.arg("--filter").arg(filter);
     }
@@ -63,6 +75,17 @@ pub(crate) fn conformance(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(2)))
 }
 
+/// Runs the cases on Host in its other ways: with explicit checks in place of signals, and behind the second wall where that can be had.
+pub(crate) fn ways() -> Result<()> {
+    say("Running the cases with explicit checks");
+    run(runner()?.args(["--traps", "explicit"]))?;
+    if cfg!(target_os = "linux") {
+        say("Running the cases behind the second wall");
+        run(runner()?.args(["--isolate", "process"]))?;
+    }
+    Ok(())
+}
+
 /// Runs the programs without custom calls on XLA where that can be had, and says why where it cannot.
 pub(crate) fn oracle() -> Result<()> {
     say("Running programs on XLA, as an oracle for the executor");
@@ -77,14 +100,8 @@ pub(crate) fn oracle() -> Result<()> {
     }
 }
 
-/// The runner, built. With all tests, because alone it would be built with other features of some dependencies, and then wasmtime
-/// twice.
 fn runner() -> Result<Command> {
-    say("Building the runner");
-    run(cargo().args(["test", "--workspace", "--no-run", "--quiet"]))?;
-    let mut command = Command::new(root().join("target/debug/callbox-conformance"));
-    command.current_dir(root());
-    Ok(command)
+    built("callbox-conformance")
 }
 
 fn report_file(name: &str) -> Result<PathBuf, String> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use npyz::WriterBuilder;
 
 use crate::guests;
-use crate::process::{cargo, root, run, say, shown};
+use crate::process::{root, run, say, shown, tests};
 
 pub(crate) fn demo() -> Result<()> {
     guests::build_rust()?;
@@ -17,7 +17,7 @@ pub(crate) fn demo() -> Result<()> {
     say(
         "Building callbox and its tests: minutes the first time, and `cargo xtask test` needs no more",
     );
-    run(cargo().args(["test", "--workspace", "--no-run", "--quiet"]))?;
+    run(tests().args(["--no-run", "--quiet"]))?;
 
     let folder = root().join("target/demo");
     fs::create_dir_all(&folder)

@@ -2,10 +2,19 @@
 
 use anyhow::Result;
 
+use crate::deny;
 use crate::process::{cargo, root, run, say};
 use crate::toolchain::{TARGET, Toolchain};
 
-pub(crate) fn lint() -> Result<()> {
+/// What `cargo xtask lint` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Also runs cargo-deny where it has to be installed first, which takes some minutes. Where it is there it is run in any case.
+    #[arg(long)]
+    with_deny: bool,
+}
+
+pub(crate) fn lint(arguments: &Arguments) -> Result<()> {
     let guests = root().join("guests");
     say("Formatting");
     run(cargo().args(["fmt", "--all", "--check"]))?;
@@ -14,8 +23,8 @@ pub(crate) fn lint() -> Result<()> {
         .args(["fmt", "--all", "--check"]))?;
 
     say("Lints");
+    // With the feature of callbox that is for faults, and then the library without what only the command line needs.
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
-    // The library without what only the command line needs.
     run(cargo().args([
         "clippy",
         "--package",
@@ -48,5 +57,15 @@ pub(crate) fn lint() -> Result<()> {
         "--package",
         "callbox-guest",
         "--lib",
-    ]))
+    ]))?;
+
+    match arguments.with_deny || deny::is_installed() {
+        true => deny::deny(),
+        false => {
+            say(
+                "cargo-deny is not run: `cargo xtask deny` installs it. tests/supply_chain.rs checks what needs no tool",
+            );
+            Ok(())
+        }
+    }
 }

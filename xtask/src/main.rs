@@ -11,9 +11,14 @@ mod bench;
 mod clang;
 mod conformance;
 mod demo;
+mod deny;
+mod faults;
+mod fuzz;
 mod guests;
+mod latency;
 mod lint;
 mod process;
+mod soak;
 mod test;
 mod toolchain;
 mod xla;
@@ -41,8 +46,18 @@ enum Task {
     Test,
     /// Runs the conformance suite on a platform, and writes reports.
     Conformance(conformance::Arguments),
+    /// Runs the fuzz targets for a while, and says how many executions and finds there were.
+    Fuzz(fuzz::Arguments),
     /// Checks formatting, lints and documentation, with warnings denied.
-    Lint,
+    Lint(lint::Arguments),
+    /// Checks licences, duplicates, sources and advisories of what callbox is built from. Installs cargo-deny the first time.
+    Deny,
+    /// Runs a random mix of calls from many threads for as long as one likes, and checks that nothing grows.
+    Soak(soak::Arguments),
+    /// Runs the cases while what the host reads from guests is altered.
+    Faults(faults::Arguments),
+    /// Measures how long after it is stopped a call has returned. Takes a free machine.
+    Latency(latency::Arguments),
     /// Runs the benchmarks and prints their ratios to their baselines.
     Bench(bench::Arguments),
 }
@@ -50,10 +65,15 @@ enum Task {
 fn main() -> Result<ExitCode> {
     match Arguments::parse().task {
         Task::Conformance(arguments) => return conformance::conformance(&arguments),
+        Task::Fuzz(arguments) => return fuzz::fuzz(&arguments),
+        Task::Soak(arguments) => return soak::soak(&arguments),
         Task::Demo => demo::demo()?,
         Task::Guests => guests::build()?,
         Task::Test => test::test()?,
-        Task::Lint => lint::lint()?,
+        Task::Lint(arguments) => lint::lint(&arguments)?,
+        Task::Deny => deny::deny()?,
+        Task::Faults(arguments) => faults::faults(&arguments)?,
+        Task::Latency(arguments) => latency::latency(&arguments)?,
         Task::Bench(arguments) => bench::bench(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::faults;
+
 /// The repository's root: the folder above this crate's.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -34,6 +36,23 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("`{}` ended with {status}", shown(command));
     }
     Ok(())
+}
+
+/// One of the tests' programs, built. With all tests, because alone it would be built with other features of some dependencies, and then
+/// wasmtime twice.
+pub(crate) fn built(program: &str) -> Result<Command> {
+    say(&format!("Building {program}"));
+    run(tests().args(["--no-run", "--quiet"]))?;
+    let mut command = Command::new(root().join("target/debug").join(program));
+    command.current_dir(root());
+    Ok(command)
+}
+
+/// The tests of all packages but that of the faults, whose feature of callbox the others must not have.
+pub(crate) fn tests() -> Command {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--exclude", faults::PACKAGE]);
+    command
 }
 
 /// Whether a command runs and succeeds, its output unseen.

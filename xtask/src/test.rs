@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::process::{cargo, root, run, say};
-use crate::{conformance, guests};
+use crate::process::{cargo, root, run, say, tests};
+use crate::{conformance, faults, guests};
 
 pub(crate) fn test() -> Result<()> {
     guests::build()?;
@@ -12,7 +12,11 @@ pub(crate) fn test() -> Result<()> {
     run(cargo().current_dir(root().join("guests")).arg("test"))?;
 
     say("Testing the workspace");
-    run(cargo().args(["test", "--workspace"]))?;
+    run(&mut tests())?;
 
+    say("Testing with what the host reads from guests altered");
+    run(&mut faults::tests())?;
+
+    conformance::ways()?;
     conformance::oracle()
 }
