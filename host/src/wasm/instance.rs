@@ -10,7 +10,7 @@ use wasmtime::{Store, WasmParams};
 
 use self::bound::Bound;
 use self::enter::{arm, disarm, enter, returned};
-pub(super) use self::enter::{check_stack, forked};
+pub(super) use self::enter::{check_stack, forked, not_called};
 use super::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use super::memory::GuestMemory;
 use super::module::Module;

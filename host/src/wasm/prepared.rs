@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::instance::{Caller, Instance, check_stack};
+use super::instance::{Caller, Instance, check_stack, not_called};
+use super::interrupt::Interrupted;
 use super::module::Module;
 use super::pool::{Lease, Pool};
 use super::quota::Quota;
@@ -12,8 +13,8 @@ use super::shared::Evict;
 use super::site::Site;
 use super::state::DELETION;
 use crate::call::{
-    CallOptions, CallSite, CancelToken, Execution, Functions, Platform, PreparedCalls, Signature,
-    Stage, TargetModule,
+    CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform, PreparedCalls,
+    Signature, Stage, TargetModule,
 };
 use crate::frame::ARENA_ALIGNMENT;
 use crate::policy::Isolation;
@@ -106,10 +107,20 @@ impl Sites {
                     if status.code() == StatusCode::ResourceExhausted
                         && status.blame() == Blame::Caller =>
                 {
-                    let deadline = *deadline.get_or_insert_with(|| end_of_eviction(caller.0));
-                    let is_cancelled =
-                        || (caller.0.cancel.as_ref()).is_some_and(CancelToken::is_cancelled);
-                    if Instant::now() >= deadline || is_cancelled() {
+                    let (own, deadline) = *deadline.get_or_insert_with(|| ends(caller.0));
+                    // Whoever is stopped while it waits was stopped, and found no lack.
+                    if caller
+                        .0
+                        .cancel
+                        .as_ref()
+                        .is_some_and(CancelToken::is_cancelled)
+                    {
+                        return Err(not_called(Interrupted::Cancelled, "the module"));
+                    }
+                    if own.is_some_and(|own| Instant::now() >= own) {
+                        return Err(not_called(Interrupted::Deadline, "the module"));
+                    }
+                    if Instant::now() >= deadline {
                         return Err(status);
                     }
                     let has_room = shared.discarder.wait(discarded, deadline)
@@ -168,12 +179,12 @@ impl Sites {
     }
 }
 
-/// Until when idle instances may take back what they have while a call waits for their place: the call's own time, and not long.
-fn end_of_eviction(options: &CallOptions) -> Instant {
+/// The caller's own deadline, and until when idle instances may take back what they have while a call waits for their place: until then, and
+/// not long.
+fn ends(options: &CallOptions) -> (Option<Instant>, Instant) {
     let most = Instant::now() + DELETION;
-    options
-        .deadline
-        .map_or(most, |deadline| deadline.instant().min(most))
+    let own = options.deadline.map(Deadline::instant);
+    (own, own.map_or(most, |own| own.min(most)))
 }
 
 /// Checks that the caller's buffers are as many and as long as the call site says.

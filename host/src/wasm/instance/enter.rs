@@ -90,7 +90,7 @@ fn small_stack(needed: usize, left: usize, what: &str) -> Status {
 }
 
 #[cold]
-fn not_called(interrupted: Interrupted, what: &str) -> Status {
+pub(in crate::wasm) fn not_called(interrupted: Interrupted, what: &str) -> Status {
     let (code, why) = match interrupted {
         Interrupted::Deadline => (StatusCode::DeadlineExceeded, "its deadline had passed"),
         Interrupted::Cancelled => (StatusCode::Cancelled, "it was cancelled"),
