@@ -41,6 +41,8 @@ mod version;
 
 #[cfg(feature = "cache")]
 pub use cache::{Cache, CacheOptions, CacheOutcome, CacheProblem, CacheReport, CacheReportSink};
+#[cfg(all(feature = "process", target_os = "linux"))]
+pub(crate) use callback::shown_to_guest;
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
 pub use claim::faults;

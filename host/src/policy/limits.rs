@@ -29,7 +29,8 @@ pub struct Limits {
     pub module_bytes: usize,
     /// Functions that a module defines. Default: 65,536.
     pub functions: usize,
-    /// Bytes of a function's body. Compiling takes more than its share of time for large ones. Default: 1 MiB.
+    /// Bytes of a function's body. Compiling takes more than its share of time for large ones, and some 500 bytes of memory for each byte,
+    /// a part of which the engine keeps for the next function. Default: 256 KiB.
     pub function_bytes: usize,
     /// How long compiling a module may take. Past it nobody waits any longer; what was begun ends on a thread of its own. At most 8
     /// modules compile at one time in an engine, these among them; waiting for a place counts. `None`: as long as it takes. Default: 60 seconds. As JSON: `compile_time_ms`.
@@ -73,7 +74,7 @@ impl Default for Limits {
             fuel: 20_000_000_000,
             module_bytes: 64 << 20,
             functions: 1 << 16,
-            function_bytes: 1 << 20,
+            function_bytes: 256 << 10,
             compile_time: Some(Duration::from_secs(60)),
             metadata_bytes: 1 << 20,
             metadata_depth: 16,

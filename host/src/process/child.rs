@@ -13,7 +13,7 @@ use super::spawner::Descriptors;
 use crate::call::{CancelToken, Deadline, Fuel, FunctionReference, Functions};
 use crate::policy::{Grants, LogLevel};
 use crate::values::{Backtrace, Blame, Literal, Result, Shape, Status, StatusCode};
-use crate::wasm::{LogRecord, clean_message, sanitize};
+use crate::wasm::{LogRecord, clean_message, sanitize, shown_to_guest};
 
 /// How long the end of a process that closed its socket is waited for, to say how it ended.
 const END: Duration = Duration::from_millis(100);
@@ -35,9 +35,6 @@ const CONTEXT: usize = 4096;
 
 /// Bytes of a log message that say how it was cut.
 const NOTE: usize = 64;
-
-/// What a worker is told of a failure of this process's own, which can name its files and addresses.
-const KEPT: &str = "the function could not be run, for a reason that the host keeps to itself";
 
 /// A worker.
 #[derive(Debug)]
@@ -389,10 +386,7 @@ fn arguments(function: &FunctionReference, call: &FunctionCall) -> Result<Vec<Li
 
 /// What a worker is told of a function's failure. A guest that hands it on hands on no more than this.
 fn told(failure: &Status) -> Status {
-    let message = match failure.blame() {
-        Blame::Host => KEPT,
-        Blame::Guest | Blame::Caller => failure.message(),
-    };
+    let message = shown_to_guest(failure);
     Status::new(failure.code(), failure.blame(), message).with_recoverable(failure.recoverable())
 }
 

@@ -316,7 +316,7 @@ fn copy_message(
 
 /// What a guest may read of a function's failure. What the host itself fails with can name its files and addresses: a guest that hands the
 /// failure on hands it on whole, but does not see it.
-fn shown_to_guest(failure: &Status) -> &str {
+pub(crate) fn shown_to_guest(failure: &Status) -> &str {
     match failure.blame() {
         Blame::Host => "the function could not be run, for a reason that the host keeps to itself",
         Blame::Guest | Blame::Caller => failure.message(),

@@ -5,9 +5,10 @@
     reason = "a command line talks to the person who runs it"
 )]
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -39,13 +40,39 @@ struct Arguments {
     output: PathBuf,
 }
 
+/// glibc keeps up to eight arenas for each processor, and each of them keeps what the largest compilation took that ever ran in it: memory
+/// that rises for many minutes though nothing is held. With one arena what rises is what somebody holds.
+const ARENAS: &str = "MALLOC_ARENA_MAX";
+
 fn main() -> ExitCode {
-    let report = run(&Arguments::parse());
+    let arguments = Arguments::parse();
+    if env::var_os(ARENAS).is_none() {
+        return again_with_one_arena();
+    }
+    let report = run(&arguments);
     match report {
         Ok(report) if report.is_good() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
         Err(error) => {
             eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs this very command with the variable set, which glibc reads when a process starts.
+fn again_with_one_arena() -> ExitCode {
+    let status = env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(env::args_os().skip(1)).env(ARENAS, "1");
+        command.status()
+    });
+    match status.map(|status| status.code()) {
+        Ok(Some(0)) => ExitCode::SUCCESS,
+        Ok(Some(1)) => ExitCode::from(1),
+        Ok(_) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("error: expected to start again with one arena: {error}");
             ExitCode::from(2)
         }
     }

@@ -19,7 +19,7 @@ use callbox::{Deadline, Status};
 
 use self::backend::Backend;
 pub use self::backend::{Loaded, Wall};
-pub use self::engine::{guest, shared as shared_engine};
+pub use self::engine::{forget_shared, guest, shared as shared_engine};
 use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared};
 use crate::case::{Case, Expect, Phase, Step, Subject};
 use crate::module::ModuleSource;

@@ -15,6 +15,7 @@ use super::subject::{self, Deed, Subject, Way};
 use super::watch::{Outcome, Watch};
 use super::world::World;
 use super::{Kind, Options, Report};
+use crate::platform::host::forget_shared;
 
 /// How long an engine lasts.
 const WORLD: Duration = Duration::from_secs(1);
@@ -271,7 +272,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts a new engine in place of the one that there is.
+    /// Puts a new engine in place of the one that there is, and lets cases make theirs anew.
     fn replace_world(&mut self) -> Result<(), String> {
         let world = World::new(&mut self.random, self.mix.options.threads);
         let world = Arc::new(world.map_err(|status| said("an engine", &status))?);
@@ -282,6 +283,7 @@ impl Worker<'_> {
         );
         // Here and not under the lock: an engine that goes takes its time.
         drop(old);
+        forget_shared();
         self.mix.watch.count(Outcome::Engine);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Result;
 use callbox::Status;
@@ -15,6 +15,27 @@ use crate::module::read_guest;
 
 /// Instances of an engine that serves one case: each takes up address space, and cases run side by side.
 const INSTANCES: u32 = 32;
+
+/// The engines that cases share, and the guests that these have loaded.
+#[derive(Default)]
+struct Kept {
+    backends: HashMap<Host, Backend>,
+    guests: HashMap<(Host, String), Result<Loaded, Status>>,
+}
+
+fn kept() -> MutexGuard<'static, Kept> {
+    static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
+    let kept = KEPT.get_or_init(Mutex::default);
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets go of the engines that cases share, and of what they loaded: the next case makes them anew. For a process that goes on for long
+/// and looks at its memory: an engine keeps what compiling its largest function took.
+pub fn forget_shared() {
+    let old = std::mem::take(&mut *kept());
+    // Here and not under the lock: an engine that goes takes its time.
+    drop(old);
+}
 
 /// A module that this process runs.
 type LoadedHere = Result<Arc<Module>, Status>;
@@ -30,21 +51,24 @@ thread_local! {
 /// # Panics
 /// If the machine does not give what an engine takes.
 pub(super) fn shared_by(host: Host) -> Backend {
-    static BACKENDS: OnceLock<Mutex<HashMap<Host, Backend>>> = OnceLock::new();
-    let backends = BACKENDS.get_or_init(Mutex::default);
-    let mut backends = backends.lock().unwrap_or_else(PoisonError::into_inner);
-    let new = || {
-        let policy = Policy {
-            traps: host.traps,
-            ..Policy::default()
+    kept().backend(host)
+}
+
+impl Kept {
+    fn backend(&mut self, host: Host) -> Backend {
+        let new = || {
+            let policy = Policy {
+                traps: host.traps,
+                ..Policy::default()
+            };
+            let config = Config {
+                policy,
+                ..Config::default()
+            };
+            Backend::new(host.wall, config).expect("expected an engine with the default limits")
         };
-        let config = Config {
-            policy,
-            ..Config::default()
-        };
-        Backend::new(host.wall, config).expect("expected an engine with the default limits")
-    };
-    backends.entry(host).or_insert_with(new).clone()
+        self.backends.entry(host).or_insert_with(new).clone()
+    }
 }
 
 /// The shared engine of the default way to run cases.
@@ -75,16 +99,13 @@ pub fn guest(name: &str) -> Result<LoadedHere> {
 /// # Errors
 /// The outer one if it was not built, the inner one if it does not load.
 pub(super) fn guest_by(host: Host, name: &str) -> Result<Result<Loaded, Status>> {
-    type Guests = HashMap<(Host, String), Result<Loaded, Status>>;
-    static GUESTS: OnceLock<Mutex<Guests>> = OnceLock::new();
-    let guests = GUESTS.get_or_init(Mutex::default);
-    let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = kept();
     let key = (host, name.to_owned());
-    if let Some(module) = guests.get(&key) {
+    if let Some(module) = kept.guests.get(&key) {
         return Ok(module.clone());
     }
-    let module = shared_by(host).load(&read_guest(name)?);
-    guests.insert(key, module.clone());
+    let module = kept.backend(host).load(&read_guest(name)?);
+    kept.guests.insert(key, module.clone());
     Ok(module)
 }
 
