@@ -451,11 +451,14 @@ fn a_call_does_not_wait_for_a_worker_longer_than_its_caller() {
 }
 
 /// Whether a child has ended, or is gone.
+/// Whether a process has ended, all of its threads: while one is left, the parent does not learn of it.
 fn is_zombie(pid: &i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.map_or(true, |stat| {
+    let leader_has_ended = stat.map_or(true, |stat| {
         stat.rsplit(')').next().unwrap().starts_with(" Z")
-    })
+    });
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    leader_has_ended && threads <= 1
 }
 
 #[test]
