@@ -3,18 +3,21 @@
 //! A backend is a [`TargetModule`]: a unit of code with targets in it. An executable hands it all of its call sites at once and gets
 //! [`PreparedCalls`], from which each run of the program begins an [`Execution`]. Data crosses as borrowed bytes.
 
+mod device;
 mod options;
 mod signature;
 mod site;
 
+pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, HostWork};
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
+pub(crate) use signature::json as signature_json;
 pub use signature::{AttributeSignature, BufferSignature, Signature, Stage};
 pub use site::{Alias, ApiVersion, CallSite, FunctionReference, StaticInfo};
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::values::{Literal, Result};
+use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
 /// A kind of device that targets run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,6 +109,24 @@ pub trait Functions: fmt::Debug + Send + Sync {
     /// # Errors
     /// INVALID_ARGUMENT if the operands are not as many, or not of the shapes, that it takes; what its instructions fail with.
     fn call(&self, id: usize, operands: &[Literal], bounds: &Bounds) -> Result<Literal>;
+
+    /// The same on a device, in the queue of the call that calls back: operands and results are leaves in preorder. The results are there when what
+    /// was put into the queue is done.
+    ///
+    /// # Errors
+    /// As for [`Functions::call`], and FAILED_PRECONDITION if the execution is not on a device.
+    fn enqueue(
+        &self,
+        _id: usize,
+        _queue: &mut dyn DeviceQueue,
+        _operands: &[DeviceBuffer],
+    ) -> Result<Vec<DeviceBuffer>> {
+        Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            "expected an execution on a device, found one on the host",
+        ))
+    }
 }
 
 /// One run of an executable, as far as one module's targets take part in it.
@@ -116,6 +137,14 @@ pub trait Execution {
     /// What a stage reports.
     fn initialize(&mut self) -> Result<()>;
 
+    /// The same for an execution on a device, in its queue.
+    ///
+    /// # Errors
+    /// What a stage reports.
+    fn initialize_on(&mut self, _queue: &mut dyn DeviceQueue) -> Result<()> {
+        self.initialize()
+    }
+
     /// Calls the target of the call site with this number, in the order in which they were prepared. Operands and results are
     /// leaves in preorder, each as long as its shape says, but for those in [`CallSite::scratch`], which are empty. Results are written only
     /// if the call succeeds.
@@ -123,4 +152,22 @@ pub trait Execution {
     /// # Errors
     /// What the target reports or how it failed; INVALID_ARGUMENT if the buffers do not fit the call site.
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()>;
+
+    /// The same on a device: the target's work comes into the queue. Of a call that fails, results may have been written.
+    ///
+    /// # Errors
+    /// What the target reports; FAILED_PRECONDITION if its platform has no such devices.
+    fn enqueue(
+        &mut self,
+        _site: usize,
+        _queue: &mut dyn DeviceQueue,
+        _operands: &[DeviceLeaf],
+        _results: &[DeviceBuffer],
+    ) -> Result<()> {
+        Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            "expected a target of a device's platform, found one that runs on the host",
+        ))
+    }
 }

@@ -9,6 +9,8 @@ mod block;
 mod pointers;
 mod records;
 
+#[cfg(feature = "cuda")]
+pub(crate) use arena::resolve_aliases;
 pub use arena::{ArenaLayout, Frame};
 pub use block::{ARENA_ALIGNMENT, FrameImage};
 pub use pointers::Pointers;

@@ -64,7 +64,10 @@
 #[cfg(feature = "arrays")]
 pub mod arrays;
 pub mod call;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod frame;
+pub mod graph_launch;
 pub mod jax_ffi;
 pub mod policy;
 #[cfg(feature = "process")]

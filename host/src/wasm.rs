@@ -53,4 +53,6 @@ pub use outside::{ExportedFunction, ImportedItem, MemoryBounds};
 pub use prepared::PreparedCall;
 pub use state::LogRecord;
 #[cfg(all(feature = "process", target_os = "linux"))]
-pub(crate) use text::{clean_message, sanitize};
+pub(crate) use text::clean_message;
+#[cfg(any(feature = "cuda", all(feature = "process", target_os = "linux")))]
+pub(crate) use text::sanitize;

@@ -1,6 +1,7 @@
 //! Signatures: what a target declares of itself.
 
 mod check;
+pub(crate) mod json;
 
 use std::fmt;
 

@@ -126,8 +126,11 @@ impl ArenaLayout {
     }
 }
 
-/// For each result leaf the operand leaf that it shares memory with.
-fn resolve_aliases(site: &CallSite, result_leaves: usize) -> Result<Vec<Option<usize>>> {
+/// For each result leaf the operand leaf that it shares memory with, both by number in preorder.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the aliasing names what is not there, twice, or of another shape.
+pub(crate) fn resolve_aliases(site: &CallSite, result_leaves: usize) -> Result<Vec<Option<usize>>> {
     let mut aliases = vec![None; result_leaves];
     if site.aliasing.is_empty() {
         return Ok(aliases);

@@ -75,7 +75,7 @@ fn evaluate_alone(instruction: &Instruction, operands: &[Literal]) -> Result<Lit
         (Opcode::Tuple | Opcode::OptimizationBarrier, _) => share(shape, &Vec::from_iter(operands)),
         (Opcode::GetTupleElement(index), [tuple]) => tuple_element(shape, tuple, *index),
         (Opcode::AfterAll, _) => leaf(shape, Vec::new()),
-        (_, [operand]) if keeps_bytes(&instruction.opcode, operand, shape) => {
+        (_, [operand]) if keeps_bytes(&instruction.opcode, operand.shape(), shape) => {
             share(shape, &[operand])
         }
         (Opcode::Select, [predicate, on_true, on_false]) => {
@@ -129,8 +129,8 @@ fn evaluate_array(instruction: &Instruction, operands: &[Literal]) -> Result<Lit
 }
 
 /// Whether the result's bytes are the operand's.
-fn keeps_bytes(opcode: &Opcode, operand: &Literal, shape: &Shape) -> bool {
-    let (Some(from), Some(to)) = (operand.shape().as_array(), shape.as_array()) else {
+pub(crate) fn keeps_bytes(opcode: &Opcode, operand: &Shape, shape: &Shape) -> bool {
+    let (Some(from), Some(to)) = (operand.as_array(), shape.as_array()) else {
         return matches!(opcode, Opcode::Copy);
     };
     match opcode {

@@ -3,14 +3,16 @@
 mod functions;
 mod plan;
 mod run;
+mod space;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use self::plan::Plan;
 use self::run::Run;
+use self::space::{DeviceSpace, HostSpace, Space};
 use super::Program;
-use crate::call::{CallOptions, Platform, PreparedCalls};
+use crate::call::{CallOptions, Device, Platform, PreparedCalls};
 use crate::registry::Registry;
 use crate::values::{Literal, Result, Shape, Status};
 
@@ -27,6 +29,8 @@ struct Inner {
     program: Program,
     plan: Plan,
     modules: Vec<Box<dyn PreparedCalls>>,
+    /// Where it runs, if not on the host.
+    device: Option<Arc<dyn Device>>,
 }
 
 /// A function that a program exports.
@@ -53,26 +57,54 @@ pub struct ExecuteOptions {
 }
 
 impl Executable {
-    /// Binds a program's custom calls to the targets that the registry has for the platform, and prepares them. Calls that cannot
+    /// Binds a program's custom calls to the targets that the registry has for the platform Host, and prepares them. Calls that cannot
     /// be reached, or that are of no effect, are not bound.
     ///
     /// # Errors
-    /// - UNIMPLEMENTED for a platform other than Host.
+    /// - INVALID_ARGUMENT for a platform whose targets run on devices: [`Executable::compile_on`] takes one.
     /// - NOT_FOUND for a target that is not registered, and for a function that an attribute names and the program does not have.
     /// - What the target's module finds wrong with a call site. The message names the instruction.
     pub fn compile(program: &Program, registry: &Registry, platform: Platform) -> Result<Self> {
         if platform != Platform::Host {
-            return Err(Status::unimplemented(format!(
-                "expected the platform Host, which programs run on, found {platform}"
+            return Err(Status::invalid_argument(format!(
+                "expected the platform Host, or a device to run on, found {platform} alone"
             )));
         }
+        Self::new(program, registry, platform, None)
+    }
+
+    /// The same for a device: its values lie in the device's memory, and the targets are those of its platform. The program's own instructions run on the
+    /// host, each when its turn in the device's queue comes; nothing waits for them but what decides where control goes.
+    ///
+    /// # Errors
+    /// - UNIMPLEMENTED for a custom call in a computation that `reduce` or `map` applies: no target can be called from there.
+    /// - As for [`Executable::compile`].
+    pub fn compile_on(
+        program: &Program,
+        registry: &Registry,
+        device: Arc<dyn Device>,
+    ) -> Result<Self> {
+        let platform = device.platform();
+        Self::new(program, registry, platform, Some(device))
+    }
+
+    fn new(
+        program: &Program,
+        registry: &Registry,
+        platform: Platform,
+        device: Option<Arc<dyn Device>>,
+    ) -> Result<Self> {
         let (plan, modules) = Plan::new(program, registry, platform)?;
+        if device.is_some() {
+            plan.check_for_devices(program)?;
+        }
         Ok(Self {
             functions: program.functions(),
             inner: Arc::new(Inner {
                 program: program.clone(),
                 plan,
                 modules,
+                device,
             }),
         })
     }
@@ -105,7 +137,17 @@ impl Executable {
         };
         check_arguments(&function.name, function.parameters.iter(), arguments)?;
         let computation = self.inner.program.exports[ordinal];
-        Run::begin(&self.inner, computation, options, 0)?.function(computation, arguments)
+        let Some(device) = &self.inner.device else {
+            let mut run = Run::begin(&self.inner, computation, options, 0, HostSpace)?;
+            return run.computation(computation, arguments);
+        };
+        let mut queue = device.queue()?;
+        let space = DeviceSpace::new(queue.as_mut());
+        let mut run = Run::begin(&self.inner, computation, options, 0, space)?;
+        let arguments = arguments.iter().map(|literal| run.space.upload(literal));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let result = run.computation(computation, &arguments)?;
+        run.space.read(&result)
     }
 
     /// Executes the function of this name.

@@ -11,18 +11,17 @@ use serde_json::Value;
 use super::outside::{ExportedFunction, exhausted};
 use super::text::{is_plain, sanitize, shown_name};
 use super::version::FfiVersion;
-use crate::call::{ApiVersion, AttributeSignature, BufferSignature, Signature, Stage};
+use crate::call::{
+    ApiVersion, AttributeSignature, BufferSignature, Signature, Stage, signature_json as json,
+};
 use crate::frame::abi;
-use crate::values::{Blame, ElementType, Result, Status, StatusCode};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// The type of a stage's function: `(frame) -> status`.
 pub(super) const STAGE_TYPE: &str = "(i32) -> i32";
 
 /// The type of what takes a stage's state back.
 pub(super) const STAGE_DROP_TYPE: &str = "(i32)";
-
-/// The most dimensions that an operand or result can be declared with.
-const MAX_RANK: usize = 255;
 
 /// How much of a target's documentation is kept, in bytes.
 const MAX_DOCUMENTATION: usize = 64 << 10;
@@ -38,36 +37,17 @@ struct Entry {
     ffi_version: String,
     #[serde(default)]
     stages: Vec<String>,
-    operands: Option<Vec<Buffer>>,
+    operands: Option<Vec<json::Buffer>>,
     #[serde(default)]
     remaining_operands: bool,
-    results: Option<Vec<Buffer>>,
+    results: Option<Vec<json::Buffer>>,
     #[serde(default)]
     remaining_results: bool,
-    attributes: Option<Vec<Attribute>>,
+    attributes: Option<Vec<json::Attribute>>,
     #[serde(default)]
     doc: String,
     #[serde(default)]
     traits: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Buffer {
-    #[serde(default)]
-    name: String,
-    element_types: Option<Vec<String>>,
-    rank: Option<usize>,
-    #[serde(default)]
-    optional: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct Attribute {
-    name: String,
-    kind: String,
-    element_type: Option<String>,
-    #[serde(default)]
-    optional: bool,
 }
 
 fn typed_ffi() -> String {
@@ -256,38 +236,16 @@ fn check_version(text: &str) -> Result<()> {
     }
 }
 
-fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>> {
-    let buffer = |buffer: Buffer| {
-        if let Some(rank) = buffer.rank.filter(|&rank| rank > MAX_RANK) {
-            return Err(wrong(format!(
-                "expected a rank of at most {MAX_RANK}, found {rank}"
-            )));
-        }
-        let types = buffer.element_types.unwrap_or_default();
-        Ok(BufferSignature {
-            name: shown_name(&buffer.name),
-            element_types: types
-                .iter()
-                .map(|name| element_type(name))
-                .collect::<Result<_>>()?,
-            rank: buffer.rank,
-            optional: buffer.optional,
-        })
-    };
-    let declared: Vec<_> = declared.into_iter().map(buffer).collect::<Result<_>>()?;
-    match declared.is_sorted_by_key(|buffer| buffer.optional) {
-        true => Ok(declared),
-        false => Err(wrong(
-            "expected what is optional behind what is not, found it before".to_owned(),
-        )),
+fn buffers(declared: Vec<json::Buffer>) -> Result<Vec<BufferSignature>> {
+    let mut declared = json::buffers(declared).map_err(wrong)?;
+    for buffer in &mut declared {
+        buffer.name = shown_name(&buffer.name);
     }
+    Ok(declared)
 }
 
-/// The kinds of attributes.
-const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
-
-fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
-    let attribute = |attribute: Attribute| {
+fn attributes(declared: Vec<json::Attribute>) -> Result<Vec<AttributeSignature>> {
+    let attribute = |attribute: json::Attribute| {
         check_name(&attribute.name)?;
         if attribute.kind == "pointer" {
             return Err(wrong(format!(
@@ -295,28 +253,9 @@ fn attributes(declared: Vec<Attribute>) -> Result<Vec<AttributeSignature>> {
                 attribute.name
             )));
         }
-        if !KINDS.contains(&attribute.kind.as_str()) {
-            return Err(wrong(format!(
-                "attribute {:?}: expected the kind scalar, array, string, dictionary or function, found {:?}",
-                attribute.name, attribute.kind
-            )));
-        }
-        Ok(AttributeSignature {
-            element_type: attribute
-                .element_type
-                .as_deref()
-                .map(element_type)
-                .transpose()?,
-            name: attribute.name,
-            kind: attribute.kind,
-            optional: attribute.optional,
-        })
+        json::attribute(attribute).map_err(wrong)
     };
     declared.into_iter().map(attribute).collect()
-}
-
-fn element_type(name: &str) -> Result<ElementType> {
-    name.parse().map_err(blame_guest)
 }
 
 fn stage_of(name: &str) -> Option<Stage> {

@@ -15,7 +15,7 @@ use super::super::Program;
 use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
 use crate::call::{Platform, PreparedCalls};
 use crate::registry::Registry;
-use crate::values::{Result, Shape};
+use crate::values::{Result, Shape, Status};
 
 /// The plan of a program.
 #[derive(Debug)]
@@ -87,6 +87,31 @@ impl Plan {
             reach::bring_in(program, id, &mut computations);
         }
         Ok((Self { computations }, binder.prepare()?))
+    }
+
+    /// Checks that no computation that `reduce` or `map` applies has custom calls.
+    pub(super) fn check_for_devices(&self, program: &Program) -> Result<()> {
+        for (plan, computation) in std::iter::zip(&self.computations, &program.computations) {
+            for step in &plan.steps {
+                let instruction = &computation.instructions[step.instruction.index()];
+                let (Opcode::Reduce {
+                    computation: applied,
+                    ..
+                }
+                | Opcode::Map(applied)) = instruction.opcode
+                else {
+                    continue;
+                };
+                if !self.computation(applied).sites.is_empty() {
+                    return Err(Status::unimplemented(format!(
+                        "%{}: expected a computation without custom calls, which is all that can be applied to elements on a device, found {:?}",
+                        instruction.name,
+                        program.computations[applied.index()].name
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn computation(&self, id: ComputationId) -> &ComputationPlan {

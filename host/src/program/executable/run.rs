@@ -1,30 +1,30 @@
 //! Runs a planned program, one instruction after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::super::Program;
-use super::super::evaluate::{Callee, evaluate, from_layout, to_layout, zeroed};
 use super::super::instruction::{ComputationId, Instruction, Opcode};
 use super::functions::Callbacks;
-use super::plan::{BoundCall, Step};
+use super::plan::Step;
+use super::space::Space;
 use super::{ExecuteOptions, Inner};
 use crate::call::{CallOptions, CancelToken, Deadline, Execution, Functions};
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
-/// One execution of a program.
-pub(super) struct Run<'a> {
-    executable: &'a Inner,
+/// One execution of a program, whose values are in some space.
+pub(super) struct Run<'a, S: Space> {
+    pub(super) executable: &'a Arc<Inner>,
+    pub(super) space: S,
     /// What [`Callbacks`] hold weakly. It goes first, so that nothing is called back while the rest goes.
     _alive: Option<Arc<()>>,
     /// By module: those that the function has no part for have none.
-    executions: Vec<Option<Box<dyn Execution + 'a>>>,
-    stop: Stop,
-    options: &'a ExecuteOptions,
+    pub(super) executions: Vec<Option<Box<dyn Execution + 'a>>>,
+    pub(super) stop: Stop,
+    progress: Option<&'a AtomicU64>,
 }
 
-impl<'a> Run<'a> {
+impl<'a, S: Space> Run<'a, S> {
     /// Begins an execution of a function with the modules that take part in it: `prepare` everywhere, then `initialize`. `depth` is how
     /// many calls back lead to it.
     pub(super) fn begin(
@@ -32,6 +32,7 @@ impl<'a> Run<'a> {
         function: ComputationId,
         options: &'a ExecuteOptions,
         depth: usize,
+        space: S,
     ) -> Result<Self> {
         let stop = Stop::new(&options.call);
         let call = CallOptions {
@@ -59,28 +60,42 @@ impl<'a> Run<'a> {
             let execution = modules[module].begin(&call, functions.as_ref(), sites)?;
             executions[module] = Some(execution);
         }
+        let mut space = space;
         for execution in executions.iter_mut().flatten() {
-            execution.initialize()?;
+            space.initialize(execution.as_mut())?;
         }
         Ok(Self {
             executable,
+            space,
             _alive: alive,
             executions,
             stop,
-            options,
+            progress: options.progress.as_deref(),
         })
     }
 
-    /// Runs the function.
-    pub(super) fn function(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
-        self.computation(id, arguments)
+    /// For computations that have no custom calls, in which nothing takes part.
+    pub(super) fn alone(executable: &'a Arc<Inner>, space: S, stop: Stop) -> Self {
+        Self {
+            executable,
+            space,
+            _alive: None,
+            executions: Vec::new(),
+            stop,
+            progress: None,
+        }
     }
 
-    fn computation(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
+    /// Runs a computation.
+    pub(super) fn computation(
+        &mut self,
+        id: ComputationId,
+        arguments: &[S::Value],
+    ) -> Result<S::Value> {
         let executable = self.executable;
         let plan = executable.plan.computation(id);
         let computation = &executable.program.computations[id.index()];
-        let mut values: Vec<Option<Literal>> = vec![None; computation.instructions.len()];
+        let mut values: Vec<Option<S::Value>> = vec![None; computation.instructions.len()];
         for step in &plan.steps {
             self.stop.check()?;
             let instruction = &computation.instructions[step.instruction.index()];
@@ -94,9 +109,9 @@ impl<'a> Run<'a> {
             }
             let result = self.step(instruction, step, operands, arguments)?;
             // A callee's result may have other layouts, which `bitcast` would read.
-            let result = result.with_compatible_shape(&instruction.shape);
+            let result = S::with_compatible_shape(result, &instruction.shape);
             values[step.instruction.index()] = Some(result);
-            if let Some(progress) = &self.options.progress {
+            if let Some(progress) = self.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -107,9 +122,9 @@ impl<'a> Run<'a> {
         &mut self,
         instruction: &Instruction,
         step: &Step,
-        operands: Vec<Literal>,
-        arguments: &[Literal],
-    ) -> Result<Literal> {
+        operands: Vec<S::Value>,
+        arguments: &[S::Value],
+    ) -> Result<S::Value> {
         match &instruction.opcode {
             Opcode::Parameter(number) => match arguments.get(*number) {
                 Some(argument) => Ok(argument.clone()),
@@ -123,13 +138,13 @@ impl<'a> Run<'a> {
             Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
             Opcode::Conditional(branches) => self.conditional(branches, &operands),
             Opcode::CustomCall(_) => match &step.call {
-                Some(call) => self.custom_call(call, instruction, &operands),
+                Some(call) => S::custom_call(self, call, instruction, &operands),
                 None => Err(Status::internal(format!(
                     "%{} was not bound",
                     instruction.name
                 ))),
             },
-            _ => evaluate(instruction, &operands, self),
+            _ => S::evaluate(self, instruction, &operands),
         }
     }
 
@@ -137,87 +152,43 @@ impl<'a> Run<'a> {
         &mut self,
         condition: ComputationId,
         body: ComputationId,
-        mut state: Vec<Literal>,
-    ) -> Result<Literal> {
+        mut state: Vec<S::Value>,
+    ) -> Result<S::Value> {
         loop {
             self.stop.check()?;
             let goes_on = self.computation(condition, &state)?;
-            if !scalar::<bool>(&goes_on)? {
-                return state
-                    .pop()
-                    .ok_or_else(|| Status::internal("a loop without state"));
+            if !scalar::<bool>(&self.space.read(&goes_on)?)? {
+                let end = state.pop();
+                let end = end.ok_or_else(|| Status::internal("a loop without state"))?;
+                return Ok(S::joined(end));
             }
             state = vec![self.computation(body, &state)?];
         }
     }
 
-    fn conditional(&mut self, branches: &[ComputationId], operands: &[Literal]) -> Result<Literal> {
+    fn conditional(
+        &mut self,
+        branches: &[ComputationId],
+        operands: &[S::Value],
+    ) -> Result<S::Value> {
         let (selector, inputs) = operands
             .split_first()
             .ok_or_else(|| Status::internal("a conditional without operands"))?;
-        let branch = match scalar::<bool>(selector) {
+        let selector = self.space.read(selector)?;
+        let branch = match scalar::<bool>(&selector) {
             Ok(true) => 0,
             Ok(false) => 1,
             // XLA runs the last branch for an index that is out of range.
-            Err(_) => usize::try_from(scalar::<i32>(selector)?)
+            Err(_) => usize::try_from(scalar::<i32>(&selector)?)
                 .unwrap_or(usize::MAX)
                 .min(branches.len() - 1),
         };
-        self.computation(branches[branch], &inputs[branch..=branch])
-    }
-
-    fn custom_call(
-        &mut self,
-        call: &BoundCall,
-        instruction: &Instruction,
-        operands: &[Literal],
-    ) -> Result<Literal> {
-        let handed_over: Vec<_> = std::iter::zip(operands, &call.operands)
-            .map(|(operand, shape)| to_layout(operand, shape))
-            .collect::<Result<_>>()?;
-        let bytes: Vec<&[u8]> = handed_over
-            .iter()
-            .flat_map(|o| o.leaves().map(|(_, bytes)| bytes))
-            .collect();
-        let is_scratch = |leaf| call.scratch.binary_search(&leaf).is_ok();
-        let shapes = call.result.leaves().into_iter().enumerate();
-        let mut leaves = shapes
-            .map(|(leaf, shape)| match is_scratch(leaf) {
-                true => untouched(shape.byte_size()),
-                false => zeroed(shape.byte_size()),
-            })
-            .collect::<Result<Vec<Vec<u8>>>>()?;
-        let results = leaves.iter_mut().enumerate();
-        let mut results: Vec<&mut [u8]> = results
-            .map(|(leaf, bytes)| match is_scratch(leaf) {
-                true => Default::default(),
-                false => bytes.as_mut_slice(),
-            })
-            .collect();
-        let execution = self.executions[call.module]
-            .as_mut()
-            .ok_or_else(|| Status::internal("a module has no part in its own call"))?;
-        execution
-            .call(call.site, &bytes, &mut results)
-            .map_err(|status| status.context(format_args!("custom call %{}", instruction.name)))?;
-        from_layout(
-            Literal::from_leaves(call.result.clone(), leaves)?,
-            &instruction.shape,
-        )
+        let end = self.computation(branches[branch], &inputs[branch..=branch])?;
+        Ok(S::joined(end))
     }
 }
 
-impl Callee for Run<'_> {
-    fn program(&self) -> &Program {
-        &self.executable.program
-    }
-
-    fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
-        self.computation(id, arguments)
-    }
-}
-
-fn value(values: &[Option<Literal>], index: usize) -> Result<&Literal> {
+fn value<V>(values: &[Option<V>], index: usize) -> Result<&V> {
     values[index]
         .as_ref()
         .ok_or_else(|| Status::internal("an instruction was read before it ran"))
@@ -233,22 +204,9 @@ fn scalar<T: crate::values::NativeType>(literal: &Literal) -> Result<T> {
     }
 }
 
-/// As many zeros, which take no memory as long as nobody looks: the system has pages for them only then.
-fn untouched(count: usize) -> Result<Vec<u8>> {
-    // What gives untouched zeros cannot fail but by ending the process, so something that can fail asks first.
-    let room = Vec::<u8>::new().try_reserve_exact(count);
-    room.map_err(|_| {
-        Status::new(
-            StatusCode::ResourceExhausted,
-            Blame::Caller,
-            format!("expected scratch memory of {count} bytes to fit into memory"),
-        )
-    })?;
-    Ok(vec![0; count])
-}
-
 /// What stops an execution between instructions. The backends stop their own calls.
-struct Stop {
+#[derive(Clone)]
+pub(super) struct Stop {
     deadline: Option<Instant>,
     cancel: Option<CancelToken>,
 }

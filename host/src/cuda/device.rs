@@ -1,0 +1,274 @@
+//! Devices: a GPU's primary context, and what callbox keeps for it.
+#![allow(unsafe_code, reason = "takes streams and memory of somebody else's on trust")]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use cudarc::driver::sys::{CUdevice_attribute, CUstream};
+
+use super::driver::{Context, MemoryKind, Module, Stream, kind_of};
+use super::failure::DriverFailure;
+use super::probe::probe;
+use super::queue::CudaQueue;
+use super::staging::Staging;
+use crate::call::{Device, DeviceBuffer, DeviceMemory, DeviceQueue, Platform};
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// A GPU. Its primary context is used, which is XLA's and PyTorch's as well.
+///
+/// A kernel that faults takes the whole context with it: the device is lost from then on, and every later call says so at once, with the first cause.
+pub struct CudaDevice {
+    ordinal: usize,
+    name: String,
+    capability: (u32, u32),
+    has_memory_pools: bool,
+    context: Arc<Context>,
+    staging: Staging,
+    /// Streams that no queue uses.
+    streams: Mutex<Vec<Arc<Stream>>>,
+    /// Loaded modules, by what they were loaded from.
+    modules: Mutex<HashMap<[u8; 32], Arc<OnceLock<Result<Arc<Module>>>>>>,
+    lost: OnceLock<Status>,
+}
+
+impl CudaDevice {
+    /// The device with this number.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if there is no CUDA here, with why; NOT_FOUND if there is no such device.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>> {
+        let driver = probe()?;
+        if ordinal >= driver.devices() {
+            return Err(Status::not_found(format!(
+                "expected a CUDA device below {}, found number {ordinal}",
+                driver.devices()
+            )));
+        }
+        let doing = || format!("opening CUDA device {ordinal}");
+        let failed = |failure: DriverFailure| failure.status(&doing());
+        let context = Arc::new(Context::retain(ordinal).map_err(failed)?);
+        let attribute = |attribute| context.attribute(attribute).map_err(failed);
+        let number = |value: i32| u32::try_from(value).unwrap_or(0);
+        let major =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let pools = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
+        Ok(Arc::new(Self {
+            ordinal,
+            name: context.name().map_err(failed)?,
+            capability: (number(major), number(minor)),
+            has_memory_pools: pools != 0,
+            staging: Staging::new(&context),
+            streams: Mutex::default(),
+            modules: Mutex::default(),
+            lost: OnceLock::new(),
+            context,
+        }))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// The driver's name for it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its compute capability: (9, 0) for an H200.
+    #[must_use]
+    pub fn compute_capability(&self) -> (u32, u32) {
+        self.capability
+    }
+
+    /// Free and total bytes of its memory.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if it is lost.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.check("asking for its memory", self.context.memory())
+    }
+
+    /// Why it can't be used any longer, if that is so: the first failure that took it.
+    #[must_use]
+    pub fn lost(&self) -> Option<&Status> {
+        self.lost.get()
+    }
+
+    /// A queue of somebody else's stream: XLA's, say.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the stream is of another device; UNAVAILABLE if this one is lost.
+    ///
+    /// # Safety
+    /// It must be a stream, and stay one for as long as the queue and all memory that was taken in it are there.
+    pub unsafe fn queue_on(self: &Arc<Self>, stream: CUstream) -> Result<CudaQueue> {
+        self.check_not_lost()?;
+        let is_own = self.context.owns_stream(stream);
+        if !self.check("asking whose a stream is", is_own)? {
+            return Err(Status::invalid_argument(format!(
+                "expected a stream of CUDA device {}, found one of another device",
+                self.ordinal
+            )));
+        }
+        // SAFETY: it is of this context, and the caller promises the rest.
+        let stream = unsafe { Stream::borrowed(&self.context, stream) };
+        Ok(CudaQueue::borrowed(self, Arc::new(stream)))
+    }
+
+    /// Somebody else's memory, to be operand or result of a call. It is not given back here.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the address is of the host's own memory, or of another device's.
+    ///
+    /// # Safety
+    /// As many bytes must be there for as long as the buffer is, and until the streams have passed in which it was used.
+    pub unsafe fn borrow_memory(&self, address: u64, size: usize) -> Result<DeviceBuffer> {
+        if size > 0 {
+            self.check_address(address, "borrowed memory")?;
+        }
+        Ok(Arc::new(Borrowed { address, size }))
+    }
+
+    /// A queue of a new stream.
+    pub(super) fn new_queue(self: &Arc<Self>) -> Result<CudaQueue> {
+        self.check_not_lost()?;
+        let idle = locked(&self.streams).pop();
+        let stream = match idle {
+            Some(stream) => stream,
+            None => Arc::new(self.check("making a stream", Stream::new(&self.context))?),
+        };
+        Ok(CudaQueue::new(self, stream))
+    }
+
+    /// Takes back a stream that a queue used. What is still in it goes on.
+    pub(super) fn keep_stream(&self, stream: Arc<Stream>) {
+        const MOST: usize = 64;
+        let mut streams = locked(&self.streams);
+        if self.lost.get().is_none() && streams.len() < MOST {
+            streams.push(stream);
+        }
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn staging(&self) -> &Staging {
+        &self.staging
+    }
+
+    pub(super) fn has_memory_pools(&self) -> bool {
+        self.has_memory_pools
+    }
+
+    /// A module of this digest, loaded by the first who asks.
+    pub(super) fn module(
+        &self,
+        digest: [u8; 32],
+        load: impl FnOnce() -> Result<Arc<Module>>,
+    ) -> Result<Arc<Module>> {
+        self.check_not_lost()?;
+        let place = Arc::clone(locked(&self.modules).entry(digest).or_default());
+        let loaded = place.get_or_init(load).clone();
+        if loaded.is_err() {
+            // Another attempt may find more memory.
+            locked(&self.modules).remove(&digest);
+        }
+        loaded
+    }
+
+    /// Checks that an address is of this device's memory, or of memory that it can reach.
+    pub(super) fn check_address(&self, address: u64, what: &str) -> Result<()> {
+        match self.check("asking whose an address is", kind_of(&self.context, address))? {
+            MemoryKind::Device(ordinal) if ordinal == self.ordinal => Ok(()),
+            MemoryKind::Pinned => Ok(()),
+            MemoryKind::Device(ordinal) => Err(Status::invalid_argument(format!(
+                "{what}: expected memory of CUDA device {}, found an address of device {ordinal}",
+                self.ordinal
+            ))),
+            MemoryKind::Unknown => Err(Status::invalid_argument(format!(
+                "{what}: expected memory of CUDA device {}, found an address that the driver does not know: the host's own memory",
+                self.ordinal
+            ))),
+        }
+    }
+
+    /// The status of a call of the driver's. One that takes the device with it is remembered.
+    pub(super) fn check<T>(&self, doing: &str, outcome: Result<T, DriverFailure>) -> Result<T> {
+        let failure = match outcome {
+            Ok(value) => return Ok(value),
+            Err(failure) => failure,
+        };
+        self.check_not_lost()?;
+        let status = failure.status(&format!("CUDA device {}: {doing}", self.ordinal));
+        if failure.is_sticky() {
+            // Whoever was first says why.
+            let _ = self.lost.set(status.clone());
+        }
+        Err(status)
+    }
+
+    /// # Errors
+    /// UNAVAILABLE if the device is lost.
+    pub(super) fn check_not_lost(&self) -> Result<()> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(first) => Err(Status::new(
+                StatusCode::Unavailable,
+                Blame::Host,
+                format!(
+                    "CUDA device {} was lost to an earlier failure: {first}",
+                    self.ordinal
+                ),
+            )),
+        }
+    }
+}
+
+impl Device for Arc<CudaDevice> {
+    fn platform(&self) -> Platform {
+        Platform::Cuda
+    }
+
+    fn queue(&self) -> Result<Box<dyn DeviceQueue>> {
+        Ok(Box::new(self.new_queue()?))
+    }
+}
+
+/// Somebody else's memory.
+#[derive(Debug)]
+struct Borrowed {
+    address: u64,
+    size: usize,
+}
+
+impl DeviceMemory for Borrowed {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("ordinal", &self.ordinal)
+            .field("name", &self.name)
+            .field("compute_capability", &self.capability)
+            .field("lost", &self.lost.get())
+            .finish_non_exhaustive()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,265 @@
+//! Kernels that a manifest describes: loading, checking and launching them, with no code of the author's on the host.
+#![allow(
+    unsafe_code,
+    reason = "loads and launches native code that was granted"
+)]
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::device::CudaDevice;
+use super::driver::{Function, Image, Module};
+use super::grants::{NativeGrants, hex};
+use super::manifest::{
+    self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
+    check_parameters,
+};
+use super::module::{Code, CudaModule};
+use super::nvrtc;
+use super::queue::CudaQueue;
+use crate::call::{CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue};
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// A manifest's targets, with its images.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    targets: Vec<KernelTarget>,
+    images: Vec<LoadedImage>,
+}
+
+#[derive(Debug)]
+struct LoadedImage {
+    file: String,
+    kind: ImageKind,
+    bytes: Vec<u8>,
+    digest: [u8; 32],
+}
+
+/// What a call site launches.
+#[derive(Debug)]
+pub(super) struct PlannedKernels(Arc<PlannedCall>);
+
+/// The same, with kernels that are loaded on a device.
+#[derive(Debug)]
+pub(super) struct ReadyKernels {
+    planned: Arc<PlannedCall>,
+    functions: Vec<Function>,
+}
+
+/// The largest image that is read, in bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+impl CudaModule {
+    /// Loads the targets of a manifest `callbox.json`, and reads the images beside it.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, with the digest over manifest and images, if `grants` does not have it; NOT_FOUND for a file that is not there;
+    /// INVALID_ARGUMENT for a manifest that is wrong.
+    pub fn load_manifest(path: &Path, grants: &NativeGrants) -> Result<Arc<Self>> {
+        let bytes = read(path)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            Status::invalid_argument(format!(
+                "{}: expected UTF-8, found another byte at {}",
+                path.display(),
+                error.valid_up_to()
+            ))
+        })?;
+        let manifest = Manifest::parse(text)
+            .map_err(|status| status.context(path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let images = manifest.images.iter().map(|image| read(&folder.join(&image.file)));
+        let images = images.collect::<Result<Vec<_>>>()?;
+        Self::from_manifest(&bytes, manifest, images, grants)
+            .map_err(|status| status.context(path.display()))
+    }
+
+    /// The same from bytes: of the manifest, which `manifest` was parsed from, and of its images, in its order.
+    ///
+    /// # Errors
+    /// As for [`CudaModule::load_manifest`].
+    pub fn from_manifest(
+        bytes: &[u8],
+        manifest: Manifest,
+        images: Vec<Vec<u8>>,
+        grants: &NativeGrants,
+    ) -> Result<Arc<Self>> {
+        if images.len() != manifest.images.len() {
+            return Err(Status::invalid_argument(format!(
+                "expected {} images, found {}",
+                manifest.images.len(),
+                images.len()
+            )));
+        }
+        let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
+        let digest = manifest::digest(bytes, &slices);
+        grants.check("the manifest with its images", digest)?;
+        let loaded = std::iter::zip(manifest.images, images);
+        let loaded = loaded.map(|(image, bytes)| LoadedImage {
+            file: image.file,
+            kind: image.kind,
+            digest: Sha256::digest(&bytes).into(),
+            bytes,
+        });
+        let kernels = Arc::new(Kernels {
+            images: loaded.collect(),
+            targets: manifest.targets,
+        });
+        let targets = kernels.targets.iter().enumerate().map(|(number, target)| {
+            let code = Code::Kernels(Arc::clone(&kernels), number);
+            (target.signature.clone(), code)
+        });
+        Self::new(format!("sha256:{}", hex(digest)), targets.collect())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => StatusCode::NotFound,
+            std::io::ErrorKind::PermissionDenied => StatusCode::PermissionDenied,
+            _ => StatusCode::Unknown,
+        };
+        let text = format!("expected to read {}: {error}", path.display());
+        Status::new(code, Blame::Caller, text)
+    };
+    let size = std::fs::metadata(path).map_err(failed)?.len();
+    if size > MOST_BYTES {
+        return Err(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Caller,
+            format!(
+                "{}: expected at most {MOST_BYTES} bytes, found {size}",
+                path.display()
+            ),
+        ));
+    }
+    std::fs::read(path).map_err(failed)
+}
+
+impl Kernels {
+    /// What a call site of the target with this number launches.
+    pub(super) fn plan(&self, target: usize, site: &CallSite) -> Result<PlannedKernels> {
+        let planned = self.targets[target].plan(site)?;
+        Ok(PlannedKernels(Arc::new(planned)))
+    }
+
+    /// Loads what a call site launches on a device, and holds the parameters against what the driver says of each kernel.
+    pub(super) fn make_ready(
+        &self,
+        planned: &PlannedKernels,
+        device: &CudaDevice,
+    ) -> Result<ReadyKernels> {
+        let functions = planned.0.launches.iter().map(|launch| {
+            let image = &self.images[launch.image];
+            let module = device.module(image.digest, || image.load(device))?;
+            image.function(device, &module, launch)
+        });
+        Ok(ReadyKernels {
+            functions: functions.collect::<Result<_>>()?,
+            planned: Arc::clone(&planned.0),
+        })
+    }
+}
+
+impl LoadedImage {
+    fn load(&self, device: &CudaDevice) -> Result<Arc<Module>> {
+        let text = || {
+            std::str::from_utf8(&self.bytes).map_err(|_| {
+                Status::invalid_argument(format!("{}: expected text, found bytes", self.file))
+            })
+        };
+        let compiled;
+        let image = match self.kind {
+            ImageKind::Ptx => Image::Ptx(text()?),
+            ImageKind::Cubin | ImageKind::Fatbin => Image::Binary(&self.bytes),
+            ImageKind::Source => {
+                compiled =
+                    nvrtc::compile(&self.file, text()?, device.compute_capability(), &[])?;
+                Image::Ptx(&compiled)
+            }
+        };
+        if let Image::Ptx(text) = image
+            && text.contains('\0')
+        {
+            return Err(Status::invalid_argument(format!(
+                "{}: expected text, found a NUL in it",
+                self.file
+            )));
+        }
+        // SAFETY: it was granted by digest when the manifest was loaded.
+        match unsafe { Module::load(device.context(), image) } {
+            Ok(module) => Ok(Arc::new(module)),
+            Err((failure, log)) => {
+                let doing = match log.trim() {
+                    "" => format!("loading {}", self.file),
+                    log => format!("loading {} ({log})", self.file),
+                };
+                device.check(&doing, Err(failure))
+            }
+        }
+    }
+
+    fn function(
+        &self,
+        device: &CudaDevice,
+        module: &Arc<Module>,
+        launch: &PlannedLaunch,
+    ) -> Result<Function> {
+        let doing = |what: &str| format!("{what} {:?} of {}", launch.entry, self.file);
+        let function = device.check(&doing("finding the kernel"), module.function(&launch.entry))?;
+        let parameters = device.check(&doing("asking what is taken by"), function.parameters())?;
+        check_parameters(launch, &parameters).map_err(|status| status.context(&self.file))?;
+        let ready = function.make_ready(launch.shared_bytes);
+        device.check(&doing("making ready"), ready)?;
+        Ok(function)
+    }
+}
+
+impl ReadyKernels {
+    /// Puts the launches into a queue.
+    pub(super) fn launch(
+        &self,
+        queue: &mut CudaQueue,
+        operands: &[DeviceLeaf],
+        results: &[DeviceBuffer],
+    ) -> Result<()> {
+        let scratch = self.planned.scratch.iter().map(|&size| queue.allocate(size));
+        let scratch = scratch.collect::<Result<Vec<_>>>()?;
+        for (launch, function) in std::iter::zip(&self.planned.launches, &self.functions) {
+            let mut values: Vec<[u8; 8]> = Vec::with_capacity(launch.parameters.len());
+            for parameter in &launch.parameters {
+                values.push(match parameter {
+                    PlannedParameter::Operand(n) => operands[*n].buffer.address().to_le_bytes(),
+                    PlannedParameter::Result(n) => results[*n].address().to_le_bytes(),
+                    PlannedParameter::Scratch(n) => scratch[*n].address().to_le_bytes(),
+                    PlannedParameter::Bytes(bytes) => {
+                        let mut value = [0; 8];
+                        value[..bytes.len()].copy_from_slice(bytes);
+                        value
+                    }
+                });
+            }
+            let mut parameters: Vec<*mut c_void> = values
+                .iter_mut()
+                .map(|value| value.as_mut_ptr().cast())
+                .collect();
+            // SAFETY: number and sizes of the parameters were held against the kernel's own; the addresses are of buffers that are given back in the
+            // stream's order; and the code was granted.
+            let launched = unsafe {
+                function.launch(
+                    queue.stream(),
+                    launch.grid,
+                    launch.block,
+                    launch.shared_bytes,
+                    &mut parameters,
+                )
+            };
+            let device = Arc::clone(queue.device());
+            device.check(&format!("launching {:?}", launch.entry), launched)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! What a call site launches: all that a manifest says, as numbers.
+
+use super::{KernelTarget, Launch, PlannedParameter};
+use crate::call::CallSite;
+use crate::cuda::expression::{Expression, Facts};
+use crate::values::{Blame, Result, Status};
+
+/// The most blocks in each direction of a grid: what every device has.
+const MAX_GRID: [u64; 3] = [0x7fff_ffff, 0xffff, 0xffff];
+
+/// The most threads in each direction of a block.
+const MAX_BLOCK: [u64; 3] = [1024, 1024, 64];
+
+/// The most threads in a block.
+const MAX_THREADS: u64 = 1024;
+
+/// The most bytes of parameters: what a kernel takes since CUDA 12.1.
+const MAX_PARAMETER_BYTES: usize = 32_764;
+
+/// What one call does, for a call site's shapes and attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCall {
+    /// The sizes of the scratch buffers, in bytes. 0 is a buffer that is never touched.
+    pub scratch: Vec<usize>,
+    /// The launches, in order. None is a call that does nothing.
+    pub launches: Vec<PlannedLaunch>,
+}
+
+/// One launch of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedLaunch {
+    /// Which of the manifest's images has the kernel.
+    pub image: usize,
+    /// The kernel's name there.
+    pub entry: String,
+    /// How many blocks, in x, y and z. None is 0.
+    pub grid: [u32; 3],
+    /// How many threads in a block, in x, y and z. None is 0; together at most 1024.
+    pub block: [u32; 3],
+    /// The dynamic shared memory of a block, in bytes. Whether the device has it is the driver's to say.
+    pub shared_bytes: u32,
+    /// The parameters, in order.
+    pub parameters: Vec<PlannedParameter>,
+}
+
+impl KernelTarget {
+    /// Evaluates all that the manifest says for one call site. Whether the call site fits the signature is
+    /// [`Signature::check`](crate::call::Signature::check)'s to say, before.
+    ///
+    /// # Errors
+    /// The code and message of the first check that does not hold, as the target's own. INVALID_ARGUMENT for an expression that has no value
+    /// for this call site or one that is out of range, and for a parameter that the call site lacks; the message begins with the field.
+    pub fn plan(&self, site: &CallSite) -> Result<PlannedCall> {
+        let facts = Facts::new(site);
+        for (i, check) in self.checks.iter().enumerate() {
+            let holds = check.require.truth(&facts);
+            if !holds.map_err(|status| at(status, format_args!("checks[{i}].require")))? {
+                let message = check.message.write(&facts);
+                return Err(Status::new(check.code, Blame::Guest, message));
+            }
+        }
+        let scratch = self.scratch.iter().enumerate().map(|(i, expression)| {
+            let size = expression.size(&facts, "a size in bytes", 0, isize::MAX as u64);
+            let size = size.map_err(|status| at(status, format_args!("scratch[{i}]")))?;
+            // It is at most isize::MAX.
+            Ok(usize::try_from(size).unwrap_or(usize::MAX))
+        });
+        let scratch = scratch.collect::<Result<_>>()?;
+        let mut launches = Vec::new();
+        for (i, launch) in self.launches.iter().enumerate() {
+            let planned = launch.plan(&facts);
+            let planned = planned.map_err(|status| at(status, format_args!("launches[{i}]")))?;
+            launches.extend(planned);
+        }
+        Ok(PlannedCall { scratch, launches })
+    }
+}
+
+/// A field's failure. Fields of one another are joined by points.
+fn at(status: Status, field: std::fmt::Arguments<'_>) -> Status {
+    status.map_message(|message| match message.starts_with('.') {
+        true => format!("{field}{message}"),
+        false => format!("{field}: {message}"),
+    })
+}
+
+impl Launch {
+    /// The launch for a call site, unless it is left out.
+    fn plan(&self, facts: &Facts<'_>) -> Result<Option<PlannedLaunch>> {
+        if let Some(when) = &self.when
+            && !when
+                .truth(facts)
+                .map_err(|status| at(status, format_args!(".when")))?
+        {
+            return Ok(None);
+        }
+        let grid = extent(&self.grid, facts, "grid", MAX_GRID)?;
+        let block = extent(&self.block, facts, "block", MAX_BLOCK)?;
+        let threads: u64 = block.into_iter().map(u64::from).product();
+        if threads > MAX_THREADS {
+            let [x, y, z] = block;
+            return Err(Status::invalid_argument(format!(
+                ".block: expected at most {MAX_THREADS} threads, found {x} * {y} * {z} = {threads}"
+            )));
+        }
+        Ok(Some(PlannedLaunch {
+            image: self.image,
+            entry: self.entry.clone(),
+            grid,
+            block,
+            shared_bytes: self.shared_bytes(facts)?,
+            parameters: self.parameters(facts)?,
+        }))
+    }
+
+    fn shared_bytes(&self, facts: &Facts<'_>) -> Result<u32> {
+        let Some(expression) = &self.shared_memory else {
+            return Ok(0);
+        };
+        let size = expression.size(facts, "a size in bytes", 0, u32::MAX.into());
+        let size = size.map_err(|status| at(status, format_args!(".shared_memory")))?;
+        // It is at most u32::MAX.
+        Ok(u32::try_from(size).unwrap_or(u32::MAX))
+    }
+
+    fn parameters(&self, facts: &Facts<'_>) -> Result<Vec<PlannedParameter>> {
+        let parameters = self.parameters.iter().enumerate().map(|(i, parameter)| {
+            let planned = parameter.plan(facts);
+            planned.map_err(|status| at(status, format_args!(".parameters[{i}]")))
+        });
+        let parameters: Vec<_> = parameters.collect::<Result<_>>()?;
+        let bytes: usize = parameters.iter().fold(0, |end: usize, parameter| {
+            end.next_multiple_of(parameter.size().max(1)) + parameter.size()
+        });
+        match bytes <= MAX_PARAMETER_BYTES {
+            true => Ok(parameters),
+            false => Err(Status::invalid_argument(format!(
+                ".parameters: expected at most {MAX_PARAMETER_BYTES} bytes, found {bytes}"
+            ))),
+        }
+    }
+}
+
+/// The sizes in x, y and z. What the manifest does not say is 1.
+fn extent(sizes: &[Expression], facts: &Facts<'_>, what: &str, most: [u64; 3]) -> Result<[u32; 3]> {
+    let mut extent = [1; 3];
+    for (i, (expression, most)) in std::iter::zip(sizes, most).enumerate() {
+        let size = expression.size(facts, &format!("a {what} size"), 1, most);
+        let size = size.map_err(|status| at(status, format_args!(".{what}[{i}]")))?;
+        // It is at most 2^31 - 1.
+        extent[i] = u32::try_from(size).unwrap_or(u32::MAX);
+    }
+    Ok(extent)
+}

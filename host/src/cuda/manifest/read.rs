@@ -1,0 +1,127 @@
+//! Reads manifests: the whole, and its images.
+
+use super::document::{Document, Place};
+use super::{FORMAT, Image, ImageKind, Manifest, target};
+use crate::values::Result;
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// Only what it says is checked: whether the files are there, and what is in them, is for whoever loads them.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT with the line, the path in the JSON, what was expected and what was found.
+    pub fn parse(text: &str) -> Result<Self> {
+        let document = Document::parse(text)?;
+        let root = document.root();
+        let object = root.object(&["$schema", "format", "images", "targets"])?;
+        if let Some(schema) = object.find("$schema") {
+            // For editors.
+            schema.string()?;
+        }
+        let format = object.field("format")?;
+        let found = format.number()?;
+        if found != FORMAT {
+            return Err(format.wrong(format!("expected the format {FORMAT}, found {found}")));
+        }
+        let mut images: Vec<Image> = Vec::new();
+        for place in object.field("images")?.list()? {
+            let read = image(&place)?;
+            check_unique(&place, images.iter().map(|image| &image.name), &read.name)?;
+            images.push(read);
+        }
+        let mut targets: Vec<super::KernelTarget> = Vec::new();
+        let places = object.field("targets")?;
+        for place in places.list()? {
+            let read = target::read(&place, &images)?;
+            let names = targets.iter().map(|target| &target.signature.name);
+            check_unique(&place, names, &read.signature.name)?;
+            targets.push(read);
+        }
+        match targets.is_empty() {
+            false => Ok(Self { images, targets }),
+            true => Err(places.wrong("expected at least one target, found none")),
+        }
+    }
+}
+
+/// Checks that no other thing has a name.
+fn check_unique<'a>(
+    place: &Place<'_>,
+    mut names: impl Iterator<Item = &'a String>,
+    name: &str,
+) -> Result<()> {
+    match names.any(|other| other == name) {
+        false => Ok(()),
+        true => Err(place.wrong(format!("expected each name once, found {name:?} again"))),
+    }
+}
+
+fn image(place: &Place<'_>) -> Result<Image> {
+    let object = place.object(&["name", "file", "source", "source_sha256"])?;
+    let name = object.field("name")?.name()?.to_owned();
+    let place = object.field("file")?;
+    let file = file(&place)?;
+    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let kind = ImageKind::ALL
+        .into_iter()
+        .find(|kind| kind.extension() == extension)
+        .ok_or_else(|| {
+            place.wrong(format!(
+                "expected a file that ends in .ptx, .cubin, .fatbin or .cu, found {file:?}"
+            ))
+        })?;
+    let source = object.find("source").map(|place| self::file(&place));
+    let source_sha256 = object.find("source_sha256").map(|place| sha256(&place));
+    let (source, source_sha256) = (source.transpose()?, source_sha256.transpose()?);
+    match (kind, &source, &source_sha256) {
+        (ImageKind::Source, None, None) => {}
+        (ImageKind::Source, _, _) => {
+            return Err(object.place().wrong(format!(
+                "expected no source of {file:?}, which is a source, found one"
+            )));
+        }
+        (_, Some(_), None) => {
+            return Err(object
+                .place()
+                .wrong("expected source_sha256 with source, found none"));
+        }
+        (_, None, Some(_)) => {
+            return Err(object
+                .place()
+                .wrong("expected source with source_sha256, found none"));
+        }
+        (_, _, _) => {}
+    }
+    Ok(Image {
+        name,
+        file: file.to_owned(),
+        kind,
+        source: source.map(str::to_owned),
+        source_sha256,
+    })
+}
+
+/// A path that stays in the manifest's folder, on every system.
+fn file<'a>(place: &Place<'a>) -> Result<&'a str> {
+    let path = place.name()?;
+    let is_inside = |name: &str| !matches!(name, "" | "." | "..");
+    match path.split('/').all(is_inside) && !path.contains(':') {
+        true => Ok(path),
+        false => Err(place.wrong(format!(
+            "expected a path inside the manifest's folder, without empty names, . and .. and :, found {path:?}"
+        ))),
+    }
+}
+
+fn sha256(place: &Place<'_>) -> Result<String> {
+    let text = place.string()?;
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match text.len() == 64 && text.bytes().all(is_digit) {
+        true => Ok(text.to_owned()),
+        false => Err(place.wrong(format!(
+            "expected 64 lower-case hexadecimal digits, found {}",
+            super::document::quoted(text)
+        ))),
+    }
+}

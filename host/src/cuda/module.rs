@@ -1,0 +1,181 @@
+//! Modules: native targets, as a registry has them.
+
+mod calls;
+mod target;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use self::calls::CudaPreparedCall;
+pub use self::target::CudaTarget;
+
+use self::calls::CudaCalls;
+use super::c_abi::CFunction;
+use super::device::CudaDevice;
+use super::kernel::Kernels;
+use crate::call::{ApiVersion, CallSite, Platform, PreparedCalls, Signature, TargetModule};
+use crate::graph_launch;
+use crate::registry::Registry;
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// Native targets.
+pub struct CudaModule {
+    identity: String,
+    signatures: Vec<Signature>,
+    code: Vec<Code>,
+    conventions: Conventions,
+}
+
+/// How the oldest convention is played: for tests of targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conventions {
+    /// Hand all sub-buffers of operands over as null pointers, as if no address were known: a target has to find them in the root tuples.
+    pub null_sub_buffers: bool,
+    /// After each call, wait and look whether the root tuples of the result were filled.
+    pub check_roots: bool,
+}
+
+/// What is behind a target.
+pub(super) enum Code {
+    /// Handlers in Rust.
+    Rust(Arc<CudaTarget>),
+    /// A function of the C calling convention.
+    C(CFunction),
+    /// Kernels that a manifest describes: the target with this number.
+    Kernels(Arc<Kernels>, usize),
+}
+
+impl CudaModule {
+    /// Targets in Rust. Registering them is the grant: it is the embedder's own code.
+    ///
+    /// # Errors
+    /// ALREADY_EXISTS if two have the same name.
+    pub fn from_targets(targets: impl IntoIterator<Item = CudaTarget>) -> Result<Arc<Self>> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let targets = targets
+            .into_iter()
+            .map(|target| (target.signature().clone(), Code::Rust(Arc::new(target))));
+        Self::new(format!("native targets {number}"), targets.collect())
+    }
+
+    pub(super) fn new(identity: String, targets: Vec<(Signature, Code)>) -> Result<Arc<Self>> {
+        let (signatures, code): (Vec<Signature>, Vec<Code>) = targets.into_iter().unzip();
+        for (place, signature) in signatures.iter().enumerate() {
+            if signatures[..place].iter().any(|s| s.name == signature.name) {
+                return Err(Status::new(
+                    StatusCode::AlreadyExists,
+                    Blame::Caller,
+                    format!(
+                        "expected targets of different names, found {:?} twice",
+                        signature.name
+                    ),
+                ));
+            }
+        }
+        Ok(Arc::new(Self {
+            identity,
+            signatures,
+            code,
+            conventions: Conventions::default(),
+        }))
+    }
+
+    /// The same targets, called in this manner.
+    #[must_use]
+    pub fn with_conventions(self: &Arc<Self>, conventions: Conventions) -> Arc<Self> {
+        let code = self.code.iter().map(|code| match code {
+            Code::Rust(target) => Code::Rust(Arc::clone(target)),
+            Code::C(function) => Code::C(function.clone()),
+            Code::Kernels(kernels, number) => Code::Kernels(Arc::clone(kernels), *number),
+        });
+        Arc::new(Self {
+            identity: format!("{} {conventions:?}", self.identity),
+            signatures: self.signatures.clone(),
+            code: code.collect(),
+            conventions,
+        })
+    }
+
+    /// # Errors
+    /// FAILED_PRECONDITION if the target does not say that its work can be captured: that it always does the same work, and waits for nothing.
+    fn check_capturable(&self, target: usize) -> Result<()> {
+        const TRAIT: &str = "command_buffer_compatible";
+        let signature = &self.signatures[target];
+        match signature.has_trait(TRAIT) || signature.name == graph_launch::NAME {
+            true => Ok(()),
+            false => Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Guest,
+                format!(
+                    "{:?}: expected a target with the trait {TRAIT:?}, which is all that a graph can hold, found one without",
+                    signature.name
+                ),
+            )),
+        }
+    }
+
+    /// Prepares one call site for calls of its own, on a device.
+    ///
+    /// # Errors
+    /// As for [`TargetModule::prepare`].
+    pub fn prepare_call(
+        self: &Arc<Self>,
+        device: &Arc<CudaDevice>,
+        site: CallSite,
+    ) -> Result<CudaPreparedCall> {
+        let calls = CudaCalls::new(self, vec![site])?;
+        Ok(CudaPreparedCall::new(calls, Arc::clone(device)))
+    }
+}
+
+/// Registers a target in Rust by its name, on the platform CUDA, that has `execute` alone and declares nothing else.
+///
+/// # Errors
+/// As for [`Registry::register`].
+pub fn register_cuda(
+    registry: &mut Registry,
+    name: &str,
+    execute: impl Fn(&mut super::CudaCall<'_>) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let module = CudaModule::from_targets([CudaTarget::new(name, execute)])?;
+    registry.register(name, module, name)
+}
+
+impl TargetModule for CudaModule {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Cuda
+    }
+
+    fn targets(&self) -> &[Signature] {
+        &self.signatures
+    }
+
+    fn prepare(self: Arc<Self>, sites: Vec<CallSite>) -> Result<Box<dyn PreparedCalls>> {
+        Ok(Box::new(CudaCalls::new(&self, sites)?))
+    }
+}
+
+impl fmt::Debug for CudaModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.signatures.iter().map(|s| &s.name).collect();
+        f.debug_struct("CudaModule")
+            .field("identity", &self.identity)
+            .field("targets", &names)
+            .field("conventions", &self.conventions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All conventions that native targets can be called by.
+pub(super) const API_VERSIONS: [ApiVersion; 4] = [
+    ApiVersion::Original,
+    ApiVersion::StatusReturning,
+    ApiVersion::StatusReturningUnified,
+    ApiVersion::TypedFfi,
+];

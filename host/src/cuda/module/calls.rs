@@ -1,0 +1,410 @@
+//! Call sites of native targets, prepared, and executions in which they take part.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Code, Conventions, CudaModule};
+use crate::call::{
+    CallOptions, CallSite, CancelToken, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution,
+    Functions, PreparedCalls, Stage,
+};
+use crate::cuda::call::{CudaCall, CudaStage, State};
+use crate::cuda::device::CudaDevice;
+use crate::cuda::kernel::{PlannedKernels, ReadyKernels};
+use crate::cuda::queue::CudaQueue;
+use crate::frame::resolve_aliases;
+use crate::values::{Blame, Result, Shape, Status, StatusCode};
+
+/// Call sites that one executable has of a module's targets.
+#[derive(Debug)]
+pub(in crate::cuda) struct CudaCalls {
+    module: Arc<CudaModule>,
+    sites: Vec<Site>,
+}
+
+#[derive(Debug)]
+struct Site {
+    site: CallSite,
+    /// Which of the module's targets.
+    target: usize,
+    /// For each result leaf the operand leaf whose memory it shares.
+    aliases: Vec<Option<usize>>,
+    /// What `instantiate` made.
+    instantiated: Option<State>,
+    /// The launches, of kernels.
+    planned: Option<PlannedKernels>,
+}
+
+impl CudaCalls {
+    pub(in crate::cuda) fn new(module: &Arc<CudaModule>, sites: Vec<CallSite>) -> Result<Self> {
+        let sites = sites.into_iter().map(|site| {
+            let name = site.name.clone();
+            Site::new(module, site).map_err(|status| status.context(name))
+        });
+        Ok(Self {
+            module: Arc::clone(module),
+            sites: sites.collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Site {
+    fn new(module: &CudaModule, site: CallSite) -> Result<Self> {
+        let mut signatures = module.signatures.iter();
+        let Some(target) = signatures.position(|s| s.name == site.target) else {
+            return Err(Status::not_found(format!(
+                "the module has no target {:?}",
+                site.target
+            )));
+        };
+        module.signatures[target].check(&site)?;
+        let aliases = resolve_aliases(&site, site.result.leaves().len())?;
+        let mut instantiated = None;
+        let mut planned = None;
+        match &module.code[target] {
+            Code::Rust(code) => {
+                if let Some(instantiate) = &code.instantiate {
+                    let stage = CudaStage {
+                        site: &site,
+                        stage: Stage::Instantiate,
+                        instantiated: None,
+                        options: None,
+                    };
+                    instantiated = guarded(|| instantiate(&stage))
+                        .map_err(|status| status.context("instantiate"))?;
+                }
+            }
+            Code::C(function) => function.check(&site)?,
+            Code::Kernels(kernels, number) => planned = Some(kernels.plan(*number, &site)?),
+        }
+        Ok(Self {
+            site,
+            target,
+            aliases,
+            instantiated,
+            planned,
+        })
+    }
+}
+
+impl PreparedCalls for CudaCalls {
+    fn begin(
+        &self,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
+        sites: &[usize],
+    ) -> Result<Box<dyn Execution + '_>> {
+        let mut execution = CudaExecution {
+            calls: self,
+            options: CallOptions {
+                deadline: options.deadline.map(|d| Deadline::At(d.instant())),
+                ..options.clone()
+            },
+            functions: functions.cloned(),
+            part: sites.to_vec(),
+            running: Vec::new(),
+        };
+        execution.running.resize_with(self.sites.len(), Running::default);
+        for &number in sites {
+            execution.prepare(number)?;
+        }
+        Ok(Box::new(execution))
+    }
+}
+
+/// What an execution has of a call site.
+#[derive(Default)]
+struct Running {
+    /// What `instantiate`, `prepare` and `initialize` made.
+    states: [Option<State>; 3],
+    kernels: Option<ReadyKernels>,
+}
+
+struct CudaExecution<'e> {
+    calls: &'e CudaCalls,
+    options: CallOptions,
+    functions: Option<Arc<dyn Functions>>,
+    /// The call sites that take part.
+    part: Vec<usize>,
+    running: Vec<Running>,
+}
+
+impl CudaExecution<'_> {
+    fn prepare(&mut self, number: usize) -> Result<()> {
+        let site = &self.calls.sites[number];
+        let running = &mut self.running[number];
+        running.states[Stage::Instantiate as usize].clone_from(&site.instantiated);
+        let Code::Rust(target) = &self.calls.module.code[site.target] else {
+            return Ok(());
+        };
+        if let Some(prepare) = &target.prepare {
+            let stage = CudaStage {
+                site: &site.site,
+                stage: Stage::Prepare,
+                instantiated: site.instantiated.as_ref(),
+                options: Some(&self.options),
+            };
+            let made = guarded(|| prepare(&stage));
+            running.states[Stage::Prepare as usize] =
+                made.map_err(|status| in_stage(&site.site, Stage::Prepare, status))?;
+        }
+        Ok(())
+    }
+
+    fn initialize_site(&mut self, number: usize, queue: &mut CudaQueue) -> Result<()> {
+        let site = &self.calls.sites[number];
+        match &self.calls.module.code[site.target] {
+            Code::Rust(target) => {
+                let Some(initialize) = &target.initialize else {
+                    return Ok(());
+                };
+                let mut call = CudaCall {
+                    site: &site.site,
+                    stage: Stage::Initialize,
+                    queue,
+                    operands: &[],
+                    results: &[],
+                    options: &self.options,
+                    functions: None,
+                    states: &self.running[number].states,
+                };
+                let made = guarded(|| initialize(&mut call));
+                let made =
+                    made.map_err(|status| in_stage(&site.site, Stage::Initialize, status))?;
+                self.running[number].states[Stage::Initialize as usize] = made;
+            }
+            Code::C(_) => {}
+            Code::Kernels(kernels, _) => {
+                let planned = site.planned.as_ref();
+                let planned = planned.ok_or_else(|| Status::internal("kernels without a plan"))?;
+                let ready = kernels.make_ready(planned, queue.device());
+                let ready = ready.map_err(|status| status.context(&site.site.name))?;
+                self.running[number].kernels = Some(ready);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Execution for CudaExecution<'_> {
+    fn initialize(&mut self) -> Result<()> {
+        Err(Status::internal("native targets run on a device"))
+    }
+
+    fn initialize_on(&mut self, queue: &mut dyn DeviceQueue) -> Result<()> {
+        let queue = cuda(queue)?;
+        for number in self.part.clone() {
+            self.initialize_site(number, queue)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, _: usize, _: &[&[u8]], _: &mut [&mut [u8]]) -> Result<()> {
+        Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            "expected arrays in the memory of a CUDA device, found some in the host's",
+        ))
+    }
+
+    fn enqueue(
+        &mut self,
+        number: usize,
+        queue: &mut dyn DeviceQueue,
+        operands: &[DeviceLeaf],
+        results: &[DeviceBuffer],
+    ) -> Result<()> {
+        check_stop(&self.options)?;
+        let queue = cuda(queue)?;
+        queue.device().check_not_lost()?;
+        let calls = self.calls;
+        let Some(site) = calls.sites.get(number) else {
+            return Err(Status::internal("a call site that was not prepared"));
+        };
+        if queue.is_capturing() {
+            calls.module.check_capturable(site.target)?;
+        }
+        check_sizes(&site.site, operands, results)?;
+        let mut operands = operands.to_vec();
+        for (result, operand) in site.aliases.iter().enumerate() {
+            if let Some(operand) = *operand {
+                // The operand's value may have other readers, and lies in memory of its own.
+                queue.copy(&operands[operand].buffer, &results[result])?;
+                operands[operand].buffer = Arc::clone(&results[result]);
+            }
+        }
+        let running = &self.running[number];
+        match &calls.module.code[site.target] {
+            Code::Rust(target) => {
+                let mut call = CudaCall {
+                    site: &site.site,
+                    stage: Stage::Execute,
+                    queue,
+                    operands: &operands,
+                    results,
+                    options: &self.options,
+                    functions: self.functions.as_ref(),
+                    states: &running.states,
+                };
+                guarded(|| (target.execute)(&mut call))
+            }
+            Code::C(function) => {
+                let conventions: Conventions = calls.module.conventions;
+                function.call(&site.site, queue, &operands, results, conventions)
+            }
+            Code::Kernels(..) => {
+                let ready = running.kernels.as_ref();
+                let ready = ready.ok_or_else(|| {
+                    Status::internal("kernels of a call site that takes no part in the execution")
+                })?;
+                ready.launch(queue, &operands, results)
+            }
+        }
+    }
+}
+
+/// One call site, prepared for calls of its own.
+#[derive(Debug)]
+pub struct CudaPreparedCall {
+    calls: CudaCalls,
+    device: Arc<CudaDevice>,
+}
+
+impl CudaPreparedCall {
+    pub(super) fn new(calls: CudaCalls, device: Arc<CudaDevice>) -> Self {
+        Self { calls, device }
+    }
+
+    /// Calls the target, with the bytes of the operands' leaves in preorder, and waits for its results.
+    ///
+    /// # Errors
+    /// What the target reports; INVALID_ARGUMENT if the bytes do not fit the call site. Results are written only if the call succeeds.
+    pub fn call(&self, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        self.call_with(&CallOptions::default(), operands, results)
+    }
+
+    /// The same with options. The device can't be stopped: a deadline or token stops what has not been put into its stream.
+    ///
+    /// # Errors
+    /// As for [`CudaPreparedCall::call`]; DEADLINE_EXCEEDED and CANCELLED as the options say.
+    pub fn call_with(
+        &self,
+        options: &CallOptions,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        check_stop(options)?;
+        let site = &self.calls.sites[0].site;
+        let shapes = site.operands.iter().flat_map(Shape::leaves);
+        let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
+        let found: Vec<usize> = operands.iter().map(|bytes| bytes.len()).collect();
+        expect_sizes("operands", &expected, &found)?;
+        let leaves = site.result.leaves();
+        let mut expected: Vec<usize> = leaves.iter().map(|shape| shape.byte_size()).collect();
+        let sizes = expected.clone();
+        for &scratch in &site.scratch {
+            expected[scratch] = 0;
+        }
+        let found: Vec<usize> = results.iter().map(|bytes| bytes.len()).collect();
+        expect_sizes("results", &expected, &found)?;
+        let mut queue = self.device.new_queue()?;
+        let operands = operands.iter().map(|bytes| {
+            Ok(DeviceLeaf {
+                buffer: queue.upload(bytes)?,
+                is_known: true,
+            })
+        });
+        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let buffers = sizes.iter().map(|&size| queue.allocate(size));
+        let buffers = buffers.collect::<Result<Vec<_>>>()?;
+        self.enqueue(options, &mut queue, &operands, &buffers)?;
+        let found = queue.download(&buffers)?;
+        for (number, (result, bytes)) in std::iter::zip(results, found).enumerate() {
+            if !site.scratch.contains(&number) {
+                result.copy_from_slice(&bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a call into a queue: operands and results are leaves in preorder, in the device's memory.
+    ///
+    /// # Errors
+    /// As for [`CudaPreparedCall::call`]. Of a call that fails, results may have been written.
+    pub fn enqueue(
+        &self,
+        options: &CallOptions,
+        queue: &mut CudaQueue,
+        operands: &[DeviceLeaf],
+        results: &[DeviceBuffer],
+    ) -> Result<()> {
+        let mut execution = self.calls.begin(options, None, &[0])?;
+        execution.initialize_on(queue)?;
+        execution.enqueue(0, queue, operands, results)
+    }
+}
+
+fn expect_sizes(what: &str, expected: &[usize], found: &[usize]) -> Result<()> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "expected {what} of {expected:?} bytes, found {found:?}"
+        ))),
+    }
+}
+
+fn check_sizes(site: &CallSite, operands: &[DeviceLeaf], results: &[DeviceBuffer]) -> Result<()> {
+    let shapes = site.operands.iter().flat_map(Shape::leaves);
+    let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
+    let found: Vec<usize> = operands.iter().map(|leaf| leaf.buffer.size()).collect();
+    expect_sizes("operands", &expected, &found)?;
+    let leaves = site.result.leaves().into_iter();
+    let expected: Vec<usize> = leaves.map(|shape| shape.byte_size()).collect();
+    let found: Vec<usize> = results.iter().map(|buffer| buffer.size()).collect();
+    expect_sizes("results", &expected, &found)
+}
+
+/// The queue as CUDA's.
+fn cuda(queue: &mut dyn DeviceQueue) -> Result<&mut CudaQueue> {
+    let queue = queue.as_any().downcast_mut();
+    queue.ok_or_else(|| {
+        Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            "expected a queue of a CUDA device, found another device's",
+        )
+    })
+}
+
+/// Runs a handler. One that panics costs a status.
+fn guarded<T>(handler: impl FnOnce() -> Result<T>) -> Result<T> {
+    panic::catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Err(Status::new(
+            StatusCode::Aborted,
+            Blame::Guest,
+            format!("panicked: {}", text.unwrap_or_default()),
+        ))
+    })
+}
+
+fn in_stage(site: &CallSite, stage: Stage, status: Status) -> Status {
+    status.context(format_args!("{}: {stage}", site.name))
+}
+
+fn check_stop(options: &CallOptions) -> Result<()> {
+    let stopped = |code, message| Err(Status::new(code, Blame::Caller, message));
+    if options.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+        return stopped(StatusCode::Cancelled, "the call was cancelled");
+    }
+    let is_past = |deadline: Deadline| matches!(deadline, Deadline::At(at) if Instant::now() >= at);
+    if options.deadline.is_some_and(is_past) {
+        return stopped(
+            StatusCode::DeadlineExceeded,
+            "the call's deadline had passed before it began",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! Queues: an execution's work on a device, in one stream.
+#![allow(
+    unsafe_code,
+    reason = "keeps memory for as long as the stream that it is used in has not passed"
+)]
+
+mod capture;
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::capture::Capture;
+pub(super) use self::capture::Captured;
+use super::device::CudaDevice;
+use super::driver::{Allocation, Graph, HostTask, Outcome, Pinned, Stream, copy};
+use super::staging::Kept;
+use crate::call::{DeviceBuffer, DeviceMemory, DeviceQueue, HostWork};
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// An execution's work on a device.
+pub struct CudaQueue {
+    device: Arc<CudaDevice>,
+    stream: Arc<Stream>,
+    is_own_stream: bool,
+    /// The first failure of what the host computes.
+    failed: Failed,
+    /// The same of the graphs that were launched here.
+    watched: Vec<Failed>,
+    /// The sizes of the memory that is taken, where somebody wants to know.
+    recording: Option<Vec<usize>>,
+    /// What a graph that is being captured needs for as long as it is launched.
+    capture: Option<Capture>,
+}
+
+/// The first failure of what the host computes.
+type Failed = Arc<Mutex<Option<Status>>>;
+
+/// Memory of a CUDA device.
+#[derive(Debug)]
+struct CudaMemory(Allocation);
+
+impl DeviceMemory for CudaMemory {
+    fn address(&self) -> u64 {
+        self.0.address()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+impl CudaQueue {
+    pub(super) fn new(device: &Arc<CudaDevice>, stream: Arc<Stream>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            stream,
+            is_own_stream: true,
+            failed: Arc::default(),
+            watched: Vec::new(),
+            recording: None,
+            capture: None,
+        }
+    }
+
+    /// A queue of somebody else's stream.
+    pub(super) fn borrowed(device: &Arc<CudaDevice>, stream: Arc<Stream>) -> Self {
+        let mut queue = Self::new(device, stream);
+        queue.is_own_stream = false;
+        queue
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+
+    pub(super) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Whether what comes in is captured, and not done.
+    pub(super) fn is_capturing(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// From here on the sizes of memory that is taken are noted.
+    pub(super) fn begin_recording(&mut self) {
+        self.recording = Some(Vec::new());
+    }
+
+    /// Whether they are.
+    pub(super) fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// The sizes since.
+    pub(super) fn end_recording(&mut self) -> Vec<usize> {
+        self.recording.take().unwrap_or_default()
+    }
+
+    /// From here on nothing is done: it becomes a graph, in this memory.
+    pub(super) fn begin_capture(&mut self, memory: Vec<DeviceBuffer>) -> Result<()> {
+        let begun = self.stream.begin_capture();
+        self.check("beginning a capture", begun)?;
+        self.capture = Some(Capture::new(memory, &mut self.failed));
+        Ok(())
+    }
+
+    /// The graph of what came in since, and what it uses.
+    pub(super) fn end_capture(&mut self) -> Result<(Graph, Captured)> {
+        let ended = self.stream.end_capture();
+        let capture = self.capture.take();
+        let capture = capture.ok_or_else(|| Status::internal("an end of no capture"))?;
+        let captured = capture.end(&self.device, &mut self.failed);
+        Ok((self.check("ending a capture", ended)?, captured))
+    }
+
+    /// Tells failures of a graph's work, too.
+    pub(super) fn watch(&mut self, captured: &Captured) {
+        let failed = captured.failed();
+        if !self.watched.iter().any(|known| Arc::ptr_eq(known, failed)) {
+            self.watched.push(Arc::clone(failed));
+        }
+    }
+
+    fn check<T>(&self, doing: &str, outcome: Outcome<T>) -> Result<T> {
+        self.device.check(doing, outcome)
+    }
+
+    /// Keeps these until they are not needed any longer.
+    fn keep(&mut self, kept: Kept) -> Result<()> {
+        match &mut self.capture {
+            Some(capture) => {
+                capture.keep(kept);
+                Ok(())
+            }
+            None => {
+                let retired = self.device.staging().retire(&self.stream, kept);
+                self.device.check("marking the stream", retired)
+            }
+        }
+    }
+
+    fn slot(&self, size: usize) -> Result<Arc<Pinned>> {
+        let slot = self.device.staging().take(size);
+        self.check(&format!("taking {size} bytes of pinned memory"), slot)
+    }
+
+    /// # Errors
+    /// The first failure of what the host computed.
+    fn check_work(&self) -> Result<()> {
+        let mut all = std::iter::once(&self.failed).chain(&self.watched);
+        all.find_map(|failed| locked(failed).take())
+            .map_or(Ok(()), Err)
+    }
+}
+
+impl DeviceQueue for CudaQueue {
+    fn allocate(&mut self, size: usize) -> Result<DeviceBuffer> {
+        self.device.check_not_lost()?;
+        if let Some(capture) = &mut self.capture {
+            return capture.allocate(size);
+        }
+        if let Some(sizes) = &mut self.recording {
+            sizes.push(size);
+        }
+        let pooled = self.device.has_memory_pools();
+        let taken = Allocation::new(&self.stream, size, pooled);
+        let allocation = self.check(&format!("taking {size} bytes"), taken)?;
+        Ok(Arc::new(CudaMemory(allocation)))
+    }
+
+    fn upload(&mut self, bytes: &[u8]) -> Result<DeviceBuffer> {
+        let buffer = self.allocate(bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(buffer);
+        }
+        let slot = self.slot(bytes.len())?;
+        // SAFETY: nothing else has the slot yet.
+        unsafe { slot.bytes_mut(0, bytes.len()) }.copy_from_slice(bytes);
+        // SAFETY: the slot is kept below until the stream has passed, and whoever drops the buffer gives it back in the stream's order.
+        let copied =
+            unsafe { copy::to_device(&self.stream, &slot, 0, buffer.address(), bytes.len()) };
+        let kept = Kept {
+            slots: vec![slot],
+            ..Kept::default()
+        };
+        self.keep(kept)?;
+        self.check("copying to the device", copied)?;
+        Ok(buffer)
+    }
+
+    fn copy(&mut self, from: &DeviceBuffer, to: &DeviceBuffer) -> Result<()> {
+        self.device.check_not_lost()?;
+        if from.size() != to.size() {
+            return Err(Status::internal("a copy between arrays of two sizes"));
+        }
+        // SAFETY: both are as large, and are given back in the stream's order.
+        let copied = unsafe {
+            copy::on_device(&self.stream, from.address(), to.address(), from.size())
+        };
+        self.check("copying on the device", copied)
+    }
+
+    fn compute(
+        &mut self,
+        work: HostWork,
+        inputs: &[DeviceBuffer],
+        outputs: &[DeviceBuffer],
+    ) -> Result<()> {
+        self.device.check_not_lost()?;
+        let (sources, size) = places(inputs, 0)?;
+        let (destinations, size) = places(outputs, size)?;
+        let slot = self.slot(size)?;
+        let task = passage(
+            Arc::clone(&slot),
+            (sources.clone(), destinations.clone()),
+            work,
+            Arc::clone(&self.failed),
+        );
+        let task: Arc<Box<HostTask>> = Arc::new(task);
+        let put = || -> Outcome<()> {
+            for (buffer, place) in std::iter::zip(inputs, &sources) {
+                // SAFETY: the slot is kept below, and buffers are given back in the stream's order.
+                unsafe {
+                    copy::to_host(&self.stream, buffer.address(), &slot, place.start, place.len())
+                }?;
+            }
+            // SAFETY: the task is kept below.
+            unsafe { self.stream.launch_host(&task) }?;
+            for (buffer, place) in std::iter::zip(outputs, &destinations) {
+                // SAFETY: as for the inputs.
+                unsafe {
+                    copy::to_device(&self.stream, &slot, place.start, buffer.address(), place.len())
+                }?;
+            }
+            Ok(())
+        };
+        let done = put();
+        let kept = Kept {
+            slots: vec![slot],
+            tasks: vec![task],
+            ..Kept::default()
+        };
+        self.keep(kept)?;
+        self.check("passing an instruction to the host", done)
+    }
+
+    fn download(&mut self, buffers: &[DeviceBuffer]) -> Result<Vec<Vec<u8>>> {
+        self.device.check_not_lost()?;
+        if self.capture.is_some() {
+            return Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                "expected work that waits for nothing, which is all that a graph can hold, found a value that decides where control goes",
+            ));
+        }
+        let (places, size) = places(buffers, 0)?;
+        let slot = self.slot(size)?;
+        let mut copied = Ok(());
+        for (buffer, place) in std::iter::zip(buffers, &places) {
+            // SAFETY: the slot is kept until the stream was waited for.
+            copied = copied.and_then(|()| unsafe {
+                copy::to_host(&self.stream, buffer.address(), &slot, place.start, place.len())
+            });
+        }
+        let waited = self.stream.synchronize();
+        let bytes = |place: &Range<usize>| {
+            // SAFETY: the stream was waited for: nothing writes the slot any longer.
+            unsafe { slot.bytes(place.start, place.len()) }.to_vec()
+        };
+        let found = match copied.and(waited) {
+            Ok(()) => Ok(places.iter().map(bytes).collect()),
+            Err(failure) => Err(failure),
+        };
+        match waited {
+            Ok(()) => self.device.staging().give_back(Kept {
+                slots: vec![slot],
+                ..Kept::default()
+            }),
+            // Nobody knows whether the device still writes it.
+            Err(_) => std::mem::forget(slot),
+        }
+        let found = self.check("waiting for the device", found)?;
+        self.check_work()?;
+        Ok(found)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for CudaQueue {
+    fn drop(&mut self) {
+        if self.is_own_stream {
+            self.device.keep_stream(Arc::clone(&self.stream));
+        }
+    }
+}
+
+/// Where arrays lie in a slot, each aligned, from `start` on, and where they end.
+fn places(buffers: &[DeviceBuffer], start: usize) -> Result<(Vec<Range<usize>>, usize)> {
+    const ALIGNMENT: usize = 64;
+    let mut end = start;
+    let mut places = Vec::with_capacity(buffers.len());
+    for buffer in buffers {
+        let begin = end.checked_next_multiple_of(ALIGNMENT);
+        let range = begin.and_then(|begin| Some(begin..begin.checked_add(buffer.size())?));
+        let range = range.ok_or_else(|| {
+            Status::invalid_argument("expected arrays that fit into memory together")
+        })?;
+        end = range.end;
+        places.push(range);
+    }
+    Ok((places, end))
+}
+
+/// What the host does when its turn comes: computes from the slot's inputs to its outputs. After a failure nothing more is computed.
+fn passage(
+    slot: Arc<Pinned>,
+    (inputs, outputs): (Vec<Range<usize>>, Vec<Range<usize>>),
+    work: HostWork,
+    failed: Failed,
+) -> Box<HostTask> {
+    Box::new(move || {
+        if locked(&failed).is_some() {
+            return;
+        }
+        // SAFETY: the copies before this are done and those behind it have not begun, for they are in one stream; the slot is this task's alone, its
+        // ranges do not overlap, and a graph that is launched again goes through the same order.
+        let (inputs, mut outputs) = unsafe {
+            let input = |range: &Range<usize>| slot.bytes(range.start, range.len());
+            let output = |range: &Range<usize>| slot.bytes_mut(range.start, range.len());
+            let inputs: Vec<&[u8]> = inputs.iter().map(input).collect();
+            let outputs: Vec<&mut [u8]> = outputs.iter().map(output).collect();
+            (inputs, outputs)
+        };
+        if let Err(status) = work(&inputs, &mut outputs) {
+            locked(&failed).get_or_insert(status);
+        }
+    })
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

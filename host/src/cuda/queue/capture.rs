@@ -1,0 +1,131 @@
+//! What a capture takes and leaves.
+
+use std::sync::Arc;
+
+use super::Failed;
+use crate::call::DeviceBuffer;
+use crate::cuda::device::CudaDevice;
+use crate::cuda::driver::{Event, GraphExec, Outcome};
+use crate::cuda::queue::CudaQueue;
+use crate::cuda::staging::Kept;
+use crate::values::{Result, Status};
+
+/// A capture that is under way.
+pub(super) struct Capture {
+    /// Memory that was taken before, for memory can't be taken during a capture.
+    memory: Vec<DeviceBuffer>,
+    /// How much of it has been handed out.
+    next: usize,
+    kept: Kept,
+    /// The queue's own, until the capture ends.
+    outer: Failed,
+}
+
+impl Capture {
+    /// Begins it. What the host computes in the graph tells its failures to whoever launches it.
+    pub(super) fn new(memory: Vec<DeviceBuffer>, failed: &mut Failed) -> Self {
+        Self {
+            memory,
+            next: 0,
+            kept: Kept::default(),
+            outer: std::mem::take(failed),
+        }
+    }
+
+    /// The next memory, which is as large as when the function ran.
+    pub(super) fn allocate(&mut self, size: usize) -> Result<DeviceBuffer> {
+        let memory = self.memory.get(self.next).cloned();
+        self.next += 1;
+        match memory {
+            Some(memory) if memory.size() == size => Ok(memory),
+            _ => Err(Status::internal(
+                "a captured function takes other memory than when it ran",
+            )),
+        }
+    }
+
+    pub(super) fn keep(&mut self, kept: Kept) {
+        self.kept.slots.extend(kept.slots);
+        self.kept.tasks.extend(kept.tasks);
+        self.kept.memory.extend(kept.memory);
+    }
+
+    /// Ends it.
+    pub(super) fn end(mut self, device: &Arc<CudaDevice>, failed: &mut Failed) -> Captured {
+        let sizes = self.memory.iter().map(|memory| memory.size()).collect();
+        self.kept.memory.extend(self.memory.iter().cloned());
+        Captured {
+            device: Arc::clone(device),
+            kept: self.kept,
+            memory: self.memory,
+            sizes,
+            failed: std::mem::replace(failed, self.outer),
+            used: None,
+        }
+    }
+}
+
+/// What a graph uses. Dropping it waits for nothing: it stays until the last launch is done.
+pub(in crate::cuda) struct Captured {
+    device: Arc<CudaDevice>,
+    kept: Kept,
+    memory: Vec<DeviceBuffer>,
+    sizes: Vec<usize>,
+    failed: Failed,
+    /// Behind the last launch.
+    used: Option<Event>,
+}
+
+impl Captured {
+    /// The memory that the function takes, in its order.
+    pub(in crate::cuda) fn memory(&self) -> &[DeviceBuffer] {
+        &self.memory
+    }
+
+    /// Its sizes.
+    pub(in crate::cuda) fn sizes(&self) -> Vec<usize> {
+        self.sizes.clone()
+    }
+
+    pub(super) fn failed(&self) -> &Failed {
+        &self.failed
+    }
+
+    /// Marks that a launch is in the queue.
+    pub(in crate::cuda) fn mark_used(&mut self, queue: &CudaQueue) -> Result<()> {
+        let mut mark = || -> Outcome<Event> {
+            let event = match self.used.take() {
+                Some(event) => event,
+                None => Event::new(self.device.context())?,
+            };
+            event.record(queue.stream())?;
+            Ok(event)
+        };
+        let marked = mark();
+        self.used = Some(self.device.check("marking the stream", marked)?);
+        Ok(())
+    }
+
+    /// Keeps the graph itself as long.
+    pub(in crate::cuda) fn keep_graph(&mut self, graph: GraphExec) {
+        self.kept.graph = Some(graph);
+    }
+}
+
+impl std::fmt::Debug for Captured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Captured")
+            .field("sizes", &self.sizes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        match self.used.take() {
+            Some(passed) => self.device.staging().retire_behind(passed, kept),
+            None => self.device.staging().give_back(kept),
+        }
+    }
+}

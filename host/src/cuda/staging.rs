@@ -1,0 +1,127 @@
+//! Pinned memory through which bytes pass between host and device: slots that are guarded by events, and collected when done.
+//!
+//! Nothing waits for a slot: one that is still in use stays where it is, and another is taken.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::driver::{Context, Event, GraphExec, HostTask, Outcome, Pinned, Stream};
+use crate::call::DeviceBuffer;
+
+/// The smallest slot, in bytes.
+const SMALLEST: usize = 4 << 10;
+
+/// How many bytes of idle slots are kept.
+const MOST_IDLE: usize = 256 << 20;
+
+/// What has to stay until a stream has passed it.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) slots: Vec<Arc<Pinned>>,
+    pub(super) tasks: Vec<Arc<Box<HostTask>>>,
+    pub(super) memory: Vec<DeviceBuffer>,
+    pub(super) graph: Option<GraphExec>,
+}
+
+struct Busy {
+    passed: Event,
+    kept: Kept,
+}
+
+/// The slots of a device.
+pub(super) struct Staging {
+    context: Arc<Context>,
+    idle: Mutex<Vec<Arc<Pinned>>>,
+    busy: Mutex<VecDeque<Busy>>,
+}
+
+impl Staging {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            idle: Mutex::default(),
+            busy: Mutex::default(),
+        }
+    }
+
+    /// A slot of at least this many bytes that nothing else uses.
+    pub(super) fn take(&self, size: usize) -> Outcome<Arc<Pinned>> {
+        self.collect();
+        let size = size.max(SMALLEST);
+        let size = size.checked_next_power_of_two().unwrap_or(size);
+        let mut idle = locked(&self.idle);
+        if let Some(place) = idle.iter().position(|slot| slot.size() == size) {
+            return Ok(idle.swap_remove(place));
+        }
+        drop(idle);
+        Pinned::new(&self.context, size).map(Arc::new)
+    }
+
+    /// Keeps these until the stream has passed what is in it now.
+    pub(super) fn retire(&self, stream: &Stream, kept: Kept) -> Outcome<()> {
+        let event = Event::new(&self.context);
+        let recorded = event.and_then(|event| event.record(stream).map(|()| event));
+        match recorded {
+            Ok(passed) => {
+                locked(&self.busy).push_back(Busy { passed, kept });
+                Ok(())
+            }
+            Err(failure) => {
+                // Without a mark there is only waiting, and where that fails too, nobody knows who still uses them.
+                match stream.synchronize() {
+                    Ok(()) => self.give_back(kept),
+                    Err(_) => std::mem::forget(kept),
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Keeps these until this event has come to pass.
+    pub(super) fn retire_behind(&self, passed: Event, kept: Kept) {
+        locked(&self.busy).push_back(Busy { passed, kept });
+    }
+
+    /// Takes back what streams have passed. What a lost device used is not used any more.
+    fn collect(&self) {
+        let mut busy = locked(&self.busy);
+        let mut done = Vec::new();
+        let mut still = VecDeque::with_capacity(busy.len());
+        for entry in busy.drain(..) {
+            match entry.passed.is_done() {
+                Ok(false) => still.push_back(entry),
+                Ok(true) | Err(_) => done.push(entry.kept),
+            }
+        }
+        *busy = still;
+        drop(busy);
+        done.into_iter().for_each(|kept| self.give_back(kept));
+    }
+
+    /// Slots that nothing uses any longer.
+    pub(super) fn give_back(&self, kept: Kept) {
+        // A task may hold a slot, and a graph launches tasks.
+        drop((kept.graph, kept.tasks, kept.memory));
+        let mut idle = locked(&self.idle);
+        let mut sum: usize = idle.iter().map(|slot| slot.size()).sum();
+        for slot in kept.slots {
+            sum = sum.saturating_add(slot.size());
+            if sum <= MOST_IDLE {
+                idle.push(slot);
+            }
+        }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if !locked(&self.busy).is_empty() && self.context.synchronize().is_err() {
+            // Nobody knows what a lost device still reads; the memory is the price.
+            std::mem::forget(std::mem::take(&mut *locked(&self.busy)));
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
