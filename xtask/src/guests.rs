@@ -7,12 +7,14 @@ use anyhow::{Context, Result};
 
 use crate::clang;
 use crate::process::{root, run, say};
+use crate::ptx;
 use crate::toolchain::{TARGET, Toolchain};
 
-/// Builds every guest to `target/guests/NAME.wasm`.
+/// Builds every guest to `target/guests/NAME.wasm`, and the twins of the C ABI to `target/guests/NAME.so`.
 pub(crate) fn build() -> Result<()> {
     let rust = build_rust()?;
     clang::build(&rust)?;
+    ptx::libraries::build()?;
     let folder = root().join("target/guests");
     println!("   target/guests has {}", names(&folder)?.join(", "));
     Ok(())

@@ -18,6 +18,7 @@ mod guests;
 mod latency;
 mod lint;
 mod process;
+mod ptx;
 mod soak;
 mod test;
 mod toolchain;
@@ -50,6 +51,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Checks formatting, lints and documentation, with warnings denied.
     Lint(lint::Arguments),
+    /// Compiles the guests' CUDA sources to the PTX beside them, or checks that it is what they make. Installs NVRTC the first time.
+    Ptx(ptx::Arguments),
     /// Checks licences, duplicates, sources and advisories of what callbox is built from. Installs cargo-deny the first time.
     Deny,
     /// Runs a random mix of calls from many threads for as long as one likes, and checks that nothing grows.
@@ -71,6 +74,7 @@ fn main() -> Result<ExitCode> {
         Task::Guests => guests::build()?,
         Task::Test => test::test()?,
         Task::Lint(arguments) => lint::lint(&arguments)?,
+        Task::Ptx(arguments) => ptx::ptx(&arguments)?,
         Task::Deny => deny::deny()?,
         Task::Faults(arguments) => faults::faults(&arguments)?,
         Task::Latency(arguments) => latency::latency(&arguments)?,
