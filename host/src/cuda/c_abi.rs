@@ -177,22 +177,19 @@ impl CFunction {
         let context = queue.stream().context().bind();
         queue.device().clone().check("making its context current", context)?;
         let stream = queue.stream().raw();
-        let opaque: *const c_char = match site.opaque.is_empty() {
-            true => std::ptr::null(),
-            false => site.opaque.as_ptr().cast(),
-        };
+        let opaque = Opaque::new(&site.opaque);
         let mut status = CStatus::default();
         // SAFETY: stream, pointers, opaque bytes and status are what the convention says, and stay for the call; that the function keeps to it
         // was promised when it was registered, or granted when its library was loaded.
         unsafe {
             match self.entry {
                 Entry::Original(function) => {
-                    function(stream, pointers.as_mut_ptr(), opaque, site.opaque.len());
+                    function(stream, pointers.as_mut_ptr(), opaque.pointer(), site.opaque.len());
                 }
                 Entry::Status(function) => function(
                     stream,
                     pointers.as_mut_ptr(),
-                    opaque,
+                    opaque.pointer(),
                     site.opaque.len(),
                     (&raw mut status).cast(),
                 ),
@@ -203,6 +200,26 @@ impl CFunction {
             true => array.check_roots(queue),
             false => Ok(()),
         }
+    }
+}
+
+/// Opaque bytes as targets find them, on either platform: at a multiple of 16, with a NUL behind.
+struct Opaque(Vec<u128>);
+
+impl Opaque {
+    fn new(bytes: &[u8]) -> Self {
+        let mut padded = bytes.to_vec();
+        padded.resize((bytes.len() / 16 + 1) * 16, 0);
+        let words = padded.chunks_exact(16).map(|chunk| {
+            let mut word = [0; 16];
+            word.copy_from_slice(chunk);
+            u128::from_ne_bytes(word)
+        });
+        Self(words.collect())
+    }
+
+    fn pointer(&self) -> *const c_char {
+        self.0.as_ptr().cast()
     }
 }
 

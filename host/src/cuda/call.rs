@@ -1,6 +1,7 @@
 //! What a native target finds when it is called.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
@@ -207,6 +208,16 @@ impl<'c> CudaCall<'c> {
         };
         let called = functions.enqueue(reference.id, self.queue, operands);
         called.map_err(|status| status.context(format_args!("function {:?}", reference.name)))
+    }
+}
+
+impl fmt::Debug for CudaCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaCall")
+            .field("site", &self.site.name)
+            .field("stage", &self.stage)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
     }
 }
 

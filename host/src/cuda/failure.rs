@@ -64,11 +64,6 @@ impl DriverFailure {
         )
     }
 
-    /// Whether there was not enough memory.
-    pub(crate) const fn is_out_of_memory(self) -> bool {
-        self.code == 2
-    }
-
     /// The status that it becomes. `doing` is what callbox was doing.
     pub(crate) fn status(self, doing: &str) -> Status {
         let (code, blame) = match self.code {

@@ -40,11 +40,14 @@ struct LoadedImage {
 
 /// What a call site launches.
 #[derive(Debug)]
-pub(super) struct PlannedKernels(Arc<PlannedCall>);
+pub(super) struct PlannedKernels(Result<Arc<PlannedCall>>);
 
 /// The same, with kernels that are loaded on a device.
 #[derive(Debug)]
-pub(super) struct ReadyKernels {
+pub(super) struct ReadyKernels(Result<Launches>);
+
+#[derive(Debug)]
+struct Launches {
     planned: Arc<PlannedCall>,
     functions: Vec<Function>,
 }
@@ -140,10 +143,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 impl Kernels {
-    /// What a call site of the target with this number launches.
+    /// What a call site of the target with this number launches. Where one of the target's own checks does not hold, each call fails by it.
     pub(super) fn plan(&self, target: usize, site: &CallSite) -> Result<PlannedKernels> {
-        let planned = self.targets[target].plan(site)?;
-        Ok(PlannedKernels(Arc::new(planned)))
+        let target = &self.targets[target];
+        Ok(PlannedKernels(match target.check(site) {
+            Ok(()) => Ok(Arc::new(target.plan(site)?)),
+            Err(status) => Err(status),
+        }))
     }
 
     /// Loads what a call site launches on a device, and holds the parameters against what the driver says of each kernel.
@@ -152,15 +158,19 @@ impl Kernels {
         planned: &PlannedKernels,
         device: &CudaDevice,
     ) -> Result<ReadyKernels> {
-        let functions = planned.0.launches.iter().map(|launch| {
+        let planned = match &planned.0 {
+            Ok(planned) => planned,
+            Err(status) => return Ok(ReadyKernels(Err(status.clone()))),
+        };
+        let functions = planned.launches.iter().map(|launch| {
             let image = &self.images[launch.image];
             let module = device.module(image.digest, || image.load(device))?;
             image.function(device, &module, launch)
         });
-        Ok(ReadyKernels {
+        Ok(ReadyKernels(Ok(Launches {
             functions: functions.collect::<Result<_>>()?,
-            planned: Arc::clone(&planned.0),
-        })
+            planned: Arc::clone(planned),
+        })))
     }
 }
 
@@ -226,9 +236,10 @@ impl ReadyKernels {
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
     ) -> Result<()> {
-        let scratch = self.planned.scratch.iter().map(|&size| queue.allocate(size));
+        let Launches { planned, functions } = self.0.as_ref().map_err(Clone::clone)?;
+        let scratch = planned.scratch.iter().map(|&size| queue.allocate(size));
         let scratch = scratch.collect::<Result<Vec<_>>>()?;
-        for (launch, function) in std::iter::zip(&self.planned.launches, &self.functions) {
+        for (launch, function) in std::iter::zip(&planned.launches, functions) {
             let mut values: Vec<[u8; 8]> = Vec::with_capacity(launch.parameters.len());
             for parameter in &launch.parameters {
                 values.push(match parameter {

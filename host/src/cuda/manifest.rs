@@ -114,6 +114,7 @@ pub struct Launch {
 struct Check {
     require: Expression,
     code: StatusCode,
+    recoverable: bool,
     message: Message,
 }
 

@@ -25,6 +25,8 @@ pub struct CudaModule {
     signatures: Vec<Signature>,
     code: Vec<Code>,
     conventions: Conventions,
+    /// Where calls run whose data is in the host's memory.
+    device: Option<Arc<CudaDevice>>,
 }
 
 /// How the oldest convention is played: for tests of targets.
@@ -79,23 +81,55 @@ impl CudaModule {
             signatures,
             code,
             conventions: Conventions::default(),
+            device: None,
         }))
     }
 
     /// The same targets, called in this manner.
     #[must_use]
-    pub fn with_conventions(self: &Arc<Self>, conventions: Conventions) -> Arc<Self> {
+    pub fn with_conventions(&self, conventions: Conventions) -> Arc<Self> {
+        Arc::new(Self {
+            identity: format!("{} {conventions:?}", self.identity),
+            conventions,
+            ..self.copied()
+        })
+    }
+
+    /// The same targets, for callers whose data is in the host's memory: it is copied to this device and back.
+    #[must_use]
+    pub fn on_device(&self, device: &Arc<CudaDevice>) -> Arc<Self> {
+        Arc::new(Self {
+            identity: format!("{} on device {}", self.identity, device.ordinal()),
+            device: Some(Arc::clone(device)),
+            ..self.copied()
+        })
+    }
+
+    /// # Errors
+    /// FAILED_PRECONDITION if it has none.
+    fn own_device(&self) -> Result<&Arc<CudaDevice>> {
+        self.device.as_ref().ok_or_else(|| {
+            Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                "expected arrays in the memory of a CUDA device, found some in the host's and targets without a device (CudaModule::on_device)",
+            )
+        })
+    }
+
+    fn copied(&self) -> Self {
         let code = self.code.iter().map(|code| match code {
             Code::Rust(target) => Code::Rust(Arc::clone(target)),
             Code::C(function) => Code::C(function.clone()),
             Code::Kernels(kernels, number) => Code::Kernels(Arc::clone(kernels), *number),
         });
-        Arc::new(Self {
-            identity: format!("{} {conventions:?}", self.identity),
+        Self {
+            identity: self.identity.clone(),
             signatures: self.signatures.clone(),
             code: code.collect(),
-            conventions,
-        })
+            conventions: self.conventions,
+            device: self.device.clone(),
+        }
     }
 
     /// # Errors

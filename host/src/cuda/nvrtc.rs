@@ -21,10 +21,11 @@ use self::library::{Failure, Library};
 use self::places::Place;
 use crate::values::{Blame, Result, Status, StatusCode};
 
-/// The options that every source is compiled with, after its architecture: C++17, and no header but those of the folders that are named
-/// (by default NVRTC takes those of the process's working directory as well). All else is as `nvcc` has it: multiplications and additions
-/// are contracted, divisions and square roots are IEEE 754's, denormal numbers are kept.
-pub const OPTIONS: &[&str] = &["--std=c++17", "--no-source-include"];
+/// The options that every source is compiled with, after its architecture: C++17; no multiplication and addition contracted into one, so that a
+/// kernel and its CPU twin have the same bits (`__fmaf_rn` says it where it is wanted); and no header but those of the folders that are
+/// named, where NVRTC's default takes those of the process's working directory as well. All else is as `nvcc` has it: divisions and
+/// square roots are IEEE 754's, denormal numbers are kept.
+pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--no-source-include"];
 
 /// How many compiled sources are kept.
 const MOST_KEPT: usize = 64;

@@ -7,6 +7,7 @@
 mod capture;
 
 use std::any::Any;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -111,6 +112,10 @@ impl CudaQueue {
     /// The graph of what came in since, and what it uses.
     pub(super) fn end_capture(&mut self) -> Result<(Graph, Captured)> {
         let ended = self.stream.end_capture();
+        if ended.is_err() {
+            // A stream that is still capturing would take in what comes after.
+            drop(self.stream.end_capture());
+        }
         let capture = self.capture.take();
         let capture = capture.ok_or_else(|| Status::internal("an end of no capture"))?;
         let captured = capture.end(&self.device, &mut self.failed);
@@ -290,6 +295,15 @@ impl DeviceQueue for CudaQueue {
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+impl fmt::Debug for CudaQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaQueue")
+            .field("device", &self.device.ordinal())
+            .field("is_own_stream", &self.is_own_stream)
+            .finish_non_exhaustive()
     }
 }
 

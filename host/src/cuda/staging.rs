@@ -82,15 +82,17 @@ impl Staging {
         locked(&self.busy).push_back(Busy { passed, kept });
     }
 
-    /// Takes back what streams have passed. What a lost device used is not used any more.
+    /// Takes back what streams have passed.
     fn collect(&self) {
         let mut busy = locked(&self.busy);
         let mut done = Vec::new();
         let mut still = VecDeque::with_capacity(busy.len());
         for entry in busy.drain(..) {
             match entry.passed.is_done() {
-                Ok(false) => still.push_back(entry),
-                Ok(true) | Err(_) => done.push(entry.kept),
+                Ok(true) => done.push(entry.kept),
+                // Nothing runs on a device that is lost.
+                Err(failure) if failure.is_sticky() => done.push(entry.kept),
+                Ok(false) | Err(_) => still.push_back(entry),
             }
         }
         *busy = still;

@@ -46,17 +46,6 @@ impl Graph {
         }
     }
 
-    /// How many operations it has.
-    pub(in crate::cuda) fn len(&mut self) -> Outcome<usize> {
-        self.context.bind()?;
-        let mut count = 0;
-        // SAFETY: the graph is alive; without an array, only the count is written.
-        check("cuGraphGetNodes", unsafe {
-            sys::cuGraphGetNodes(self.raw, ptr::null_mut(), &raw mut count)
-        })?;
-        Ok(count)
-    }
-
     /// Makes it ready to be launched.
     pub(in crate::cuda) fn instantiate(&mut self) -> Outcome<GraphExec> {
         self.context.bind()?;

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUstream, CUstreamCaptureMode};
 
 use super::{Context, Graph, Outcome, check};
 
@@ -72,17 +72,6 @@ impl Stream {
         check("cuStreamSynchronize", unsafe {
             sys::cuStreamSynchronize(self.raw)
         })
-    }
-
-    /// Whether what comes into it is captured.
-    pub(in crate::cuda) fn is_capturing(&self) -> Outcome<bool> {
-        self.context.bind()?;
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream is alive, and `status` is what is written.
-        check("cuStreamIsCapturing", unsafe {
-            sys::cuStreamIsCapturing(self.raw, &raw mut status)
-        })?;
-        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// From here on, what comes into it becomes a graph. Other threads go on as they like.

@@ -44,6 +44,23 @@ pub struct PlannedLaunch {
 }
 
 impl KernelTarget {
+    /// Evaluates the checks for one call site.
+    ///
+    /// # Errors
+    /// The code and message of the first that does not hold, as the target's own; INVALID_ARGUMENT for one that has no value.
+    pub fn check(&self, site: &CallSite) -> Result<()> {
+        let facts = Facts::new(site);
+        for (i, check) in self.checks.iter().enumerate() {
+            let holds = check.require.truth(&facts);
+            if !holds.map_err(|status| at(status, format_args!("checks[{i}].require")))? {
+                let message = check.message.write(&facts);
+                let status = Status::new(check.code, Blame::Guest, message);
+                return Err(status.with_recoverable(check.recoverable));
+            }
+        }
+        Ok(())
+    }
+
     /// Evaluates all that the manifest says for one call site. Whether the call site fits the signature is
     /// [`Signature::check`](crate::call::Signature::check)'s to say, before.
     ///
@@ -51,14 +68,8 @@ impl KernelTarget {
     /// The code and message of the first check that does not hold, as the target's own. INVALID_ARGUMENT for an expression that has no value
     /// for this call site or one that is out of range, and for a parameter that the call site lacks; the message begins with the field.
     pub fn plan(&self, site: &CallSite) -> Result<PlannedCall> {
+        self.check(site)?;
         let facts = Facts::new(site);
-        for (i, check) in self.checks.iter().enumerate() {
-            let holds = check.require.truth(&facts);
-            if !holds.map_err(|status| at(status, format_args!("checks[{i}].require")))? {
-                let message = check.message.write(&facts);
-                return Err(Status::new(check.code, Blame::Guest, message));
-            }
-        }
         let scratch = self.scratch.iter().enumerate().map(|(i, expression)| {
             let size = expression.size(&facts, "a size in bytes", 0, isize::MAX as u64);
             let size = size.map_err(|status| at(status, format_args!("scratch[{i}]")))?;

@@ -188,10 +188,12 @@ fn attributes(place: &Place<'_>) -> Result<Vec<AttributeSignature>> {
 }
 
 fn check(place: &Place<'_>, signature: &Signature) -> Result<Check> {
-    let object = place.object(&["require", "code", "message"])?;
+    let object = place.object(&["require", "code", "message", "recoverable"])?;
     let code = object.find("code").map(|place| code(&place));
     let message = object.field("message")?;
+    let recoverable = object.find("recoverable").map(|place| place.boolean());
     Ok(Check {
+        recoverable: recoverable.transpose()?.unwrap_or(false),
         require: expression(&object.field("require")?, signature, &[Kind::Boolean])?,
         code: code.transpose()?.unwrap_or(StatusCode::InvalidArgument),
         message: Message::parse(message.string()?, signature)

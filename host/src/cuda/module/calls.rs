@@ -189,7 +189,8 @@ impl CudaExecution<'_> {
 
 impl Execution for CudaExecution<'_> {
     fn initialize(&mut self) -> Result<()> {
-        Err(Status::internal("native targets run on a device"))
+        let mut queue = self.calls.module.own_device()?.new_queue()?;
+        self.initialize_on(&mut queue)
     }
 
     fn initialize_on(&mut self, queue: &mut dyn DeviceQueue) -> Result<()> {
@@ -200,12 +201,20 @@ impl Execution for CudaExecution<'_> {
         Ok(())
     }
 
-    fn call(&mut self, _: usize, _: &[&[u8]], _: &mut [&mut [u8]]) -> Result<()> {
-        Err(Status::new(
-            StatusCode::FailedPrecondition,
-            Blame::Caller,
-            "expected arrays in the memory of a CUDA device, found some in the host's",
-        ))
+    fn call(
+        &mut self,
+        number: usize,
+        operands: &[&[u8]],
+        results: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let calls = self.calls;
+        let Some(site) = calls.sites.get(number) else {
+            return Err(Status::internal("a call site that was not prepared"));
+        };
+        let device = calls.module.own_device()?;
+        through(device, &site.site, operands, results, |queue, from, to| {
+            self.enqueue(number, queue, from, to)
+        })
     }
 
     fn enqueue(
@@ -296,36 +305,9 @@ impl CudaPreparedCall {
     ) -> Result<()> {
         check_stop(options)?;
         let site = &self.calls.sites[0].site;
-        let shapes = site.operands.iter().flat_map(Shape::leaves);
-        let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
-        let found: Vec<usize> = operands.iter().map(|bytes| bytes.len()).collect();
-        expect_sizes("operands", &expected, &found)?;
-        let leaves = site.result.leaves();
-        let mut expected: Vec<usize> = leaves.iter().map(|shape| shape.byte_size()).collect();
-        let sizes = expected.clone();
-        for &scratch in &site.scratch {
-            expected[scratch] = 0;
-        }
-        let found: Vec<usize> = results.iter().map(|bytes| bytes.len()).collect();
-        expect_sizes("results", &expected, &found)?;
-        let mut queue = self.device.new_queue()?;
-        let operands = operands.iter().map(|bytes| {
-            Ok(DeviceLeaf {
-                buffer: queue.upload(bytes)?,
-                is_known: true,
-            })
-        });
-        let operands = operands.collect::<Result<Vec<_>>>()?;
-        let buffers = sizes.iter().map(|&size| queue.allocate(size));
-        let buffers = buffers.collect::<Result<Vec<_>>>()?;
-        self.enqueue(options, &mut queue, &operands, &buffers)?;
-        let found = queue.download(&buffers)?;
-        for (number, (result, bytes)) in std::iter::zip(results, found).enumerate() {
-            if !site.scratch.contains(&number) {
-                result.copy_from_slice(&bytes);
-            }
-        }
-        Ok(())
+        through(&self.device, site, operands, results, |queue, from, to| {
+            self.enqueue(options, queue, from, to)
+        })
     }
 
     /// Puts a call into a queue: operands and results are leaves in preorder, in the device's memory.
@@ -343,6 +325,46 @@ impl CudaPreparedCall {
         execution.initialize_on(queue)?;
         execution.enqueue(0, queue, operands, results)
     }
+}
+
+/// Copies operands to a device, has something done with them there, waits, and copies the results back. Results are written only if it succeeds.
+fn through(
+    device: &Arc<CudaDevice>,
+    site: &CallSite,
+    operands: &[&[u8]],
+    results: &mut [&mut [u8]],
+    call: impl FnOnce(&mut CudaQueue, &[DeviceLeaf], &[DeviceBuffer]) -> Result<()>,
+) -> Result<()> {
+    let shapes = site.operands.iter().flat_map(Shape::leaves);
+    let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
+    let found: Vec<usize> = operands.iter().map(|bytes| bytes.len()).collect();
+    expect_sizes("operands", &expected, &found)?;
+    let leaves = site.result.leaves();
+    let sizes: Vec<usize> = leaves.iter().map(|shape| shape.byte_size()).collect();
+    let mut expected = sizes.clone();
+    for &scratch in &site.scratch {
+        expected[scratch] = 0;
+    }
+    let found: Vec<usize> = results.iter().map(|bytes| bytes.len()).collect();
+    expect_sizes("results", &expected, &found)?;
+    let mut queue = device.new_queue()?;
+    let operands = operands.iter().map(|bytes| {
+        Ok(DeviceLeaf {
+            buffer: queue.upload(bytes)?,
+            is_known: true,
+        })
+    });
+    let operands = operands.collect::<Result<Vec<_>>>()?;
+    let buffers = sizes.iter().map(|&size| queue.allocate(size));
+    let buffers = buffers.collect::<Result<Vec<_>>>()?;
+    call(&mut queue, &operands, &buffers)?;
+    let found = queue.download(&buffers)?;
+    for (number, (result, bytes)) in std::iter::zip(results, found).enumerate() {
+        if !site.scratch.contains(&number) {
+            result.copy_from_slice(&bytes);
+        }
+    }
+    Ok(())
 }
 
 fn expect_sizes(what: &str, expected: &[usize], found: &[usize]) -> Result<()> {

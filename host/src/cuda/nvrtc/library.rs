@@ -1,4 +1,4 @@
-//! The library itself: the nine functions of it that are called. This is the one place that knows C.
+//! The library itself: the eleven functions of it that are called. This is the one place that knows C.
 //!
 //! Signatures are those of `nvrtc.h`, which have not changed since CUDA 11.2. Results are read as numbers: a newer library may have codes that no
 //! list here knows.

@@ -87,6 +87,17 @@ fn headers_are_those_of_the_folders_that_are_named() {
     assert!(OPTIONS.contains(&"--no-source-include"));
 }
 
+/// Two roundings, as `x * x + y` has in Rust, and not one.
+#[test]
+fn multiplications_and_additions_stay_apart() {
+    if !is_found() {
+        return;
+    }
+    let source = SOURCE.replace("x[i] + 1.0f", "x[i] * x[i] + y[i]");
+    let ptx = compile("add.cu", &source, (9, 0), &[]).unwrap();
+    assert!(ptx.contains("mul.rn.f32") && !ptx.contains("fma"), "{ptx}");
+}
+
 /// The text itself is shared: it was compiled once.
 #[test]
 fn threads_share_a_compilation() {
