@@ -1,0 +1,6 @@
+//! Gives the shared library the name by which cudarc asks for NVIDIA's driver.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so");
+}

@@ -1,0 +1,123 @@
+//! The driver API, as C has it. The only code here that touches the caller's memory.
+//!
+//! Handles are passed as numbers and enumerations as integers: whatever a caller makes up is looked up and refused, and never followed.
+#![allow(unsafe_code, reason = "C functions over the caller's memory")]
+#![allow(non_snake_case, reason = "the driver's names")]
+
+mod capture;
+mod codes;
+mod context;
+mod copy;
+mod device;
+mod event;
+mod foreign;
+mod graph;
+mod launch;
+mod memory;
+mod module;
+mod pointer;
+mod remote;
+mod run;
+mod stream;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::CUresult;
+
+use self::codes::breaks_context;
+use crate::state::{State, in_host_function};
+
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+/// The state, held.
+type Guard = MutexGuard<'static, State>;
+
+fn state() -> Guard {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a call asks for before it does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// `cuInit`.
+    Initialised,
+    /// A current context that is not broken.
+    Context,
+    /// It gives something back, which it does even if it then has an error to report.
+    Release,
+}
+
+/// Every call comes through here: it is noted, made to fail if the tests asked for that, and refused where it cannot be.
+fn call(
+    name: &'static str,
+    needs: Needs,
+    body: impl FnOnce(Guard) -> Result<(), CUresult>,
+) -> CUresult {
+    let outcome = catch_unwind(AssertUnwindSafe(|| checked(name, needs, body)));
+    match outcome {
+        Ok(Ok(())) => CUresult::CUDA_SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => {
+            state().log.fault = format!("{name}: the stand-in itself failed");
+            CUresult::CUDA_ERROR_UNKNOWN
+        }
+    }
+}
+
+fn checked(
+    name: &'static str,
+    needs: Needs,
+    body: impl FnOnce(Guard) -> Result<(), CUresult>,
+) -> Result<(), CUresult> {
+    if in_host_function() {
+        return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
+    }
+    let mut guard = state();
+    guard.log.calls.push(name);
+    let injected = inject(&mut guard, name);
+    if let Some(code) = injected
+        && needs != Needs::Release
+    {
+        return Err(code);
+    }
+    if needs != Needs::Nothing && !guard.initialised {
+        return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
+    }
+    if needs == Needs::Context {
+        let current = guard.current()?;
+        guard.check(current)?;
+    }
+    let done = body(guard);
+    if let Some(code) = injected {
+        return Err(code);
+    }
+    if needs == Needs::Release {
+        let guard = state();
+        if let Ok(current) = guard.current() {
+            guard.check(current)?;
+        }
+    }
+    done
+}
+
+/// Counts a call towards the one that is to fail.
+fn inject(state: &mut State, name: &str) -> Option<CUresult> {
+    let (left, code) = state.log.injected.as_mut().map(|(left, code)| {
+        *left -= 1;
+        (*left, *code)
+    })?;
+    if left > 0 {
+        return None;
+    }
+    state.log.injected = None;
+    let why = format!("injected {code:?} at {name}");
+    state.log.fault.clone_from(&why);
+    if breaks_context(code)
+        && let Ok(current) = state.current()
+    {
+        state.fail(current, code, why);
+    }
+    Some(code)
+}

@@ -1,0 +1,78 @@
+//! The other end of the tests' remote control in `control.rs`.
+
+use super::codes::code;
+use super::foreign::Array;
+use super::state;
+use crate::control::Leaks;
+use crate::state::State;
+use crate::state::memory::DEVICES;
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_lazy(lazy: bool) {
+    state().settings.lazy = lazy;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_devices(devices: usize) -> bool {
+    let mut state = state();
+    let accepted = devices <= DEVICES && !state.initialised;
+    if accepted {
+        state.settings.devices = devices;
+    }
+    accepted
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_memory(device: usize, bytes: u64) {
+    state().settings.memory.insert(device, bytes);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_capability(major: u32, minor: u32) {
+    state().settings.capability = (major, minor);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_driver_version(version: i32) {
+    state().settings.driver_version = version;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_fail_nth(n: u64, number: u32) {
+    let injected = code(number)
+        .filter(|_| number != 0 && n > 0)
+        .map(|code| (n, code));
+    state().log.injected = injected;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_clear_calls() {
+    state().log.calls.clear();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_leaks(leaks: &mut Leaks) {
+    *leaks = state().leaks();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_reset() {
+    *state() = State::new();
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn callbox_stand_in_calls(place: Array<u8>, room: usize) -> usize {
+    show(&state().log.calls.join("\n"), &place, room)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn callbox_stand_in_last_fault(place: Array<u8>, room: usize) -> usize {
+    show(&state().log.fault, &place, room)
+}
+
+/// Writes as much of a text as there is room for, and gives its whole length in bytes.
+fn show(text: &str, place: &Array<u8>, room: usize) -> usize {
+    let bytes = text.as_bytes();
+    place.write(&bytes[..bytes.len().min(room)]);
+    bytes.len()
+}
