@@ -17,7 +17,7 @@ use self::status::CStatus;
 use super::module::{Code, Conventions, CudaModule};
 use super::queue::CudaQueue;
 use crate::call::{ApiVersion, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, Signature, Stage};
-use crate::values::{Blame, Result, Shape, Status, StatusCode};
+use crate::values::{Blame, Result, Shape, Status, StatusCode, TupleShape};
 
 /// `API_VERSION_ORIGINAL` on CUDA.
 pub type OriginalTarget =
@@ -257,7 +257,9 @@ impl Array {
                     addresses.push(node.0);
                     is_known &= node.1;
                 }
-                let table = queue.upload(&to_bytes(&addresses))?;
+                let mut bytes = to_bytes(&addresses);
+                bytes.resize(table_size(tuple), 0);
+                let table = queue.upload(&bytes)?;
                 let address = table.address();
                 self.tables.push(table);
                 (address, is_known)
@@ -281,7 +283,7 @@ impl Array {
         let address = match shape {
             Shape::Array(_) => leaves.next().ok_or_else(missing_leaf)?.address(),
             Shape::Tuple(tuple) => {
-                let table = queue.allocate(tuple.elements().len() * size_of::<u64>())?;
+                let table = queue.allocate(table_size(tuple))?;
                 let mut addresses = Vec::new();
                 for element in tuple.elements() {
                     addresses.push(self.result(queue, element, leaves)?);
@@ -299,7 +301,8 @@ impl Array {
     fn check_roots(&self, queue: &mut CudaQueue) -> Result<()> {
         for (table, expected) in &self.roots {
             let found = queue.download(std::slice::from_ref(table))?;
-            if found.first() != Some(&to_bytes(expected)) {
+            let is_filled = |bytes: &Vec<u8>| bytes.starts_with(&to_bytes(expected));
+            if !found.first().is_some_and(is_filled) {
                 return Err(Status::new(
                     StatusCode::Internal,
                     Blame::Guest,
@@ -309,6 +312,11 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// The bytes of a tuple's table. An empty tuple has an address as well, at which there is nothing to read.
+fn table_size(tuple: &TupleShape) -> usize {
+    tuple.elements().len().max(1) * size_of::<u64>()
 }
 
 fn to_bytes(addresses: &[u64]) -> Vec<u8> {

@@ -280,14 +280,16 @@ impl DeviceQueue for CudaQueue {
             Ok(()) => Ok(places.iter().map(bytes).collect()),
             Err(failure) => Err(failure),
         };
+        let kept = Kept {
+            slots: vec![slot],
+            ..Kept::default()
+        };
         match waited {
-            Ok(()) => self.device.staging().give_back(Kept {
-                slots: vec![slot],
-                ..Kept::default()
-            }),
-            // Nobody knows whether the device still writes it.
-            Err(_) => std::mem::forget(slot),
+            Ok(()) => self.device.staging().give_back(kept),
+            // The device may still write it. What this comes to is no news.
+            Err(_) => drop(self.device.staging().retire(&self.stream, kept)),
         }
+        self.device.staging().collect();
         let found = self.check("waiting for the device", found)?;
         self.check_work()?;
         Ok(found)

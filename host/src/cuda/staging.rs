@@ -83,15 +83,14 @@ impl Staging {
     }
 
     /// Takes back what streams have passed.
-    fn collect(&self) {
+    pub(super) fn collect(&self) {
         let mut busy = locked(&self.busy);
         let mut done = Vec::new();
         let mut still = VecDeque::with_capacity(busy.len());
         for entry in busy.drain(..) {
             match entry.passed.is_done() {
                 Ok(true) => done.push(entry.kept),
-                // Nothing runs on a device that is lost.
-                Err(failure) if failure.is_sticky() => done.push(entry.kept),
+                // Without an answer nobody knows, and what is still in use must not be used again.
                 Ok(false) | Err(_) => still.push_back(entry),
             }
         }
@@ -117,10 +116,20 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !locked(&self.busy).is_empty() && self.context.synchronize().is_err() {
-            // Nobody knows what a lost device still reads; the memory is the price.
-            std::mem::forget(std::mem::take(&mut *locked(&self.busy)));
+        const ATTEMPTS: usize = 3;
+        if locked(&self.busy).is_empty() {
+            return;
         }
+        for _ in 0..ATTEMPTS {
+            match self.context.synchronize() {
+                Ok(()) => return,
+                Err(failure) if failure.is_sticky() => break,
+                // Memory that was short for a moment, say.
+                Err(_) => {}
+            }
+        }
+        // Nobody knows what a lost device still reads; the memory is the price.
+        std::mem::forget(std::mem::take(&mut *locked(&self.busy)));
     }
 }
 

@@ -53,6 +53,14 @@ impl Context {
         }
     }
 
+    /// The same for giving something back, which is tried whatever comes of this: it fails for a context that is lost, and then there is nothing to give.
+    pub(in crate::cuda) fn bind_anyway(&self) {
+        if self.bind().is_err() {
+            // SAFETY: as above.
+            let _ = unsafe { sys::cuCtxSetCurrent(self.raw) };
+        }
+    }
+
     /// Waits for all work in it.
     pub(in crate::cuda) fn synchronize(&self) -> Outcome<()> {
         self.bind()?;

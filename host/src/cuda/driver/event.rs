@@ -60,9 +60,8 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: nobody has the handle any longer. The driver keeps an event that is still to be passed.
-            let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
-        }
+        self.context.bind_anyway();
+        // SAFETY: nobody has the handle any longer. The driver keeps an event that is still to be passed.
+        let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
     }
 }

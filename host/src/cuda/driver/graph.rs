@@ -63,10 +63,9 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: nobody has it any longer; what was made of it is apart from it.
-            let _ = unsafe { sys::cuGraphDestroy(self.raw) };
-        }
+        self.context.bind_anyway();
+        // SAFETY: nobody has it any longer; what was made of it is apart from it.
+        let _ = unsafe { sys::cuGraphDestroy(self.raw) };
     }
 }
 
@@ -101,9 +100,8 @@ impl GraphExec {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: nobody has it any longer. The driver keeps one that is still running.
-            let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
-        }
+        self.context.bind_anyway();
+        // SAFETY: nobody has it any longer. The driver keeps one that is still running.
+        let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
     }
 }

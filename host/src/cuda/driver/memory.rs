@@ -59,9 +59,10 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.address == 0 || self.stream.context().bind().is_err() {
+        if self.address == 0 {
             return;
         }
+        self.stream.context().bind_anyway();
         // SAFETY: it was taken above, and nobody has the address any longer but what is in the stream already.
         let _ = unsafe {
             match self.is_pooled {

@@ -106,10 +106,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: no function of it is left, for each holds it.
-            let _ = unsafe { sys::cuModuleUnload(self.raw) };
-        }
+        self.context.bind_anyway();
+        // SAFETY: no function of it is left, for each holds it.
+        let _ = unsafe { sys::cuModuleUnload(self.raw) };
     }
 }
 

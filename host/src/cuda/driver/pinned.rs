@@ -89,9 +89,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: it was taken above, and nobody has it any longer.
-            let _ = unsafe { sys::cuMemFreeHost(self.start.as_ptr().cast()) };
-        }
+        self.context.bind_anyway();
+        // SAFETY: it was taken above, and nobody has it any longer.
+        let _ = unsafe { sys::cuMemFreeHost(self.start.as_ptr().cast()) };
     }
 }

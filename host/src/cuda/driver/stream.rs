@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUstream, CUstreamCaptureMode};
 
 use super::{Context, Graph, Outcome, check};
+use crate::cuda::failure::DriverFailure;
 
 /// Work in order, on one device.
 #[derive(Debug)]
@@ -74,10 +75,11 @@ impl Stream {
         })
     }
 
-    /// From here on, what comes into it becomes a graph. Other threads go on as they like.
+    /// From here on, what comes into it becomes a graph. Neither this thread nor others are kept from what has nothing to do with it: pinned memory is
+    /// taken meanwhile, and events of other streams are looked at.
     pub(in crate::cuda) fn begin_capture(&self) -> Outcome<()> {
         self.context.bind()?;
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is alive.
         check("cuStreamBeginCapture_v2", unsafe {
             sys::cuStreamBeginCapture_v2(self.raw, mode)
@@ -89,11 +91,19 @@ impl Stream {
         self.context.bind()?;
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is alive, and `graph` is the handle that is written.
-        check("cuStreamEndCapture", unsafe {
+        let ended = check("cuStreamEndCapture", unsafe {
             sys::cuStreamEndCapture(self.raw, &raw mut graph)
-        })?;
-        // SAFETY: the capture has just made it, and nobody else has it.
-        Ok(unsafe { Graph::from_raw(graph, &self.context) })
+        });
+        let graph = match graph.is_null() {
+            true => None,
+            // SAFETY: the capture has just made it, and nobody else has it. One that comes with a failure is dropped.
+            false => Some(unsafe { Graph::from_raw(graph, &self.context) }),
+        };
+        ended?;
+        graph.ok_or(DriverFailure {
+            call: "cuStreamEndCapture",
+            code: 999,
+        })
     }
 
     /// Has the host do something when the stream comes to it.
@@ -119,7 +129,8 @@ unsafe extern "C" fn run(data: *mut c_void) {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if !self.is_borrowed && self.context.bind().is_ok() {
+        if !self.is_borrowed {
+            self.context.bind_anyway();
             // SAFETY: nobody has the handle any longer. The driver does what is still in it first.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
         }

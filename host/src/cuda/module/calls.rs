@@ -59,7 +59,13 @@ impl Site {
             )));
         };
         module.signatures[target].check(&site)?;
-        let aliases = resolve_aliases(&site, site.result.leaves().len())?;
+        let leaves = site.result.leaves().len();
+        if let Some(leaf) = site.scratch.iter().find(|&&leaf| leaf >= leaves) {
+            return Err(Status::invalid_argument(format!(
+                "expected scratch to name one of the {leaves} leaves of the result, found {leaf}"
+            )));
+        }
+        let aliases = resolve_aliases(&site, leaves)?;
         let mut instantiated = None;
         let mut planned = None;
         match &module.code[target] {
@@ -119,6 +125,13 @@ struct Running {
     /// What `instantiate`, `prepare` and `initialize` made.
     states: [Option<State>; 3],
     kernels: Option<ReadyKernels>,
+}
+
+/// What came last is taken back first, as a module's is.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.states.iter_mut().rev().for_each(|state| drop(state.take()));
+    }
 }
 
 struct CudaExecution<'e> {
@@ -256,7 +269,9 @@ impl Execution for CudaExecution<'_> {
                     functions: self.functions.as_ref(),
                     states: &running.states,
                 };
-                guarded(|| (target.execute)(&mut call))
+                guarded(|| (target.execute)(&mut call))?;
+                // A handler may have swallowed what a function of the program said of it.
+                check_stop(&self.options)
             }
             Code::C(function) => {
                 let conventions: Conventions = calls.module.conventions;
@@ -425,7 +440,7 @@ fn check_stop(options: &CallOptions) -> Result<()> {
     if options.deadline.is_some_and(is_past) {
         return stopped(
             StatusCode::DeadlineExceeded,
-            "the call's deadline had passed before it began",
+            "the call's deadline has passed",
         );
     }
     Ok(())

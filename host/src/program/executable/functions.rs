@@ -55,8 +55,10 @@ impl Functions for Callbacks {
         if depth > MAX_DEVICE_DEPTH {
             return Err(Status::new(
                 StatusCode::ResourceExhausted,
-                Blame::Caller,
-                format!("expected calls back at most {MAX_DEVICE_DEPTH} deep, found more"),
+                Blame::Guest,
+                format!(
+                    "call-function: expected calls back at most {MAX_DEVICE_DEPTH} deep, found more"
+                ),
             ));
         }
         let space = DeviceSpace::new(queue);

@@ -154,10 +154,14 @@ impl Space for DeviceSpace<'_> {
                 leaves: operand.leaves.clone(),
             }),
             _ => {
-                let executable = Arc::clone(run.executable);
+                // Work may be left in a queue whose device the executable holds: neither is to keep the other.
+                let executable = Arc::downgrade(run.executable);
                 let owned = instruction.clone();
                 let stop = run.stop.clone();
                 let function = move |operands: Vec<Literal>| {
+                    let executable = executable.upgrade();
+                    let executable = executable
+                        .ok_or_else(|| Status::internal("work of an executable that is gone"))?;
                     let mut callee = Run::alone(&executable, HostSpace, stop.clone());
                     evaluate(&owned, &operands, &mut callee)
                 };

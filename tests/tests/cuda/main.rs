@@ -1,0 +1,11 @@
+//! callbox's CUDA backend on the stand-in driver: what it does with devices, streams and failures. A result from here is no GPU's.
+//!
+//! A process of its own, for the stand-in has to be there before anything asks for CUDA.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod borrowed;
+mod graphs;
+mod rig;
+mod sweep;
+mod targets;
