@@ -20,8 +20,7 @@ use crate::call::{ApiVersion, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, S
 use crate::values::{Blame, Result, Shape, Status, StatusCode, TupleShape};
 
 /// `API_VERSION_ORIGINAL` on CUDA.
-pub type OriginalTarget =
-    unsafe extern "C" fn(CUstream, *mut *mut c_void, *const c_char, usize);
+pub type OriginalTarget = unsafe extern "C" fn(CUstream, *mut *mut c_void, *const c_char, usize);
 
 /// `API_VERSION_STATUS_RETURNING`, and the unified one, on CUDA. The status is XLA's opaque `XlaCustomCallStatus`.
 pub type StatusTarget =
@@ -78,7 +77,10 @@ impl CudaModule {
         function: OriginalTarget,
         buffers: Buffers,
     ) -> Result<Arc<Self>> {
-        Self::from_c(vec![(name.to_owned(), Entry::Original(function), buffers)], None)
+        Self::from_c(
+            vec![(name.to_owned(), Entry::Original(function), buffers)],
+            None,
+        )
     }
 
     /// A target from a function that returns a status.
@@ -93,7 +95,10 @@ impl CudaModule {
         function: StatusTarget,
         buffers: Buffers,
     ) -> Result<Arc<Self>> {
-        Self::from_c(vec![(name.to_owned(), Entry::Status(function), buffers)], None)
+        Self::from_c(
+            vec![(name.to_owned(), Entry::Status(function), buffers)],
+            None,
+        )
     }
 
     fn from_c(
@@ -175,7 +180,10 @@ impl CFunction {
             .map(|&address| std::ptr::without_provenance_mut(address as usize))
             .collect();
         let context = queue.stream().context().bind();
-        queue.device().clone().check("making its context current", context)?;
+        queue
+            .device()
+            .clone()
+            .check("making its context current", context)?;
         let stream = queue.stream().raw();
         let opaque = Opaque::new(&site.opaque);
         let mut status = CStatus::default();
@@ -184,7 +192,12 @@ impl CFunction {
         unsafe {
             match self.entry {
                 Entry::Original(function) => {
-                    function(stream, pointers.as_mut_ptr(), opaque.pointer(), site.opaque.len());
+                    function(
+                        stream,
+                        pointers.as_mut_ptr(),
+                        opaque.pointer(),
+                        site.opaque.len(),
+                    );
                 }
                 Entry::Status(function) => function(
                     stream,

@@ -8,9 +8,7 @@ use cudarc::driver::sys::CUstream;
 
 use super::device::CudaDevice;
 use super::queue::CudaQueue;
-use crate::call::{
-    CallOptions, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, Functions, Stage,
-};
+use crate::call::{CallOptions, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, Functions, Stage};
 use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
 
 /// What a stage made, for the stages that come after it.

@@ -1,8 +1,12 @@
 //! Devices: a GPU's primary context, and what callbox keeps for it.
-#![allow(unsafe_code, reason = "takes streams and memory of somebody else's on trust")]
+#![allow(
+    unsafe_code,
+    reason = "takes streams and memory of somebody else's on trust"
+)]
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUstream};
@@ -19,18 +23,24 @@ use crate::values::{Blame, Result, Status, StatusCode};
 ///
 /// A kernel that faults takes the whole context with it: the device is lost from then on, and every later call says so at once, with the first cause.
 pub struct CudaDevice {
+    id: u64,
     ordinal: usize,
     name: String,
     capability: (u32, u32),
     has_memory_pools: bool,
     context: Arc<Context>,
     staging: Staging,
+    /// The stream in which graphs' memory is taken and given back.
+    keeper: Arc<Stream>,
     /// Streams that no queue uses.
     streams: Mutex<Vec<Arc<Stream>>>,
     /// Loaded modules, by what they were loaded from.
     modules: Mutex<HashMap<[u8; 32], Arc<OnceLock<Result<Arc<Module>>>>>>,
     lost: OnceLock<Status>,
 }
+
+/// The next value's number.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl CudaDevice {
     /// The device with this number.
@@ -50,17 +60,17 @@ impl CudaDevice {
         let context = Arc::new(Context::retain(ordinal).map_err(failed)?);
         let attribute = |attribute| context.attribute(attribute).map_err(failed);
         let number = |value: i32| u32::try_from(value).unwrap_or(0);
-        let major =
-            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        let minor =
-            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let pools = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
         Ok(Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             ordinal,
             name: context.name().map_err(failed)?,
             capability: (number(major), number(minor)),
             has_memory_pools: pools != 0,
             staging: Staging::new(&context),
+            keeper: Arc::new(Stream::new(&context).map_err(failed)?),
             streams: Mutex::default(),
             modules: Mutex::default(),
             lost: OnceLock::new(),
@@ -155,8 +165,17 @@ impl CudaDevice {
         }
     }
 
+    /// Tells this value from all others, those of the same device too.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    pub(super) fn keeper(&self) -> &Arc<Stream> {
+        &self.keeper
     }
 
     pub(super) fn staging(&self) -> &Staging {
@@ -185,7 +204,10 @@ impl CudaDevice {
 
     /// Checks that an address is of this device's memory, or of memory that it can reach.
     pub(super) fn check_address(&self, address: u64, what: &str) -> Result<()> {
-        match self.check("asking whose an address is", kind_of(&self.context, address))? {
+        match self.check(
+            "asking whose an address is",
+            kind_of(&self.context, address),
+        )? {
             MemoryKind::Device(ordinal) if ordinal == self.ordinal => Ok(()),
             MemoryKind::Pinned => Ok(()),
             MemoryKind::Device(ordinal) => Err(Status::invalid_argument(format!(

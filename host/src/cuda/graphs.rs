@@ -3,7 +3,10 @@
 //! The first call of a call site runs its function eagerly, and with that loads what it needs and says which memory it takes. The second takes that
 //! memory for good, captures the function's work into a graph, and launches it. Later ones launch the graph: as it is if operands and results lie
 //! where they did, and after an update of its parameters if not. What cannot be updated is captured anew.
-#![allow(unsafe_code, reason = "keeps what a graph uses for as long as it is launched")]
+#![allow(
+    unsafe_code,
+    reason = "keeps what a graph uses for as long as it is launched"
+)]
 
 mod cache;
 
@@ -14,7 +17,7 @@ use self::cache::{Cache, Key, Place};
 use super::call::CudaCall;
 use super::driver::{GraphExec, Updated};
 use super::module::{CudaModule, CudaTarget};
-use super::queue::{Captured, CudaQueue};
+use super::queue::Captured;
 use crate::call::{DeviceBuffer, DeviceQueue};
 use crate::graph_launch;
 use crate::values::{Result, Status, StatusCode};
@@ -206,7 +209,10 @@ impl Graphs {
         status: Status,
     ) -> Result<()> {
         match (status.code(), self.options.uncapturable) {
-            (StatusCode::FailedPrecondition | StatusCode::Unimplemented, Uncapturable::RunEagerly) => {
+            (
+                StatusCode::FailedPrecondition | StatusCode::Unimplemented,
+                Uncapturable::RunEagerly,
+            ) => {
                 *place = Place::Uncapturable;
                 self.eager(call).map(drop)
             }
@@ -234,7 +240,8 @@ impl Graphs {
     /// Runs the function, and copies what it gives to the call's results.
     fn inline(&self, call: &mut CudaCall<'_>) -> Result<()> {
         let number = call.state::<usize>(crate::call::Stage::Instantiate);
-        let number = *number.ok_or_else(|| Status::internal("a graph launch without a function"))?;
+        let number =
+            *number.ok_or_else(|| Status::internal("a graph launch without a function"))?;
         let operands: Vec<DeviceBuffer> = call
             .operands()
             .iter()
@@ -268,7 +275,7 @@ impl Graphs {
     }
 
     fn capture(&self, call: &mut CudaCall<'_>, sizes: &[usize]) -> Result<Launchable> {
-        let memory = take(call.queue(), sizes)?;
+        let memory = call.queue().take_for_graph(sizes)?;
         let (mut graph, captured) = self.record(call, memory)?;
         let device = Arc::clone(call.device());
         let exec = device.check("making a graph ready", graph.instantiate())?;
@@ -343,11 +350,6 @@ impl Drop for Launchable {
             self.captured.keep_graph(exec);
         }
     }
-}
-
-/// Memory that a graph keeps.
-fn take(queue: &mut CudaQueue, sizes: &[usize]) -> Result<Vec<DeviceBuffer>> {
-    sizes.iter().map(|&size| queue.allocate(size)).collect()
 }
 
 /// Where a call's operands and results lie.

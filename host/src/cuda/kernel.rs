@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
@@ -40,14 +40,16 @@ struct LoadedImage {
 
 /// What a call site launches.
 #[derive(Debug)]
-pub(super) struct PlannedKernels(Result<Arc<PlannedCall>>);
+pub(super) struct PlannedKernels {
+    /// The failure of one of the target's own checks, by which each call fails.
+    planned: Result<Arc<PlannedCall>>,
+    /// By device: whoever is first on one loads the kernels there.
+    ready: Mutex<Vec<(u64, Arc<ReadyKernels>)>>,
+}
 
 /// The same, with kernels that are loaded on a device.
 #[derive(Debug)]
-pub(super) struct ReadyKernels(Result<Launches>);
-
-#[derive(Debug)]
-struct Launches {
+pub(super) struct ReadyKernels {
     planned: Arc<PlannedCall>,
     functions: Vec<Function>,
 }
@@ -70,10 +72,12 @@ impl CudaModule {
                 error.valid_up_to()
             ))
         })?;
-        let manifest = Manifest::parse(text)
-            .map_err(|status| status.context(path.display()))?;
+        let manifest = Manifest::parse(text).map_err(|status| status.context(path.display()))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let images = manifest.images.iter().map(|image| read(&folder.join(&image.file)));
+        let images = manifest
+            .images
+            .iter()
+            .map(|image| read(&folder.join(&image.file)));
         let images = images.collect::<Result<Vec<_>>>()?;
         Self::from_manifest(&bytes, manifest, images, grants)
             .map_err(|status| status.context(path.display()))
@@ -146,31 +150,42 @@ impl Kernels {
     /// What a call site of the target with this number launches. Where one of the target's own checks does not hold, each call fails by it.
     pub(super) fn plan(&self, target: usize, site: &CallSite) -> Result<PlannedKernels> {
         let target = &self.targets[target];
-        Ok(PlannedKernels(match target.check(site) {
+        let planned = match target.check(site) {
             Ok(()) => Ok(Arc::new(target.plan(site)?)),
             Err(status) => Err(status),
-        }))
+        };
+        Ok(PlannedKernels {
+            planned,
+            ready: Mutex::default(),
+        })
     }
 
-    /// Loads what a call site launches on a device, and holds the parameters against what the driver says of each kernel.
+    /// Loads what a call site launches on a device, once, and holds the parameters against what the driver says of each kernel.
+    ///
+    /// # Errors
+    /// What the target's own checks say of the call site; what is wrong with an image or a kernel in it.
     pub(super) fn make_ready(
         &self,
-        planned: &PlannedKernels,
+        call: &PlannedKernels,
         device: &CudaDevice,
-    ) -> Result<ReadyKernels> {
-        let planned = match &planned.0 {
-            Ok(planned) => planned,
-            Err(status) => return Ok(ReadyKernels(Err(status.clone()))),
-        };
+    ) -> Result<Arc<ReadyKernels>> {
+        let planned = call.planned.as_ref().map_err(Clone::clone)?;
+        // Whoever comes second waits for the first, and finds what that has loaded.
+        let mut ready = call.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = ready.iter().find(|(id, _)| *id == device.id()) {
+            return Ok(Arc::clone(known));
+        }
         let functions = planned.launches.iter().map(|launch| {
             let image = &self.images[launch.image];
             let module = device.module(image.digest, || image.load(device))?;
             image.function(device, &module, launch)
         });
-        Ok(ReadyKernels(Ok(Launches {
+        let made = Arc::new(ReadyKernels {
             functions: functions.collect::<Result<_>>()?,
             planned: Arc::clone(planned),
-        })))
+        });
+        ready.push((device.id(), Arc::clone(&made)));
+        Ok(made)
     }
 }
 
@@ -186,8 +201,7 @@ impl LoadedImage {
             ImageKind::Ptx => Image::Ptx(text()?),
             ImageKind::Cubin | ImageKind::Fatbin => Image::Binary(&self.bytes),
             ImageKind::Source => {
-                compiled =
-                    nvrtc::compile(&self.file, text()?, device.compute_capability(), &[])?;
+                compiled = nvrtc::compile(&self.file, text()?, device.compute_capability(), &[])?;
                 Image::Ptx(&compiled)
             }
         };
@@ -219,7 +233,8 @@ impl LoadedImage {
         launch: &PlannedLaunch,
     ) -> Result<Function> {
         let doing = |what: &str| format!("{what} {:?} of {}", launch.entry, self.file);
-        let function = device.check(&doing("finding the kernel"), module.function(&launch.entry))?;
+        let function =
+            device.check(&doing("finding the kernel"), module.function(&launch.entry))?;
         let parameters = device.check(&doing("asking what is taken by"), function.parameters())?;
         check_parameters(launch, &parameters).map_err(|status| status.context(&self.file))?;
         let ready = function.make_ready(launch.shared_bytes);
@@ -236,7 +251,7 @@ impl ReadyKernels {
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
     ) -> Result<()> {
-        let Launches { planned, functions } = self.0.as_ref().map_err(Clone::clone)?;
+        let Self { planned, functions } = self;
         let scratch = planned.scratch.iter().map(|&size| queue.allocate(size));
         let scratch = scratch.collect::<Result<Vec<_>>>()?;
         for (launch, function) in std::iter::zip(&planned.launches, functions) {

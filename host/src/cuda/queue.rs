@@ -101,6 +101,21 @@ impl CudaQueue {
         self.recording.take().unwrap_or_default()
     }
 
+    /// Memory for a graph. It is taken and given back in a stream of its own, for giving memory back in a stream that captures spoils the capture, and
+    /// nobody knows which stream captures when a graph goes.
+    pub(super) fn take_for_graph(&self, sizes: &[usize]) -> Result<Vec<DeviceBuffer>> {
+        let stream = self.device.keeper();
+        let pooled = self.device.has_memory_pools();
+        let taken = sizes.iter().map(|&size| {
+            let taken = Allocation::new(stream, size, pooled);
+            let allocation = self.check(&format!("taking {size} bytes for a graph"), taken)?;
+            Ok(Arc::new(CudaMemory(allocation)) as DeviceBuffer)
+        });
+        let taken = taken.collect::<Result<Vec<_>>>()?;
+        self.check("taking memory for a graph", stream.synchronize())?;
+        Ok(taken)
+    }
+
     /// From here on nothing is done: it becomes a graph, in this memory.
     pub(super) fn begin_capture(&mut self, memory: Vec<DeviceBuffer>) -> Result<()> {
         let begun = self.stream.begin_capture();
@@ -203,9 +218,8 @@ impl DeviceQueue for CudaQueue {
             return Err(Status::internal("a copy between arrays of two sizes"));
         }
         // SAFETY: both are as large, and are given back in the stream's order.
-        let copied = unsafe {
-            copy::on_device(&self.stream, from.address(), to.address(), from.size())
-        };
+        let copied =
+            unsafe { copy::on_device(&self.stream, from.address(), to.address(), from.size()) };
         self.check("copying on the device", copied)
     }
 
@@ -230,7 +244,13 @@ impl DeviceQueue for CudaQueue {
             for (buffer, place) in std::iter::zip(inputs, &sources) {
                 // SAFETY: the slot is kept below, and buffers are given back in the stream's order.
                 unsafe {
-                    copy::to_host(&self.stream, buffer.address(), &slot, place.start, place.len())
+                    copy::to_host(
+                        &self.stream,
+                        buffer.address(),
+                        &slot,
+                        place.start,
+                        place.len(),
+                    )
                 }?;
             }
             // SAFETY: the task is kept below.
@@ -238,7 +258,13 @@ impl DeviceQueue for CudaQueue {
             for (buffer, place) in std::iter::zip(outputs, &destinations) {
                 // SAFETY: as for the inputs.
                 unsafe {
-                    copy::to_device(&self.stream, &slot, place.start, buffer.address(), place.len())
+                    copy::to_device(
+                        &self.stream,
+                        &slot,
+                        place.start,
+                        buffer.address(),
+                        place.len(),
+                    )
                 }?;
             }
             Ok(())
@@ -268,7 +294,13 @@ impl DeviceQueue for CudaQueue {
         for (buffer, place) in std::iter::zip(buffers, &places) {
             // SAFETY: the slot is kept until the stream was waited for.
             copied = copied.and_then(|()| unsafe {
-                copy::to_host(&self.stream, buffer.address(), &slot, place.start, place.len())
+                copy::to_host(
+                    &self.stream,
+                    buffer.address(),
+                    &slot,
+                    place.start,
+                    place.len(),
+                )
             });
         }
         let waited = self.stream.synchronize();

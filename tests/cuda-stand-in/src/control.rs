@@ -166,7 +166,17 @@ impl StandIn {
     /// Makes the n-th driver call from now on fail, 1 being the next one. A call that gives something back gives it back nevertheless. A
     /// code that breaks a context (700, 719 and their like) breaks the current one. `CUDA_SUCCESS` withdraws what was asked for before.
     pub fn fail_nth(&self, n: u64, code: CUresult) {
-        self.function::<extern "C" fn(u64, u32)>("callbox_stand_in_fail_nth")(n, code as u32);
+        self.fail(n, code, 0);
+    }
+
+    /// Lets the next call of this name fail, with this code.
+    pub fn fail_next(&self, name: &str, code: CUresult) {
+        self.fail(1, code, crate::driver::name_number(name));
+    }
+
+    fn fail(&self, n: u64, code: CUresult, of: u64) {
+        let fail: extern "C" fn(u64, u32, u64) = self.function("callbox_stand_in_fail_nth");
+        fail(n, code as u32, of);
     }
 
     /// How many driver calls there were since [`StandIn::clear_calls`] or [`StandIn::reset`]. Looking up an error's name is not one.

@@ -103,14 +103,23 @@ fn checked(
 }
 
 /// Counts a call towards the one that is to fail.
+/// A name as a number, which can be handed over without its bytes: FNV-1a.
+pub(crate) fn name_number(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 fn inject(state: &mut State, name: &str) -> Option<CUresult> {
-    let (left, code) = state.log.injected.as_mut().map(|(left, code)| {
-        *left -= 1;
-        (*left, *code)
-    })?;
-    if left > 0 {
+    let injected = state.log.injected.as_mut()?;
+    if injected.of.is_some_and(|of| name_number(name) != of) {
         return None;
     }
+    injected.left -= 1;
+    if injected.left > 0 {
+        return None;
+    }
+    let code = injected.code;
     state.log.injected = None;
     let why = format!("injected {code:?} at {name}");
     state.log.fault.clone_from(&why);

@@ -46,10 +46,19 @@ impl Settings {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) calls: Vec<&'static str>,
-    /// How many calls until one fails, and with what.
-    pub(crate) injected: Option<(u64, CUresult)>,
+    pub(crate) injected: Option<Injected>,
     /// What went wrong last, in words.
     pub(crate) fault: String,
+}
+
+/// A call that is to fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Injected {
+    /// How many calls until then, it included.
+    pub(crate) left: u64,
+    /// Of which name, if not any: [`name_number`](crate::driver::name_number).
+    pub(crate) of: Option<u64>,
+    pub(crate) code: CUresult,
 }
 
 /// A device's primary context.

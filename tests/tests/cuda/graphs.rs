@@ -4,6 +4,7 @@ use callbox::cuda::{CudaDevice, GraphCounts, GraphLaunch, GraphOptions, Uncaptur
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{Literal, Registry, StatusCode, call::Platform};
 use callbox_cuda_stand_in::Leaks;
+use cudarc::driver::sys::CUresult;
 
 use super::rig::{self, MODES, compile, execute, floats};
 
@@ -202,6 +203,56 @@ fn graphs_make_way_for_others() {
     assert!(graphs.counts().evicted >= 6, "{:?}", graphs.counts());
     drop((executables, registry, graphs, device));
     assert_eq!(stand_in.leaks(), Leaks::NONE);
+}
+
+#[test]
+fn a_graph_that_cannot_be_updated_is_captured_anew() {
+    let (_guard, stand_in) = rig::alone();
+    let device = CudaDevice::open(0).unwrap();
+    let graphs = GraphLaunch::default();
+    let executable = compile(PROGRAM, &rig::registry(&graphs), &device).unwrap();
+    let run = |k: f32| {
+        let found = execute(&executable, &arguments(k)).unwrap();
+        assert_eq!(found.to_vec::<f32>().unwrap(), expected(k));
+    };
+    (0..4).for_each(|k| run(k as f32));
+    // The device says that the new work is of another form.
+    stand_in.fail_next(
+        "cuGraphExecUpdate_v2",
+        CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+    );
+    run(4.0);
+    run(5.0);
+    run(6.0);
+    let counts = graphs.counts();
+    assert_eq!((counts.captured, counts.recaptured), (1, 1), "{counts:?}");
+    drop((executable, graphs, device));
+    assert_eq!(stand_in.leaks(), Leaks::NONE);
+}
+
+#[test]
+fn without_memory_for_a_graph_others_make_way_and_it_is_tried_once_more() {
+    let (_guard, stand_in) = rig::alone();
+    let device = CudaDevice::open(0).unwrap();
+    let graphs = GraphLaunch::default();
+    let registry = rig::registry(&graphs);
+    let first = compile(PROGRAM, &registry, &device).unwrap();
+    let second = compile(PROGRAM, &registry, &device).unwrap();
+    let run = |executable: &Executable| {
+        let found = execute(executable, &arguments(3.0)).unwrap();
+        assert_eq!(found.to_vec::<f32>().unwrap(), expected(3.0));
+    };
+    (0..3).for_each(|_| run(&first));
+    run(&second);
+    assert_eq!(graphs.counts().evicted, 0);
+    stand_in.fail_next(
+        "cuGraphInstantiateWithFlags",
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+    );
+    run(&second);
+    let counts = graphs.counts();
+    assert!(counts.evicted >= 1, "{counts:?}");
+    assert_eq!(counts.captured, 2, "the second attempt: {counts:?}");
 }
 
 #[test]

@@ -74,7 +74,9 @@ impl NativeLibrary {
         // SAFETY: its initialisers run, and whatever they do was granted, by the digest of these very bytes.
         let library = unsafe { Library::new(&copy.path) };
         let library = library.map_err(|error| {
-            Status::invalid_argument(format!("expected a shared library of this machine's: {error}"))
+            Status::invalid_argument(format!(
+                "expected a shared library of this machine's: {error}"
+            ))
         })?;
         // SAFETY: a library that exports this name declares it so (guests/cuda/callbox_cuda.h).
         if let Ok(place) = unsafe { library.get::<*mut *const StatusApi>(b"callbox_status_api") } {
@@ -89,12 +91,8 @@ impl NativeLibrary {
     }
 
     fn entry(&self, target: &LibraryTarget) -> Result<Entry> {
-        let missing = |_| {
-            Status::not_found(format!(
-                "the library exports no function {:?}",
-                target.name
-            ))
-        };
+        let missing =
+            |_| Status::not_found(format!("the library exports no function {:?}", target.name));
         let name = target.name.as_bytes();
         // SAFETY: whoever granted the library and names the function's convention says that it is of this type.
         unsafe {
@@ -118,9 +116,7 @@ impl NativeLibrary {
     pub(super) fn identity(&self, targets: &[(String, Entry, Buffers)]) -> String {
         let names: Vec<String> = targets
             .iter()
-            .map(|(name, entry, buffers)| {
-                format!("{name} {:?} {buffers:?}", entry.api_versions())
-            })
+            .map(|(name, entry, buffers)| format!("{name} {:?} {buffers:?}", entry.api_versions()))
             .collect();
         format!("sha256:{} {}", hex(self.digest), names.join(", "))
     }

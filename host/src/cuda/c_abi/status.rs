@@ -1,5 +1,8 @@
 //! `XlaCustomCallStatus`, as C functions see it.
-#![allow(unsafe_code, reason = "is handed to functions of the C calling convention")]
+#![allow(
+    unsafe_code,
+    reason = "is handed to functions of the C calling convention"
+)]
 
 use std::ffi::{c_char, c_void};
 

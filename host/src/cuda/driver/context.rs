@@ -84,7 +84,10 @@ impl Context {
         let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), 255, self.device) };
         check("cuDeviceGetName", result)?;
         let name = CStr::from_bytes_until_nul(&bytes);
-        Ok(name.map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned()))
+        Ok(name.map_or_else(
+            |_| String::new(),
+            |name| name.to_string_lossy().into_owned(),
+        ))
     }
 
     /// Free and total bytes of the device's memory.

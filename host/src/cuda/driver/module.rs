@@ -59,7 +59,8 @@ impl Module {
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG)];
+        let mut values: [*mut c_void; 2] =
+            [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG)];
         let mut raw: CUmodule = ptr::null_mut();
         // SAFETY: the context is current; the image is whole and its text ends with NUL; the options are as many as said, and the buffer as large.
         let result = unsafe {
@@ -137,12 +138,7 @@ impl Function {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: the function is alive, and both are the sizes that are written.
             let result = unsafe {
-                sys::cuFuncGetParamInfo(
-                    self.raw,
-                    parameters.len(),
-                    &raw mut offset,
-                    &raw mut size,
-                )
+                sys::cuFuncGetParamInfo(self.raw, parameters.len(), &raw mut offset, &raw mut size)
             };
             match check("cuFuncGetParamInfo", result) {
                 Ok(()) => parameters.push((offset, size)),

@@ -8,7 +8,7 @@ use crate::cuda::call::CudaCall;
 /// What tells graphs apart: the device, the call site, and the function in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    device: usize,
+    device: u64,
     /// Where the call site is, for as long as its executable is there, and what it says: another may come to lie in the same place.
     site: usize,
     text: String,
@@ -18,9 +18,12 @@ impl Key {
     pub(super) fn new(call: &CudaCall<'_>) -> Self {
         let site = call.site();
         Self {
-            device: Arc::as_ptr(call.device()) as usize,
+            device: call.device().id(),
             site: std::ptr::from_ref(site) as usize,
-            text: format!("{} {:?} {} {:?}", site.name, site.operands, site.result, site.functions),
+            text: format!(
+                "{} {:?} {} {:?}",
+                site.name, site.operands, site.result, site.functions
+            ),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::cuda::device::CudaDevice;
 use crate::cuda::kernel::{PlannedKernels, ReadyKernels};
 use crate::cuda::queue::CudaQueue;
 use crate::frame::resolve_aliases;
-use crate::values::{Blame, Result, Shape, Status, StatusCode};
+use crate::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 
 /// Call sites that one executable has of a module's targets.
 #[derive(Debug)]
@@ -111,7 +111,9 @@ impl PreparedCalls for CudaCalls {
             part: sites.to_vec(),
             running: Vec::new(),
         };
-        execution.running.resize_with(self.sites.len(), Running::default);
+        execution
+            .running
+            .resize_with(self.sites.len(), Running::default);
         for &number in sites {
             execution.prepare(number)?;
         }
@@ -124,13 +126,16 @@ impl PreparedCalls for CudaCalls {
 struct Running {
     /// What `instantiate`, `prepare` and `initialize` made.
     states: [Option<State>; 3],
-    kernels: Option<ReadyKernels>,
+    kernels: Option<Result<Arc<ReadyKernels>>>,
 }
 
 /// What came last is taken back first, as a module's is.
 impl Drop for Running {
     fn drop(&mut self) {
-        self.states.iter_mut().rev().for_each(|state| drop(state.take()));
+        self.states
+            .iter_mut()
+            .rev()
+            .for_each(|state| drop(state.take()));
     }
 }
 
@@ -191,9 +196,8 @@ impl CudaExecution<'_> {
             Code::Kernels(kernels, _) => {
                 let planned = site.planned.as_ref();
                 let planned = planned.ok_or_else(|| Status::internal("kernels without a plan"))?;
-                let ready = kernels.make_ready(planned, queue.device());
-                let ready = ready.map_err(|status| status.context(&site.site.name))?;
-                self.running[number].kernels = Some(ready);
+                // What is wrong is the call's failure, where one comes to it.
+                self.running[number].kernels = Some(kernels.make_ready(planned, queue.device()));
             }
         }
         Ok(())
@@ -214,12 +218,7 @@ impl Execution for CudaExecution<'_> {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        number: usize,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
-    ) -> Result<()> {
+    fn call(&mut self, number: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
         let calls = self.calls;
         let Some(site) = calls.sites.get(number) else {
             return Err(Status::internal("a call site that was not prepared"));
@@ -278,10 +277,10 @@ impl Execution for CudaExecution<'_> {
                 function.call(&site.site, queue, &operands, results, conventions)
             }
             Code::Kernels(..) => {
-                let ready = running.kernels.as_ref();
-                let ready = ready.ok_or_else(|| {
+                let ready = running.kernels.as_ref().ok_or_else(|| {
                     Status::internal("kernels of a call site that takes no part in the execution")
                 })?;
+                let ready = ready.as_ref().map_err(Clone::clone)?;
                 ready.launch(queue, &operands, results)
             }
         }
@@ -392,14 +391,20 @@ fn expect_sizes(what: &str, expected: &[usize], found: &[usize]) -> Result<()> {
 }
 
 fn check_sizes(site: &CallSite, operands: &[DeviceLeaf], results: &[DeviceBuffer]) -> Result<()> {
-    let shapes = site.operands.iter().flat_map(Shape::leaves);
-    let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
-    let found: Vec<usize> = operands.iter().map(|leaf| leaf.buffer.size()).collect();
-    expect_sizes("operands", &expected, &found)?;
-    let leaves = site.result.leaves().into_iter();
-    let expected: Vec<usize> = leaves.map(|shape| shape.byte_size()).collect();
-    let found: Vec<usize> = results.iter().map(|buffer| buffer.size()).collect();
-    expect_sizes("results", &expected, &found)
+    let shapes = || site.operands.iter().flat_map(Shape::leaves);
+    let expected = || shapes().map(ArrayShape::byte_size);
+    let found = || operands.iter().map(|leaf| leaf.buffer.size());
+    if !expected().eq(found()) {
+        let (expected, found) = (expected().collect::<Vec<_>>(), found().collect::<Vec<_>>());
+        return expect_sizes("operands", &expected, &found);
+    }
+    let expected = || site.result.leaves().into_iter().map(ArrayShape::byte_size);
+    let found = || results.iter().map(|buffer| buffer.size());
+    if !expected().eq(found()) {
+        let (expected, found) = (expected().collect::<Vec<_>>(), found().collect::<Vec<_>>());
+        return expect_sizes("results", &expected, &found);
+    }
+    Ok(())
 }
 
 /// The queue as CUDA's.
@@ -417,7 +422,9 @@ fn cuda(queue: &mut dyn DeviceQueue) -> Result<&mut CudaQueue> {
 /// Runs a handler. One that panics costs a status.
 fn guarded<T>(handler: impl FnOnce() -> Result<T>) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         Err(Status::new(
             StatusCode::Aborted,
@@ -433,7 +440,11 @@ fn in_stage(site: &CallSite, stage: Stage, status: Status) -> Status {
 
 fn check_stop(options: &CallOptions) -> Result<()> {
     let stopped = |code, message| Err(Status::new(code, Blame::Caller, message));
-    if options.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+    if options
+        .cancel
+        .as_ref()
+        .is_some_and(CancelToken::is_cancelled)
+    {
         return stopped(StatusCode::Cancelled, "the call was cancelled");
     }
     let is_past = |deadline: Deadline| matches!(deadline, Deadline::At(at) if Instant::now() >= at);

@@ -4,7 +4,7 @@ use super::codes::code;
 use super::foreign::Array;
 use super::state;
 use crate::control::Leaks;
-use crate::state::State;
+use crate::state::{Injected, State};
 use crate::state::memory::DEVICES;
 
 #[unsafe(no_mangle)]
@@ -38,11 +38,13 @@ extern "C" fn callbox_stand_in_set_driver_version(version: i32) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn callbox_stand_in_fail_nth(n: u64, number: u32) {
-    let injected = code(number)
-        .filter(|_| number != 0 && n > 0)
-        .map(|code| (n, code));
-    state().log.injected = injected;
+extern "C" fn callbox_stand_in_fail_nth(n: u64, number: u32, of: u64) {
+    let code = code(number).filter(|_| number != 0 && n > 0);
+    state().log.injected = code.map(|code| Injected {
+        left: n,
+        of: (of != 0).then_some(of),
+        code,
+    });
 }
 
 #[unsafe(no_mangle)]
