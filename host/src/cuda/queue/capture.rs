@@ -60,6 +60,7 @@ impl Capture {
             memory: self.memory,
             sizes,
             failed: std::mem::replace(failed, self.outer),
+            is_launched: false,
             used: None,
         }
     }
@@ -72,7 +73,9 @@ pub(in crate::cuda) struct Captured {
     memory: Vec<DeviceBuffer>,
     sizes: Vec<usize>,
     failed: Failed,
-    /// Behind the last launch.
+    /// Whether it was launched.
+    is_launched: bool,
+    /// Behind the last launch, if that could be marked.
     used: Option<Event>,
 }
 
@@ -93,6 +96,7 @@ impl Captured {
 
     /// Marks that a launch is in the queue.
     pub(in crate::cuda) fn mark_used(&mut self, queue: &CudaQueue) -> Result<()> {
+        self.is_launched = true;
         let mut mark = || -> Outcome<Event> {
             let event = match self.used.take() {
                 Some(event) => event,
@@ -125,7 +129,11 @@ impl Drop for Captured {
         let kept = std::mem::take(&mut self.kept);
         match self.used.take() {
             Some(passed) => self.device.staging().retire_behind(passed, kept),
-            None => self.device.staging().give_back(kept),
+            None if !self.is_launched || self.device.context().synchronize().is_ok() => {
+                self.device.staging().give_back(kept);
+            }
+            // Nobody knows whether it is still in use.
+            None => std::mem::forget(kept),
         }
     }
 }
