@@ -24,10 +24,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("call", &["values"]),
     ("frame", &["values", "call"]),
     ("registry", &["values", "call"]),
+    ("graph_launch", &["values", "call"]),
     ("jax_ffi", &["values", "call"]),
     ("policy", &["values"]),
     ("wasm", &["values", "call", "frame", "policy"]),
     ("process", &["values", "call", "policy", "wasm"]),
+    (
+        "cuda",
+        &["values", "call", "frame", "registry", "graph_launch", "wasm"],
+    ),
     ("program", &["values", "call", "registry"]),
 ];
 
@@ -35,6 +40,8 @@ const ROOMS: &[(&str, &[&str])] = &[
 const CONFINED: &[(&str, &[&str])] = &[
     ("wasmtime", &["host/src/wasm", "host/src/wasm.rs"]),
     ("wasmparser", &["host/src/wasm", "host/src/wasm.rs"]),
+    ("cudarc", &["host/src/cuda", "host/src/cuda.rs"]),
+    ("libloading", &["host/src/cuda"]),
     (
         "anyhow",
         &["host/src/cli", "host/src/cli.rs", "host/src/main.rs"],
@@ -43,11 +50,13 @@ const CONFINED: &[(&str, &[&str])] = &[
         "clap",
         &["host/src/cli", "host/src/cli.rs", "host/src/main.rs"],
     ),
-    // The readers of text formats: metadata in modules, policies, headers of tensors, HLO text, and the command line.
+    // The readers of text formats: metadata in modules, manifests, policies, headers of tensors, HLO text, and the command line.
     (
         "serde_json",
         &[
             "host/src/arrays/tensors.rs",
+            "host/src/call/signature/json.rs",
+            "host/src/cuda/manifest",
             "host/src/policy/json.rs",
             "host/src/process",
             "host/src/wasm/metadata.rs",
