@@ -15,21 +15,24 @@ mod attribute;
 mod backend;
 mod call;
 mod convert;
+mod doctor;
 mod failure;
 mod inputs;
 mod inspect;
 mod interrupt;
 mod json;
 mod modules;
+mod native;
 mod output;
+mod platform;
 mod policy;
 mod progress;
+mod registered;
 mod run;
 mod summary;
 mod text;
 mod user_data;
 
-use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use callbox::Status;
@@ -52,14 +55,18 @@ Examples:
   callbox inspect kernels/add_n.wasm
   callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
   callbox run program.hlo --targets kernels/ --input 0=x.npy --output-dir out
+  callbox inspect kernels/callbox.json
+  callbox run program.hlo --targets kernels/ --platform CUDA --allow-native SHA256 --input 0=x.npy
+  callbox doctor
 
 `callbox help COMMAND` says more of each.";
 
-/// Runs XLA-style custom calls whose targets are untrusted WebAssembly modules.
+/// Runs XLA-style custom calls whose targets are untrusted WebAssembly modules, or native code for CUDA that was granted.
 ///
-/// A target is a function on arrays that a .wasm module exports. `run` runs a program, in HLO text, that calls targets by name;
-/// `call` calls one target without a program; `inspect` shows what a module declares and runs nothing. A guest that traps, loops
-/// or lies ends in a status, never in a crash.
+/// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run` runs a program, in HLO text, that calls
+/// targets by name; `call` calls one target without a program; `inspect` shows what a file declares and runs nothing; `doctor` shows what
+/// this machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. CUDA targets are trusted code:
+/// nothing keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
@@ -72,6 +79,7 @@ enum Command {
     Run(run::Arguments),
     Call(call::Arguments),
     Inspect(inspect::Arguments),
+    Doctor(doctor::Arguments),
     Policy(policy::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
     #[command(name = backend::WORKER, hide = true)]
@@ -89,6 +97,7 @@ pub(crate) fn main() -> ExitCode {
                 output::results(Format::of(arguments.json), call::call(&arguments))
             }
             Command::Inspect(arguments) => inspect::show(&arguments),
+            Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
             Command::Worker => callbox::process::worker_main(),
         },
@@ -113,10 +122,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let reason = text.split("\n\n").next().unwrap_or_default();
         let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim();
         let failure = Failure::usage(Status::invalid_argument(reason));
-        let is_inspect = words.first().map(|word| word.as_os_str()) == Some(OsStr::new("inspect"));
-        let object = match is_inspect {
-            true => json::module(Err(&failure)),
-            false => json::results(Err(&failure)),
+        let object = match words.first().and_then(|word| word.to_str()) {
+            Some("inspect") => json::inspected(inspect::Kind::Module, Err(&failure)),
+            Some("doctor") => json::doctor(Err(&failure)),
+            _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());
     }

@@ -80,7 +80,11 @@ pub fn function(site: &CallSite) -> Result<usize> {
             .collect()
     };
     let pairs = [
-        ("operands", shapes(&site.operands), shapes(&reference.parameters)),
+        (
+            "operands",
+            shapes(&site.operands),
+            shapes(&reference.parameters),
+        ),
         (
             "results",
             shapes(std::slice::from_ref(&site.result)),

@@ -1,8 +1,9 @@
-//! Where modules run: in this process, or each in processes of its own.
+//! Where modules run: in this process, or each in processes of its own; or, native ones, on a device.
 
 use std::sync::Arc;
 
 use callbox::call::{CallSite, Signature, TargetModule};
+use callbox::cuda::{CudaDevice, CudaModule, CudaPreparedCall};
 use callbox::policy::{Grants, Policy};
 use callbox::process::{ProcessCall, ProcessModule, Sandbox, SandboxConfig, Worker};
 use callbox::wasm::{Config, Engine, Module, PreparedCall};
@@ -32,12 +33,14 @@ pub(super) enum Backend {
 pub(super) enum Loaded {
     Wasm(Arc<Module>),
     Process(Arc<ProcessModule>),
+    Cuda(Arc<CudaModule>, Arc<CudaDevice>),
 }
 
 /// A call that is ready to be made.
 pub(super) enum Call {
     Wasm(PreparedCall),
     Process(ProcessCall),
+    Cuda(CudaPreparedCall),
 }
 
 impl Backend {
@@ -75,6 +78,7 @@ impl Loaded {
         match self {
             Self::Wasm(module) => Arc::clone(module) as _,
             Self::Process(module) => Arc::clone(module) as _,
+            Self::Cuda(module, _) => Arc::clone(module) as _,
         }
     }
 
@@ -82,6 +86,15 @@ impl Loaded {
         match self {
             Self::Wasm(module) => module.targets(),
             Self::Process(module) => module.targets(),
+            Self::Cuda(module, _) => module.targets(),
+        }
+    }
+
+    /// The device that it is called on, if not on the host.
+    pub(super) fn device(&self) -> Option<Arc<CudaDevice>> {
+        match self {
+            Self::Wasm(_) | Self::Process(_) => None,
+            Self::Cuda(_, device) => Some(Arc::clone(device)),
         }
     }
 
@@ -89,6 +102,7 @@ impl Loaded {
         match self {
             Self::Wasm(module) => module.prepare_call(site).map(Call::Wasm),
             Self::Process(module) => module.prepare_call(site).map(Call::Process),
+            Self::Cuda(module, device) => module.prepare_call(device, site).map(Call::Cuda),
         }
     }
 }
@@ -103,6 +117,7 @@ impl Call {
         match self {
             Self::Wasm(call) => call.call_with(options, operands, results),
             Self::Process(call) => call.call_with(options, operands, results),
+            Self::Cuda(call) => call.call_with(options, operands, results),
         }
     }
 }

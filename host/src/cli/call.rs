@@ -1,21 +1,24 @@
-//! `callbox call`: one target of a module, without a program.
+//! `callbox call`: one target of a module or of native code, without a program.
 
 use std::path::PathBuf;
 
 use callbox::arrays::to_row_major;
 use callbox::call::{ApiVersion, Signature};
 use callbox::{
-    Attribute, CallOptions, CallSite, Dictionary, Literal, Result, Shape, StaticInfo, Status,
+    Attribute, CallOptions, CallSite, Dictionary, Literal, Platform, Result, Shape, StaticInfo,
+    Status,
 };
 
 use super::arguments;
 use super::arrays::ArrayFile;
 use super::attribute;
+use super::backend::Loaded;
 use super::failure::{Failure, Outcome};
 use super::output::{Finished, OutputFolder};
+use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
-use super::{modules, progress};
+use super::{modules, native, progress};
 
 const EXAMPLES: &str = "\
 Attributes:
@@ -33,20 +36,24 @@ Examples:
       --opaque 'any text' --result 'u8[8]'
   callbox call k.wasm conv --operand x.npy w.safetensors#w --result 'f32[8,8]{0,1}' \\
       --attr 'strides=[1,2]' --attr 'mode=\"same\"' --attr 'epsilon=1e-5:f32'
+  callbox call --platform CUDA kernels/callbox.json add_n --allow-native SHA256 \\
+      --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox call --platform CUDA libk.so f@original@preorder --allow-native SHA256 \\
+      --operand x.npy --result 'f32[128]'
 
 With --json, standard output is one object, as of `callbox run`.";
 
-/// Call one target of a .wasm module, without a program
+/// Call one target of a .wasm module, or of native code for CUDA, without a program
 ///
 /// Shows each result's shape, first elements, least, greatest and mean.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The module
-    #[arg(value_name = "FILE.wasm")]
+    /// The module; on CUDA a manifest callbox.json, the folder of one, or a shared library
+    #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
     module: PathBuf,
 
-    /// The name of its target
+    /// The name of its target. A function of a shared library is NAME[@original|@status][@leaves|@preorder], as for `callbox run --native`
     target: String,
 
     /// The operands, in order: FILE.npy or FILE.safetensors#TENSOR
@@ -81,6 +88,9 @@ pub(super) struct Arguments {
     user_data: UserDataArguments,
 
     #[command(flatten)]
+    platform: PlatformArguments,
+
+    #[command(flatten)]
     policy: PolicyArguments,
 
     /// Print one JSON object instead of text
@@ -89,6 +99,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
+    arguments.platform.check(&arguments.policy)?;
     let attributes = dictionary(&arguments.attributes)?;
     let folder = arguments.output_dir.as_deref();
     let folder = folder.map(OutputFolder::open).transpose()?;
@@ -101,12 +112,12 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         [one] => one.clone(),
         several => Shape::tuple(several.to_vec())?,
     };
-    let module = modules::load(&arguments.module, &arguments.target, &arguments.policy)?;
+    let (module, target) = load(arguments)?;
     let shapes = operands
         .iter()
         .map(|operand| operand.shape().clone())
         .collect();
-    let site = CallSite::new(&arguments.target, shapes, result.clone()).with_attributes(attributes);
+    let site = CallSite::new(&target, shapes, result.clone()).with_attributes(attributes);
     let call = module.prepare_call(with_convention(site, arguments, module.targets())?)?;
 
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
@@ -120,9 +131,25 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         user_data: arguments.user_data.read()?,
         ..arguments.policy.call_options()
     };
-    let text = || format!("calling {}", arguments.target);
+    let text = || format!("calling {target}");
     progress::show(text, || call.call_with(&options, &operands, &mut buffers))?;
-    Finished::new(in_row_major_order(result, results)?, folder)
+    let finished = Finished::new(in_row_major_order(result, results)?, folder)?;
+    Ok(finished.on(module.device()))
+}
+
+/// Loads the module, and gives its name of the target. Native code that is not granted is refused before a device is looked for.
+fn load(arguments: &Arguments) -> Outcome<(Loaded, String)> {
+    let (file, target, platform) = (&arguments.module, &arguments.target, &arguments.platform);
+    Ok(match platform.platform {
+        Platform::Host => {
+            let module = modules::load(file, target, &arguments.policy)?;
+            (module, target.clone())
+        }
+        Platform::Cuda => {
+            let (module, target) = native::load(file, target, &platform.grants()?)?;
+            (Loaded::Cuda(module, platform.open_device()?), target)
+        }
+    })
 }
 
 /// How many opaque bytes are read from a file: no more than an arena can have by default.

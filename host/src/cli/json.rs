@@ -1,12 +1,14 @@
 //! The objects that `--json` prints. Their keys and the order of these are an interface.
 
-use callbox::call::{AttributeSignature, BufferSignature, Signature};
-use callbox::{ElementType, Status};
-use serde::Serialize;
-use serde_json::{Value, json};
+mod inspected;
 
+use callbox::Status;
+use serde::Serialize;
+use serde_json::json;
+
+use super::doctor::Report;
 use super::failure::Failure;
-use super::inspect::Inspected;
+use super::inspect::{Inspected, Kind};
 use super::output::Finished;
 use super::text::is_hidden;
 
@@ -14,6 +16,14 @@ use super::text::is_hidden;
 struct Results {
     status: StatusObject,
     results: Vec<ResultObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceObject>,
+}
+
+#[derive(Serialize)]
+struct DeviceObject {
+    ordinal: usize,
+    name: String,
 }
 
 #[derive(Serialize)]
@@ -31,13 +41,7 @@ struct ResultObject {
     file: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Module {
-    status: StatusObject,
-    module: Option<Value>,
-}
-
-/// `{"status":{...},"results":[...]}`, and a line end.
+/// `{"status":{...},"results":[...]}`, with `"device":{...}` if the results are a CUDA device's, and a line end.
 pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
     let result = |shape: String, file: Option<String>| ResultObject { shape, file };
     let results = outcome.map(|finished| {
@@ -50,18 +54,32 @@ pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
         });
         arrays.collect()
     });
+    let device = outcome.ok().and_then(Finished::device);
     line(&Results {
         status: status(outcome.err().map(Failure::status)),
         results: results.unwrap_or_default(),
+        device: device.map(|device| DeviceObject {
+            ordinal: device.ordinal(),
+            name: device.name().to_owned(),
+        }),
     })
 }
 
-/// `{"status":{...},"module":{...}}`, and a line end. `module` is null if it could not be read.
-pub(super) fn module(outcome: Result<&Inspected, &Failure>) -> String {
-    line(&Module {
-        status: status(outcome.err().map(Failure::status)),
-        module: outcome.ok().map(module_object),
+/// `{"status":{...},"module":{...}}`, `manifest` or `library` in place of `module`, and a line end. It is null if it could not be read.
+pub(super) fn inspected(kind: Kind, outcome: Result<&Inspected, &Failure>) -> String {
+    let status = status(outcome.err().map(Failure::status));
+    let object = outcome.ok().map(inspected::object);
+    line(&match kind {
+        Kind::Module => json!({"status": status, "module": object}),
+        Kind::Manifest => json!({"status": status, "manifest": object}),
+        Kind::Library => json!({"status": status, "library": object}),
     })
+}
+
+/// `{"status":{...},"doctor":{...}}`, and a line end. `doctor` is null for wrong usage.
+pub(super) fn doctor(outcome: Result<&Report, &Failure>) -> String {
+    let status = status(outcome.err().map(Failure::status));
+    line(&json!({"status": status, "doctor": outcome.ok()}))
 }
 
 fn status(failure: Option<&Status>) -> StatusObject {
@@ -81,67 +99,6 @@ fn status(failure: Option<&Status>) -> StatusObject {
             blame: Some(status.blame().name()),
         },
     }
-}
-
-fn module_object(inspected: &Inspected) -> Value {
-    let info = &inspected.info;
-    let memory = info
-        .memory
-        .map(|m| json!({"initial": m.initial, "maximum": m.maximum}));
-    let imports = info.imports.iter();
-    let imports = imports.map(|i| json!({"module": i.module, "name": i.name, "type": i.ty}));
-    let exports = info
-        .exports
-        .iter()
-        .map(|e| json!({"name": e.name, "type": e.ty}));
-    json!({
-        "size": info.size,
-        "sha256": info.sha256,
-        "memory": memory,
-        "loads": status(inspected.problem.as_ref()),
-        "features": inspected.features,
-        "imports": imports.collect::<Vec<_>>(),
-        "exports": exports.collect::<Vec<_>>(),
-        "has_metadata": info.has_metadata,
-        "targets": info.targets.iter().map(target).collect::<Vec<_>>(),
-    })
-}
-
-fn target(target: &Signature) -> Value {
-    let buffers = |declared: &[BufferSignature]| declared.iter().map(buffer).collect::<Vec<_>>();
-    let attributes =
-        |declared: &[AttributeSignature]| declared.iter().map(attribute).collect::<Vec<_>>();
-    json!({
-        "name": target.name,
-        "api_versions": target.api_versions.iter().map(|v| v.name()).collect::<Vec<_>>(),
-        "stages": target.stages.iter().map(|s| s.name()).collect::<Vec<_>>(),
-        "operands": target.operands.as_deref().map(buffers),
-        "remaining_operands": target.remaining_operands,
-        "results": target.results.as_deref().map(buffers),
-        "remaining_results": target.remaining_results,
-        "attributes": target.attributes.as_deref().map(attributes),
-        "traits": target.traits,
-        "documentation": target.documentation,
-    })
-}
-
-fn buffer(buffer: &BufferSignature) -> Value {
-    let types = buffer.element_types.iter().map(|t| t.lower_name());
-    json!({
-        "name": buffer.name,
-        "element_types": types.collect::<Vec<_>>(),
-        "rank": buffer.rank,
-        "optional": buffer.optional,
-    })
-}
-
-fn attribute(attribute: &AttributeSignature) -> Value {
-    json!({
-        "name": attribute.name,
-        "kind": attribute.kind,
-        "element_type": attribute.element_type.map(ElementType::lower_name),
-        "optional": attribute.optional,
-    })
 }
 
 /// The object on one line. Characters that could steer a terminal are escaped: they only stand in strings.

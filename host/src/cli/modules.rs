@@ -1,6 +1,6 @@
-//! The modules that a command line names, loaded, and the registry of their targets.
+//! The .wasm modules that a command line names, loaded, and the registry of their targets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use callbox::policy::Grants;
 use callbox::wasm::inspect;
-use callbox::{Blame, Registry, Status, StatusCode};
+use callbox::{Blame, Platform, Registry, Status, StatusCode};
 
 use super::arguments::TargetArgument;
 use super::backend::{Backend, Loaded};
 use super::failure::{Failure, Outcome};
 use super::policy::PolicyArguments;
 use super::progress;
+use super::registered::Registered;
 
 /// The registry of the targets that `--target` and `--targets` name.
 pub(super) fn registry(
@@ -29,9 +30,9 @@ pub(super) fn registry(
     for folder in folders {
         files.extend(modules_in(folder)?.into_iter().map(|file| (file, None)));
     }
-    let mut registered = Registered::default();
+    let mut registered = Registered::new(Platform::Host)?;
     if files.is_empty() {
-        return Ok(registered.registry);
+        return Ok(registered.into_registry());
     }
     let mut loader = Loader::new(policy)?;
     let count = files.len();
@@ -47,11 +48,11 @@ pub(super) fn registry(
                 .collect(),
         };
         for (name, export) in targets {
-            let module = loader.load(&file, &name)?;
+            let module = loader.load(&file, &name)?.target_module();
             registered.target(&path, &module, &name, &export)?;
         }
     }
-    Ok(registered.registry)
+    Ok(registered.into_registry())
 }
 
 /// Loads one module, for its target of this name.
@@ -166,35 +167,4 @@ fn modules_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// A registry, and which file each name in it comes from.
-#[derive(Default)]
-struct Registered {
-    registry: Registry,
-    files: BTreeMap<String, PathBuf>,
-}
-
-impl Registered {
-    fn target(&mut self, file: &Path, module: &Loaded, name: &str, export: &str) -> Outcome<()> {
-        let registered = self.registry.register(name, module.target_module(), export);
-        match registered {
-            Ok(()) => {
-                let known = self.files.entry(name.to_owned());
-                known.or_insert_with(|| file.to_owned());
-                Ok(())
-            }
-            Err(status) if status.code() == StatusCode::AlreadyExists => {
-                let known = self.files.get(name).map_or(file, PathBuf::as_path);
-                let message = format!(
-                    "expected the target {name:?} to be of one module, found it in {} and as \
-                     {export:?} in {}",
-                    known.display(),
-                    file.display()
-                );
-                Err(Status::new(StatusCode::AlreadyExists, status.blame(), message).into())
-            }
-            Err(status) => Err(status.context(file.display()).into()),
-        }
-    }
 }

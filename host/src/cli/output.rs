@@ -8,7 +8,9 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use callbox::cuda::CudaDevice;
 use callbox::wasm::LogRecord;
 use callbox::{ArrayShape, Literal};
 
@@ -35,6 +37,7 @@ impl Format {
 pub(super) struct Finished {
     result: Literal,
     files: Vec<Option<PathBuf>>,
+    device: Option<Arc<CudaDevice>>,
 }
 
 impl Finished {
@@ -44,7 +47,21 @@ impl Finished {
             Some(folder) => folder.write(&result)?,
             None => vec![None; result.leaves().len()],
         };
-        Ok(Self { result, files })
+        Ok(Self {
+            result,
+            files,
+            device: None,
+        })
+    }
+
+    /// The same, on this device: it is named, so that no result of a stand-in for a GPU passes for a GPU's.
+    pub(super) fn on(self, device: Option<Arc<CudaDevice>>) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The device that it was computed on, if not on the host.
+    pub(super) fn device(&self) -> Option<&CudaDevice> {
+        self.device.as_deref()
     }
 
     /// The result's arrays, each with its layout spelled out, and where they were written to.
@@ -167,6 +184,10 @@ fn summarize(finished: &Finished) -> callbox::Result<String> {
     }
     if lines.is_empty() {
         lines.push("no results".to_owned());
+    }
+    if let Some(device) = finished.device() {
+        let (ordinal, name) = (device.ordinal(), text::name(device.name()));
+        lines.push(format!("on CUDA device {ordinal}: {name}"));
     }
     Ok(text::printable(&(lines.join("\n") + "\n")))
 }

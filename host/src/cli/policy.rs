@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The flags about what guests may take, do and reach.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Policy")]
+#[command(next_help_heading = "Policy, of which CUDA has the deadline alone")]
 pub(super) struct PolicyArguments {
     /// Read the policy from a file: limits, isolation, traps, and what targets may reach. The flags below go over it; `callbox policy`
     /// shows the whole
@@ -72,6 +72,23 @@ impl PolicyArguments {
             self.isolate.unwrap_or_default(),
             self.config()?,
         )?)
+    }
+
+    /// The first flag that was given and says something of guests in wasm, to which native targets don't keep.
+    pub(super) fn host_flag(&self) -> Option<&'static str> {
+        let flags = [
+            ("--policy", self.policy.is_some()),
+            ("--memory-limit", self.memory_limit.is_some()),
+            ("--log", self.log.is_some()),
+            ("--isolation", self.isolation.is_some()),
+            ("--traps", self.traps.is_some()),
+            ("--deterministic", self.deterministic),
+            ("--check-pure", self.check_pure),
+            ("--isolate", self.isolate.is_some()),
+            ("--cache-dir", self.cache_dir.is_some()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
     }
 
     /// How modules are loaded.

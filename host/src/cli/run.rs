@@ -4,17 +4,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use callbox::cuda::CudaDevice;
 use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
 use callbox::{CallOptions, Platform, Status};
 
 use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
+use super::native::{self, NativeArgument};
 use super::output::{Finished, OutputFolder};
+use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
 use super::{inputs, modules, progress};
 
 const EXAMPLES: &str = "\
+Platforms:
+  On Host targets are those of .wasm modules, on CUDA those of manifests callbox.json
+  and of shared libraries. A folder with both serves both: the same command line, but
+  for --platform. On each, callbox.graph.launch is there: it runs the function of the
+  program that its attribute capture names, on CUDA as a graph.
+
+Native code is not sandboxed, and loaded only where --allow-native has its SHA-256: of a
+  library's file, or over a manifest and its images. `callbox inspect` shows it.
+  A library says nothing of its functions: NAME@original has no status, NAME@status,
+  as NAME alone, has one; with @leaves, as without, it takes the pointers of arrays,
+  with @preorder those of tuples, too.
+
 Inputs and results:
   An input is a .npy file, or FILE.safetensors#TENSOR, and has the shape of its
   parameter. Parameter 1 that is a tuple takes --input 1.0=FILE --input 1.1=FILE ...
@@ -26,6 +41,10 @@ Examples:
   callbox run program.hlo --targets kernels/ --input 0=b.npy --output-dir out
   callbox run program.hlo --target do_custom_call=k.wasm#broadcast_add \\
       --input 0=b.npy --input 1=weights.safetensors#c --deadline 10s --json
+  callbox run program.hlo --platform CUDA --targets kernels/ --allow-native SHA256 \\
+      --input 0=b.npy
+  callbox run program.hlo --platform CUDA --native libk.so:f,g@original@preorder \\
+      --allow-native SHA256
 
   A program is what JAX prints:
   jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text()
@@ -33,9 +52,10 @@ Examples:
 With --json, standard output is one object, of failures too:
   {\"status\":{\"code\":\"OK\",\"number\":0,\"message\":\"\",\"recoverable\":false,\"blame\":null},
    \"results\":[{\"shape\":\"f32[2048]{0}\",\"file\":\"out/0.npy\"}]}
-  blame is \"guest\", \"caller\", \"host\" or null; file is null without --output-dir.";
+  blame is \"guest\", \"caller\", \"host\" or null; file is null without --output-dir. Results of a
+  CUDA device are followed by \"device\":{\"ordinal\":...,\"name\":...}.";
 
-/// Run a program, in HLO text, whose custom calls are targets of .wasm modules
+/// Run a program, in HLO text, whose custom calls are targets of .wasm modules or of native code for CUDA
 ///
 /// Shows each result's shape, first elements, least, greatest and mean.
 #[derive(Debug, clap::Args)]
@@ -49,9 +69,14 @@ pub(super) struct Arguments {
     #[arg(long = "target", value_name = "NAME=FILE.wasm[#EXPORT]", value_parser = arguments::target)]
     targets: Vec<TargetArgument>,
 
-    /// Register every target of every .wasm file in a folder, by its own name
+    /// Register every target of every .wasm file in a folder, by its own name; on CUDA, every target of its callbox.json
     #[arg(long = "targets", value_name = "DIR")]
     folders: Vec<PathBuf>,
+
+    /// Register native targets, on CUDA, by their own names: all of a manifest callbox.json or of the one in a folder, or these functions
+    /// of a shared library
+    #[arg(long = "native", value_name = "DIR|FILE.json|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
+    natives: Vec<NativeArgument>,
 
     /// Read parameter N from FILE.npy or FILE.safetensors#TENSOR
     #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
@@ -65,12 +90,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME|ORDINAL")]
     function: Option<String>,
 
-    /// The platform whose targets are called: Host
-    #[arg(long, value_name = "PLATFORM", default_value = "Host", value_parser = arguments::platform)]
-    platform: Platform,
-
     #[command(flatten)]
     user_data: UserDataArguments,
+
+    #[command(flatten)]
+    platform: PlatformArguments,
 
     #[command(flatten)]
     policy: PolicyArguments,
@@ -81,6 +105,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
+    check_platform(arguments)?;
     inputs::check_unique(&arguments.inputs)?;
     let folder = arguments.output_dir.as_deref();
     let folder = folder.map(OutputFolder::open).transpose()?;
@@ -88,9 +113,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let policy = &arguments.policy;
-    let registry = modules::registry(&arguments.targets, &arguments.folders, policy)?;
-    let executable = Executable::compile(&program, &registry, arguments.platform)?;
+    let (executable, device) = compile(arguments, &program)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
@@ -107,7 +130,37 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     let result = progress::show(text, || {
         executable.execute(function.ordinal, &inputs, &options)
     })?;
-    Finished::new(result, folder)
+    Ok(Finished::new(result, folder)?.on(device))
+}
+
+/// Refuses flags that the other platform alone takes.
+fn check_platform(arguments: &Arguments) -> Outcome<()> {
+    let platform = &arguments.platform;
+    platform.check(&arguments.policy)?;
+    platform.takes(Platform::Host, "--target", !arguments.targets.is_empty())?;
+    platform.takes(Platform::Cuda, "--native", !arguments.natives.is_empty())
+}
+
+/// Binds the program to the targets of the platform. Native code that is not granted is refused before a device is looked for.
+fn compile(
+    arguments: &Arguments,
+    program: &Program,
+) -> Outcome<(Executable, Option<Arc<CudaDevice>>)> {
+    let (platform, folders) = (&arguments.platform, &arguments.folders);
+    Ok(match platform.platform {
+        Platform::Host => {
+            let registry = modules::registry(&arguments.targets, folders, &arguments.policy)?;
+            let executable = Executable::compile(program, &registry, Platform::Host)?;
+            (executable, None)
+        }
+        Platform::Cuda => {
+            let registry = native::registry(&arguments.natives, folders, &platform.grants()?)?;
+            let device = platform.open_device()?;
+            let place = Arc::new(Arc::clone(&device));
+            let executable = Executable::compile_on(program, &registry, place)?;
+            (executable, Some(device))
+        }
+    })
 }
 
 fn read_program(path: &Path) -> Outcome<Program> {

@@ -12,11 +12,14 @@
 mod cache;
 mod call;
 mod capabilities;
+mod cuda;
+mod doctor;
 mod guests;
 mod inputs;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod manifests;
 mod modules;
 mod outputs;
 mod policy;

@@ -252,9 +252,9 @@ fn limits_and_platforms_are_the_libraries() {
     folder.refuse(&small, 1, "RESOURCE_EXHAUSTED", "negate.wasm: ");
     folder.refuse(
         &[&run[..], &["--platform", "CUDA"]].concat(),
-        1,
-        "UNIMPLEMENTED",
-        "CUDA",
+        2,
+        "INVALID_ARGUMENT",
+        "expected --platform Host with --target, found --platform CUDA",
     );
     folder.refuse(&run[..4], 1, "NOT_FOUND", "do_custom_call");
 }

@@ -12,12 +12,21 @@ fn help_teaches() {
     for (arguments, words) in [
         (
             &["--help"][..],
-            &["Usage: callbox", "run", "call", "inspect", "Exit codes:"][..],
+            &[
+                "Usage: callbox",
+                "run",
+                "call",
+                "inspect",
+                "doctor",
+                "Exit codes:",
+            ][..],
         ),
         (
             &["run", "--help"],
             &[
                 "--targets",
+                "--allow-native",
+                "libk.so:f,g@original@preorder",
                 "Examples:",
                 "results.safetensors",
                 "Exit codes:",
@@ -29,7 +38,11 @@ fn help_teaches() {
         ),
         (
             &["inspect", "--help"],
-            &["Example:", "\"targets\"", "Exit codes:"],
+            &["Examples:", "\"targets\"", "\"digest\"", "Exit codes:"],
+        ),
+        (
+            &["doctor", "--help"],
+            &["nvrtc", "\"remedy\"", "exit code is 0"],
         ),
         (&["help", "run"], &["Examples:"]),
         (&["--version"], &["callbox "]),

@@ -1,0 +1,132 @@
+//! The objects of what `callbox inspect` shows.
+
+use callbox::call::{AttributeSignature, BufferSignature, Signature};
+use callbox::cuda::manifest::{Image, KernelTarget, Manifest};
+use callbox::{ElementType, Status};
+use serde_json::{Value, json};
+
+use super::status;
+use crate::cli::inspect::{
+    Inspected, InspectedImage, InspectedLibrary, InspectedManifest, InspectedModule,
+};
+
+pub(super) fn object(inspected: &Inspected) -> Value {
+    match inspected {
+        Inspected::Module(inspected) => module(inspected),
+        Inspected::Manifest(inspected) => manifest(inspected),
+        Inspected::Library(inspected) => library(inspected),
+    }
+}
+
+fn module(inspected: &InspectedModule) -> Value {
+    let info = &inspected.info;
+    let memory = info
+        .memory
+        .map(|m| json!({"initial": m.initial, "maximum": m.maximum}));
+    let imports = info.imports.iter();
+    let imports = imports.map(|i| json!({"module": i.module, "name": i.name, "type": i.ty}));
+    let exports = info
+        .exports
+        .iter()
+        .map(|e| json!({"name": e.name, "type": e.ty}));
+    json!({
+        "size": info.size,
+        "sha256": info.sha256,
+        "memory": memory,
+        "loads": status(inspected.problem.as_ref()),
+        "features": inspected.features,
+        "imports": imports.collect::<Vec<_>>(),
+        "exports": exports.collect::<Vec<_>>(),
+        "has_metadata": info.has_metadata,
+        "targets": info.targets.iter().map(target).collect::<Vec<_>>(),
+    })
+}
+
+fn target(target: &Signature) -> Value {
+    let buffers = |declared: &[BufferSignature]| declared.iter().map(buffer).collect::<Vec<_>>();
+    let attributes =
+        |declared: &[AttributeSignature]| declared.iter().map(attribute).collect::<Vec<_>>();
+    json!({
+        "name": target.name,
+        "api_versions": target.api_versions.iter().map(|v| v.name()).collect::<Vec<_>>(),
+        "stages": target.stages.iter().map(|s| s.name()).collect::<Vec<_>>(),
+        "operands": target.operands.as_deref().map(buffers),
+        "remaining_operands": target.remaining_operands,
+        "results": target.results.as_deref().map(buffers),
+        "remaining_results": target.remaining_results,
+        "attributes": target.attributes.as_deref().map(attributes),
+        "traits": target.traits,
+        "documentation": target.documentation,
+    })
+}
+
+fn buffer(buffer: &BufferSignature) -> Value {
+    let types = buffer.element_types.iter().map(|t| t.lower_name());
+    json!({
+        "name": buffer.name,
+        "element_types": types.collect::<Vec<_>>(),
+        "rank": buffer.rank,
+        "optional": buffer.optional,
+    })
+}
+
+fn attribute(attribute: &AttributeSignature) -> Value {
+    json!({
+        "name": attribute.name,
+        "kind": attribute.kind,
+        "element_type": attribute.element_type.map(ElementType::lower_name),
+        "optional": attribute.optional,
+    })
+}
+
+fn manifest(inspected: &InspectedManifest) -> Value {
+    let manifest = &inspected.manifest;
+    let images = std::iter::zip(&manifest.images, &inspected.images);
+    let targets = manifest.targets.iter();
+    json!({
+        "size": inspected.size,
+        "digest": inspected.digest,
+        "format": callbox::cuda::manifest::FORMAT,
+        "images": images.map(|(declared, found)| image(declared, found)).collect::<Vec<_>>(),
+        "targets": targets.map(|target| kernel_target(manifest, target)).collect::<Vec<_>>(),
+    })
+}
+
+fn image(image: &Image, found: &InspectedImage) -> Value {
+    let file = found.file.as_ref().ok();
+    let source = image.source.as_ref().map(|source| {
+        let found_sha256 = found
+            .source
+            .as_ref()
+            .and_then(|source| source.as_ref().ok());
+        json!({
+            "file": source,
+            "sha256": image.source_sha256,
+            "found_sha256": found_sha256,
+            "agrees": found.agrees(image),
+        })
+    });
+    json!({
+        "name": image.name,
+        "kind": image.kind.extension(),
+        "file": image.file,
+        "size": file.map(|(size, _)| size),
+        "sha256": file.map(|(_, sha256)| sha256),
+        "problem": found.file.as_ref().err().map(Status::message),
+        "source": source,
+    })
+}
+
+fn kernel_target(manifest: &Manifest, kernels: &KernelTarget) -> Value {
+    let launches = kernels
+        .launches
+        .iter()
+        .map(|launch| json!({"image": manifest.images[launch.image].name, "entry": launch.entry}));
+    let mut object = target(&kernels.signature);
+    object["launches"] = launches.collect();
+    object
+}
+
+fn library(library: &InspectedLibrary) -> Value {
+    json!({"size": library.size, "sha256": library.sha256})
+}
