@@ -8,6 +8,7 @@ mod device;
 mod driver;
 mod expression;
 mod failure;
+mod files;
 mod grants;
 mod graphs;
 mod kernel;

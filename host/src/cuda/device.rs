@@ -35,9 +35,12 @@ pub struct CudaDevice {
     /// Streams that no queue uses.
     streams: Mutex<Vec<Arc<Stream>>>,
     /// Loaded modules, by what they were loaded from.
-    modules: Mutex<HashMap<[u8; 32], Arc<OnceLock<Result<Arc<Module>>>>>>,
+    modules: Mutex<HashMap<[u8; 32], Arc<Loaded>>>,
     lost: OnceLock<Status>,
 }
+
+/// A module, once somebody has loaded it.
+type Loaded = OnceLock<Result<Arc<Module>>>;
 
 /// The next value's number.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);

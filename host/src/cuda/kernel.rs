@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::device::CudaDevice;
 use super::driver::{Function, Image, Module};
+use super::files::read;
 use super::grants::{NativeGrants, hex};
 use super::manifest::{
     self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
@@ -21,7 +22,7 @@ use super::module::{Code, CudaModule};
 use super::nvrtc;
 use super::queue::CudaQueue;
 use crate::call::{CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue};
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::values::{Result, Status};
 
 /// A manifest's targets, with its images.
 #[derive(Debug)]
@@ -53,9 +54,6 @@ pub(super) struct ReadyKernels {
     planned: Arc<PlannedCall>,
     functions: Vec<Function>,
 }
-
-/// The largest image that is read, in bytes.
-const MOST_BYTES: u64 = 1 << 30;
 
 impl CudaModule {
     /// Loads the targets of a manifest `callbox.json`, and reads the images beside it.
@@ -120,30 +118,6 @@ impl CudaModule {
         });
         Self::new(format!("sha256:{}", hex(digest)), targets.collect())
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let failed = |error: std::io::Error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::NotFound => StatusCode::NotFound,
-            std::io::ErrorKind::PermissionDenied => StatusCode::PermissionDenied,
-            _ => StatusCode::Unknown,
-        };
-        let text = format!("expected to read {}: {error}", path.display());
-        Status::new(code, Blame::Caller, text)
-    };
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > MOST_BYTES {
-        return Err(Status::new(
-            StatusCode::ResourceExhausted,
-            Blame::Caller,
-            format!(
-                "{}: expected at most {MOST_BYTES} bytes, found {size}",
-                path.display()
-            ),
-        ));
-    }
-    std::fs::read(path).map_err(failed)
 }
 
 impl Kernels {

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::status::{STATUS_API, StatusApi};
 use super::{Buffers, Entry, OriginalTarget, StatusTarget};
 use crate::call::ApiVersion;
+use crate::cuda::files::read;
 use crate::cuda::grants::{NativeGrants, hex};
 use crate::cuda::module::CudaModule;
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -60,13 +61,7 @@ impl CudaModule {
 
 impl NativeLibrary {
     fn load(path: &Path, grants: &NativeGrants) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::NotFound => StatusCode::NotFound,
-                _ => StatusCode::PermissionDenied,
-            };
-            Status::new(code, Blame::Caller, format!("expected to read it: {error}"))
-        })?;
+        let bytes = read(path)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
         grants.check("the library", digest)?;
         // The file may be another by the time that the loader opens it: what is loaded is a copy of what was looked at.
