@@ -16,6 +16,9 @@ pub(crate) struct Arguments {
     /// The platform to run on. `all` leaves out those that are not there, and says why.
     #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
     platform: Platform,
+    /// Takes the stand-in for CUDA's driver, on CUDA: a program on the CPU for machines without a GPU. What it gives is called "CUDA (stand-in)".
+    #[arg(long)]
+    stand_in: bool,
     /// How guests that reach past their memory are caught, on Host: signals (if left out) or explicit.
     #[arg(long, value_name = "KIND")]
     traps: Option<String>,
@@ -47,6 +50,9 @@ pub(crate) fn conformance(arguments: &Arguments) -> Result<ExitCode> {
     guests::build()?;
     let mut command = runner()?;
     command.arg("--platform").arg(arguments.platform.name());
+    if arguments.stand_in {
+        command.arg("--stand-in");
+    }
     if let Some(traps) = &arguments.traps {
         command.arg("--traps").arg(traps);
     }

@@ -28,6 +28,18 @@ pub(crate) struct Arguments {
     libraries: bool,
 }
 
+/// Checks that the PTX that is committed is what the sources make, where NVRTC can be had.
+///
+/// # Errors
+/// As for [`ptx`].
+pub(crate) fn check() -> Result<()> {
+    say("Comparing the PTX of the guests with what their sources make");
+    ptx(&Arguments {
+        check: true,
+        libraries: false,
+    })
+}
+
 /// Compiles each CUDA source of the guests to PTX.
 ///
 /// # Errors

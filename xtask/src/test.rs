@@ -3,10 +3,12 @@
 use anyhow::Result;
 
 use crate::process::{cargo, root, run, say, tests};
-use crate::{conformance, faults, guests};
+use crate::{conformance, faults, guests, ptx};
 
 pub(crate) fn test() -> Result<()> {
     guests::build()?;
+
+    ptx::check()?;
 
     say("Testing the guests' kernels natively");
     run(cargo().current_dir(root().join("guests")).arg("test"))?;

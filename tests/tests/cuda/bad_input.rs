@@ -55,18 +55,41 @@ fn launches_that_do_not_fit_their_kernel_are_refused() {
         "expected the 1 parameters of the manifest, found 2 in the image",
     );
     refused(&with("u32", "u64"), PTX, wrong, "\"f\"");
-    refused(&with(r#""entry": "f""#, r#""entry": "g""#), PTX, StatusCode::NotFound, "\"g\"");
-    refused(&with(r#""operand": 0"#, r#""operand": 1"#), PTX, wrong, "operand 1");
-    refused(&with(r#""grid": ["1"]"#, r#""grid": ["operands[0].rank - 1"]"#), PTX, wrong, "found 0");
+    refused(
+        &with(r#""entry": "f""#, r#""entry": "g""#),
+        PTX,
+        StatusCode::NotFound,
+        "\"g\"",
+    );
+    refused(
+        &with(r#""operand": 0"#, r#""operand": 1"#),
+        PTX,
+        wrong,
+        "operand 1",
+    );
+    refused(
+        &with(r#""grid": ["1"]"#, r#""grid": ["operands[0].rank - 1"]"#),
+        PTX,
+        wrong,
+        "found 0",
+    );
     refused(
         &with(r#""grid": ["1"]"#, r#""grid": ["2147483648"]"#),
         PTX,
         wrong,
         "2147483648",
     );
-    refused(&with(r#""block": ["1"]"#, r#""block": ["1025"]"#), PTX, wrong, "1025");
+    refused(
+        &with(r#""block": ["1"]"#, r#""block": ["1025"]"#),
+        PTX,
+        wrong,
+        "1025",
+    );
     let launches = stand_in.calls();
-    assert!(!launches.iter().any(|c| c == "cuLaunchKernel"), "{launches:?}");
+    assert!(
+        !launches.iter().any(|c| c == "cuLaunchKernel"),
+        "{launches:?}"
+    );
 }
 
 #[test]
@@ -118,7 +141,10 @@ fn libraries_are_loaded_by_their_digest_alone() {
     let grants = NativeGrants::none().allow_hex(&digest_of(&denied)).unwrap();
     let status = load(&grants).unwrap_err();
     assert_eq!(status.code(), StatusCode::InvalidArgument, "{status}");
-    assert!(status.message().contains("expected a shared library"), "{status}");
+    assert!(
+        status.message().contains("expected a shared library"),
+        "{status}"
+    );
 }
 
 fn digest_of(denied: &Status) -> String {
@@ -141,7 +167,9 @@ fn call_sites_that_do_not_fit_are_refused() {
         let status = prepared.call(operands, &mut [&mut result]).unwrap_err();
         assert_eq!(status.code(), StatusCode::InvalidArgument);
     }
-    let status = prepared.call(&[&[0; 12]], &mut [&mut result[..8]]).unwrap_err();
+    let status = prepared
+        .call(&[&[0; 12]], &mut [&mut result[..8]])
+        .unwrap_err();
     assert_eq!(
         status.message(),
         "expected results of [12] bytes, found [8]"

@@ -1,11 +1,14 @@
 //! Streams and memory of somebody else's: XLA's, say.
-#![allow(unsafe_code, reason = "borrowing is a promise, which these tests keep, or break on purpose where it is checked")]
+#![allow(
+    unsafe_code,
+    reason = "borrowing is a promise, which these tests keep, or break on purpose where it is checked"
+)]
 
 use std::sync::Arc;
 
+use callbox::StatusCode;
 use callbox::call::{CallOptions, CallSite, DeviceLeaf, DeviceQueue};
 use callbox::cuda::CudaDevice;
-use callbox::StatusCode;
 use callbox_cuda_stand_in::Leaks;
 use cudarc::driver::{CudaContext, DevicePtr};
 
@@ -57,7 +60,10 @@ fn the_hosts_memory_and_another_devices_are_refused() {
     // SAFETY: nothing is done with it.
     let refused = unsafe { device.borrow_memory(on_host.as_ptr() as u64, 64) }.unwrap_err();
     assert_eq!(refused.code(), StatusCode::InvalidArgument);
-    assert!(refused.message().contains("the host's own memory"), "{refused}");
+    assert!(
+        refused.message().contains("the host's own memory"),
+        "{refused}"
+    );
     let stream = CudaContext::new(1).unwrap().new_stream().unwrap();
     // SAFETY: the stream is alive.
     let refused = unsafe { device.queue_on(stream.cu_stream()) }.unwrap_err();
@@ -67,6 +73,9 @@ fn the_hosts_memory_and_another_devices_are_refused() {
     let there = queue.allocate(64).unwrap();
     // SAFETY: nothing is done with it.
     let refused = unsafe { device.borrow_memory(there.address(), 64) }.unwrap_err();
-    assert!(refused.message().contains("an address of device 1"), "{refused}");
+    assert!(
+        refused.message().contains("an address of device 1"),
+        "{refused}"
+    );
     drop(Arc::clone(&there));
 }

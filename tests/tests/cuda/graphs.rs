@@ -281,9 +281,9 @@ fn a_function_of_other_shapes_is_refused_when_it_is_compiled() {
     let status = compile(&wrong, &registry, &device).unwrap_err();
     assert_eq!(status.code(), StatusCode::InvalidArgument);
     assert!(
-        status
-            .message()
-            .contains("expected results (f32[4]) as the function \"capture\" has them, found (f32[5])"),
+        status.message().contains(
+            "expected results (f32[4]) as the function \"capture\" has them, found (f32[5])"
+        ),
         "{status}"
     );
     assert_eq!(GraphLaunch::default().counts(), GraphCounts::default());

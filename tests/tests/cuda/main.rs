@@ -6,6 +6,7 @@
 mod bad_input;
 mod borrowed;
 mod graphs;
+mod libraries;
 mod rig;
 mod sweep;
 mod targets;

@@ -132,7 +132,10 @@ fn every_call_of_the_driver_can_fail() {
     for mode in [Mode::Eager, Mode::Lazy] {
         for (name, text) in [("plain", PLAIN), ("graph", GRAPH)] {
             let count = sweep(stand_in, mode, text);
-            println!("{name}, {mode:?}: {count} calls, each failed in {} ways", CODES.len());
+            println!(
+                "{name}, {mode:?}: {count} calls, each failed in {} ways",
+                CODES.len()
+            );
         }
     }
 }

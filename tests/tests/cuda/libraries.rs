@@ -1,0 +1,169 @@
+//! Shared libraries of C targets, as `cargo xtask guests` builds them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use callbox::call::{ApiVersion, CallSite};
+use callbox::cuda::{Buffers, Conventions, CudaDevice, CudaModule, LibraryTarget, NativeGrants};
+use callbox::{Result, StatusCode};
+use callbox_cuda_stand_in::Mode;
+use sha2::{Digest, Sha256};
+
+use super::rig;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../target/guests")
+        .join(name)
+}
+
+/// A target of a library, granted by what the file is.
+fn target(
+    library: &str,
+    name: &str,
+    api_version: ApiVersion,
+    buffers: Buffers,
+) -> Result<Arc<CudaModule>> {
+    let bytes = std::fs::read(path(library)).expect("`cargo xtask guests` builds it");
+    let grants = NativeGrants::none().allow(Sha256::digest(&bytes).into());
+    let target = LibraryTarget {
+        name: name.to_owned(),
+        api_version,
+        buffers,
+    };
+    CudaModule::load_library(&path(library), &[target], &grants)
+}
+
+fn site(name: &str, operands: &[&str], result: &str, api_version: ApiVersion) -> CallSite {
+    let operands = operands.iter().map(|shape| shape.parse().unwrap());
+    CallSite {
+        api_version,
+        ..CallSite::new(name, operands.collect(), result.parse().unwrap())
+    }
+}
+
+fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+#[test]
+fn the_documents_first_example_runs_as_it_stands() {
+    let (_guard, stand_in) = rig::alone();
+    let version = ApiVersion::Original;
+    let module = target(
+        "do_custom_call.so",
+        "do_custom_call",
+        version,
+        Buffers::Leaves,
+    )
+    .unwrap();
+    stand_in.set_mode(Mode::Lazy);
+    let device = CudaDevice::open(0).unwrap();
+    let site = site(
+        "do_custom_call",
+        &["f32[128]", "f32[2048]"],
+        "f32[2048]",
+        version,
+    );
+    let call = module.prepare_call(&device, site).unwrap();
+    let b = floats((0..128).map(|i| i as f32));
+    let c = floats((0..2048).map(|i| 0.5 * i as f32));
+    let mut a = vec![0; 2048 * 4];
+    call.call(&[&b, &c], &mut [&mut a]).unwrap();
+    // A[i] = B[i % 128] + C[i]
+    let expected = floats((0..2048).map(|i| (i % 128) as f32 + 0.5 * i as f32));
+    assert_eq!(a, expected);
+}
+
+#[test]
+fn a_failure_of_c_is_a_status_and_its_text_is_cut_and_cleaned() {
+    let (_guard, _) = rig::alone();
+    let version = ApiVersion::StatusReturning;
+    let name = "do_custom_call";
+    let module = target("do_custom_call_status.so", name, version, Buffers::Leaves).unwrap();
+    let device = CudaDevice::open(0).unwrap();
+    let call = module
+        .prepare_call(&device, site(name, &["f32[]"], "f32[]", version))
+        .unwrap();
+    let mut result = [7; 4];
+    let status = call
+        .call(&[&floats([-1.0])], &mut [&mut result])
+        .unwrap_err();
+    assert_eq!(status.code(), StatusCode::Internal);
+    assert_eq!(status.message(), "An error occurred");
+    assert_eq!(result, [7; 4]);
+}
+
+#[test]
+fn a_library_without_what_it_needs_says_so() {
+    let (_guard, _) = rig::alone();
+    let version = ApiVersion::StatusReturning;
+    let name = "matmul_cublas";
+    let module = target("matmul_cublas.so", name, version, Buffers::Leaves).unwrap();
+    let device = CudaDevice::open(0).unwrap();
+    let mut site = site(name, &["f32[2,2]", "f32[2,2]"], "f32[2,2]", version);
+    let operand = floats([1.0, 2.0, 3.0, 4.0]);
+    let call = |site: &CallSite| {
+        let call = module.prepare_call(&device, site.clone()).unwrap();
+        call.call(&[&operand, &operand], &mut [&mut [0; 16]])
+    };
+    let status = call(&site).unwrap_err();
+    assert_eq!(
+        status.message(),
+        "expected m, k and n as three int32 in the opaque bytes"
+    );
+    site.opaque = [2_i32, 2, 2]
+        .into_iter()
+        .flat_map(i32::to_le_bytes)
+        .collect();
+    // Where there is a cuBLAS, it does not take the stand-in for a driver.
+    let status = call(&site).unwrap_err();
+    let message = status.message();
+    assert!(
+        message.starts_with("expected cuBLAS, found no ") || message.starts_with("cublas"),
+        "{status}"
+    );
+}
+
+#[test]
+fn functions_and_conventions_that_a_library_lacks_are_refused() {
+    let (_guard, _) = rig::alone();
+    let library = "do_custom_call.so";
+    let missing = target(
+        library,
+        "do_another_call",
+        ApiVersion::Original,
+        Buffers::Leaves,
+    );
+    assert_eq!(missing.unwrap_err().code(), StatusCode::NotFound);
+    let typed = target(
+        library,
+        "do_custom_call",
+        ApiVersion::TypedFfi,
+        Buffers::Leaves,
+    );
+    assert_eq!(typed.unwrap_err().code(), StatusCode::InvalidArgument);
+}
+
+#[test]
+fn roots_that_are_not_filled_are_found() {
+    let (_guard, _) = rig::alone();
+    // One that takes leaves and is called as if it took all nodes: it fills no root.
+    let version = ApiVersion::StatusReturning;
+    let name = "ignores_status";
+    let module = target("do_custom_call_status.so", name, version, Buffers::Preorder).unwrap();
+    let module = module.with_conventions(Conventions {
+        check_roots: true,
+        ..Conventions::default()
+    });
+    let device = CudaDevice::open(0).unwrap();
+    // buffers: operand, root, leaf. Its kernel copies from the first to the second, which is the table: four bytes of it.
+    let call = module
+        .prepare_call(&device, site(name, &["f32[]"], "(f32[])", version))
+        .unwrap();
+    let status = call
+        .call(&[&floats([1.0])], &mut [&mut [0; 4]])
+        .unwrap_err();
+    assert_eq!(status.code(), StatusCode::Internal);
+    assert!(status.message().contains("root tuple"), "{status}");
+}
