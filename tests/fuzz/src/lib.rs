@@ -46,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     targets::attributes::TARGET,
     targets::arrays::TARGET,
     targets::policy::TARGET,
+    targets::manifest::TARGET,
     targets::frame::TARGET,
     targets::program::TARGET,
     targets::module::TARGET,

@@ -110,6 +110,7 @@ impl Found {
                 let whole = Policy::default().to_json().unwrap_or_default();
                 bytes(&[self.policies.as_slice(), &[whole, GRANTS.to_owned()]].concat())
             }
+            "manifest" => bytes(&manifests().unwrap_or_default()),
             "attributes" => {
                 let texts = self.programs.iter().filter_map(|text| attributes(text));
                 let texts = texts.map(|text| [b"\0", text.as_bytes()].concat());
@@ -135,6 +136,24 @@ impl Found {
             _ => random(&[0], 16, 400).collect(),
         }
     }
+}
+
+/// The guests' manifests, cut to one target each.
+fn manifests() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for file in files(&home().join("../../guests"))? {
+        if file.file_name().is_none_or(|name| name != "callbox.json") {
+            continue;
+        }
+        let whole: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        let targets = whole["targets"].as_array().cloned().unwrap_or_default();
+        for target in targets {
+            let mut one = whole.clone();
+            one["targets"] = Value::Array(vec![target]);
+            found.push(one.to_string());
+        }
+    }
+    Ok(found)
 }
 
 const GRANTS: &str = r#"{"traps": "explicit", "deterministic": true, "grants": {"log": "warn"},

@@ -4,6 +4,7 @@ pub mod arrays;
 pub mod attributes;
 pub mod frame;
 pub mod hlo_text;
+pub mod manifest;
 pub mod metadata;
 pub mod module;
 pub mod policy;
