@@ -21,13 +21,13 @@ const HOSTILE: &str = "hostile";
 /// Where this repository's cases are: what works, and what is refused.
 #[must_use]
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+    crate::root::root().join("tests/cases")
 }
 
 /// Where the cases of hostile guests are. After each of their steps something healthy runs in the same place.
 #[must_use]
 pub fn hostile_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(HOSTILE)
+    crate::root::root().join("tests").join(HOSTILE)
 }
 
 /// All cases, in the order of their names. Those of hostile guests are named `hostile/...`.

@@ -20,6 +20,7 @@ pub mod module;
 pub mod npy;
 pub mod platform;
 pub mod report;
+pub mod root;
 pub mod run;
 pub mod soak;
 pub mod suite;

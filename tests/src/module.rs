@@ -149,9 +149,7 @@ impl ModuleSource {
 /// The repository's root folder.
 #[must_use]
 pub fn repository() -> PathBuf {
-    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    root.pop();
-    root
+    crate::root::root()
 }
 
 /// The bytes of a guest that `cargo xtask guests` built.

@@ -1,7 +1,11 @@
 //! Platforms that cases run on. Each is one small adapter: it makes what a case runs ready, and runs steps of it from any
 //! thread. What the steps must give is judged elsewhere, and the same everywhere.
 
+pub mod cuda;
 pub mod host;
+mod layout;
+mod results;
+mod step;
 pub mod xla;
 
 use std::fmt;
@@ -27,6 +31,11 @@ pub enum PlatformName {
 pub trait Platform: Send + Sync {
     /// Its name.
     fn name(&self) -> PlatformName;
+
+    /// What reports call it. What stands in for a device is never called by that device's name alone.
+    fn label(&self) -> String {
+        self.name().to_string()
+    }
 
     /// Whether anything can run here.
     ///
@@ -99,19 +108,6 @@ pub struct Failure {
     pub wrote_results: bool,
 }
 
-/// Platforms that this build does not have, and why.
-#[derive(Clone, Copy, Debug)]
-pub struct Absent {
-    name: PlatformName,
-    reason: &'static str,
-}
-
-/// CUDA, for as long as it has no adapter.
-pub const CUDA: Absent = Absent {
-    name: PlatformName::Cuda,
-    reason: "callbox has no CUDA backend yet",
-};
-
 impl PlatformName {
     /// All of them, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Host, Self::Cuda, Self::Xla];
@@ -155,19 +151,53 @@ impl Failure {
             wrote_results: false,
         }
     }
+
+    /// Whether it is the very same failure. Where a guest that is stopped happens to be is its own affair: no backtrace.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let facts = |failure: &Self| {
+            let status = &failure.status;
+            (
+                failure.phase,
+                status.code(),
+                status.message().to_owned(),
+                status.recoverable(),
+                status.blame(),
+                failure.wrote_results,
+            )
+        };
+        facts(self) == facts(other)
+    }
 }
 
-impl Platform for Absent {
-    fn name(&self) -> PlatformName {
-        self.name
+/// Whether two outcomes are the same, bit by bit.
+#[must_use]
+pub fn is_same(a: &Outcome, b: &Outcome) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => a == b,
+        (Err(a), Err(b)) => a.is_like(b),
+        _ => false,
     }
+}
 
-    fn availability(&self) -> Result<(), String> {
-        Err(self.reason.to_owned())
-    }
-
-    fn open<'c>(&'c self, _: &'c Case) -> Result<Box<dyn Bench + 'c>> {
-        bail!("{}", self.reason)
+/// What came of a step, for people.
+#[must_use]
+pub fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Ok(found) => format!("{found:?}"),
+        Err(failure) => {
+            let Failure {
+                phase,
+                status,
+                wrote_results,
+            } = failure;
+            let wrote = if *wrote_results {
+                ", results written to"
+            } else {
+                ""
+            };
+            format!("{status} ({phase:?}, blame {}{wrote})", status.blame())
+        }
     }
 }
 
@@ -184,14 +214,6 @@ mod tests {
         assert_eq!(
             error,
             "expected a platform (Host, CUDA, XLA), found \"cuda\""
-        );
-    }
-
-    #[test]
-    fn an_absent_platform_says_why() {
-        assert_eq!(
-            CUDA.availability().unwrap_err(),
-            "callbox has no CUDA backend yet"
         );
     }
 }

@@ -8,7 +8,6 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::summary::summary;
-use crate::platform::PlatformName;
 use crate::run::{Problem, Ran, Stressed, Verdict};
 
 /// The number of the JSON report's format. It changes when a key goes or changes its meaning, not when one is added.
@@ -179,9 +178,9 @@ impl fmt::Display for Counts {
 }
 
 impl ResultReport {
-    /// The report of what came of a case.
+    /// The report of what came of a case on a platform, by its label.
     #[must_use]
-    pub fn new(platform: PlatformName, ran: Ran) -> Self {
+    pub fn new(platform: impl fmt::Display, ran: Ran) -> Self {
         let (ending, reason, problem) = match ran.verdict {
             Verdict::Passed => (Ending::Passed, String::new(), None),
             Verdict::Failed(problem) => (Ending::Failed, String::new(), Some(problem)),
@@ -324,7 +323,7 @@ pub(crate) mod tests {
                 verdict,
                 ..Ran::not_run("")
             };
-            let result = ResultReport::new(PlatformName::Host, ran);
+            let result = ResultReport::new("Host", ran);
             (result.ending, result.reason, result.problem.is_some())
         };
         let reason = || "why".to_owned();

@@ -36,7 +36,7 @@ impl Suite<'_> {
         let cases = self.run_cases(ended);
         let platforms = std::iter::zip(self.platforms, unavailable).enumerate();
         let platforms = platforms.map(|(i, (platform, unavailable))| PlatformReport {
-            name: platform.name().to_string(),
+            name: platform.label(),
             unavailable,
             counts: cases.iter().map(|case| case.results[i].ending).collect(),
         });
@@ -82,7 +82,7 @@ impl Suite<'_> {
                     .unwrap_or_else(|_| Ran::failed(Problem::new("callbox panicked".to_owned()))),
                 Err(error) => Ran::failed(Problem::new(format!("cannot read the case: {error:#}"))),
             };
-            ResultReport::new(platform.name(), ran)
+            ResultReport::new(platform.label(), ran)
         });
         CaseReport {
             name: found.name.clone(),
@@ -95,7 +95,7 @@ impl Suite<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::CUDA;
+    use crate::platform::cuda::Cuda;
     use crate::platform::host::Host;
     use crate::report::Ending;
     use std::fs;
@@ -123,7 +123,7 @@ mod tests {
         let ended = AtomicUsize::new(0);
         let suite = Suite {
             cases: &cases,
-            platforms: &[&Host::default(), &CUDA],
+            platforms: &[&Host::default(), &Cuda::absent("no GPU here")],
             filter: "",
         };
         let report = suite.run(&|_| {
@@ -146,10 +146,7 @@ mod tests {
         assert_eq!(endings, expected);
         assert_eq!(ended.into_inner(), 3);
         assert!(report.has_failures());
-        assert_eq!(
-            report.platforms[1].unavailable,
-            "callbox has no CUDA backend yet"
-        );
+        assert_eq!(report.platforms[1].unavailable, "no GPU here");
         assert!(report.stress_runs() > 0);
     }
 }

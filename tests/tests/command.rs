@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 fn conformance(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callbox-conformance"));
+    // A machine with a GPU says the same as one without.
+    command.env("CUDA_VISIBLE_DEVICES", "-1");
     command.args(arguments).output().unwrap()
 }
 
@@ -37,7 +39,7 @@ fn nothing_that_was_not_run_is_a_success() {
         ),
         (
             ["--filter", "programs/rank_0/", "--platform", "CUDA"],
-            "not run: callbox has no CUDA backend yet",
+            "not run: CUDA is unavailable: expected ",
         ),
         (
             ["--filter", "programs/rank_0/", "--platform", "XLA"],
@@ -57,6 +59,24 @@ fn all_platforms_are_those_that_are_there() {
     let arguments = ["--filter", "programs/rank_0/", "--platform", "all"];
     let arguments = [&arguments[..], &["--no-python", "it is Sunday"]].concat();
     check(&conformance(&arguments), 0, "not run: it is Sunday");
+}
+
+#[test]
+fn what_stands_in_for_a_gpu_is_called_so() {
+    let path = file("stand-in.json");
+    let arguments = ["--filter", "programs/rank_0/", "--platform", "CUDA"];
+    let report = ["--stand-in", "--report", path.to_str().unwrap()];
+    let output = conformance(&[&arguments[..], &report].concat());
+    check(&output, 0, "CUDA (stand-in) ");
+    let report = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["platforms"][0]["name"], "CUDA (stand-in)");
+    assert_eq!(
+        report["cases"][0]["results"][0]["platform"],
+        "CUDA (stand-in)"
+    );
+    assert_eq!(report["cases"][0]["results"][0]["ending"], "passed");
 }
 
 #[test]

@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result};
 use callbox::policy::Traps;
 use callbox_tests::discover::{self, Found};
+use callbox_tests::platform::cuda::Cuda;
 use callbox_tests::platform::host::{Host, Wall};
 use callbox_tests::platform::xla::Xla;
-use callbox_tests::platform::{CUDA, Platform, PlatformName};
+use callbox_tests::platform::{Platform, PlatformName};
 use callbox_tests::report::{self, CaseReport, Ending, Report, html};
 use callbox_tests::suite::Suite;
 use callbox_tests::worker;
@@ -34,6 +35,9 @@ struct Arguments {
     /// The platform to run on. `all` leaves out those that are not there, and says why.
     #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
     platform: Chosen,
+    /// Takes the stand-in for CUDA's driver: a program on the CPU for machines without a GPU. What it gives is called "CUDA (stand-in)".
+    #[arg(long)]
+    stand_in: bool,
     /// How guests that reach past their memory are caught, on Host.
     #[arg(long, value_enum, default_value = "signals")]
     traps: ChosenTraps,
@@ -110,7 +114,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             ChosenWall::Process => Wall::Process,
         },
     };
-    let every: [&dyn Platform; 3] = [&host, &CUDA, &xla];
+    let cuda = match (
+        arguments.platform.includes(PlatformName::Cuda),
+        arguments.stand_in,
+    ) {
+        (false, _) => Cuda::absent("not asked for"),
+        (true, false) => Cuda::open(),
+        (true, true) => Cuda::on_stand_in(),
+    };
+    let every: [&dyn Platform; 3] = [&host, &cuda, &xla];
     let platforms: Vec<&dyn Platform> = every
         .into_iter()
         .filter(|platform| arguments.platform.includes(platform.name()))

@@ -5,17 +5,14 @@ mod call;
 mod engine;
 mod ffi_call;
 mod healthy;
-mod layout;
 mod program;
-mod results;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
-use callbox::call::CallOptions;
+use callbox::Status;
 use callbox::policy::{Limits, Traps};
-use callbox::{Deadline, Status};
 
 use self::backend::Backend;
 pub use self::backend::{Loaded, Wall};
@@ -168,12 +165,4 @@ impl Prepared for Loading<'_> {
 /// A failure on the way to something that runs, as an outcome of its preparation.
 fn failed<T>(phase: Phase, status: Status) -> Result<Result<T, Failure>> {
     Ok(Err(Failure::new(phase, status)))
-}
-
-fn options(step: &Step) -> CallOptions {
-    CallOptions {
-        deadline: step.deadline.map(Deadline::After),
-        user_data: step.user_data.clone(),
-        ..CallOptions::default()
-    }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::problem::{Difference, Problem};
 use crate::case::{Case, Stress};
-use crate::platform::{Bench, Failure, Outcome, Prepared};
+use crate::platform::{Bench, Outcome, Prepared, describe, is_same};
 
 /// Threads that run a case at once.
 pub const THREADS: usize = 4;
@@ -128,48 +128,4 @@ fn compare(first: &[Outcome], found: &[Outcome]) -> Result<(), Problem> {
         Difference::new(format!("step {step}, {place}"), first, found)
             .with_note("expected is what the case gave when it ran alone"),
     ])
-}
-
-fn is_same(a: &Outcome, b: &Outcome) -> bool {
-    match (a, b) {
-        (Ok(a), Ok(b)) => a == b,
-        (Err(a), Err(b)) => facts(a) == facts(b),
-        _ => false,
-    }
-}
-
-/// What must be the same of a failure. Where a guest that is stopped happens to be is its own affair: no backtrace.
-fn facts(failure: &Failure) -> impl PartialEq + use<'_> {
-    let Failure {
-        phase,
-        status,
-        wrote_results,
-    } = failure;
-    (
-        phase,
-        status.code(),
-        status.message(),
-        status.recoverable(),
-        status.blame(),
-        wrote_results,
-    )
-}
-
-fn describe(outcome: &Outcome) -> String {
-    match outcome {
-        Ok(found) => format!("{found:?}"),
-        Err(failure) => {
-            let Failure {
-                phase,
-                status,
-                wrote_results,
-            } = failure;
-            let wrote = if *wrote_results {
-                ", results written to"
-            } else {
-                ""
-            };
-            format!("{status} ({phase:?}, blame {}{wrote})", status.blame())
-        }
-    }
 }

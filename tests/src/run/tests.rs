@@ -1,8 +1,9 @@
 use std::path::Path;
 
 use super::*;
+use crate::platform::PlatformName;
+use crate::platform::cuda::Cuda;
 use crate::platform::host::Host;
-use crate::platform::{CUDA, PlatformName};
 
 /// A target that adds 1 to an s32, traps at 0, and fails with the code of a negative number.
 const MODULE: &str = r#"{"wat": [
@@ -225,8 +226,8 @@ fn what_does_not_run_has_its_reason() {
         Case::parse(&text, Path::new(".")).unwrap()
     };
     let all = case(r#""platforms": ["Host", "CUDA"]"#);
-    let reason = CUDA.availability().unwrap_err();
-    assert_eq!(run(&all, &CUDA).verdict, Verdict::NotRun(reason));
+    let absent = run(&all, &Cuda::absent("no GPU here"));
+    assert_eq!(absent.verdict, Verdict::NotRun("no GPU here".into()));
     let only = case(r#""platforms": {"only": ["CUDA"], "reason": "it is about grids"}"#);
     let not_run = Verdict::NotRun("it is about grids".into());
     assert_eq!(run(&only, &Host::default()).verdict, not_run);

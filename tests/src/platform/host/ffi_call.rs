@@ -5,8 +5,9 @@ use callbox::call::TargetModule;
 use callbox::jax_ffi::{self, CompiledFfiCall, FfiCalls, Function};
 use callbox::{Literal, Shape, Status};
 
-use super::{Failure, Found, HostBench, Outcome, Prepared, engine, failed, options};
+use super::{Failure, Found, HostBench, Outcome, Prepared, engine, failed};
 use crate::case::{FfiCall, Phase, Step};
+use crate::platform::step::options;
 
 /// The name by which the function is called.
 const NAME: &str = "call";

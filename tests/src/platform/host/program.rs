@@ -3,11 +3,11 @@
 use anyhow::Result;
 use callbox::Registry;
 use callbox::call::Platform;
-use callbox::program::{Executable, ExecuteOptions, Program};
+use callbox::program::{Executable, Program};
 
-use super::{HostBench, engine, failed, options};
-use crate::case::{Function, Phase, Step, Target};
-use crate::platform::{Failure, Found, Outcome, Prepared};
+use super::{HostBench, engine, failed};
+use crate::case::{Phase, Step, Target};
+use crate::platform::{Failure, Outcome, Prepared, step};
 
 pub(super) fn prepare<'c>(
     bench: &HostBench<'_>,
@@ -36,22 +36,6 @@ pub(super) fn prepare<'c>(
 
 impl Prepared for Executable {
     fn run(&self, step: &Step) -> Result<Outcome> {
-        let options = ExecuteOptions {
-            call: options(step),
-            ..ExecuteOptions::default()
-        };
-        let outcome = match &step.function {
-            Function::Ordinal(ordinal) => self.execute(*ordinal, &step.operands, &options),
-            Function::Name(name) => self.execute_named(name, &step.operands, &options),
-        };
-        let log = engine::take_log();
-        Ok(match outcome {
-            Ok(result) => {
-                let leaves = result.leaves();
-                let leaves = leaves.map(|(shape, bytes)| (shape.clone(), bytes.to_vec()));
-                Ok(Found::Results(leaves.collect(), log))
-            }
-            Err(status) => Err(Failure::new(Phase::Execute, status)),
-        })
+        Ok(step::execute(self, step, engine::take_log))
     }
 }

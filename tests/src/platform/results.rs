@@ -7,13 +7,13 @@ const UNTOUCHED: u8 = 0xa5;
 const GUARD: usize = 64;
 
 /// Buffers of one call.
-pub(super) struct Results {
+pub(in crate::platform) struct Results {
     bytes: Vec<u8>,
     sizes: Vec<usize>,
 }
 
 impl Results {
-    pub(super) fn new(sizes: Vec<usize>) -> Self {
+    pub(in crate::platform) fn new(sizes: Vec<usize>) -> Self {
         let total = sizes.iter().fold(GUARD, |at, size| at + size + GUARD);
         Self {
             bytes: vec![UNTOUCHED; total],
@@ -22,7 +22,7 @@ impl Results {
     }
 
     /// The buffers, to be written.
-    pub(super) fn buffers(&mut self) -> Vec<&mut [u8]> {
+    pub(in crate::platform) fn buffers(&mut self) -> Vec<&mut [u8]> {
         let mut rest = self.bytes.as_mut_slice();
         let mut buffers = Vec::with_capacity(self.sizes.len());
         for &size in &self.sizes {
@@ -34,7 +34,7 @@ impl Results {
     }
 
     /// What is in them.
-    pub(super) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::platform) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = 0;
         self.sizes.iter().map(move |size| {
             let begin = at + GUARD;
@@ -44,12 +44,12 @@ impl Results {
     }
 
     /// Whether one of them was written to.
-    pub(super) fn are_touched(&self) -> bool {
+    pub(in crate::platform) fn are_touched(&self) -> bool {
         self.contents().flatten().any(|&byte| byte != UNTOUCHED)
     }
 
     /// Whether something beside them was written to.
-    pub(super) fn were_left(&self) -> bool {
+    pub(in crate::platform) fn were_left(&self) -> bool {
         let inside = self.contents().flatten();
         let inside = inside.filter(|&&byte| byte != UNTOUCHED).count();
         let all = self.bytes.iter().filter(|&&byte| byte != UNTOUCHED);

@@ -3,7 +3,7 @@
 use callbox::ArrayShape;
 
 /// A row-major array's elements in the order of the shape's layout.
-pub(super) fn to_layout(shape: &ArrayShape, row_major: &[u8]) -> Vec<u8> {
+pub(in crate::platform) fn to_layout(shape: &ArrayShape, row_major: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; row_major.len()];
     for_each_element(shape, |logical, physical| {
         bytes[physical.clone()].copy_from_slice(&row_major[logical]);
@@ -12,7 +12,7 @@ pub(super) fn to_layout(shape: &ArrayShape, row_major: &[u8]) -> Vec<u8> {
 }
 
 /// The elements of an array in the shape's layout in row-major order.
-pub(super) fn from_layout(shape: &ArrayShape, in_layout: &[u8]) -> Vec<u8> {
+pub(in crate::platform) fn from_layout(shape: &ArrayShape, in_layout: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; in_layout.len()];
     for_each_element(shape, |logical, physical| {
         bytes[logical].copy_from_slice(&in_layout[physical]);

@@ -1,0 +1,110 @@
+//! Sections in processes of their own: this program, started again.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use callbox_tests::root;
+use serde_json::Value;
+
+use crate::loading;
+use crate::options::Options;
+use crate::report::Section;
+use crate::sections;
+
+/// What the line begins with on which a process says what it found. Whatever else it prints is somebody else's.
+const MARK: &str = "gpu-check section: ";
+
+/// The line.
+pub(crate) fn line(section: &Section) -> Result<String> {
+    Ok(format!("{MARK}{}", serde_json::to_string(section)?))
+}
+
+/// Runs a section in a process of its own. One that crashes, hangs or says nothing has failed.
+pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
+    let found = start(name, options, root).and_then(|child| outcome(child, sections::limit(name)));
+    found.unwrap_or_else(|error| Section::failed(name, format!("{error:#}"), Value::Null))
+}
+
+fn start(name: &str, options: &Options, root: &Path) -> Result<Child> {
+    let program = std::env::current_exe().context("expected to know this program's file")?;
+    let mut command = Command::new(program);
+    command.arg("--section").arg(name);
+    command.arg("--root").arg(root).env(root::VARIABLE, root);
+    command.arg("--cases").arg(&options.cases);
+    command.args(options.quick.then_some("--quick"));
+    command.args(options.stand_in.then_some("--stand-in"));
+    if name == sections::LOADING {
+        let (variable, value) = loading::WITHOUT_CACHE;
+        command.env(variable, value);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().context("expected to start this program again")
+}
+
+/// What a process said, if it ended in time.
+fn outcome(mut child: Child, limit: Duration) -> Result<Section> {
+    let mut stdout = child.stdout.take().context("expected a pipe")?;
+    // A pipe that nobody reads stops who writes.
+    let reader = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before a failure is looked at all the same.
+        let _ = stdout.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let status = wait(&mut child, limit)?;
+    let text = reader.join().map_err(|_| anyhow!("expected to read what it said"))?;
+    let said = text.lines().rev().find_map(|line| line.strip_prefix(MARK));
+    let said = said.with_context(|| format!("its process ended with {status} and did not say what it found"))?;
+    serde_json::from_str(said).context("its process said something else than a section")
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() >= limit {
+            // It may have ended just now.
+            let _ = child.kill();
+            child.wait()?;
+            return Err(anyhow!("its process had not ended after {} s", limit.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn shell(text: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn what_a_process_says_is_found_among_other_lines() {
+        let section = Section::skipped("a", "because");
+        let line = line(&section).unwrap();
+        let child = shell(&format!("echo hello; echo '{line}'; echo bye"));
+        assert_eq!(outcome(child, Duration::from_secs(10)).unwrap(), section);
+    }
+
+    #[test]
+    fn processes_that_crash_or_hang_have_failed() {
+        let error = outcome(shell("echo hello; exit 3"), Duration::from_secs(10)).unwrap_err();
+        assert!(error.to_string().contains("exit status: 3"), "{error}");
+        let begun = Instant::now();
+        let error = outcome(shell("exec sleep 20"), Duration::from_millis(100)).unwrap_err();
+        assert!(error.to_string().contains("had not ended"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,78 @@
+//! `gpu-check`: what is to be seen on a machine with a GPU, in one program that needs no Rust there. `cargo xtask gpu-check` builds it and puts what it
+//! needs beside it.
+//!
+//! It runs the conformance suite on CUDA, kernels that fault, and measurements, and writes a report. Each section runs in a process of its own.
+#![allow(
+    clippy::print_stdout,
+    reason = "a command line talks to the person who runs it"
+)]
+
+mod bandwidth;
+mod check;
+mod children;
+mod conformance;
+mod date;
+mod environment;
+mod faults;
+mod guests;
+mod launch;
+mod loading;
+mod markdown;
+mod options;
+mod raw;
+mod report;
+mod sections;
+mod timing;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use self::options::Options;
+use self::report::Report;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode> {
+    let root = std::path::absolute(options.root()).context("expected a folder")?;
+    if let Some(name) = &options.section {
+        println!("{}", children::line(&sections::run(name, options, &root))?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(file) = &options.record_stand_in {
+        check::record(options, &root, file)?;
+        println!("wrote {}", file.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = check::run(options, &root);
+    write(&options.json, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+    write(&options.json.with_extension("md"), &markdown::page(&report))?;
+    Ok(exit_code(&report, options.stand_in))
+}
+
+/// A machine without a GPU is no failure, unless the stand-in was to be one.
+fn exit_code(report: &Report, stand_in: bool) -> ExitCode {
+    let is_checked = report.device.is_some() || stand_in;
+    let is_missing = report.device.is_none() && stand_in;
+    match is_missing || (is_checked && report.has_failures()) {
+        true => ExitCode::from(1),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("wrote {}", file.display());
+    Ok(())
+}

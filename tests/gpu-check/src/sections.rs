@@ -1,0 +1,76 @@
+//! The sections, each of which runs in a process of its own: a driver that crashes or hangs costs its section and not the report.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use callbox::cuda::CudaDevice;
+use callbox_cuda_stand_in::StandIn;
+use serde_json::Value;
+
+use crate::options::{Amount, Options};
+use crate::report::Section;
+use crate::{bandwidth, conformance, environment, faults, launch, loading};
+
+/// What the stand-in driver calls its devices. Whatever has this name is no GPU.
+const STAND_IN_DEVICE: &str = "callbox stand-in (not a GPU)";
+
+/// The sections that run in one process each, in their order, without that of the faults.
+pub(crate) const ENVIRONMENT: &str = "environment";
+pub(crate) const CONFORMANCE: &str = "conformance";
+pub(crate) const LAUNCH: &str = "launch cost";
+pub(crate) const BANDWIDTH: &str = "bandwidth";
+pub(crate) const LOADING: &str = "loading";
+
+/// How long a section may take. All of them together take far less.
+pub(crate) fn limit(name: &str) -> Duration {
+    Duration::from_secs(match name {
+        CONFORMANCE => 150,
+        LAUNCH | BANDWIDTH => 60,
+        _ => 30,
+    })
+}
+
+/// Runs a section in this process.
+pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
+    let found = if options.stand_in {
+        // Before anything asks for CUDA.
+        StandIn::try_preload().map_err(anyhow::Error::msg).and_then(|_| find(name, options, root))
+    } else {
+        find(name, options, root)
+    };
+    found.unwrap_or_else(|error| Section::failed(name, format!("{error:#}"), Value::Null))
+}
+
+fn find(name: &str, options: &Options, root: &Path) -> Result<Section> {
+    let amount = options.amount();
+    match name {
+        ENVIRONMENT => return Ok(environment::look(name)),
+        CONFORMANCE => {
+            let is_stressed = amount == Amount::Full;
+            return conformance::run(name, root, &options.cases, options.stand_in, is_stressed);
+        }
+        LOADING => return loading::measure(name, root, options.stand_in),
+        _ => {}
+    }
+    if let Some(fault) = name.strip_prefix(faults::PREFIX) {
+        return faults::cause(name, fault, &open()?, root);
+    }
+    let measured = match name {
+        LAUNCH => launch::measure(&open()?, root, amount)?,
+        BANDWIDTH => bandwidth::measure(&open()?, root, amount)?,
+        _ => bail!("expected the name of a section, found {name:?}"),
+    };
+    Ok(Section::timed(name, measured, options.stand_in))
+}
+
+/// The device that is checked.
+pub(crate) fn open() -> Result<Arc<CudaDevice>> {
+    Ok(CudaDevice::open(0)?)
+}
+
+/// Whether a device is the stand-in's, which says so of itself.
+pub(crate) fn is_stand_in(device: &CudaDevice) -> bool {
+    device.name() == STAND_IN_DEVICE
+}

@@ -1,0 +1,134 @@
+//! Attributes as typed FFI reads them, and XLA's words for what is wrong with one.
+
+use callbox::{
+    ArrayShape, Attribute, Blame, Dictionary, ElementType, Literal, NativeType, Result, Status,
+    StatusCode,
+};
+
+/// What is wrong with an attribute, in XLA's words.
+pub(super) type Diagnostic<T> = std::result::Result<T, String>;
+
+/// A twin's own failure.
+pub(super) fn failure(code: StatusCode, message: impl Into<String>) -> Status {
+    Status::new(code, Blame::Guest, message)
+}
+
+pub(super) fn invalid_argument(message: impl Into<String>) -> Status {
+    failure(StatusCode::InvalidArgument, message)
+}
+
+/// What the decoding of a handler's parameters says: which of them are wrong, by their numbers, and how.
+pub(super) fn bad_operands(bad: &[(usize, String)]) -> Status {
+    let numbers: Vec<String> = bad.iter().map(|(number, _)| number.to_string()).collect();
+    let diagnostics: Vec<&str> = bad.iter().map(|(_, text)| text.as_str()).collect();
+    invalid_argument(format!(
+        "[execute] Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
+        numbers.join(", "),
+        diagnostics.join("\n")
+    ))
+}
+
+/// The value of a parameter of this number.
+pub(super) fn parameter<T>(number: usize, decoded: Diagnostic<T>) -> Result<T> {
+    decoded.map_err(|text| bad_operands(&[(number, text)]))
+}
+
+/// The attribute of this name.
+pub(super) fn find<'a>(attributes: &'a Dictionary, name: &str) -> Diagnostic<&'a Attribute> {
+    attributes
+        .get(name)
+        .ok_or_else(|| format!("Unexpected attribute: {name}"))
+}
+
+fn wrong_kind(expected: &str, found: &Attribute) -> String {
+    format!(
+        "Wrong attribute type: expected {expected} but got {}",
+        found.kind()
+    )
+}
+
+fn typed(what: &str, expected: ElementType, found: &Literal) -> Diagnostic<()> {
+    let shape = found.shape().as_array();
+    match shape.map(ArrayShape::element_type) {
+        Some(found) if found == expected => Ok(()),
+        Some(found) => Err(format!(
+            "Wrong {what} data type: expected {} but got {}",
+            expected.upper_name(),
+            found.upper_name()
+        )),
+        None => Err(format!("Wrong {what} data type: found a tuple")),
+    }
+}
+
+pub(super) fn scalar<T: NativeType>(attribute: &Attribute) -> Diagnostic<T> {
+    let Attribute::Scalar(literal) = attribute else {
+        return Err(wrong_kind("scalar", attribute));
+    };
+    typed("scalar", T::ELEMENT_TYPE, literal)?;
+    elements(literal)?
+        .first()
+        .copied()
+        .ok_or_else(|| "Wrong scalar size: expected 1 element but got 0".to_owned())
+}
+
+pub(super) fn array<T: NativeType>(attribute: &Attribute) -> Diagnostic<Vec<T>> {
+    let Attribute::Array(literal) = attribute else {
+        return Err(wrong_kind("array", attribute));
+    };
+    typed("array", T::ELEMENT_TYPE, literal)?;
+    elements(literal)
+}
+
+fn elements<T: NativeType>(literal: &Literal) -> Diagnostic<Vec<T>> {
+    literal
+        .to_vec()
+        .map_err(|status| status.message().to_owned())
+}
+
+pub(super) fn text(attribute: &Attribute) -> Diagnostic<&str> {
+    let Attribute::String(bytes) = attribute else {
+        return Err(wrong_kind("string", attribute));
+    };
+    std::str::from_utf8(bytes)
+        .map_err(|error| format!("Wrong string encoding: expected UTF-8 but got {error}"))
+}
+
+pub(super) fn dictionary(attribute: &Attribute) -> Diagnostic<&Dictionary> {
+    match attribute {
+        Attribute::Dictionary(dictionary) => Ok(dictionary),
+        other => Err(wrong_kind("dictionary", other)),
+    }
+}
+
+pub(super) fn function(attribute: &Attribute) -> Diagnostic<&str> {
+    match attribute {
+        Attribute::Function(name) => Ok(name),
+        other => Err(wrong_kind("function", other)),
+    }
+}
+
+/// An attribute that a handler asks for by itself.
+pub(super) fn asked<'a, T>(
+    attributes: &'a Dictionary,
+    name: &str,
+    decode: impl FnOnce(&'a Attribute) -> Diagnostic<T>,
+) -> Result<T> {
+    find(attributes, name)
+        .and_then(decode)
+        .map_err(invalid_argument)
+}
+
+/// The number of one of an enum's variants.
+pub(super) fn variant(found: i64, variants: &[(i64, &str)]) -> Diagnostic<i64> {
+    if variants.iter().any(|(number, _)| *number == found) {
+        return Ok(found);
+    }
+    let known: Vec<String> = variants
+        .iter()
+        .map(|(number, name)| format!("{number} ({name})"))
+        .collect();
+    Err(format!(
+        "Wrong enum value: expected one of {} but got {found}",
+        known.join(", ")
+    ))
+}
