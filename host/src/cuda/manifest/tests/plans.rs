@@ -72,7 +72,7 @@ fn a_launch_whose_condition_fails_is_left_out() {
 fn a_failed_check_is_the_targets_own_words() {
     let status = plan(&site(&["f32[2,2]"], "f32[2,3]")).unwrap_err();
     assert_eq!(status.code(), StatusCode::OutOfRange);
-    assert_eq!(status.blame(), Blame::Guest);
+    assert_eq!((status.blame(), status.recoverable()), (Blame::Guest, true));
     assert_eq!(
         status.message(),
         "expected {as many} elements, found 4 and 6 by 1.5"
