@@ -17,6 +17,9 @@ pub trait DeviceMemory: fmt::Debug + Send + Sync {
 
     /// Its size in bytes.
     fn size(&self) -> usize;
+
+    /// The memory as what its backend knows it as: a queue takes no other's.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// An array in a device's memory, dense.
@@ -77,6 +80,11 @@ pub trait DeviceQueue {
         inputs: &[DeviceBuffer],
         outputs: &[DeviceBuffer],
     ) -> Result<()>;
+
+    /// Whether work that is put in now is kept, and may be done again later: it must hold nothing of this execution.
+    fn keeps_work(&self) -> bool {
+        false
+    }
 
     /// Waits for all work, and gives the bytes of these arrays.
     ///

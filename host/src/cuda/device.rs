@@ -4,10 +4,11 @@
     reason = "takes streams and memory of somebody else's on trust"
 )]
 
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUstream};
 
@@ -46,11 +47,22 @@ type Loaded = OnceLock<Result<Arc<Module>>>;
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl CudaDevice {
-    /// The device with this number.
+    /// The device with this number: the same value for all who have it open.
     ///
     /// # Errors
     /// UNAVAILABLE if there is no CUDA here, with why; NOT_FOUND if there is no such device.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
+        static OPEN: Mutex<BTreeMap<usize, Weak<CudaDevice>>> = Mutex::new(BTreeMap::new());
+        let mut open = locked(&OPEN);
+        if let Some(device) = open.get(&ordinal).and_then(Weak::upgrade) {
+            return Ok(device);
+        }
+        let device = Self::new(ordinal)?;
+        open.insert(ordinal, Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    fn new(ordinal: usize) -> Result<Arc<Self>> {
         let driver = probe()?;
         if ordinal >= driver.devices() {
             return Err(Status::not_found(format!(
@@ -59,7 +71,15 @@ impl CudaDevice {
             )));
         }
         let doing = || format!("opening CUDA device {ordinal}");
-        let failed = |failure: DriverFailure| failure.status(&doing());
+        let failed = |failure: DriverFailure| match failure.is_sticky() {
+            // Somebody's fault of before, and no matter of who opens it now.
+            true => Status::new(
+                StatusCode::Unavailable,
+                Blame::Host,
+                format!("{}: its context was lost before: {failure}", doing()),
+            ),
+            false => failure.status(&doing()),
+        };
         let context = Arc::new(Context::retain(ordinal).map_err(failed)?);
         let attribute = |attribute| context.attribute(attribute).map_err(failed);
         let number = |value: i32| u32::try_from(value).unwrap_or(0);
@@ -116,7 +136,8 @@ impl CudaDevice {
     /// A queue of somebody else's stream: XLA's, say.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the stream is of another device; UNAVAILABLE if this one is lost.
+    /// INVALID_ARGUMENT if the stream is of another device; FAILED_PRECONDITION if it is being captured; UNAVAILABLE if this device is lost.
+    /// What the host computes in the queue tells its failures to [`DeviceQueue::download`], of nothing if need be.
     ///
     /// # Safety
     /// It must be a stream, and stay one for as long as the queue and all memory that was taken in it are there.
@@ -131,6 +152,13 @@ impl CudaDevice {
         }
         // SAFETY: it is of this context, and the caller promises the rest.
         let stream = unsafe { Stream::borrowed(&self.context, stream) };
+        if self.check("asking whether a stream is captured", stream.is_capturing())? {
+            return Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                "expected a stream whose work is done, found one whose work is being captured",
+            ));
+        }
         Ok(CudaQueue::borrowed(self, Arc::new(stream)))
     }
 
@@ -145,13 +173,21 @@ impl CudaDevice {
         if size > 0 {
             self.check_address(address, "borrowed memory")?;
         }
-        Ok(Arc::new(Borrowed { address, size }))
+        Ok(Arc::new(Borrowed {
+            device: self.id,
+            address,
+            size,
+        }))
     }
 
     /// A queue of a new stream.
     pub(super) fn new_queue(self: &Arc<Self>) -> Result<CudaQueue> {
         self.check_not_lost()?;
-        let idle = locked(&self.streams).pop();
+        // A stream in whose order somebody still has to give memory back could be spoilt by that, or spoil it.
+        let mut streams = locked(&self.streams);
+        let free = streams.iter().position(|s| Arc::strong_count(s) == 1);
+        let idle = free.map(|place| streams.swap_remove(place));
+        drop(streams);
         let stream = match idle {
             Some(stream) => stream,
             None => Arc::new(self.check("making a stream", Stream::new(&self.context))?),
@@ -268,9 +304,17 @@ impl Device for Arc<CudaDevice> {
 
 /// Somebody else's memory.
 #[derive(Debug)]
-struct Borrowed {
+pub(super) struct Borrowed {
+    device: u64,
     address: u64,
     size: usize,
+}
+
+impl Borrowed {
+    /// Which device's: [`CudaDevice::id`].
+    pub(super) fn device(&self) -> u64 {
+        self.device
+    }
 }
 
 impl DeviceMemory for Borrowed {
@@ -280,6 +324,10 @@ impl DeviceMemory for Borrowed {
 
     fn size(&self) -> usize {
         self.size
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

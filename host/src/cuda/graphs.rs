@@ -3,10 +3,6 @@
 //! The first call of a call site runs its function eagerly, and with that loads what it needs and says which memory it takes. The second takes that
 //! memory for good, captures the function's work into a graph, and launches it. Later ones launch the graph: as it is if operands and results lie
 //! where they did, and after an update of its parameters if not. What cannot be updated is captured anew.
-#![allow(
-    unsafe_code,
-    reason = "keeps what a graph uses for as long as it is launched"
-)]
 
 mod cache;
 
@@ -14,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::cache::{Cache, Key, Place};
-use super::call::CudaCall;
+use super::call::{CudaBuffer, CudaCall};
 use super::driver::{GraphExec, Updated};
 use super::module::{CudaModule, CudaTarget};
 use super::queue::Captured;
-use crate::call::{DeviceBuffer, DeviceQueue};
+use crate::call::{DeviceBuffer, DeviceQueue, Stage};
 use crate::graph_launch;
 use crate::values::{Result, Status, StatusCode};
 
@@ -89,6 +85,15 @@ struct Counts {
     evicted: AtomicU64,
 }
 
+/// A call site of the target.
+#[derive(Debug)]
+struct Site {
+    /// Which of its functions it runs.
+    number: usize,
+    /// Tells it from all others, those of programs that are gone too.
+    id: u64,
+}
+
 /// A function's graph, and all that it uses. Whoever drops it waits for nothing: what a launch may still use is handed to the device's staging.
 #[derive(Debug)]
 struct Launchable {
@@ -117,8 +122,11 @@ impl GraphLaunch {
         let graphs = Arc::clone(&self.0);
         let target = CudaTarget::new(graph_launch::NAME, move |call| graphs.run(call))
             .on_instantiate(|stage| {
-                let number = graph_launch::function(stage.site())?;
-                Ok(Some(Arc::new(number)))
+                static COUNT: AtomicU64 = AtomicU64::new(0);
+                Ok(Some(Arc::new(Site {
+                    number: graph_launch::function(stage.site())?,
+                    id: COUNT.fetch_add(1, Ordering::Relaxed),
+                })))
             })
             .declaring(|signature| *signature = graph_launch::signature());
         CudaModule::from_targets([target])
@@ -146,85 +154,92 @@ impl Graphs {
         if call.is_capturing() || call.queue().is_recording() {
             return self.inline(call);
         }
-        let key = Key::new(call);
-        let place = locked(&self.cache).place(&key, self.options.most);
-        let (place, evicted) = place;
-        for old in evicted {
-            self.counts.evicted.fetch_add(1, Ordering::Relaxed);
-            drop(old);
-        }
-        // Calls of one call site one after the other, as far as the host goes: launches of one graph are, too.
-        let mut place = locked(&place);
-        match &mut *place {
+        let key = Key::new(call)?;
+        let (place, evicted) = locked(&self.cache).place(&key, self.options.most);
+        self.counts
+            .evicted
+            .fetch_add(evicted.len() as u64, Ordering::Relaxed);
+        drop(evicted);
+        // Nobody waits for another's call: whoever comes meanwhile runs eagerly.
+        let Ok(mut guard) = place.try_lock() else {
+            return self.eager(call).map(drop);
+        };
+        match &mut *guard {
             Place::New => {
+                drop(guard);
                 let sizes = self.eager(call)?;
-                *place = Place::Seen { sizes };
-                Ok(())
-            }
-            Place::Uncapturable => self.eager(call).map(drop),
-            Place::Seen { sizes } => {
-                let sizes = sizes.clone();
-                match self.captured(call, &sizes) {
-                    Ok(launchable) => {
-                        self.counts.captured.fetch_add(1, Ordering::Relaxed);
-                        *place = Place::Graph(Box::new(launchable));
-                        Ok(())
-                    }
-                    Err(status) => self.without_graph(call, &mut place, status),
+                let mut guard = locked(&place);
+                if matches!(*guard, Place::New) {
+                    *guard = Place::Seen { sizes };
                 }
+                return Ok(());
             }
-            Place::Graph(launchable) => {
-                let addresses = addresses(call);
-                if launchable.addresses == addresses {
-                    self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
-                    return launchable.launch(call);
+            Place::Uncapturable => {
+                drop(guard);
+                return self.eager(call).map(drop);
+            }
+            Place::Refused(status) => return Err(status.clone()),
+            Place::Seen { .. } | Place::Graph(_) => {}
+        }
+        match self.by_graph(call, &mut guard) {
+            Ok(()) => Ok(()),
+            Err(status) => {
+                *guard = self.without_graph(&status, &guard);
+                if let Place::Refused(_) = *guard {
+                    return Err(status);
                 }
-                let sizes = launchable.captured.sizes();
-                match self.updated(call, launchable, addresses) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => {
-                        *place = Place::Seen {
-                            sizes: sizes.clone(),
-                        };
-                        match self.captured(call, &sizes) {
-                            Ok(launchable) => {
-                                self.counts.recaptured.fetch_add(1, Ordering::Relaxed);
-                                *place = Place::Graph(Box::new(launchable));
-                                Ok(())
-                            }
-                            Err(status) => self.without_graph(call, &mut place, status),
-                        }
-                    }
-                    Err(status) => self.without_graph(call, &mut place, status),
+                let is_lost = call.device().lost().is_some();
+                drop(guard);
+                match is_lost {
+                    true => Err(status),
+                    false => self.eager(call).map(drop),
                 }
             }
         }
     }
 
-    /// What is done when there is no graph.
-    fn without_graph(
-        &self,
-        call: &mut CudaCall<'_>,
-        place: &mut Place,
-        status: Status,
-    ) -> Result<()> {
+    /// Launches the graph that there is, or makes one.
+    fn by_graph(&self, call: &mut CudaCall<'_>, place: &mut Place) -> Result<()> {
+        let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+        let (sizes, counter) = match place {
+            Place::Graph(launchable) => {
+                let addresses = addresses(call);
+                if launchable.addresses == addresses {
+                    count(&self.counts.unchanged);
+                    return launchable.launch(call);
+                }
+                if self.updated(call, launchable, addresses)? {
+                    return Ok(());
+                }
+                (launchable.captured.sizes(), &self.counts.recaptured)
+            }
+            Place::Seen { sizes } => (sizes.clone(), &self.counts.captured),
+            _ => return Err(Status::internal("a place without a graph")),
+        };
+        // The old one goes only when the new one is there.
+        let launchable = self.captured(call, &sizes)?;
+        count(counter);
+        *place = Place::Graph(Box::new(launchable));
+        Ok(())
+    }
+
+    /// What a place becomes when there is no graph, for this reason.
+    fn without_graph(&self, status: &Status, place: &Place) -> Place {
         match (status.code(), self.options.uncapturable) {
-            (
-                StatusCode::FailedPrecondition | StatusCode::Unimplemented,
-                Uncapturable::RunEagerly,
-            ) => {
-                *place = Place::Uncapturable;
-                self.eager(call).map(drop)
+            (StatusCode::FailedPrecondition | StatusCode::Unimplemented, Uncapturable::Refuse) => {
+                Place::Refused(status.clone())
             }
-            // There may be room for a graph another time.
-            (StatusCode::ResourceExhausted, _) => {
-                *place = Place::New;
-                self.eager(call).map(drop)
-            }
-            _ => {
-                *place = Place::New;
-                Err(status)
-            }
+            (StatusCode::FailedPrecondition | StatusCode::Unimplemented, _) => Place::Uncapturable,
+            // There may be room for a graph another time. It is tried anew with what is known.
+            _ => match place {
+                Place::Graph(launchable) => Place::Seen {
+                    sizes: launchable.captured.sizes(),
+                },
+                Place::Seen { sizes } => Place::Seen {
+                    sizes: sizes.clone(),
+                },
+                _ => Place::New,
+            },
         }
     }
 
@@ -239,20 +254,26 @@ impl Graphs {
 
     /// Runs the function, and copies what it gives to the call's results.
     fn inline(&self, call: &mut CudaCall<'_>) -> Result<()> {
-        let number = call.state::<usize>(crate::call::Stage::Instantiate);
-        let number =
-            *number.ok_or_else(|| Status::internal("a graph launch without a function"))?;
-        let operands: Vec<DeviceBuffer> = call
-            .operands()
-            .iter()
-            .map(|operand| Arc::clone(operand.memory()))
-            .collect();
-        let found = call.call_function(number, &operands)?;
-        let results: Vec<DeviceBuffer> = call
-            .results()
-            .iter()
-            .map(|result| Arc::clone(result.memory()))
-            .collect();
+        let site = call.state::<Site>(Stage::Instantiate);
+        let number = site.ok_or_else(no_function)?.number;
+        let memory = |buffers: Vec<CudaBuffer<'_>>| -> Vec<DeviceBuffer> {
+            let buffers = buffers.iter();
+            buffers.map(|buffer| Arc::clone(buffer.memory())).collect()
+        };
+        let operands = memory(call.operands());
+        let mut found = call.call_function(number, &operands)?;
+        let results = memory(call.results());
+        // What the function hands on may lie where another result goes, by aliasing.
+        for (place, from) in found.iter_mut().enumerate() {
+            let mut others = results.iter().enumerate();
+            if from.size() > 0
+                && others.any(|(other, to)| other != place && to.address() == from.address())
+            {
+                let apart = call.queue().allocate(from.size())?;
+                call.queue().copy(from, &apart)?;
+                *from = apart;
+            }
+        }
         for (from, to) in std::iter::zip(&found, &results) {
             call.queue().copy(from, to)?;
         }
@@ -330,17 +351,10 @@ impl Graphs {
 
 impl Launchable {
     fn launch(&mut self, call: &mut CudaCall<'_>) -> Result<()> {
-        let queue = call.queue();
-        let Some(exec) = &mut self.exec else {
-            return Err(Status::internal("a graph that is gone"));
-        };
-        // SAFETY: what the graph uses is in `captured`, which is retired behind the last launch; operands and results are given back in the
-        // stream's order.
-        let launched = unsafe { exec.launch(queue.stream()) };
-        let device = Arc::clone(queue.device());
-        device.check("launching a graph", launched)?;
-        queue.watch(&self.captured);
-        self.captured.mark_used(queue)
+        match &mut self.exec {
+            Some(exec) => call.queue().launch_graph(exec, &mut self.captured),
+            None => Err(Status::internal("a graph that is gone")),
+        }
     }
 }
 
@@ -357,7 +371,11 @@ fn addresses(call: &CudaCall<'_>) -> Vec<u64> {
     let operands = call.operands();
     let results = call.results();
     let all = operands.iter().chain(&results);
-    all.map(super::call::CudaBuffer::address).collect()
+    all.map(CudaBuffer::address).collect()
+}
+
+fn no_function() -> Status {
+    Status::internal("a graph launch without a function")
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

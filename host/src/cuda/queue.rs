@@ -9,12 +9,16 @@ mod capture;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::capture::Capture;
 pub(super) use self::capture::Captured;
 use super::device::CudaDevice;
-use super::driver::{Allocation, Graph, HostTask, Outcome, Pinned, Stream, copy};
+use super::device::Borrowed;
+use super::driver::{
+    Allocation, Event, Graph, GraphExec, HostTask, Outcome, Pinned, Stream, copy,
+};
 use super::staging::Kept;
 use crate::call::{DeviceBuffer, DeviceMemory, DeviceQueue, HostWork};
 use crate::values::{Blame, Result, Status, StatusCode};
@@ -26,8 +30,8 @@ pub struct CudaQueue {
     is_own_stream: bool,
     /// The first failure of what the host computes.
     failed: Failed,
-    /// The same of the graphs that were launched here.
-    watched: Vec<Failed>,
+    /// Memory of other streams, which stays until this one has passed.
+    foreign: Vec<DeviceBuffer>,
     /// The sizes of the memory that is taken, where somebody wants to know.
     recording: Option<Vec<usize>>,
     /// What a graph that is being captured needs for as long as it is launched.
@@ -39,15 +43,23 @@ type Failed = Arc<Mutex<Option<Status>>>;
 
 /// Memory of a CUDA device.
 #[derive(Debug)]
-struct CudaMemory(Allocation);
+struct CudaMemory {
+    allocation: Allocation,
+    /// Which device's: [`CudaDevice::id`].
+    device: u64,
+}
 
 impl DeviceMemory for CudaMemory {
     fn address(&self) -> u64 {
-        self.0.address()
+        self.allocation.address()
     }
 
     fn size(&self) -> usize {
-        self.0.size()
+        self.allocation.size()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -58,7 +70,7 @@ impl CudaQueue {
             stream,
             is_own_stream: true,
             failed: Arc::default(),
-            watched: Vec::new(),
+            foreign: Vec::new(),
             recording: None,
             capture: None,
         }
@@ -109,11 +121,18 @@ impl CudaQueue {
         let taken = sizes.iter().map(|&size| {
             let taken = Allocation::new(stream, size, pooled);
             let allocation = self.check(&format!("taking {size} bytes for a graph"), taken)?;
-            Ok(Arc::new(CudaMemory(allocation)) as DeviceBuffer)
+            Ok(self.memory(allocation))
         });
         let taken = taken.collect::<Result<Vec<_>>>()?;
         self.check("taking memory for a graph", stream.synchronize())?;
         Ok(taken)
+    }
+
+    fn memory(&self, allocation: Allocation) -> DeviceBuffer {
+        Arc::new(CudaMemory {
+            allocation,
+            device: self.device.id(),
+        })
     }
 
     /// From here on nothing is done: it becomes a graph, in this memory.
@@ -137,12 +156,83 @@ impl CudaQueue {
         Ok((self.check("ending a capture", ended)?, captured))
     }
 
-    /// Tells failures of a graph's work, too.
-    pub(super) fn watch(&mut self, captured: &Captured) {
-        let failed = captured.failed();
-        if !self.watched.iter().any(|known| Arc::ptr_eq(known, failed)) {
-            self.watched.push(Arc::clone(failed));
+    /// Launches a graph. Failures of what the host computes in it become this queue's.
+    pub(super) fn launch_graph(
+        &mut self,
+        exec: &mut GraphExec,
+        captured: &mut Captured,
+    ) -> Result<()> {
+        self.device.check_not_lost()?;
+        let cell = captured.failed().cloned();
+        if let (Some(_), Some(used)) = (&cell, captured.used()) {
+            // What the launch before it failed with goes to that one's queue first.
+            let held = used.hold_back(&self.stream);
+            self.check("waiting for the launch before", held)?;
         }
+        // SAFETY: what the graph uses is in `captured`, which stays until the mark that is set below; operands and results are given back in the
+        // stream's order.
+        let launched = unsafe { exec.launch(&self.stream) };
+        self.check("launching a graph", launched)?;
+        if let Some(cell) = cell {
+            let own = Arc::clone(&self.failed);
+            let told: Box<HostTask> = Box::new(move || {
+                if let Some(status) = locked(&cell).take() {
+                    locked(&own).get_or_insert(status);
+                }
+            });
+            let told = Arc::new(told);
+            // SAFETY: the task is kept below.
+            let put = unsafe { self.stream.launch_host(&told) };
+            self.keep(Kept {
+                tasks: vec![told],
+                ..Kept::default()
+            })?;
+            self.check("asking how a graph went", put)?;
+        }
+        captured.mark_used(self)
+    }
+
+    /// Checks that memory is this device's, and has its work wait for what another stream does with it.
+    pub(super) fn admit(&mut self, buffer: &DeviceBuffer) -> Result<()> {
+        let memory = buffer.as_any();
+        if let Some(memory) = memory.downcast_ref::<CudaMemory>() {
+            self.check_device(memory.device)?;
+            let owner = memory.allocation.stream();
+            let is_at_home = Arc::ptr_eq(owner, &self.stream)
+                || Arc::ptr_eq(owner, self.device.keeper())
+                || buffer.size() == 0;
+            return match is_at_home || self.is_capturing() {
+                true => Ok(()),
+                false => self.wait_for(&Arc::clone(owner), buffer),
+            };
+        }
+        match memory.downcast_ref::<Borrowed>() {
+            Some(borrowed) => self.check_device(borrowed.device()),
+            None => Err(Status::invalid_argument(
+                "expected memory of a CUDA device, found another's",
+            )),
+        }
+    }
+
+    fn check_device(&self, device: u64) -> Result<()> {
+        match device == self.device.id() {
+            true => Ok(()),
+            false => Err(Status::invalid_argument(format!(
+                "expected memory of CUDA device {}, found another device's",
+                self.device.ordinal()
+            ))),
+        }
+    }
+
+    /// Has this stream wait for another, and keeps the memory until this one has passed: it is given back in the other's order.
+    fn wait_for(&mut self, other: &Arc<Stream>, buffer: &DeviceBuffer) -> Result<()> {
+        let waited = Event::new(self.device.context()).and_then(|event| {
+            event.record(other)?;
+            event.hold_back(&self.stream)
+        });
+        self.check("waiting for another stream", waited)?;
+        self.foreign.push(Arc::clone(buffer));
+        Ok(())
     }
 
     fn check<T>(&self, doing: &str, outcome: Outcome<T>) -> Result<T> {
@@ -163,17 +253,26 @@ impl CudaQueue {
         }
     }
 
+    /// A slot. Where too much is on its way already, or there is no more, the stream is waited for first.
     fn slot(&self, size: usize) -> Result<Arc<Pinned>> {
-        let slot = self.device.staging().take(size);
+        let staging = self.device.staging();
+        if !self.is_capturing() && staging.is_crowded() {
+            self.check("waiting for slots", self.stream.synchronize())?;
+        }
+        let slot = match staging.take(size) {
+            Err(failure) if !self.is_capturing() && !failure.is_sticky() => {
+                self.check("waiting for slots", self.stream.synchronize())?;
+                staging.take(size)
+            }
+            other => other,
+        };
         self.check(&format!("taking {size} bytes of pinned memory"), slot)
     }
 
     /// # Errors
     /// The first failure of what the host computed.
     fn check_work(&self) -> Result<()> {
-        let mut all = std::iter::once(&self.failed).chain(&self.watched);
-        all.find_map(|failed| locked(failed).take())
-            .map_or(Ok(()), Err)
+        locked(&self.failed).take().map_or(Ok(()), Err)
     }
 }
 
@@ -189,7 +288,7 @@ impl DeviceQueue for CudaQueue {
         let pooled = self.device.has_memory_pools();
         let taken = Allocation::new(&self.stream, size, pooled);
         let allocation = self.check(&format!("taking {size} bytes"), taken)?;
-        Ok(Arc::new(CudaMemory(allocation)))
+        Ok(self.memory(allocation))
     }
 
     fn upload(&mut self, bytes: &[u8]) -> Result<DeviceBuffer> {
@@ -215,8 +314,14 @@ impl DeviceQueue for CudaQueue {
     fn copy(&mut self, from: &DeviceBuffer, to: &DeviceBuffer) -> Result<()> {
         self.device.check_not_lost()?;
         if from.size() != to.size() {
-            return Err(Status::internal("a copy between arrays of two sizes"));
+            return Err(Status::invalid_argument(format!(
+                "expected a copy between arrays of one size, found {} and {} bytes",
+                from.size(),
+                to.size()
+            )));
         }
+        self.admit(from)?;
+        self.admit(to)?;
         // SAFETY: both are as large, and are given back in the stream's order.
         let copied =
             unsafe { copy::on_device(&self.stream, from.address(), to.address(), from.size()) };
@@ -230,6 +335,9 @@ impl DeviceQueue for CudaQueue {
         outputs: &[DeviceBuffer],
     ) -> Result<()> {
         self.device.check_not_lost()?;
+        for buffer in inputs.iter().chain(outputs) {
+            self.admit(buffer)?;
+        }
         let (sources, size) = places(inputs, 0)?;
         let (destinations, size) = places(outputs, size)?;
         let slot = self.slot(size)?;
@@ -288,6 +396,9 @@ impl DeviceQueue for CudaQueue {
                 "expected work that waits for nothing, which is all that a graph can hold, found a value that decides where control goes",
             ));
         }
+        for buffer in buffers {
+            self.admit(buffer)?;
+        }
         let (places, size) = places(buffers, 0)?;
         let slot = self.slot(size)?;
         let mut copied = Ok(());
@@ -319,12 +430,22 @@ impl DeviceQueue for CudaQueue {
         match waited {
             Ok(()) => self.device.staging().give_back(kept),
             // The device may still write it. What this comes to is no news.
-            Err(_) => drop(self.device.staging().retire(&self.stream, kept)),
+            Err(_) => {
+                let _ = self.device.staging().retire(&self.stream, kept);
+            }
         }
         self.device.staging().collect();
-        let found = self.check("waiting for the device", found)?;
+        if waited.is_ok() {
+            self.foreign.clear();
+        }
+        let found = self.check("waiting for the device", found);
+        // What the host failed with was first.
         self.check_work()?;
-        Ok(found)
+        found
+    }
+
+    fn keeps_work(&self) -> bool {
+        self.is_capturing()
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -343,7 +464,18 @@ impl fmt::Debug for CudaQueue {
 
 impl Drop for CudaQueue {
     fn drop(&mut self) {
-        if self.is_own_stream {
+        let foreign = std::mem::take(&mut self.foreign);
+        if !foreign.is_empty() {
+            let kept = Kept {
+                memory: foreign,
+                ..Kept::default()
+            };
+            let _ = self.device.staging().retire(&self.stream, kept);
+        }
+        if self.capture.take().is_some() {
+            // Something panicked in between. What comes into the stream next is not to be captured.
+            drop(self.stream.end_capture());
+        } else if self.is_own_stream {
             self.device.keep_stream(Arc::clone(&self.stream));
         }
     }
@@ -374,9 +506,6 @@ fn passage(
     failed: Failed,
 ) -> Box<HostTask> {
     Box::new(move || {
-        if locked(&failed).is_some() {
-            return;
-        }
         // SAFETY: the copies before this are done and those behind it have not begun, for they are in one stream; the slot is this task's alone, its
         // ranges do not overlap, and a graph that is launched again goes through the same order.
         let (inputs, mut outputs) = unsafe {
@@ -386,9 +515,31 @@ fn passage(
             let outputs: Vec<&mut [u8]> = outputs.iter().map(output).collect();
             (inputs, outputs)
         };
-        if let Err(status) = work(&inputs, &mut outputs) {
+        let before = locked(&failed).is_some();
+        let outcome = match before {
+            true => Ok(false),
+            false => guarded(|| work(&inputs, &mut outputs)).map(|()| true),
+        };
+        if !matches!(outcome, Ok(true)) {
+            // What comes after reads zeros, and not what was in the slot.
+            outputs.iter_mut().for_each(|output| output.fill(0));
+        }
+        if let Err(status) = outcome {
             locked(&failed).get_or_insert(status);
         }
+    })
+}
+
+/// Runs work. One that panics costs a status.
+fn guarded(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        // Dropping it may panic once more.
+        std::mem::forget(payload);
+        Err(Status::new(
+            StatusCode::Aborted,
+            Blame::Guest,
+            "what the host computes for a device panicked",
+        ))
     })
 }
 

@@ -14,6 +14,9 @@ const SMALLEST: usize = 4 << 10;
 /// How many bytes of idle slots are kept.
 const MOST_IDLE: usize = 256 << 20;
 
+/// How many bytes of slots may be in use before somebody waits.
+const MOST_BUSY: usize = 1 << 30;
+
 /// What has to stay until a stream has passed it.
 #[derive(Default)]
 pub(super) struct Kept {
@@ -55,6 +58,13 @@ impl Staging {
         }
         drop(idle);
         Pinned::new(&self.context, size).map(Arc::new)
+    }
+
+    /// Whether more bytes are on their way than there should be at one time.
+    pub(super) fn is_crowded(&self) -> bool {
+        let busy = locked(&self.busy);
+        let slots = busy.iter().flat_map(|entry| &entry.kept.slots);
+        slots.map(|slot| slot.size()).sum::<usize>() > MOST_BUSY
     }
 
     /// Keeps these until the stream has passed what is in it now.

@@ -26,11 +26,17 @@ pub struct Executable {
 /// What executions need. Targets that call back find it here, as long as the executable is there.
 #[derive(Debug)]
 struct Inner {
-    program: Program,
-    plan: Plan,
+    core: Arc<Core>,
     modules: Vec<Box<dyn PreparedCalls>>,
     /// Where it runs, if not on the host.
     device: Option<Arc<dyn Device>>,
+}
+
+/// What computing takes that calls no target. Work that is left in a device's queue holds this alone, and nothing of a device's.
+#[derive(Debug)]
+struct Core {
+    program: Program,
+    plan: Plan,
 }
 
 /// A function that a program exports.
@@ -101,8 +107,10 @@ impl Executable {
         Ok(Self {
             functions: program.functions(),
             inner: Arc::new(Inner {
-                program: program.clone(),
-                plan,
+                core: Arc::new(Core {
+                    program: program.clone(),
+                    plan,
+                }),
                 modules,
                 device,
             }),
@@ -136,7 +144,7 @@ impl Executable {
             )));
         };
         check_arguments(&function.name, function.parameters.iter(), arguments)?;
-        let computation = self.inner.program.exports[ordinal];
+        let computation = self.inner.core.program.exports[ordinal];
         let Some(device) = &self.inner.device else {
             let mut run = Run::begin(&self.inner, computation, options, 0, HostSpace)?;
             return run.computation(computation, arguments);

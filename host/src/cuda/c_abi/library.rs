@@ -1,8 +1,10 @@
 //! Shared libraries with C targets.
 #![allow(unsafe_code, reason = "loads native code that was granted")]
 
+use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::Library;
 use sha2::{Digest, Sha256};
@@ -26,13 +28,14 @@ pub struct LibraryTarget {
     pub buffers: Buffers,
 }
 
-/// A library that was granted and loaded. It stays for as long as a target of it is there.
+/// A library that was granted and loaded. It is never unloaded: a stream may still come to what it put there, and the loader may keep a library that it was told
+/// to let go.
 #[derive(Debug)]
 pub(super) struct NativeLibrary {
     library: Library,
     digest: [u8; 32],
     /// The very bytes that were granted, in a file that nobody else can name.
-    _copy: PrivateCopy,
+    copy: PrivateCopy,
 }
 
 impl CudaModule {
@@ -48,7 +51,6 @@ impl CudaModule {
     ) -> Result<Arc<Self>> {
         let library = NativeLibrary::load(path, grants);
         let library = library.map_err(|status| status.context(path.display()))?;
-        let library = Arc::new(library);
         let targets = targets.iter().map(|target| {
             let entry = library.entry(target);
             let entry = entry.map_err(|status| status.context(path.display()))?;
@@ -60,12 +62,23 @@ impl CudaModule {
 }
 
 impl NativeLibrary {
-    fn load(path: &Path, grants: &NativeGrants) -> Result<Self> {
+    fn load(path: &Path, grants: &NativeGrants) -> Result<Arc<Self>> {
+        static LOADED: Mutex<BTreeMap<[u8; 32], Arc<NativeLibrary>>> = Mutex::new(BTreeMap::new());
         let bytes = read(path)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
         grants.check("the library", digest)?;
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = loaded.get(&digest) {
+            return Ok(Arc::clone(library));
+        }
+        let library = Arc::new(Self::open(&bytes, digest)?);
+        loaded.insert(digest, Arc::clone(&library));
+        Ok(library)
+    }
+
+    fn open(bytes: &[u8], digest: [u8; 32]) -> Result<Self> {
         // The file may be another by the time that the loader opens it: what is loaded is a copy of what was looked at.
-        let copy = PrivateCopy::new(&bytes)?;
+        let copy = PrivateCopy::new(bytes)?;
         // SAFETY: its initialisers run, and whatever they do was granted, by the digest of these very bytes.
         let library = unsafe { Library::new(&copy.path) };
         let library = library.map_err(|error| {
@@ -81,7 +94,7 @@ impl NativeLibrary {
         Ok(Self {
             library,
             digest,
-            _copy: copy,
+            copy,
         })
     }
 
@@ -89,22 +102,50 @@ impl NativeLibrary {
         let missing =
             |_| Status::not_found(format!("the library exports no function {:?}", target.name));
         let name = target.name.as_bytes();
+        if !self.has_of_its_own(name) {
+            return Err(missing(()));
+        }
         // SAFETY: whoever granted the library and names the function's convention says that it is of this type.
         unsafe {
             match target.api_version {
                 ApiVersion::Original => {
                     let function = self.library.get::<OriginalTarget>(name);
-                    function.map(|f| Entry::Original(*f)).map_err(missing)
+                    function.map(|f| Entry::Original(*f)).map_err(|_| missing(()))
                 }
                 ApiVersion::StatusReturning | ApiVersion::StatusReturningUnified => {
                     let function = self.library.get::<StatusTarget>(name);
-                    function.map(|f| Entry::Status(*f)).map_err(missing)
+                    function.map(|f| Entry::Status(*f)).map_err(|_| missing(()))
                 }
                 other => Err(Status::invalid_argument(format!(
                     "expected a convention that functions of C have on CUDA (API_VERSION_ORIGINAL, API_VERSION_STATUS_RETURNING), found {other}"
                 ))),
             }
         }
+    }
+
+    /// Whether the library itself has this symbol: the loader also finds those of the libraries that it needs.
+    #[cfg(unix)]
+    fn has_of_its_own(&self, name: &[u8]) -> bool {
+        // SAFETY: the symbol is not called, only looked for.
+        let Ok(symbol) = (unsafe { self.library.get::<*const ()>(name) }) else {
+            return false;
+        };
+        // SAFETY: the structure is plain data, for which zeros are good.
+        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked for, and `found` is what is written.
+        let is_known = unsafe { libc::dladdr((*symbol).cast(), &raw mut found) } != 0;
+        if !is_known || found.dli_fname.is_null() {
+            return false;
+        }
+        // SAFETY: the loader's name of a library that stays loaded.
+        let file = unsafe { CStr::from_ptr(found.dli_fname) };
+        file.to_bytes() == self.copy.path.as_os_str().as_encoded_bytes()
+    }
+
+    /// On Linux alone can a library be loaded.
+    #[cfg(not(unix))]
+    fn has_of_its_own(&self, _: &[u8]) -> bool {
+        self.copy.path.exists()
     }
 
     /// What tells these targets of the library from others.
@@ -138,11 +179,16 @@ impl PrivateCopy {
                 format!("expected memory for a copy of the library: {error}"),
             )
         };
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("callbox-library", flags);
         let mut file = std::fs::File::from(file.map_err(|error| failed(error.into()))?);
         file.write_all(bytes).map_err(failed)?;
-        // The loader knows libraries by what their path leads to, and each such file is one of its own.
+        let seals = rustix::fs::SealFlags::WRITE
+            | rustix::fs::SealFlags::GROW
+            | rustix::fs::SealFlags::SHRINK
+            | rustix::fs::SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(|error| failed(error.into()))?;
+        // The loader knows a library by this very text: the file stays open for ever, so that no other gets its number.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         Ok(Self { path, _file: file })
     }

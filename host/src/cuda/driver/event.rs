@@ -45,6 +45,15 @@ impl Event {
         })
     }
 
+    /// Has a stream wait for the mark, before what comes into it from here on.
+    pub(in crate::cuda) fn hold_back(&self, stream: &Stream) -> Outcome<()> {
+        self.context.bind()?;
+        // SAFETY: event and stream are alive.
+        check("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(stream.raw(), self.raw, 0)
+        })
+    }
+
     /// Whether all before the mark is done.
     pub(in crate::cuda) fn is_done(&self) -> Outcome<bool> {
         const NOT_READY: u32 = 600;

@@ -55,6 +55,11 @@ impl Allocation {
     pub(in crate::cuda) fn size(&self) -> usize {
         self.size
     }
+
+    /// The stream in whose order it was taken and is given back.
+    pub(in crate::cuda) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
 }
 
 impl Drop for Allocation {

@@ -1,9 +1,10 @@
 //! Modules and the kernels in them.
 #![allow(unsafe_code, reason = "calls the driver")]
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
@@ -24,6 +25,8 @@ pub(in crate::cuda) enum Image<'a> {
 pub(in crate::cuda) struct Module {
     raw: CUmodule,
     context: Arc<Context>,
+    /// The dynamic shared memory that blocks of its kernels may have, by the kernel's name.
+    shared: Mutex<HashMap<String, u32>>,
 }
 
 // SAFETY: a module may be used from any thread, and the driver locks what it shares.
@@ -76,6 +79,7 @@ impl Module {
             Ok(()) => Ok(Self {
                 raw,
                 context: Arc::clone(context),
+                shared: Mutex::default(),
             }),
             Err(failure) => {
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
@@ -85,10 +89,10 @@ impl Module {
     }
 
     /// A kernel of this name.
-    pub(in crate::cuda) fn function(self: &Arc<Self>, name: &str) -> Outcome<Function> {
+    pub(in crate::cuda) fn function(self: &Arc<Self>, kernel: &str) -> Outcome<Function> {
         const NOT_FOUND: u32 = 500;
         let call = "cuModuleGetFunction";
-        let name = CString::new(name).map_err(|_| DriverFailure {
+        let name = CString::new(kernel).map_err(|_| DriverFailure {
             call,
             code: NOT_FOUND,
         })?;
@@ -100,6 +104,7 @@ impl Module {
         })?;
         Ok(Function {
             raw,
+            name: kernel.to_owned(),
             module: Arc::clone(self),
         })
     }
@@ -117,6 +122,7 @@ impl Drop for Module {
 #[derive(Clone, Debug)]
 pub(in crate::cuda) struct Function {
     raw: CUfunction,
+    name: String,
     module: Arc<Module>,
 }
 
@@ -124,9 +130,6 @@ pub(in crate::cuda) struct Function {
 unsafe impl Send for Function {}
 // SAFETY: as for its module.
 unsafe impl Sync for Function {}
-
-/// The shared memory that a block can have without asking: CUDA C programming guide, "Compute capabilities".
-const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 impl Function {
     /// Where each of its parameters is among their bytes, and how large it is.
@@ -148,17 +151,22 @@ impl Function {
         }
     }
 
-    /// Lets its blocks have this much dynamic shared memory, where that takes leave, and loads it now and not when it is first launched.
+    /// Lets its blocks have this much dynamic shared memory at least, and loads it now and not when it is first launched.
     pub(in crate::cuda) fn make_ready(&self, shared_bytes: u32) -> Outcome<()> {
         self.module.context.bind()?;
-        if shared_bytes > SHARED_WITHOUT_ASKING {
+        // Call sites share the kernel: what one has been given is not taken back for another.
+        let mut shared = self.module.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = shared.entry(self.name.clone()).or_default();
+        if shared_bytes > *most {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let bytes = i32::try_from(shared_bytes).unwrap_or(i32::MAX);
             // SAFETY: the function is alive.
             check("cuFuncSetAttribute", unsafe {
                 sys::cuFuncSetAttribute(self.raw, what, bytes)
             })?;
+            *most = shared_bytes;
         }
+        drop(shared);
         // SAFETY: the function is alive.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.raw) })
     }

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUstream, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 use super::{Context, Graph, Outcome, check};
 use crate::cuda::failure::DriverFailure;
@@ -75,6 +75,17 @@ impl Stream {
         })
     }
 
+    /// Whether what comes into it is captured.
+    pub(in crate::cuda) fn is_capturing(&self) -> Outcome<bool> {
+        self.context.bind()?;
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is alive, and `status` is what is written.
+        check("cuStreamIsCapturing", unsafe {
+            sys::cuStreamIsCapturing(self.raw, &raw mut status)
+        })?;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
     /// From here on, what comes into it becomes a graph. Neither this thread nor others are kept from what has nothing to do with it: pinned memory is
     /// taken meanwhile, and events of other streams are looked at.
     pub(in crate::cuda) fn begin_capture(&self) -> Outcome<()> {
@@ -124,7 +135,10 @@ impl Stream {
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: `launch_host`'s caller keeps the task alive.
     let task = unsafe { &*data.cast::<Box<HostTask>>() };
-    let _ = panic::catch_unwind(AssertUnwindSafe(task));
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(task)) {
+        // Dropping it may panic once more.
+        std::mem::forget(payload);
+    }
 }
 
 impl Drop for Stream {

@@ -1,30 +1,36 @@
 //! Which call site has which graph.
 
-use std::sync::{Arc, Mutex};
+use std::any::Any;
+use std::sync::{Arc, Mutex, Weak};
 
-use super::Launchable;
+use super::{Launchable, Site, no_function};
+use crate::call::Stage;
 use crate::cuda::call::CudaCall;
+use crate::values::{Result, Status};
 
-/// What tells graphs apart: the device, the call site, and the function in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What tells graphs apart: the device and the call site.
+#[derive(Clone, Debug)]
 pub(super) struct Key {
     device: u64,
-    /// Where the call site is, for as long as its executable is there, and what it says: another may come to lie in the same place.
-    site: usize,
-    text: String,
+    site: u64,
+    /// There as long as the call site's executable is.
+    alive: Weak<dyn Any + Send + Sync>,
 }
 
 impl Key {
-    pub(super) fn new(call: &CudaCall<'_>) -> Self {
-        let site = call.site();
-        Self {
+    pub(super) fn new(call: &CudaCall<'_>) -> Result<Self> {
+        let state = call.states[Stage::Instantiate as usize].as_ref();
+        let state = state.ok_or_else(no_function)?;
+        let site = state.downcast_ref::<Site>().ok_or_else(no_function)?;
+        Ok(Self {
             device: call.device().id(),
-            site: std::ptr::from_ref(site) as usize,
-            text: format!(
-                "{} {:?} {} {:?}",
-                site.name, site.operands, site.result, site.functions
-            ),
-        }
+            site: site.id,
+            alive: Arc::downgrade(state),
+        })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.device, self.site) == (other.device, other.site)
     }
 }
 
@@ -38,8 +44,10 @@ pub(super) enum Place {
     Seen { sizes: Vec<usize> },
     /// It has a graph.
     Graph(Box<Launchable>),
-    /// It can have none.
+    /// It can have none, and runs eagerly.
     Uncapturable,
+    /// It can have none, and fails.
+    Refused(Status),
 }
 
 /// Places, the one that was used last at the end.
@@ -49,13 +57,14 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A call site's place, and those that made way for it.
+    /// A call site's place, and those that made way for it: those of executables that are gone go without a word.
     pub(super) fn place(
         &mut self,
         key: &Key,
         most: usize,
     ) -> (Arc<Mutex<Place>>, Vec<Arc<Mutex<Place>>>) {
-        let known = self.places.iter().position(|(k, _)| k == key);
+        self.places.retain(|(k, _)| k.alive.strong_count() > 0);
+        let known = self.places.iter().position(|(k, _)| k.is_same(key));
         let entry = match known {
             Some(position) => self.places.remove(position),
             None => (key.clone(), Arc::default()),

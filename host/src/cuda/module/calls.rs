@@ -172,6 +172,9 @@ impl CudaExecution<'_> {
 
     fn initialize_site(&mut self, number: usize, queue: &mut CudaQueue) -> Result<()> {
         let site = &self.calls.sites[number];
+        if queue.is_capturing() {
+            self.calls.module.check_capturable(site.target)?;
+        }
         match &self.calls.module.code[site.target] {
             Code::Rust(target) => {
                 let Some(initialize) = &target.initialize else {
@@ -207,7 +210,9 @@ impl CudaExecution<'_> {
 impl Execution for CudaExecution<'_> {
     fn initialize(&mut self) -> Result<()> {
         let mut queue = self.calls.module.own_device()?.new_queue()?;
-        self.initialize_on(&mut queue)
+        self.initialize_on(&mut queue)?;
+        // Calls come in queues of their own.
+        queue.download(&[]).map(drop)
     }
 
     fn initialize_on(&mut self, queue: &mut dyn DeviceQueue) -> Result<()> {
@@ -247,6 +252,10 @@ impl Execution for CudaExecution<'_> {
             calls.module.check_capturable(site.target)?;
         }
         check_sizes(&site.site, operands, results)?;
+        let buffers = operands.iter().map(|leaf| &leaf.buffer).chain(results);
+        for buffer in buffers {
+            queue.admit(buffer)?;
+        }
         let mut operands = operands.to_vec();
         for (result, operand) in site.aliases.iter().enumerate() {
             if let Some(operand) = *operand {

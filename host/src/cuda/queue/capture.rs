@@ -8,7 +8,7 @@ use crate::cuda::device::CudaDevice;
 use crate::cuda::driver::{Event, GraphExec, Outcome};
 use crate::cuda::queue::CudaQueue;
 use crate::cuda::staging::Kept;
-use crate::values::{Result, Status};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A capture that is under way.
 pub(super) struct Capture {
@@ -38,8 +38,10 @@ impl Capture {
         self.next += 1;
         match memory {
             Some(memory) if memory.size() == size => Ok(memory),
-            _ => Err(Status::internal(
-                "a captured function takes other memory than when it ran",
+            _ => Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Guest,
+                "expected a function that takes the same memory each time, which is all that a graph can hold, found one that takes other memory than when it ran",
             )),
         }
     }
@@ -90,8 +92,14 @@ impl Captured {
         self.sizes.clone()
     }
 
-    pub(super) fn failed(&self) -> &Failed {
-        &self.failed
+    /// Where failures of what the host computes in it are, if it computes anything.
+    pub(super) fn failed(&self) -> Option<&Failed> {
+        (!self.kept.tasks.is_empty()).then_some(&self.failed)
+    }
+
+    /// The mark behind the last launch.
+    pub(super) fn used(&self) -> Option<&Event> {
+        self.used.as_ref()
     }
 
     /// Marks that a launch is in the queue.

@@ -29,7 +29,7 @@ impl Functions for Callbacks {
     fn call(&self, id: usize, operands: &[Literal], bounds: &Bounds) -> Result<Literal> {
         let (executable, _execution) = self.alive()?;
         let id = function(&executable, id)?;
-        let computation = &executable.program.computations[id.index()];
+        let computation = &executable.core.program.computations[id.index()];
         check_arguments(&computation.name, computation.parameter_shapes(), operands)?;
         let mut options = self.options.clone();
         if let Some(sooner) = bounds.deadline.filter(|&at| self.is_sooner(at)) {
@@ -49,7 +49,7 @@ impl Functions for Callbacks {
     ) -> Result<Vec<DeviceBuffer>> {
         let (executable, _execution) = self.alive()?;
         let id = function(&executable, id)?;
-        let computation = &executable.program.computations[id.index()];
+        let computation = &executable.core.program.computations[id.index()];
         let arguments = arguments(computation, operands)?;
         let depth = self.depth + 1;
         if depth > MAX_DEVICE_DEPTH {
@@ -112,8 +112,8 @@ impl Callbacks {
 /// The function of this number: other computations were not planned.
 fn function(executable: &Inner, id: usize) -> Result<ComputationId> {
     let id = ComputationId::new(id)?;
-    let is_computation = id.index() < executable.program.computations.len();
-    match is_computation && executable.plan.computation(id).is_function {
+    let is_computation = id.index() < executable.core.program.computations.len();
+    match is_computation && executable.core.plan.computation(id).is_function {
         true => Ok(id),
         false => Err(Status::not_found(format!(
             "expected a function that a custom call refers to, found number {}",

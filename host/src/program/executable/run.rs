@@ -8,13 +8,13 @@ use super::super::instruction::{ComputationId, Instruction, Opcode};
 use super::functions::Callbacks;
 use super::plan::Step;
 use super::space::Space;
-use super::{ExecuteOptions, Inner};
+use super::{Core, ExecuteOptions, Inner};
 use crate::call::{CallOptions, CancelToken, Deadline, Execution, Functions};
 use crate::values::{Blame, Literal, Result, Status, StatusCode};
 
 /// One execution of a program, whose values are in some space.
 pub(super) struct Run<'a, S: Space> {
-    pub(super) executable: &'a Arc<Inner>,
+    pub(super) core: &'a Arc<Core>,
     pub(super) space: S,
     /// What [`Callbacks`] hold weakly. It goes first, so that nothing is called back while the rest goes.
     _alive: Option<Arc<()>>,
@@ -39,7 +39,7 @@ impl<'a, S: Space> Run<'a, S> {
             deadline: stop.deadline.map(Deadline::At),
             ..options.call.clone()
         };
-        let plan = executable.plan.computation(function);
+        let plan = executable.core.plan.computation(function);
         let alive = plan.calls_back.then(|| Arc::new(()));
         let functions = alive.as_ref().map(|alive| -> Arc<dyn Functions> {
             Arc::new(Callbacks {
@@ -65,7 +65,7 @@ impl<'a, S: Space> Run<'a, S> {
             space.initialize(execution.as_mut())?;
         }
         Ok(Self {
-            executable,
+            core: &executable.core,
             space,
             _alive: alive,
             executions,
@@ -75,9 +75,9 @@ impl<'a, S: Space> Run<'a, S> {
     }
 
     /// For computations that have no custom calls, in which nothing takes part.
-    pub(super) fn alone(executable: &'a Arc<Inner>, space: S, stop: Stop) -> Self {
+    pub(super) fn alone(core: &'a Arc<Core>, space: S, stop: Stop) -> Self {
         Self {
-            executable,
+            core,
             space,
             _alive: None,
             executions: Vec::new(),
@@ -92,9 +92,9 @@ impl<'a, S: Space> Run<'a, S> {
         id: ComputationId,
         arguments: &[S::Value],
     ) -> Result<S::Value> {
-        let executable = self.executable;
-        let plan = executable.plan.computation(id);
-        let computation = &executable.program.computations[id.index()];
+        let core = self.core;
+        let plan = core.plan.computation(id);
+        let computation = &core.program.computations[id.index()];
         let mut values: Vec<Option<S::Value>> = vec![None; computation.instructions.len()];
         for step in &plan.steps {
             self.stop.check()?;
@@ -217,6 +217,14 @@ impl Stop {
         Self {
             deadline,
             cancel: options.cancel.clone(),
+        }
+    }
+
+    /// Nothing.
+    pub(super) fn never() -> Self {
+        Self {
+            deadline: None,
+            cancel: None,
         }
     }
 

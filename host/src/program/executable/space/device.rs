@@ -11,7 +11,7 @@ use super::{HostSpace, Space};
 use crate::call::{DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
 use crate::program::evaluate::{evaluate, from_layout, keeps_bytes, to_layout};
 use crate::program::executable::plan::BoundCall;
-use crate::program::executable::run::Run;
+use crate::program::executable::run::{Run, Stop};
 use crate::program::instruction::{Instruction, Opcode};
 use crate::values::{Literal, Result, Shape, Status};
 
@@ -154,15 +154,15 @@ impl Space for DeviceSpace<'_> {
                 leaves: operand.leaves.clone(),
             }),
             _ => {
-                // Work may be left in a queue whose device the executable holds: neither is to keep the other.
-                let executable = Arc::downgrade(run.executable);
+                let core = Arc::clone(run.core);
                 let owned = instruction.clone();
-                let stop = run.stop.clone();
+                // What is kept outlives the execution, and what stops that does not stop others.
+                let stop = match run.space.queue.keeps_work() {
+                    true => Stop::never(),
+                    false => run.stop.clone(),
+                };
                 let function = move |operands: Vec<Literal>| {
-                    let executable = executable.upgrade();
-                    let executable = executable
-                        .ok_or_else(|| Status::internal("work of an executable that is gone"))?;
-                    let mut callee = Run::alone(&executable, HostSpace, stop.clone());
+                    let mut callee = Run::alone(&core, HostSpace, stop.clone());
                     evaluate(&owned, &operands, &mut callee)
                 };
                 let value = run.space.compute(shape, operands, function)?;

@@ -82,7 +82,7 @@ impl Space for HostSpace {
 
 impl Callee for Run<'_, HostSpace> {
     fn program(&self) -> &Program {
-        &self.executable.program
+        &self.core.program
     }
 
     fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
