@@ -14,6 +14,7 @@ mod demo;
 mod deny;
 mod faults;
 mod fuzz;
+mod gpu_check;
 mod guests;
 mod latency;
 mod lint;
@@ -63,6 +64,8 @@ enum Task {
     Latency(latency::Arguments),
     /// Runs the benchmarks and prints their ratios to their baselines.
     Bench(bench::Arguments),
+    /// Builds the program that runs suite, faults and measurements on a GPU, with what it needs, to target/gpu-check.
+    GpuCheck,
 }
 
 fn main() -> Result<ExitCode> {
@@ -79,6 +82,7 @@ fn main() -> Result<ExitCode> {
         Task::Faults(arguments) => faults::faults(&arguments)?,
         Task::Latency(arguments) => latency::latency(&arguments)?,
         Task::Bench(arguments) => bench::bench(&arguments)?,
+        Task::GpuCheck => gpu_check::gpu_check()?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -35,13 +35,19 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     }
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    let read = file.take(MOST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let read = file
+        .take(MOST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     match read as u64 > MOST {
         false => Ok(bytes),
         true => Err(Status::new(
             StatusCode::ResourceExhausted,
             Blame::Caller,
-            format!("{}: expected at most {MOST} bytes, found more", path.display()),
+            format!(
+                "{}: expected at most {MOST} bytes, found more",
+                path.display()
+            ),
         )),
     }
 }

@@ -14,11 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::capture::Capture;
 pub(super) use self::capture::Captured;
-use super::device::CudaDevice;
 use super::device::Borrowed;
-use super::driver::{
-    Allocation, Event, Graph, GraphExec, HostTask, Outcome, Pinned, Stream, copy,
-};
+use super::device::CudaDevice;
+use super::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome, Pinned, Stream, copy};
 use super::staging::Kept;
 use crate::call::{DeviceBuffer, DeviceMemory, DeviceQueue, HostWork};
 use crate::values::{Blame, Result, Status, StatusCode};

@@ -143,6 +143,11 @@ impl StandIn {
         self.function::<extern "C" fn(bool)>("callbox_stand_in_set_lazy")(mode == Mode::Lazy);
     }
 
+    /// Sets whether addresses of device memory are given out again. They are not at first, so that what is used after it was given back is found.
+    pub fn set_reuse(&self, reuse: bool) {
+        self.function::<extern "C" fn(bool)>("callbox_stand_in_set_reuse")(reuse);
+    }
+
     /// Sets how many devices there are (0 to 8). False, and nothing changes, after `cuInit`.
     pub fn set_devices(&self, devices: usize) -> bool {
         self.function::<extern "C" fn(usize) -> bool>("callbox_stand_in_set_devices")(devices)

@@ -1,9 +1,14 @@
 //! `callbox.graph.launch`: when a graph is captured, launched, updated and captured anew, and what is never captured.
 
-use callbox::cuda::{CudaDevice, GraphCounts, GraphLaunch, GraphOptions, Uncapturable};
+use std::sync::Arc;
+
+use callbox::call::{CallOptions, CancelToken, DeviceQueue, Platform};
+use callbox::cuda::{
+    CudaDevice, CudaModule, CudaTarget, GraphCounts, GraphLaunch, GraphOptions, Uncapturable,
+};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::{Literal, Registry, StatusCode, call::Platform};
-use callbox_cuda_stand_in::Leaks;
+use callbox::{Blame, Literal, Registry, Status, StatusCode};
+use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::sys::CUresult;
 
 use super::rig::{self, MODES, compile, execute, floats};
@@ -94,6 +99,189 @@ fn a_function_is_captured_once_and_launched_from_then_on() {
 }
 
 #[test]
+fn arrays_in_the_same_places_launch_the_graph_as_it_is() {
+    let (_guard, stand_in) = rig::alone();
+    for mode in MODES {
+        rig::renew(stand_in);
+        stand_in.set_mode(mode);
+        stand_in.set_reuse(true);
+        let device = CudaDevice::open(0).unwrap();
+        let graphs = GraphLaunch::default();
+        let executable = compile(PROGRAM, &rig::registry(&graphs), &device).unwrap();
+        for k in 0..8 {
+            let k = k as f32;
+            let found = execute(&executable, &arguments(k)).unwrap();
+            assert_eq!(found.to_vec::<f32>().unwrap(), expected(k), "{mode:?} {k}");
+        }
+        // In the lazy mode memory comes back only when the next execution waits, and so two places alternate.
+        if mode == Mode::Eager {
+            assert!(graphs.counts().unchanged > 0, "{:?}", graphs.counts());
+        }
+    }
+}
+
+#[test]
+fn a_program_finds_no_graph_of_one_that_is_gone() {
+    let (_guard, stand_in) = rig::alone();
+    stand_in.set_reuse(true);
+    let device = CudaDevice::open(0).unwrap();
+    let graphs = GraphLaunch::default();
+    let registry = rig::registry(&graphs);
+    for n in 0..12 {
+        let program = PROGRAM.replace("n = 4.0", &format!("n = {n}.0"));
+        let executable = compile(&program, &registry, &device).unwrap();
+        for _ in 0..3 {
+            let found = execute(&executable, &arguments(1.0)).unwrap();
+            // (x + n) * y + (1, 2, 3, 4) with x = (1, 2, 3, 4) and y = (2, -1, 0.5, 1)
+            let n = n as f32;
+            let expected = [
+                (1.0 + n) * 2.0 + 1.0,
+                -(2.0 + n) + 2.0,
+                (3.0 + n) * 0.5 + 3.0,
+                4.0 + n + 4.0,
+            ];
+            assert_eq!(found.to_vec::<f32>().unwrap(), expected, "{n}");
+        }
+    }
+    drop((registry, device));
+    // The graphs of programs that are gone go with the next one's first call; those of the last are there.
+    assert!(stand_in.leaks().graph_execs <= 1, "{:?}", stand_in.leaks());
+    drop(graphs);
+    assert_eq!(stand_in.leaks(), Leaks::NONE);
+}
+
+/// One whose reduction is computed element by element, and looks at the time meanwhile.
+const REDUCES: &str = r#"HloModule reduces
+
+pick {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  p = pred[] compare(a, b), direction=GT
+  t = (f32[], f32[]) tuple(a, b)
+  x = f32[] get-tuple-element(t), index=0
+  y = f32[] get-tuple-element(t), index=1
+  ROOT r = f32[] conditional(p, x, y), true_computation=same, false_computation=same
+}
+
+same {
+  ROOT v = f32[] parameter(0)
+}
+
+capture {
+  x = f32[4] parameter(0)
+  z = f32[] constant(0)
+  r = f32[] reduce(x, z), dimensions={0}, to_apply=pick
+  ROOT b = f32[4] broadcast(r), dimensions={}
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT z = f32[4] custom-call(x), custom_call_target="callbox.graph.launch", api_version=API_VERSION_TYPED_FFI, backend_config={capture = @capture}
+}
+"#;
+
+#[test]
+fn a_graph_knows_nothing_of_the_execution_that_captured_it() {
+    let (_guard, stand_in) = rig::alone();
+    stand_in.set_reuse(true);
+    let device = CudaDevice::open(0).unwrap();
+    let graphs = GraphLaunch::default();
+    let executable = compile(REDUCES, &rig::registry(&graphs), &device).unwrap();
+    let token = CancelToken::new();
+    let with_token = ExecuteOptions {
+        call: CallOptions {
+            cancel: Some(token.clone()),
+            ..CallOptions::default()
+        },
+        ..ExecuteOptions::default()
+    };
+    let run = |options: &ExecuteOptions| {
+        let found = executable.execute(0, &[floats(&[1.0, 7.0, 3.0, 5.0])], options);
+        assert_eq!(found.unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
+    };
+    (0..2).for_each(|_| run(&with_token));
+    assert_eq!(graphs.counts().captured, 1);
+    token.cancel();
+    (0..3).for_each(|_| run(&ExecuteOptions::default()));
+}
+
+#[test]
+fn a_failure_in_a_graph_is_told_to_who_launched_it_and_to_nobody_else() {
+    let (_guard, stand_in) = rig::alone();
+    for mode in MODES {
+        rig::renew(stand_in);
+        stand_in.set_mode(mode);
+        stand_in.set_reuse(true);
+        let device = CudaDevice::open(0).unwrap();
+        let graphs = GraphLaunch::default();
+        let mut registry = Registry::new();
+        registry.register_module(graphs.module().unwrap()).unwrap();
+        // Fails where the first element is negative.
+        let picky = CudaTarget::new("add_n", |call| {
+            let from = vec![Arc::clone(call.operands()[0].memory())];
+            let to = vec![Arc::clone(call.results()[0].memory())];
+            let work = Arc::new(|from: &[&[u8]], to: &mut [&mut [u8]]| {
+                if from[0][3] & 0x80 != 0 {
+                    return Err(Status::new(StatusCode::DataLoss, Blame::Guest, "negative"));
+                }
+                to[0].copy_from_slice(from[0]);
+                Ok(())
+            });
+            call.queue().compute(work, &from, &to)
+        });
+        let picky = picky.declaring(|s| s.traits = vec!["command_buffer_compatible".to_owned()]);
+        let module = CudaModule::from_targets([picky]).unwrap();
+        registry.register_module(module).unwrap();
+        let executable = compile(PROGRAM, &registry, &device).unwrap();
+        let run = |k: f32| {
+            execute(
+                &executable,
+                &[floats(&[k, 0.0, 0.0, 0.0]), floats(&[1.0; 4])],
+            )
+        };
+        (0..3).for_each(|_| drop(run(1.0).unwrap()));
+        assert_eq!(graphs.counts().captured, 1);
+        for _ in 0..2 {
+            let status = run(-1.0).unwrap_err();
+            assert_eq!(status.code(), StatusCode::DataLoss, "{mode:?}: {status}");
+            let found = run(2.0).unwrap();
+            assert_eq!(found.to_vec::<f32>().unwrap(), [3.0, 2.0, 3.0, 4.0]);
+        }
+    }
+}
+
+#[test]
+fn what_a_function_hands_on_may_lie_where_another_result_goes() {
+    let (_guard, _) = rig::alone();
+    let device = CudaDevice::open(0).unwrap();
+    let registry = rig::registry(&GraphLaunch::default());
+    let program = r#"HloModule swap
+
+capture {
+  x = f32[2] parameter(0)
+  y = f32[2] parameter(1)
+  ROOT t = (f32[2], f32[2]) tuple(y, x)
+}
+
+ENTRY main {
+  x = f32[2] parameter(0)
+  y = f32[2] parameter(1)
+  ROOT z = (f32[2], f32[2]) custom-call(x, y), custom_call_target="callbox.graph.launch", api_version=API_VERSION_TYPED_FFI, output_to_operand_aliasing={{0}: (0, {}), {1}: (1, {})}, backend_config={capture = @capture}
+}
+"#;
+    let executable = compile(program, &registry, &device).unwrap();
+    for _ in 0..3 {
+        let found = execute(&executable, &[floats(&[1.0, 2.0]), floats(&[3.0, 4.0])]).unwrap();
+        let leaves: Vec<Vec<f32>> = found
+            .into_elements()
+            .iter()
+            .map(|leaf| leaf.to_vec().unwrap())
+            .collect();
+        assert_eq!(leaves, [[3.0, 4.0], [1.0, 2.0]]);
+    }
+}
+
+#[test]
 fn arrays_in_other_places_update_the_graph() {
     let (_guard, stand_in) = rig::alone();
     for mode in MODES {
@@ -116,7 +304,7 @@ fn arrays_in_other_places_update_the_graph() {
         });
         let counts = graphs.counts();
         assert!(counts.updated > 0, "{counts:?}");
-        assert_eq!(counts.captured, 1, "{counts:?}");
+        assert!(counts.captured <= 1, "{counts:?}");
         assert_eq!(counts.recaptured, 0, "{counts:?}");
         drop((executable, graphs, device));
         assert_eq!(stand_in.leaks(), Leaks::NONE, "{mode:?}");
@@ -148,8 +336,10 @@ fn what_waits_for_a_value_is_run_eagerly_or_refused() {
                 assert_eq!(graphs.counts().eager, 3);
             }
             Uncapturable::Refuse => {
-                let status = run(-5.0).unwrap_err();
-                assert_eq!(status.code(), StatusCode::FailedPrecondition, "{status}");
+                for _ in 0..3 {
+                    let status = run(-5.0).unwrap_err();
+                    assert_eq!(status.code(), StatusCode::FailedPrecondition, "{status}");
+                }
             }
         }
     }
@@ -165,11 +355,8 @@ fn a_target_that_does_not_say_that_it_can_be_captured_is_not() {
     callbox::cuda::register_cuda(&mut registry, "add_n", |call| {
         assert!(!call.is_capturing(), "it was captured");
         let (from, to) = (call.operands()[0], call.results()[0]);
-        let (from, to) = (
-            std::sync::Arc::clone(from.memory()),
-            std::sync::Arc::clone(to.memory()),
-        );
-        callbox::call::DeviceQueue::copy(call.queue(), &from, &to)
+        let (from, to) = (Arc::clone(from.memory()), Arc::clone(to.memory()));
+        call.queue().copy(&from, &to)
     })
     .unwrap();
     let executable = compile(PROGRAM, &registry, &device).unwrap();

@@ -1,9 +1,9 @@
 //! Native targets: what they find when they are called, and what becomes of their failures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use callbox::call::{CallOptions, CallSite, CancelToken, DeviceQueue, Stage};
+use callbox::call::{CallOptions, CallSite, CancelToken, DeviceBuffer, DeviceQueue, Stage};
 use callbox::cuda::{CudaDevice, CudaModule, CudaTarget, GraphLaunch, register_cuda};
 use callbox::{Attribute, Blame, Registry, Status, StatusCode};
 use callbox_cuda_stand_in::Leaks;
@@ -159,6 +159,81 @@ fn what_the_host_computes_tells_its_failure_where_somebody_waits() {
             assert_eq!(status.code(), StatusCode::DataLoss, "{status}");
         }
     }
+}
+
+#[test]
+fn a_panic_of_what_the_host_computes_is_a_status_and_nothing_of_others_is_seen() {
+    let (_guard, stand_in) = rig::alone();
+    for mode in MODES {
+        stand_in.set_mode(mode);
+        let device = CudaDevice::open(0).unwrap();
+        let target = CudaTarget::new("f", |call| {
+            // Fills a slot that is used again.
+            call.queue().upload(&[42; 16])?;
+            call.queue().download(&[])?;
+            let to = vec![Arc::clone(call.results()[0].memory())];
+            let work = Arc::new(|_: &[&[u8]], _: &mut [&mut [u8]]| panic!("not again"));
+            call.queue().compute(work, &[], &to)?;
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let work = {
+                let seen = Arc::clone(&seen);
+                Arc::new(move |from: &[&[u8]], _: &mut [&mut [u8]]| {
+                    seen.lock().unwrap().extend_from_slice(from[0]);
+                    Ok(())
+                })
+            };
+            let status = call.queue().download(&to).unwrap_err();
+            assert_eq!(status.code(), StatusCode::Aborted);
+            call.queue().compute(work, &to, &[])?;
+            call.queue().download(&[])?;
+            assert_eq!(*seen.lock().unwrap(), [0; 16]);
+            Err(status)
+        });
+        let module = CudaModule::from_targets([target]).unwrap();
+        let site = CallSite::new("f", vec![], "u8[16]".parse().unwrap());
+        let call = module.prepare_call(&device, site).unwrap();
+        let status = call.call(&[], &mut [&mut [0; 16]]).unwrap_err();
+        assert_eq!(
+            (status.code(), status.blame()),
+            (StatusCode::Aborted, Blame::Guest),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn a_target_for_host_memory_initializes_before_it_is_called() {
+    let (_guard, stand_in) = rig::alone();
+    stand_in.set_mode(callbox_cuda_stand_in::Mode::Lazy);
+    let device = CudaDevice::open(0).unwrap();
+    let target = CudaTarget::new("f", |call| {
+        let table: &DeviceBuffer = call.state(Stage::Initialize).expect("it was made");
+        let to = Arc::clone(call.results()[0].memory());
+        call.queue().copy(table, &to)
+    })
+    .on_initialize(|call| {
+        let table: DeviceBuffer = call.queue().upload(&[1, 2, 3, 4])?;
+        Ok(Some(Arc::new(table)))
+    });
+    let module = CudaModule::from_targets([target]).unwrap();
+    let module: Arc<dyn callbox::call::TargetModule> = module.on_device(&device);
+    let site = CallSite::new("f", vec![], "u8[4]".parse().unwrap());
+    let calls = module.prepare(vec![site]).unwrap();
+    let mut execution = calls.begin(&CallOptions::default(), None, &[0]).unwrap();
+    execution.initialize().unwrap();
+    for _ in 0..2 {
+        let mut result = [0; 4];
+        execution.call(0, &[], &mut [&mut result]).unwrap();
+        assert_eq!(result, [1, 2, 3, 4]);
+    }
+}
+
+#[test]
+fn a_device_is_one_value_for_all_who_have_it_open() {
+    let (_guard, _) = rig::alone();
+    let device = CudaDevice::open(0).unwrap();
+    assert!(Arc::ptr_eq(&device, &CudaDevice::open(0).unwrap()));
+    assert!(!Arc::ptr_eq(&device, &CudaDevice::open(1).unwrap()));
 }
 
 #[test]

@@ -110,7 +110,9 @@ impl NativeLibrary {
             match target.api_version {
                 ApiVersion::Original => {
                     let function = self.library.get::<OriginalTarget>(name);
-                    function.map(|f| Entry::Original(*f)).map_err(|_| missing(()))
+                    function
+                        .map(|f| Entry::Original(*f))
+                        .map_err(|_| missing(()))
                 }
                 ApiVersion::StatusReturning | ApiVersion::StatusReturningUnified => {
                     let function = self.library.get::<StatusTarget>(name);

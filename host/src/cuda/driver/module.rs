@@ -155,7 +155,11 @@ impl Function {
     pub(in crate::cuda) fn make_ready(&self, shared_bytes: u32) -> Outcome<()> {
         self.module.context.bind()?;
         // Call sites share the kernel: what one has been given is not taken back for another.
-        let mut shared = self.module.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self
+            .module
+            .shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let most = shared.entry(self.name.clone()).or_default();
         if shared_bytes > *most {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

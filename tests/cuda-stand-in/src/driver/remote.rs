@@ -4,12 +4,17 @@ use super::codes::code;
 use super::foreign::Array;
 use super::state;
 use crate::control::Leaks;
-use crate::state::{Injected, State};
 use crate::state::memory::DEVICES;
+use crate::state::{Injected, State};
 
 #[unsafe(no_mangle)]
 extern "C" fn callbox_stand_in_set_lazy(lazy: bool) {
     state().settings.lazy = lazy;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_reuse(reuse: bool) {
+    state().memory.reuse = reuse;
 }
 
 #[unsafe(no_mangle)]

@@ -92,6 +92,10 @@ pub(crate) struct Memory {
     map: LazyLock<Arc<Map>>,
     /// For each device the next address, and the bytes in use.
     devices: BTreeMap<usize, (u64, u64)>,
+    /// Whether addresses that were given back are given out again, as a driver's pool does: what is used too late is not found then.
+    pub(crate) reuse: bool,
+    /// Such addresses: of which device, and for how many bytes.
+    freed: Vec<(usize, usize, u64)>,
 }
 
 /// What an allocation is asked to be.
@@ -110,6 +114,8 @@ impl Memory {
         Memory {
             map: LazyLock::new(Arc::default),
             devices: BTreeMap::new(),
+            reuse: false,
+            freed: Vec::new(),
         }
     }
 
@@ -130,9 +136,17 @@ impl Memory {
         let Some(end) = end.filter(|_| size <= room) else {
             return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         };
-        let base = *next;
         let bytes = poisoned(request.size)?;
-        *next = end.next_multiple_of(ALIGN);
+        // The lowest, so that who does the same again finds the same.
+        let freed = self.freed.iter().enumerate();
+        let same = freed.filter(|(_, known)| (known.0, known.1) == (request.device, request.size));
+        let known = same
+            .min_by_key(|(_, known)| known.2)
+            .map(|(place, _)| place);
+        let base = match known.filter(|_| self.reuse) {
+            Some(place) => self.freed.swap_remove(place).2,
+            None => std::mem::replace(next, end.next_multiple_of(ALIGN)),
+        };
         *used += size;
         Ok(self.insert(request, Place::Device, base, bytes, 0))
     }
@@ -194,6 +208,9 @@ impl Memory {
             return;
         };
         gone.phase.store(FREED, Ordering::Release);
+        if self.reuse && gone.place == Place::Device {
+            self.freed.push((gone.device, gone.size, gone.base));
+        }
         if gone.released.swap(1, Ordering::AcqRel) == 0 {
             self.return_room(&gone);
         }
