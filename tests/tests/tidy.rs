@@ -31,7 +31,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("process", &["values", "call", "policy", "wasm"]),
     (
         "cuda",
-        &["values", "call", "frame", "registry", "graph_launch", "wasm"],
+        &[
+            "values",
+            "call",
+            "frame",
+            "registry",
+            "graph_launch",
+            "wasm",
+        ],
     ),
     ("program", &["values", "call", "registry"]),
 ];

@@ -40,7 +40,9 @@ pub(crate) fn measure(device: &Arc<CudaDevice>, root: &Path, amount: Amount) -> 
     for exponent in exponents {
         rows.push(broadcast_add(device, &raw, &module, 1 << exponent, amount)?);
     }
-    let largest = rows.last().and_then(|row| row["share_of_copy_rate"].as_f64());
+    let largest = rows
+        .last()
+        .and_then(|row| row["share_of_copy_rate"].as_f64());
     let goal = largest.filter(|_| amount == Amount::Full).map(|share| {
         Goal::at_least(
             "broadcast_add at 2^28 elements moves memory at 0.9 times the rate of a copy of as many on the device",
@@ -78,7 +80,10 @@ fn host_and_device(raw: &Raw, size: usize, amount: Amount) -> Result<Value> {
     let pinned_out = {
         let bytes = pinned.bytes()?;
         let ms = median_ms(count, || Ok(once_ms(|| raw.copy_out(&memory, bytes))?.0))?;
-        ensure!(*bytes == *pageable, "expected the bytes that were copied in");
+        ensure!(
+            *bytes == *pageable,
+            "expected the bytes that were copied in"
+        );
         ms
     };
     let pinned_in = {
@@ -113,11 +118,16 @@ fn broadcast_add(
     let size = elements * 4;
     let (free, _) = device.memory()?;
     if free < 2 * size + (256 << 20) && amount != Amount::Tiny {
-        return Ok(json!({"elements": elements, "why": format!("not measured: {free} bytes of the device's memory are free")}));
+        return Ok(
+            json!({"elements": elements, "why": format!("not measured: {free} bytes of the device's memory are free")}),
+        );
     }
     let repeated: Vec<f32> = (0..REPEATED as u16).map(f32::from).collect();
     let bytes = |floats: &[f32]| -> Vec<u8> {
-        floats.iter().flat_map(|float| float.to_le_bytes()).collect()
+        floats
+            .iter()
+            .flat_map(|float| float.to_le_bytes())
+            .collect()
     };
     let b = raw.memory_with(&bytes(&repeated))?;
     let c = raw.memory_with(&bytes(&[ADDED]).repeat(elements))?;

@@ -33,9 +33,9 @@ pub(crate) fn run(options: &Options, root: &Path) -> Report {
         None => Section::skipped(name, &why_no_device),
     };
     let faults = || {
-        let parts = faults::FAULTS.iter().map(|(fault, _)| {
-            children::run(&format!("{}{fault}", faults::PREFIX), options, root)
-        });
+        let parts = faults::FAULTS
+            .iter()
+            .map(|(fault, _)| children::run(&format!("{}{fault}", faults::PREFIX), options, root));
         faults::together("faults", parts.collect())
     };
     let sections = vec![
@@ -89,10 +89,16 @@ pub(crate) fn record(options: &Options, root: &Path, file: &Path) -> Result<()> 
     };
     let section = say(children::run(CONFORMANCE, &options, root));
     if section.outcome != Outcome::Ok {
-        bail!("expected the cases to pass on the stand-in: {}", section.why);
+        bail!(
+            "expected the cases to pass on the stand-in: {}",
+            section.why
+        );
     }
     let codes: Codes = serde_json::from_value(section.numbers["codes"].clone())?;
-    ensure!(!codes.is_empty(), "expected cases that run on the stand-in, found none");
+    ensure!(
+        !codes.is_empty(),
+        "expected cases that run on the stand-in, found none"
+    );
     let record = Record {
         format: FORMAT,
         made_on: "callbox stand-in (not a GPU)".to_owned(),

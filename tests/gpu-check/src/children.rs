@@ -42,7 +42,9 @@ fn start(name: &str, options: &Options, root: &Path) -> Result<Child> {
         command.env(variable, value);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    command.spawn().context("expected to start this program again")
+    command
+        .spawn()
+        .context("expected to start this program again")
 }
 
 /// What a process said, if it ended in time.
@@ -56,9 +58,13 @@ fn outcome(mut child: Child, limit: Duration) -> Result<Section> {
         String::from_utf8_lossy(&bytes).into_owned()
     });
     let status = wait(&mut child, limit)?;
-    let text = reader.join().map_err(|_| anyhow!("expected to read what it said"))?;
+    let text = reader
+        .join()
+        .map_err(|_| anyhow!("expected to read what it said"))?;
     let said = text.lines().rev().find_map(|line| line.strip_prefix(MARK));
-    let said = said.with_context(|| format!("its process ended with {status} and did not say what it found"))?;
+    let said = said.with_context(|| {
+        format!("its process ended with {status} and did not say what it found")
+    })?;
     serde_json::from_str(said).context("its process said something else than a section")
 }
 
@@ -72,7 +78,10 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             // It may have ended just now.
             let _ = child.kill();
             child.wait()?;
-            return Err(anyhow!("its process had not ended after {} s", limit.as_secs()));
+            return Err(anyhow!(
+                "its process had not ended after {} s",
+                limit.as_secs()
+            ));
         }
         thread::sleep(Duration::from_millis(10));
     }

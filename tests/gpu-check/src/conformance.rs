@@ -60,7 +60,10 @@ pub(crate) fn run(
     }
     let mut cases = discover::all()?;
     cases.retain(|case| case.name.contains(filter));
-    ensure!(!cases.is_empty(), "expected cases with {filter:?} in their names, found none");
+    ensure!(
+        !cases.is_empty(),
+        "expected cases with {filter:?} in their names, found none"
+    );
     let recording = Recording::new(&cuda, is_stressed);
     let codes = Mutex::<Codes>::default();
     let suite = Suite {
@@ -95,7 +98,9 @@ pub(crate) fn run(
         (0, 0) => Section::ok(name, numbers),
         (failed, differing) => Section::failed(
             name,
-            format!("{failed} cases failed, and {differing} ended with other codes than on the stand-in"),
+            format!(
+                "{failed} cases failed, and {differing} ended with other codes than on the stand-in"
+            ),
             numbers,
         ),
     })
@@ -103,7 +108,9 @@ pub(crate) fn run(
 
 /// The cases that failed, with why.
 fn failures(cases: &[CaseReport]) -> Vec<Value> {
-    let results = cases.iter().flat_map(|case| case.results.iter().map(move |result| (case, result)));
+    let results = cases
+        .iter()
+        .flat_map(|case| case.results.iter().map(move |result| (case, result)));
     let failed = results.filter(|(_, result)| result.ending == Ending::Failed);
     let failed = failed.map(|(case, result)| {
         let problem = result.problem.as_ref().map(ToString::to_string);
@@ -132,10 +139,12 @@ fn differences(root: &Path, codes: &Codes) -> Result<Option<(usize, Vec<Value>)>
 /// A case that the record has not is a difference, too. One that was not run now is not: fewer may have been asked for.
 fn compare(expected: &Codes, found: &Codes) -> (usize, Vec<Value>) {
     let names: Vec<&String> = found.keys().collect();
-    let differing = names.iter().filter(|name| expected.get(**name) != found.get(**name));
-    let differing = differing.map(|name| {
-        json!({"case": name, "stand_in": expected.get(*name), "found": found.get(*name)})
-    });
+    let differing = names
+        .iter()
+        .filter(|name| expected.get(**name) != found.get(**name));
+    let differing = differing.map(
+        |name| json!({"case": name, "stand_in": expected.get(*name), "found": found.get(*name)}),
+    );
     (names.len(), differing.collect())
 }
 

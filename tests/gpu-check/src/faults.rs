@@ -50,7 +50,10 @@ pub(crate) fn cause(
     let module = guests::kernels(root, "faults")?;
     let (healthy, written) = call(device, &module, "healthy")?;
     healthy?;
-    ensure!(written == operand(), "expected the healthy kernel to copy, found {written:?}");
+    ensure!(
+        written == operand(),
+        "expected the healthy kernel to copy, found {written:?}"
+    );
     if errors.is_empty() {
         return Ok(Section::ok(name, json!({"fault": fault, "healthy": "OK"})));
     }
@@ -99,11 +102,25 @@ fn problems(
         "INTERNAL of the guest's",
         first,
     );
-    let is_named = numbers.iter().any(|number| first.message().contains(number));
-    check(is_named, &format!("error {} of the driver's", numbers.join(" or ")), first);
+    let is_named = numbers
+        .iter()
+        .any(|number| first.message().contains(number));
+    check(
+        is_named,
+        &format!("error {} of the driver's", numbers.join(" or ")),
+        first,
+    );
     check(is_untouched, "no results of a call that failed", first);
-    check(lost == Some(first), "the device to know its first failure", first);
-    check(later.code() == StatusCode::Unavailable, "UNAVAILABLE afterwards", later);
+    check(
+        lost == Some(first),
+        "the device to know its first failure",
+        first,
+    );
+    check(
+        later.code() == StatusCode::Unavailable,
+        "UNAVAILABLE afterwards",
+        later,
+    );
     let tells = later.message().contains(LOST) && later.message().contains(first.message());
     check(tells, "the first failure in the words of later ones", later);
     problems
@@ -130,7 +147,9 @@ fn call(
     let shape = ArrayShape::new(ElementType::F32, &[4])?;
     let site = CallSite::new(target, vec![shape.clone().into()], shape.into());
     let mut result = UNTOUCHED;
-    let outcome = module.prepare_call(device, site)?.call(&[&operand()], &mut [&mut result]);
+    let outcome = module
+        .prepare_call(device, site)?
+        .call(&[&operand()], &mut [&mut result]);
     Ok((outcome, result))
 }
 
@@ -143,7 +162,9 @@ fn misaligned() -> Result<Arc<CudaModule>> {
 /// One section of what the processes said.
 pub(crate) fn together(name: &str, parts: Vec<Section>) -> Section {
     let failed = parts.iter().filter(|part| part.outcome != Outcome::Ok);
-    let failed: Vec<String> = failed.map(|part| format!("{}: {}", part.name, part.why)).collect();
+    let failed: Vec<String> = failed
+        .map(|part| format!("{}: {}", part.name, part.why))
+        .collect();
     let numbers = parts.into_iter().map(|part| part.numbers).collect();
     match failed.is_empty() {
         true => Section::ok(name, numbers),
@@ -161,12 +182,22 @@ mod tests {
 
     #[test]
     fn a_fault_that_is_told_as_it_should_has_no_problems() {
-        let first = status(StatusCode::Internal, Blame::Guest, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+        let first = status(
+            StatusCode::Internal,
+            Blame::Guest,
+            "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
+        );
         let text = format!("CUDA device 0 was lost to an earlier failure: {first}");
         let later = status(StatusCode::Unavailable, Blame::Host, &text);
         assert!(problems(&[700], &first, &later, Some(&first), true).is_empty());
-        assert_eq!(problems(&[716], &first, &later, Some(&first), true).len(), 1);
+        assert_eq!(
+            problems(&[716], &first, &later, Some(&first), true).len(),
+            1
+        );
         assert_eq!(problems(&[700], &first, &later, None, false).len(), 2);
-        assert_eq!(problems(&[700], &first, &first, Some(&first), true).len(), 2);
+        assert_eq!(
+            problems(&[700], &first, &first, Some(&first), true).len(),
+            2
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use callbox::cuda::{CudaDevice, CudaTarget, CudaModule, GraphLaunch};
+use callbox::cuda::{CudaDevice, CudaModule, CudaTarget, GraphLaunch};
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{Literal, Registry, Status};
 use serde_json::{Value, json};
@@ -160,12 +160,26 @@ mod tests {
     #[test]
     fn goals_are_the_issue_s() {
         let unchanged = format!("{UNCHANGED}8");
-        let ways = [way(RAW, RAW), way(PREPARED, RAW), way("raw 8", "raw 8"), way(&unchanged, "raw 8")];
+        let ways = [
+            way(RAW, RAW),
+            way(PREPARED, RAW),
+            way("raw 8", "raw 8"),
+            way(&unchanged, "raw 8"),
+        ];
         let judged = |prepared: f64, graph: f64| {
-            let times = [times(2000.0, 0.0), times(prepared, 0.0), times(0.0, 1000.0), times(0.0, graph)];
+            let times = [
+                times(2000.0, 0.0),
+                times(prepared, 0.0),
+                times(0.0, 1000.0),
+                times(0.0, graph),
+            ];
             let goals = goals(&ways, &times);
-            let reached = |goal: &Goal| serde_json::to_value(goal).map(|goal| goal["reached"].clone());
-            goals.iter().filter_map(|goal| reached(goal).ok()).collect::<Vec<_>>()
+            let reached =
+                |goal: &Goal| serde_json::to_value(goal).map(|goal| goal["reached"].clone());
+            goals
+                .iter()
+                .filter_map(|goal| reached(goal).ok())
+                .collect::<Vec<_>>()
         };
         assert_eq!(judged(3200.0, 1050.0), [true, true]);
         assert_eq!(judged(3201.0, 1051.0), [false, false]);

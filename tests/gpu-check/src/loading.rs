@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::guests;
 use crate::raw::Raw;
 use crate::report::Section;
-use crate::sections::open;
+use crate::sections::{is_stand_in, open};
 use crate::timing::once_ms;
 
 /// The environment of this section's process.
@@ -28,9 +28,11 @@ const NO_DEVICE: (u32, u32) = (9, 0);
 ///
 /// # Errors
 /// What fails of it.
-pub(crate) fn measure(name: &str, root: &Path, stand_in: bool) -> Result<Section> {
+pub(crate) fn measure(name: &str, root: &Path) -> Result<Section> {
     let device = open().ok();
-    let capability = device.as_ref().map_or(NO_DEVICE, |device| device.compute_capability());
+    let capability = device
+        .as_ref()
+        .map_or(NO_DEVICE, |device| device.compute_capability());
     let compiled = match nvrtc::find() {
         Ok(found) => compile(root, capability, found.version)?,
         Err(_) => Value::Null,
@@ -46,7 +48,9 @@ pub(crate) fn measure(name: &str, root: &Path, stand_in: bool) -> Result<Section
     for path in guests::ptx(root)? {
         let text = guests::read(&path)?;
         let (ms, ()) = once_ms(|| raw.load(&text))?;
-        let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let file = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         modules.push(json!({"file": file, "bytes": text.len(), "ms": ms}));
     }
     let shape = ArrayShape::new(ElementType::F32, &[4])?;
@@ -60,7 +64,7 @@ pub(crate) fn measure(name: &str, root: &Path, stand_in: bool) -> Result<Section
         "modules": modules,
         "callbox_load_and_first_call_ms": first_call,
     });
-    Ok(Section::timed(name, numbers, stand_in))
+    Ok(Section::timed(name, numbers, is_stand_in(&device)))
 }
 
 /// The first compilation in this process, with all that NVRTC does once, and one of another source.

@@ -56,7 +56,10 @@ fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let report = check::run(options, &root);
-    write(&options.json, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+    write(
+        &options.json,
+        &(serde_json::to_string_pretty(&report)? + "\n"),
+    )?;
     write(&options.json.with_extension("md"), &markdown::page(&report))?;
     Ok(exit_code(&report, options.stand_in))
 }

@@ -13,11 +13,16 @@ const LEFT_OUT: [&str; 1] = ["codes"];
 pub(crate) fn page(report: &Report) -> String {
     let mut page = String::from("# callbox on a GPU\n\n");
     let device = match &report.device {
-        Some(device) if device.is_stand_in => format!("{} - no time here means anything", device.name),
+        Some(device) if device.is_stand_in => {
+            format!("{} - no time here means anything", device.name)
+        }
         Some(device) => {
             let [major, minor] = device.compute_capability;
             let gib = device.memory_bytes as f64 / f64::from(1 << 30);
-            format!("{}, compute capability {major}.{minor}, {gib:.1} GiB", device.name)
+            format!(
+                "{}, compute capability {major}.{minor}, {gib:.1} GiB",
+                device.name
+            )
         }
         None => format!("none: {}", report.why_no_device),
     };
@@ -36,7 +41,13 @@ pub(crate) fn page(report: &Report) -> String {
     );
     page.push_str("| section | outcome | |\n| --- | --- | --- |\n");
     for section in &report.sections {
-        let _ = writeln!(page, "| {} | {} | {} |", section.name, outcome(section), cell(&section.why.clone().into()));
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} |",
+            section.name,
+            outcome(section),
+            cell(&section.why.clone().into())
+        );
     }
     for section in &report.sections {
         if !section.numbers.is_null() {
@@ -60,7 +71,11 @@ fn value(page: &mut String, name: &str, found: &Value) {
     match found {
         Value::Object(object) => {
             let is_list = |value: &Value| value.as_array().is_some_and(|list| is_table(list));
-            let entries = || object.iter().filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()));
+            let entries = || {
+                object
+                    .iter()
+                    .filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()))
+            };
             for (name, value) in entries().filter(|(_, value)| !is_list(value)) {
                 let _ = writeln!(page, "- {}: {}", words(name), cell(value));
             }
@@ -93,7 +108,10 @@ fn table(page: &mut String, name: &str, list: &[Value]) {
     let _ = writeln!(page, "\n| {} |", heads.join(" | "));
     let _ = writeln!(page, "|{}", " --- |".repeat(columns.len()));
     for row in list {
-        let cells: Vec<String> = columns.iter().map(|column| cell(&row[column.as_str()])).collect();
+        let cells: Vec<String> = columns
+            .iter()
+            .map(|column| cell(&row[column.as_str()]))
+            .collect();
         let _ = writeln!(page, "| {} |", cells.join(" | "));
     }
 }
@@ -115,7 +133,9 @@ fn cell(value: &Value) -> String {
         },
         Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(", "),
         Value::Object(object) => {
-            let entries = object.iter().map(|(name, value)| format!("{} {}", words(name), cell(value)));
+            let entries = object
+                .iter()
+                .map(|(name, value)| format!("{} {}", words(name), cell(value)));
             entries.collect::<Vec<_>>().join(", ")
         }
     };

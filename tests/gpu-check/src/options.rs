@@ -45,9 +45,9 @@ pub(crate) enum Amount {
 }
 
 impl Options {
-    /// How much is measured.
-    pub(crate) const fn amount(&self) -> Amount {
-        match (self.stand_in, self.quick) {
+    /// How much is measured on a device, or on what stands in for one.
+    pub(crate) const fn amount(&self, is_stand_in: bool) -> Amount {
+        match (is_stand_in, self.quick) {
             (true, _) => Amount::Tiny,
             (false, true) => Amount::Quick,
             (false, false) => Amount::Full,

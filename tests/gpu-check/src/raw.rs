@@ -50,6 +50,12 @@ pub(crate) struct AddN {
     n: f32,
 }
 
+/// A graph of its launches, whose arrays are there for as long as it is.
+pub(crate) struct RawGraph<'k> {
+    graph: CudaGraph,
+    _kernel: &'k AddN,
+}
+
 /// Threads of a block, as the manifest of `add_n` says.
 const BLOCK: u32 = 256;
 
@@ -79,7 +85,7 @@ impl Raw {
     /// # Errors
     /// What callbox says.
     pub(crate) fn queue(&self, device: &Arc<CudaDevice>) -> Result<RawQueue> {
-        // SAFETY: it is a stream, which the queue is returned with; memory that is taken in the queue belongs to sections that wait before they end.
+        // SAFETY: it is a stream, which is returned beside the queue and goes after it; sections take no memory in such a queue.
         let queue = unsafe { device.queue_on(self.stream.cu_stream()) }?;
         Ok(RawQueue {
             queue,
@@ -93,8 +99,8 @@ impl Raw {
     /// What the driver says.
     pub(crate) fn memory(&self, size: usize) -> Result<Arc<Memory>> {
         let slice = self.stream.alloc_zeros::<u8>(size)?;
-        let (address, _guard) = slice.device_ptr(&self.stream);
-        drop(_guard);
+        let (address, guard) = slice.device_ptr(&self.stream);
+        drop(guard);
         // Other streams find it zeroed as well.
         self.stream.synchronize()?;
         Ok(Arc::new(Memory { slice, address }))
@@ -198,7 +204,8 @@ impl Raw {
 }
 
 impl Memory {
-    fn of_floats(&self) -> u64 {
+    /// How many floats fit into it.
+    fn floats(&self) -> u64 {
         (self.slice.len() / 4) as u64
     }
 }
@@ -234,7 +241,12 @@ impl AddN {
     ///
     /// # Errors
     /// PTX that cannot be read, or whose kernel takes something else; arrays of two sizes.
-    pub(crate) fn new(raw: &Arc<Raw>, ptx: &Path, arrays: [Arc<Memory>; 2], n: f32) -> Result<Self> {
+    pub(crate) fn new(
+        raw: &Arc<Raw>,
+        ptx: &Path,
+        arrays: [Arc<Memory>; 2],
+        n: f32,
+    ) -> Result<Self> {
         let text = std::fs::read_to_string(ptx);
         let text = text.with_context(|| format!("cannot read {}", ptx.display()))?;
         let module = raw.context.load_module(Ptx::from_src(text))?;
@@ -244,9 +256,9 @@ impl AddN {
             found == [8, 8, 8, 4],
             "expected a kernel add_n with parameters of [8, 8, 8, 4] bytes, found {found:?}"
         );
-        let elements = arrays[0].of_floats();
+        let elements = arrays[0].floats();
         ensure!(
-            elements == arrays[1].of_floats(),
+            elements == arrays[1].floats(),
             "expected arrays of one size"
         );
         Ok(Self {
@@ -319,7 +331,7 @@ impl AddN {
     ///
     /// # Errors
     /// What the driver says.
-    pub(crate) fn graph(&self, launches: usize) -> Result<CudaGraph> {
+    pub(crate) fn graph(&self, launches: usize) -> Result<RawGraph<'_>> {
         let stream = &self.raw.stream;
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
         let captured = (0..launches).try_for_each(|launch| self.launch_from(launch % 2));
@@ -327,9 +339,22 @@ impl AddN {
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         captured?;
         match graph? {
-            Some(graph) => Ok(graph),
+            Some(graph) => Ok(RawGraph {
+                graph,
+                _kernel: self,
+            }),
             None => bail!("expected a graph, found that nothing was captured"),
         }
+    }
+}
+
+impl RawGraph<'_> {
+    /// Puts all of its launches into the stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub(crate) fn launch(&self) -> Result<()> {
+        Ok(self.graph.launch()?)
     }
 }
 

@@ -170,7 +170,10 @@ mod tests {
         let numbers = json!({"ns": 3});
         assert_eq!(Section::timed("a", numbers.clone(), false).numbers, numbers);
         let section = Section::timed("a", numbers, true);
-        assert_eq!((section.outcome, section.numbers), (Outcome::Ok, Value::Null));
+        assert_eq!(
+            (section.outcome, section.numbers),
+            (Outcome::Ok, Value::Null)
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use callbox::cuda::CudaDevice;
 use callbox_cuda_stand_in::StandIn;
 use serde_json::Value;
 
-use crate::options::{Amount, Options};
+use crate::options::Options;
 use crate::report::Section;
 use crate::{bandwidth, conformance, environment, faults, launch, loading};
 
@@ -36,7 +36,9 @@ pub(crate) fn limit(name: &str) -> Duration {
 pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
     let found = if options.stand_in {
         // Before anything asks for CUDA.
-        StandIn::try_preload().map_err(anyhow::Error::msg).and_then(|_| find(name, options, root))
+        StandIn::try_preload()
+            .map_err(anyhow::Error::msg)
+            .and_then(|_| find(name, options, root))
     } else {
         find(name, options, root)
     };
@@ -44,25 +46,27 @@ pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
 }
 
 fn find(name: &str, options: &Options, root: &Path) -> Result<Section> {
-    let amount = options.amount();
     match name {
         ENVIRONMENT => return Ok(environment::look(name)),
         CONFORMANCE => {
-            let is_stressed = amount == Amount::Full;
+            let is_stressed = !options.quick && !options.stand_in;
             return conformance::run(name, root, &options.cases, options.stand_in, is_stressed);
         }
-        LOADING => return loading::measure(name, root, options.stand_in),
+        LOADING => return loading::measure(name, root),
         _ => {}
     }
+    let device = open()?;
     if let Some(fault) = name.strip_prefix(faults::PREFIX) {
-        return faults::cause(name, fault, &open()?, root);
+        return faults::cause(name, fault, &device, root);
     }
+    let is_stand_in = is_stand_in(&device);
+    let amount = options.amount(is_stand_in);
     let measured = match name {
-        LAUNCH => launch::measure(&open()?, root, amount)?,
-        BANDWIDTH => bandwidth::measure(&open()?, root, amount)?,
+        LAUNCH => launch::measure(&device, root, amount)?,
+        BANDWIDTH => bandwidth::measure(&device, root, amount)?,
         _ => bail!("expected the name of a section, found {name:?}"),
     };
-    Ok(Section::timed(name, measured, options.stand_in))
+    Ok(Section::timed(name, measured, is_stand_in))
 }
 
 /// The device that is checked.

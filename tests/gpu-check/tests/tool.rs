@@ -34,7 +34,11 @@ fn gpu_check(folder: &Path, arguments: &[&str]) -> Output {
     // A machine with a GPU says the same as one without, and one with NVRTC as one without.
     command.env("CUDA_VISIBLE_DEVICES", "-1");
     command.env("CALLBOX_NVRTC", "/nowhere");
-    command.current_dir(folder).args(arguments).output().unwrap()
+    command
+        .current_dir(folder)
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn report(folder: &Path, output: &Output, code: i32) -> Value {
@@ -43,7 +47,10 @@ fn report(folder: &Path, output: &Output, code: i32) -> Value {
     let report: Value = serde_json::from_str(&text).unwrap();
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(keys, KEYS);
-    let names: Vec<&Value> = sections(&report).iter().map(|section| &section["name"]).collect();
+    let names: Vec<&Value> = sections(&report)
+        .iter()
+        .map(|section| &section["name"])
+        .collect();
     assert_eq!(names, SECTIONS);
     for section in sections(&report) {
         let keys: Vec<&String> = section.as_object().unwrap().keys().collect();
@@ -83,8 +90,15 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
     assert_eq!(report["device"]["name"], "callbox stand-in (not a GPU)");
     assert_eq!(report["device"]["is_stand_in"], true);
     assert_eq!(outcomes(&report), ["ok"; 6]);
-    let numbers: Vec<&Value> = sections(&report).iter().map(|section| &section["numbers"]).collect();
-    assert!(numbers[1]["counts"]["passed"].as_u64().unwrap() > 0, "{}", numbers[1]);
+    let numbers: Vec<&Value> = sections(&report)
+        .iter()
+        .map(|section| &section["numbers"])
+        .collect();
+    assert!(
+        numbers[1]["counts"]["passed"].as_u64().unwrap() > 0,
+        "{}",
+        numbers[1]
+    );
     assert_eq!(numbers[1]["failures"], Value::Array(Vec::new()));
     // A fault's own error is the driver's, as CUDA's documentation numbers them.
     let faults = numbers[2].as_array().unwrap();
@@ -104,14 +118,20 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
 #[test]
 fn codes_on_the_stand_in_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--record-stand-in", "codes.json", "--cases", "xla/unknown_target"];
+    let arguments = [
+        "--record-stand-in",
+        "codes.json",
+        "--cases",
+        "faults/fail/05_not_found",
+    ];
     let output = gpu_check(folder.path(), &arguments);
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(folder.path().join("codes.json")).unwrap();
     let record: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["made_on"], "callbox stand-in (not a GPU)");
-    // As the case itself expects.
-    assert_eq!(record["codes"]["xla/unknown_target"], serde_json::json!(["NOT_FOUND"]));
+    // Two steps, which come to what the case itself expects.
+    let expected = serde_json::json!({"faults/fail/05_not_found": ["NOT_FOUND", "NOT_FOUND"]});
+    assert_eq!(record["codes"], expected);
 }
 
 #[test]
@@ -121,5 +141,8 @@ fn a_section_that_fails_fails_the_run() {
     let report = report(folder.path(), &output, 1);
     assert_eq!(outcomes(&report)[1], "failed");
     let why = sections(&report)[1]["why"].as_str().unwrap();
-    assert!(why.contains("expected cases with \"no such case\" in their names"), "{why}");
+    assert!(
+        why.contains("expected cases with \"no such case\" in their names"),
+        "{why}"
+    );
 }
