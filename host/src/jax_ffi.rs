@@ -67,6 +67,7 @@ impl FfiCalls {
         Ok(FfiCall {
             name: name.to_owned(),
             functions: BTreeMap::new(),
+            platform: Platform::Host,
         })
     }
 }
@@ -147,6 +148,8 @@ impl Function {
 pub struct FfiCall {
     name: String,
     functions: BTreeMap<Platform, Function>,
+    /// Whose function is called.
+    platform: Platform,
 }
 
 impl FfiCall {
@@ -190,7 +193,13 @@ impl FfiCall {
         }
     }
 
-    /// Calls the function for the CPU once: the proposal's `__call__`. The result has the shape `return_shape_dtype`; nobody infers it.
+    /// From here on the function for this platform is called: at first it is the CPU's. Operands and results are in the host's memory, so that a function for
+    /// CUDA has to be of a module with a device (`CudaModule::on_device`).
+    pub fn set_platform(&mut self, platform: Platform) {
+        self.platform = platform;
+    }
+
+    /// Calls the platform's function once: the proposal's `__call__`. The result has the shape `return_shape_dtype`; nobody infers it.
     ///
     /// # Errors
     /// As for [`FfiCall::compile`] and [`CompiledFfiCall::call`].
@@ -205,11 +214,11 @@ impl FfiCall {
             .call(operands, &CallOptions::default())
     }
 
-    /// Prepares calls of the function for the CPU on operands of these shapes. Static information that is passed by reference is made now,
+    /// Prepares calls of the platform's function on operands of these shapes. Static information that is passed by reference is made now,
     /// and taken back when what is returned here goes.
     ///
     /// # Errors
-    /// - NOT_FOUND if no function is registered for the CPU.
+    /// - NOT_FOUND if no function is registered for the platform.
     /// - What is wrong with the shapes for the function's module, or what making the static information fails with.
     pub fn compile(
         &self,
@@ -217,7 +226,7 @@ impl FfiCall {
         static_info: Option<StaticInfo>,
         return_shape_dtype: Shape,
     ) -> Result<CompiledFfiCall> {
-        let function = self.function(Platform::Host)?;
+        let function = self.function(self.platform)?;
         CompiledFfiCall::new(self, function, operands, static_info, return_shape_dtype)
     }
 
@@ -230,9 +239,9 @@ impl FfiCall {
     /// # Errors
     /// - FAILED_PRECONDITION if the function is not declared pure.
     /// - INVALID_ARGUMENT if no operand has the batch.
-    /// - NOT_FOUND if no function is registered for the CPU.
+    /// - NOT_FOUND if no function is registered for the platform.
     pub fn vmap<'a>(&'a self, in_axes: &[Option<usize>]) -> Result<VmappedFfiCall<'a>> {
-        VmappedFfiCall::new(self, self.function(Platform::Host)?, in_axes)
+        VmappedFfiCall::new(self, self.function(self.platform)?, in_axes)
     }
 
     fn function(&self, platform: Platform) -> Result<&Function> {

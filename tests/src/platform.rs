@@ -2,6 +2,7 @@
 //! thread. What the steps must give is judged elsewhere, and the same everywhere.
 
 pub mod cuda;
+mod ffi_call;
 pub mod host;
 mod layout;
 mod results;

@@ -21,7 +21,7 @@ use callbox_cuda_stand_in::StandIn;
 
 use self::manner::Manner;
 use self::targets::Targets;
-use super::{Bench, Failure, Platform, PlatformName, Prepared};
+use super::{Bench, Failure, Platform, PlatformName, Prepared, ffi_call};
 use crate::case::{Case, Phase, Subject};
 
 /// What the stand-in driver calls its devices. Whatever has this name is no GPU.
@@ -132,7 +132,12 @@ impl CudaBench<'_> {
         match &self.case.subject {
             Subject::Program { text, targets } => program::prepare(self, manner, text, targets),
             Subject::Call { module, site } => call::prepare(self, manner, module, site),
-            Subject::FfiCall(_) | Subject::Load { .. } => bail!("expected a program or a call"),
+            Subject::FfiCall(call) => {
+                let module = self.targets.module(&call.module, &call.function, manner)?;
+                let module = module.on_device(self.device);
+                ffi_call::prepare(module, call, &self.case.steps, twins::take_log)
+            }
+            Subject::Load { .. } => bail!("expected a program or a call"),
         }
     }
 

@@ -3,7 +3,6 @@
 mod backend;
 mod call;
 mod engine;
-mod ffi_call;
 mod healthy;
 mod program;
 
@@ -17,7 +16,7 @@ use callbox::policy::{Limits, Traps};
 use self::backend::Backend;
 pub use self::backend::{Loaded, Wall};
 pub use self::engine::{forget_shared, guest, shared as shared_engine};
-use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared};
+use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared, ffi_call};
 use crate::case::{Case, Expect, Phase, Step, Subject};
 use crate::module::ModuleSource;
 
@@ -143,7 +142,15 @@ impl Bench for HostBench<'_> {
                 module,
             }))),
             Subject::Call { module, site } => call::prepare(self, module, site),
-            Subject::FfiCall(call) => ffi_call::prepare(self, call),
+            Subject::FfiCall(call) => match self.load(&call.module)? {
+                Ok(module) => ffi_call::prepare(
+                    module.target_module(),
+                    call,
+                    &self.case.steps,
+                    engine::take_log,
+                ),
+                Err(failure) => Ok(Err(failure)),
+            },
             Subject::Program { text, targets } => program::prepare(self, text, targets),
         }
     }

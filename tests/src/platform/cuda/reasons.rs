@@ -1,9 +1,10 @@
 //! Why a case is not run on CUDA though its subject could be: what it asks for is the sandbox's, or has no twin.
 
+use callbox::StaticInfo;
 use callbox::policy::Policy;
 
 use super::named;
-use crate::case::{Case, Subject};
+use crate::case::{Case, FfiCall, Subject};
 
 /// What a device's own fault becomes is in a test of its own, for the device is lost then.
 const TAKES_THE_DEVICE: &str = "a kernel that faults takes the device with it: a test of its own runs it (tests/tests/conformance_cuda)";
@@ -82,8 +83,13 @@ const MODULES_OWN: [&str; 7] = [
 /// Why a case is not run on CUDA.
 pub(super) fn against(case: &Case) -> Option<&'static str> {
     match &case.subject {
-        Subject::FfiCall(_) => {
-            return Some("callbox::jax_ffi calls the function for the CPU, and no other");
+        Subject::FfiCall(call) if call.platform.eq_ignore_ascii_case("cuda") => {
+            return Some("the case is about a function for the CPU that is registered for CUDA");
+        }
+        Subject::FfiCall(call) if has_own_constructor(call) => {
+            return Some(
+                "the case is about a module's constructors and destructors, as exports or as they go wrong",
+            );
         }
         Subject::Program { text, .. } if MODULES_OWN.iter().any(|name| text.contains(name)) => {
             return Some(
@@ -110,6 +116,20 @@ pub(super) fn against(case: &Case) -> Option<&'static str> {
             known.find(|(of, name, _)| *of == guest && (name.is_empty() || *name == target));
         entry.map(|(_, _, reason)| *reason)
     })
+}
+
+/// Whether its static information is made or taken back by exports that have no twin.
+fn has_own_constructor(call: &FfiCall) -> bool {
+    match &call.static_info {
+        Some(StaticInfo::Reference {
+            constructor,
+            destructor,
+            ..
+        }) => [constructor, destructor]
+            .iter()
+            .any(|name| MODULES_OWN.contains(&name.as_str())),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
