@@ -117,6 +117,25 @@ impl CudaModule {
         })
     }
 
+    /// The same targets, of which this one has a trait that its code does not say: `command_buffer_compatible` of a function of C that always puts the same
+    /// work into its stream and waits for nothing.
+    ///
+    /// # Errors
+    /// NOT_FOUND if there is no such target.
+    pub fn with_trait(&self, target: &str, name: &str) -> Result<Arc<Self>> {
+        let mut copy = self.copied();
+        let Some(signature) = copy.signatures.iter_mut().find(|s| s.name == target) else {
+            return Err(Status::not_found(format!(
+                "the module has no target {target:?}"
+            )));
+        };
+        if !signature.has_trait(name) {
+            signature.traits.push(name.to_owned());
+        }
+        copy.identity = format!("{} with {target:?} {name}", self.identity);
+        Ok(Arc::new(copy))
+    }
+
     fn copied(&self) -> Self {
         let code = self.code.iter().map(|code| match code {
             Code::Rust(target) => Code::Rust(Arc::clone(target)),

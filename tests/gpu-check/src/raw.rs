@@ -1,6 +1,7 @@
 //! The driver without callbox: the baselines, and memory and time that both sides of a comparison use. All unsafe code of this program is here.
 #![allow(unsafe_code, reason = "calls the driver, and launches a kernel")]
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
@@ -217,6 +218,10 @@ impl DeviceMemory for Memory {
 
     fn size(&self) -> usize {
         self.slice.len()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callbox::call::{ApiVersion, CallSite};
-use callbox::cuda::{Buffers, Conventions, CudaDevice, CudaModule, LibraryTarget, NativeGrants};
-use callbox::{Result, StatusCode};
+use callbox::cuda::{
+    Buffers, Conventions, CudaDevice, CudaModule, GraphLaunch, LibraryTarget, NativeGrants,
+};
+use callbox::{Registry, Result, StatusCode};
 use callbox_cuda_stand_in::Mode;
 use sha2::{Digest, Sha256};
 
@@ -166,4 +168,52 @@ fn roots_that_are_not_filled_are_found() {
         .unwrap_err();
     assert_eq!(status.code(), StatusCode::Internal);
     assert!(status.message().contains("root tuple"), "{status}");
+}
+
+#[test]
+fn a_function_of_c_is_captured_if_somebody_says_that_it_can_be() {
+    let (_guard, _) = rig::alone();
+    let version = ApiVersion::Original;
+    let module = target(
+        "do_custom_call.so",
+        "do_custom_call",
+        version,
+        Buffers::Leaves,
+    )
+    .unwrap();
+    let program = r#"HloModule captured
+
+capture {
+  b = f32[128] parameter(0)
+  c = f32[2048] parameter(1)
+  ROOT a = f32[2048] custom-call(b, c), custom_call_target="do_custom_call"
+}
+
+ENTRY main {
+  b = f32[128] parameter(0)
+  c = f32[2048] parameter(1)
+  ROOT a = f32[2048] custom-call(b, c), custom_call_target="callbox.graph.launch", api_version=API_VERSION_TYPED_FFI, backend_config={capture = @capture}
+}
+"#;
+    let missing = module.with_trait("another", "pure").unwrap_err();
+    assert_eq!(missing.code(), StatusCode::NotFound);
+    let says_so = module
+        .with_trait("do_custom_call", "command_buffer_compatible")
+        .unwrap();
+    for (module, captured) in [(module, 0), (says_so, 1)] {
+        let device = CudaDevice::open(0).unwrap();
+        let graphs = GraphLaunch::default();
+        let mut registry = Registry::new();
+        registry.register_module(graphs.module().unwrap()).unwrap();
+        registry.register_module(module).unwrap();
+        let executable = rig::compile(program, &registry, &device).unwrap();
+        let b = rig::floats(&[0.5; 128]);
+        let c: Vec<f32> = (0..2048).map(|i| i as f32).collect();
+        let expected: Vec<f32> = c.iter().map(|c| c + 0.5).collect();
+        for _ in 0..3 {
+            let found = rig::execute(&executable, &[b.clone(), rig::floats(&c)]).unwrap();
+            assert_eq!(found.to_vec::<f32>().unwrap(), expected);
+        }
+        assert_eq!(graphs.counts().captured, captured);
+    }
 }
