@@ -144,7 +144,7 @@ static inline const struct callbox_cuda_driver *callbox_cuda_driver_or_fail(XlaC
 enum { CALLBOX_CUDA_CONTEXTS = 16 };
 
 /* PTX, or another image that the driver takes, and what was made of it for each context. A context must not end while its library is
- * loaded: that of callbox and of XLA is the device's primary one, which stays. */
+ * loaded: that of callbox and of XLA is the device's primary one, which is there as long as either has the device open. */
 struct callbox_cuda_image {
   const void *data;
   pthread_mutex_t lock;

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use callbox::call::{CallSite, DeviceBuffer, DeviceLeaf};
+use callbox::call::{CallSite, DeviceLeaf};
 use callbox::cuda::{CudaDevice, CudaModule};
 use callbox::{ArrayShape, CallOptions, ElementType};
 use serde_json::{Value, json};
 
 use crate::guests;
 use crate::options::Amount;
-use crate::raw::{Memory, Raw};
+use crate::raw::Raw;
 use crate::report::Goal;
 use crate::timing::{median_ms, once_ms};
 
@@ -140,12 +140,11 @@ fn broadcast_add(
         large.into(),
     );
     let prepared = module.prepare_call(device, site)?;
-    let buffer = |memory: &Arc<Memory>| Arc::clone(memory) as DeviceBuffer;
     let operands = [&b, &c].map(|memory| DeviceLeaf {
-        buffer: buffer(memory),
+        buffer: memory.buffer(),
         is_known: true,
     });
-    let results = [buffer(&a)];
+    let results = [a.buffer()];
     let options = CallOptions::default();
     let mut queue = raw.queue(device)?;
     // About 20 ms of work at a few TB/s, and no more than the driver takes at once.

@@ -1,14 +1,13 @@
 //! The driver without callbox: the baselines, and memory and time that both sides of a comparison use. All unsafe code of this program is here.
 #![allow(unsafe_code, reason = "calls the driver, and launches a kernel")]
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use callbox::call::DeviceMemory;
+use callbox::call::DeviceBuffer;
 use callbox::cuda::{CudaDevice, CudaQueue};
 use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{
@@ -22,6 +21,7 @@ use cudarc::nvrtc::Ptx;
 /// It may be made only where callbox has found a driver: cudarc panics without one.
 #[derive(Debug)]
 pub(crate) struct Raw {
+    device: Arc<CudaDevice>,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
 }
@@ -30,6 +30,7 @@ pub(crate) struct Raw {
 pub(crate) struct Memory {
     slice: CudaSlice<u8>,
     address: u64,
+    buffer: DeviceBuffer,
 }
 
 /// A callbox queue on a raw stream, which it does not outlive.
@@ -65,12 +66,17 @@ impl Raw {
     ///
     /// # Errors
     /// What the driver says.
-    pub(crate) fn open(device: &CudaDevice) -> Result<Arc<Self>> {
+    pub(crate) fn open(device: &Arc<CudaDevice>) -> Result<Arc<Self>> {
         let context = CudaContext::new(device.ordinal())?;
         // SAFETY: nothing here leaves the order of streams to cudarc: whoever uses memory in two streams waits in between.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        Ok(Arc::new(Self { context, stream }))
+        let device = Arc::clone(device);
+        Ok(Arc::new(Self {
+            device,
+            context,
+            stream,
+        }))
     }
 
     /// Waits for all that is on the device.
@@ -104,7 +110,13 @@ impl Raw {
         drop(guard);
         // Other streams find it zeroed as well.
         self.stream.synchronize()?;
-        Ok(Arc::new(Memory { slice, address }))
+        // SAFETY: the bytes are there for as long as the `Memory`, which sections hold until they have waited for the device.
+        let buffer = unsafe { self.device.borrow_memory(address, size) }?;
+        Ok(Arc::new(Memory {
+            slice,
+            address,
+            buffer,
+        }))
     }
 
     /// The same with these bytes.
@@ -205,23 +217,19 @@ impl Raw {
 }
 
 impl Memory {
-    /// How many floats fit into it.
-    fn floats(&self) -> u64 {
-        (self.slice.len() / 4) as u64
-    }
-}
-
-impl DeviceMemory for Memory {
-    fn address(&self) -> u64 {
-        self.address
-    }
-
-    fn size(&self) -> usize {
+    /// Its size in bytes.
+    pub(crate) fn size(&self) -> usize {
         self.slice.len()
     }
 
-    fn as_any(&self) -> &dyn Any {
-        self
+    /// It as callbox takes it. It is not given back with that: hold the memory until the device was waited for.
+    pub(crate) fn buffer(&self) -> DeviceBuffer {
+        Arc::clone(&self.buffer)
+    }
+
+    /// How many floats fit into it.
+    fn floats(&self) -> u64 {
+        (self.slice.len() / 4) as u64
     }
 }
 

@@ -86,9 +86,7 @@ pub(super) fn measure(
 
     let device = Arc::clone(call.device());
     let prepared = guests::kernels(root, "add_n")?.prepare_call(&device, site()?)?;
-    let [x, y] = arrays
-        .each_ref()
-        .map(|array| Arc::clone(array) as DeviceBuffer);
+    let [x, y] = arrays.each_ref().map(|array| array.buffer());
     let operands = [DeviceLeaf {
         buffer: x,
         is_known: true,
