@@ -77,20 +77,19 @@ impl CudaModule {
             .iter()
             .map(|image| read(&folder.join(&image.file)));
         let images = images.collect::<Result<Vec<_>>>()?;
-        Self::from_manifest(&bytes, manifest, images, grants)
-            .map_err(|status| status.context(path.display()))
+        Self::from_manifest(text, images, grants).map_err(|status| status.context(path.display()))
     }
 
-    /// The same from bytes: of the manifest, which `manifest` was parsed from, and of its images, in its order.
+    /// The same from a manifest's text, and the bytes of its images in its order.
     ///
     /// # Errors
     /// As for [`CudaModule::load_manifest`].
     pub fn from_manifest(
-        bytes: &[u8],
-        manifest: Manifest,
+        text: &str,
         images: Vec<Vec<u8>>,
         grants: &NativeGrants,
     ) -> Result<Arc<Self>> {
+        let manifest = Manifest::parse(text)?;
         if images.len() != manifest.images.len() {
             return Err(Status::invalid_argument(format!(
                 "expected {} images, found {}",
@@ -99,7 +98,7 @@ impl CudaModule {
             )));
         }
         let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-        let digest = manifest::digest(bytes, &slices);
+        let digest = manifest::digest(text.as_bytes(), &slices);
         grants.check("the manifest with its images", digest)?;
         let loaded = std::iter::zip(manifest.images, images);
         let loaded = loaded.map(|(image, bytes)| LoadedImage {

@@ -42,4 +42,4 @@ macro_rules! targets {
     };
 }
 
-targets! { hlo_text metadata attributes arrays policy frame program module }
+targets! { hlo_text metadata attributes arrays policy manifest frame program module }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use callbox::call::CallSite;
-use callbox::cuda::manifest::Manifest;
 use callbox::cuda::{CudaDevice, CudaModule};
 use callbox::{ArrayShape, Blame, ElementType, Status, StatusCode};
 use serde_json::{Value, json};
@@ -156,7 +155,7 @@ fn call(
 fn misaligned() -> Result<Arc<CudaModule>> {
     let text = include_str!("faults/misaligned.json");
     let image = include_bytes!("faults/misaligned.ptx").to_vec();
-    guests::module(text, Manifest::parse(text)?, vec![image])
+    guests::module(text, vec![image])
 }
 
 /// One section of what the processes said.

@@ -18,7 +18,7 @@ pub(crate) fn kernels(root: &Path, guest: &str) -> Result<Arc<CudaModule>> {
     let images = manifest.images.iter();
     let images =
         images.map(|image| read(&path.with_file_name(&image.file)).map(String::into_bytes));
-    module(&text, manifest.clone(), images.collect::<Result<_>>()?)
+    module(&text, images.collect::<Result<_>>()?)
         .with_context(|| format!("loading {}", path.display()))
 }
 
@@ -26,19 +26,10 @@ pub(crate) fn kernels(root: &Path, guest: &str) -> Result<Arc<CudaModule>> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn module(
-    text: &str,
-    manifest: Manifest,
-    images: Vec<Vec<u8>>,
-) -> Result<Arc<CudaModule>> {
+pub(crate) fn module(text: &str, images: Vec<Vec<u8>>) -> Result<Arc<CudaModule>> {
     let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
     let grants = NativeGrants::none().allow(digest(text.as_bytes(), &slices));
-    Ok(CudaModule::from_manifest(
-        text.as_bytes(),
-        manifest,
-        images,
-        &grants,
-    )?)
+    Ok(CudaModule::from_manifest(text, images, &grants)?)
 }
 
 /// All PTX of guests, in the order of their folders.

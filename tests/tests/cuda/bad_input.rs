@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callbox::call::CallSite;
-use callbox::cuda::manifest::{self, Manifest};
+use callbox::cuda::manifest;
 use callbox::cuda::{CudaDevice, CudaModule, LibraryTarget, NativeGrants};
 use callbox::{Attribute, Result, Status, StatusCode, call::ApiVersion};
 use callbox_cuda_stand_in::Leaks;
@@ -19,9 +19,8 @@ fn module(launch: &str, ptx: &str) -> Result<Arc<CudaModule>> {
     );
     let images = vec![ptx.as_bytes().to_vec()];
     let digest = manifest::digest(text.as_bytes(), &[ptx.as_bytes()]);
-    let manifest = Manifest::parse(&text)?;
     let grants = NativeGrants::none().allow(digest);
-    CudaModule::from_manifest(text.as_bytes(), manifest, images, &grants)
+    CudaModule::from_manifest(&text, images, &grants)
 }
 
 /// What a call of it comes to, with one operand and one result of four bytes.

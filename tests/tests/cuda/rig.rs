@@ -34,17 +34,17 @@ pub(crate) fn guests() -> PathBuf {
 /// The targets of a guest's manifest, whatever its digest.
 pub(crate) fn kernels(guest: &str) -> Arc<CudaModule> {
     let folder = guests().join(guest);
-    let bytes = std::fs::read(folder.join("callbox.json")).unwrap();
-    let manifest = Manifest::parse(std::str::from_utf8(&bytes).unwrap()).unwrap();
+    let text = std::fs::read_to_string(folder.join("callbox.json")).unwrap();
+    let manifest = Manifest::parse(&text).unwrap();
     let images: Vec<Vec<u8>> = manifest
         .images
         .iter()
         .map(|image| std::fs::read(folder.join(&image.file)).unwrap())
         .collect();
     let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-    let digest = callbox::cuda::manifest::digest(&bytes, &slices);
+    let digest = callbox::cuda::manifest::digest(text.as_bytes(), &slices);
     let grants = NativeGrants::none().allow(digest);
-    CudaModule::from_manifest(&bytes, manifest, images, &grants).unwrap()
+    CudaModule::from_manifest(&text, images, &grants).unwrap()
 }
 
 /// The sample kernels and `callbox.graph.launch`.
