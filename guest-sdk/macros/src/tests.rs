@@ -67,15 +67,13 @@ fn options_are_checked() {
 
 #[test]
 fn only_plain_functions_are_targets() {
-    let refusal = |function| refusal("", function);
-    assert_eq!(
-        refusal("async fn f() {}"),
-        "a target is a plain function: it cannot be async"
-    );
-    assert_eq!(
-        refusal("unsafe fn f() {}"),
-        "a target is a plain function: it cannot be unsafe"
-    );
+    let refusal = |function: &str| refusal("", function);
+    for qualifier in ["async", "unsafe"] {
+        assert_eq!(
+            refusal(&format!("{qualifier} fn f() {{}}")),
+            format!("a target is a plain function: it cannot be {qualifier}")
+        );
+    }
     assert_eq!(
         refusal("extern \"C\" fn f() {}"),
         "a target is a plain function: it cannot be extern: the export is made beside it"
