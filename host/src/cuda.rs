@@ -2,6 +2,7 @@
 //!
 //! CUDA targets are native code and are *not* sandboxed: whoever loads one trusts it with the whole process.
 
+mod batch;
 mod c_abi;
 mod call;
 mod device;
@@ -11,6 +12,7 @@ mod failure;
 mod files;
 mod grants;
 mod graphs;
+mod guard;
 mod kernel;
 pub mod manifest;
 mod module;
@@ -24,6 +26,8 @@ pub use call::{CudaBuffer, CudaCall, CudaStage, State};
 pub use device::CudaDevice;
 pub use grants::{NativeGrants, hex};
 pub use graphs::{GraphCounts, GraphLaunch, GraphOptions, Uncapturable};
-pub use module::{Conventions, CudaModule, CudaPreparedCall, CudaTarget, register_cuda};
+pub use module::{
+    Conventions, CudaMappedCall, CudaModule, CudaPreparedCall, CudaTarget, register_cuda,
+};
 pub use probe::{Driver, probe};
 pub use queue::CudaQueue;

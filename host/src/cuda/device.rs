@@ -7,13 +7,15 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUstream};
 
-use super::driver::{Context, MemoryKind, Module, Stream, kind_of};
+use super::driver::{Context, MemoryKind, Module, Relaxed, Stream, kind_of, ordinal_of};
 use super::failure::DriverFailure;
+use super::guard::locked;
 use super::probe::probe;
 use super::queue::CudaQueue;
 use super::staging::Staging;
@@ -62,6 +64,24 @@ impl CudaDevice {
         Ok(device)
     }
 
+    /// The device that a stream of somebody else's is of: XLA's, say. The calling thread has a context, as XLA's threads do.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if there is no CUDA here, with why; INVALID_ARGUMENT if the driver does not know the stream.
+    ///
+    /// # Safety
+    /// It must be a stream.
+    pub unsafe fn of_stream(stream: CUstream) -> Result<Arc<Self>> {
+        let driver = probe()?;
+        // SAFETY: as the caller promises.
+        let found = unsafe { ordinal_of(stream, driver.devices()) };
+        let found = found.map_err(|failure| failure.status("asking whose a stream is"))?;
+        let ordinal = found.ok_or_else(|| {
+            Status::internal("expected a stream of one of the driver's devices, found another's")
+        })?;
+        Self::open(ordinal)
+    }
+
     fn new(ordinal: usize) -> Result<Arc<Self>> {
         let driver = probe()?;
         if ordinal >= driver.devices() {
@@ -80,6 +100,7 @@ impl CudaDevice {
             ),
             false => failure.status(&doing()),
         };
+        let _relaxed = Relaxed::begin().map_err(failed)?;
         let context = Arc::new(Context::retain(ordinal).map_err(failed)?);
         let attribute = |attribute| context.attribute(attribute).map_err(failed);
         let number = |value: i32| u32::try_from(value).unwrap_or(0);
@@ -133,15 +154,51 @@ impl CudaDevice {
         self.lost.get()
     }
 
-    /// A queue of somebody else's stream: XLA's, say.
+    /// A queue of somebody else's stream: XLA's, say. What the host computes in the queue tells its failures to [`DeviceQueue::download`], of nothing if
+    /// need be.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the stream is of another device; FAILED_PRECONDITION if it is being captured; UNAVAILABLE if this device is lost.
-    /// What the host computes in the queue tells its failures to [`DeviceQueue::download`], of nothing if need be.
     ///
     /// # Safety
     /// It must be a stream, and stay one for as long as the queue and all memory that was taken in it are there.
     pub unsafe fn queue_on(self: &Arc<Self>, stream: CUstream) -> Result<CudaQueue> {
+        let stream = self.borrowed_stream(stream)?;
+        if self.is_captured(&stream)? {
+            return Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                "expected a stream whose work is done, found one whose work is being captured",
+            ));
+        }
+        Ok(CudaQueue::borrowed(self, Arc::new(stream)))
+    }
+
+    /// The same of a stream that may be being captured: as XLA's are, where it makes a command buffer of a program.
+    ///
+    /// While it is captured, nobody here knows how long the graph is there, nor when it is launched. So nothing is kept for it: the queue takes
+    /// launches, and copies and fills of borrowed memory, of targets with the trait `command_buffer_compatible`. All else fails with
+    /// FAILED_PRECONDITION: memory that is taken, that is, kernels with scratch memory, bytes of the host's, and what the host computes. Kernels are loaded as the
+    /// capture goes on, if they were not before.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the stream is of another device; UNAVAILABLE if this device is lost.
+    ///
+    /// # Safety
+    /// As for [`CudaDevice::queue_on`]. What is captured may be launched for as long as this device is kept, which has the kernels, and the memory is there that
+    /// was borrowed for it.
+    pub unsafe fn queue_on_captured(self: &Arc<Self>, stream: CUstream) -> Result<CudaQueue> {
+        let stream = self.borrowed_stream(stream)?;
+        let is_captured = self.is_captured(&stream)?;
+        let queue = CudaQueue::borrowed(self, Arc::new(stream));
+        Ok(match is_captured {
+            true => queue.captured_elsewhere(),
+            false => queue,
+        })
+    }
+
+    /// A stream that is checked to be of this device.
+    fn borrowed_stream(&self, stream: CUstream) -> Result<Stream> {
         self.check_not_lost()?;
         let is_own = self.context.owns_stream(stream);
         if !self.check("asking whose a stream is", is_own)? {
@@ -150,16 +207,12 @@ impl CudaDevice {
                 self.ordinal
             )));
         }
-        // SAFETY: it is of this context, and the caller promises the rest.
-        let stream = unsafe { Stream::borrowed(&self.context, stream) };
-        if self.check("asking whether a stream is captured", stream.is_capturing())? {
-            return Err(Status::new(
-                StatusCode::FailedPrecondition,
-                Blame::Caller,
-                "expected a stream whose work is done, found one whose work is being captured",
-            ));
-        }
-        Ok(CudaQueue::borrowed(self, Arc::new(stream)))
+        // SAFETY: it is of this context, and the callers are promised the rest.
+        Ok(unsafe { Stream::borrowed(&self.context, stream) })
+    }
+
+    fn is_captured(&self, stream: &Stream) -> Result<bool> {
+        self.check("asking whether a stream is captured", stream.is_capturing())
     }
 
     /// Somebody else's memory, to be operand or result of a call. It is not given back here.
@@ -177,6 +230,38 @@ impl CudaDevice {
             device: self.id,
             address,
             size,
+            whole: None,
+        }))
+    }
+
+    /// Some of the bytes of borrowed memory, as memory: one element of a batch, say.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the bytes are not all in it, or the memory was not borrowed from this device.
+    pub fn part_of_borrowed(
+        &self,
+        whole: &DeviceBuffer,
+        range: Range<usize>,
+    ) -> Result<DeviceBuffer> {
+        let borrowed = whole.as_any().downcast_ref::<Borrowed>();
+        let Some(borrowed) = borrowed.filter(|borrowed| borrowed.device == self.id) else {
+            return Err(Status::invalid_argument(format!(
+                "expected memory that was borrowed from CUDA device {}, found other memory",
+                self.ordinal
+            )));
+        };
+        if range.start > range.end || range.end > borrowed.size {
+            return Err(Status::invalid_argument(format!(
+                "expected bytes of the {} that were borrowed, found {range:?}",
+                borrowed.size
+            )));
+        }
+        Ok(Arc::new(Borrowed {
+            device: self.id,
+            // The range is within the memory, whose end has an address.
+            address: borrowed.address.wrapping_add(range.start as u64),
+            size: range.len(),
+            whole: Some(Arc::clone(whole)),
         }))
     }
 
@@ -308,6 +393,9 @@ pub(super) struct Borrowed {
     device: u64,
     address: u64,
     size: usize,
+    /// What it is a part of: its owner's promise is for as long as that is there.
+    #[expect(dead_code, reason = "it is kept, and not looked at")]
+    whole: Option<DeviceBuffer>,
 }
 
 impl Borrowed {
@@ -340,8 +428,4 @@ impl fmt::Debug for CudaDevice {
             .field("lost", &self.lost.get())
             .finish_non_exhaustive()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,14 +8,16 @@ mod graph;
 mod memory;
 mod module;
 mod pinned;
+mod relaxed;
 mod stream;
 
-pub(super) use self::context::{Context, has_function, initialize, is_library_present};
+pub(super) use self::context::{Context, has_function, initialize, is_library_present, ordinal_of};
 pub(super) use self::event::Event;
 pub(super) use self::graph::{Graph, GraphExec, Updated};
-pub(super) use self::memory::{Allocation, MemoryKind, copy, kind_of};
+pub(super) use self::memory::{Allocation, MemoryKind, copy, fill, kind_of};
 pub(super) use self::module::{Function, Image, Module};
 pub(super) use self::pinned::Pinned;
+pub(super) use self::relaxed::Relaxed;
 pub(super) use self::stream::{HostTask, Stream};
 
 use cudarc::driver::sys::CUresult;

@@ -7,11 +7,12 @@
 mod cache;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use self::cache::{Cache, Key, Place};
 use super::call::{CudaBuffer, CudaCall};
 use super::driver::{GraphExec, Updated};
+use super::guard::locked;
 use super::module::{CudaModule, CudaTarget};
 use super::queue::Captured;
 use crate::call::{DeviceBuffer, DeviceQueue, Stage};
@@ -376,8 +377,4 @@ fn addresses(call: &CudaCall<'_>) -> Vec<u64> {
 
 fn no_function() -> Status {
     Status::internal("a graph launch without a function")
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,14 +6,15 @@
 
 use std::ffi::c_void;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
 use super::device::CudaDevice;
-use super::driver::{Function, Image, Module};
+use super::driver::{Function, Image, Module, Relaxed};
 use super::files::read;
 use super::grants::{NativeGrants, hex};
+use super::guard::locked;
 use super::manifest::{
     self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
     check_parameters,
@@ -22,7 +23,7 @@ use super::module::{Code, CudaModule};
 use super::nvrtc;
 use super::queue::CudaQueue;
 use crate::call::{CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue};
-use crate::values::{Result, Status};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// A manifest's targets, with its images.
 #[derive(Debug)]
@@ -144,10 +145,12 @@ impl Kernels {
     ) -> Result<Arc<ReadyKernels>> {
         let planned = call.planned.as_ref().map_err(Clone::clone)?;
         // Whoever comes second waits for the first, and finds what that has loaded.
-        let mut ready = call.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ready = locked(&call.ready);
         if let Some((_, known)) = ready.iter().find(|(id, _)| *id == device.id()) {
             return Ok(Arc::clone(known));
         }
+        // Whoever captures meanwhile, this thread too, loses nothing by it.
+        let _relaxed = device.check("loading kernels", Relaxed::begin())?;
         let functions = planned.launches.iter().map(|launch| {
             let image = &self.images[launch.image];
             let module = device.module(image.digest, || image.load(device))?;
@@ -159,6 +162,26 @@ impl Kernels {
         });
         ready.push((device.id(), Arc::clone(&made)));
         Ok(made)
+    }
+}
+
+impl PlannedKernels {
+    /// # Errors
+    /// FAILED_PRECONDITION if the launches need memory of their own, which nobody would keep for a graph of somebody else's.
+    pub(super) fn check_without_scratch(&self, target: &str) -> Result<()> {
+        let Ok(planned) = &self.planned else {
+            return Ok(());
+        };
+        match planned.scratch.iter().sum::<usize>() {
+            0 => Ok(()),
+            bytes => Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Guest,
+                format!(
+                    "{target:?}: expected a target without scratch memory, which is all that a graph of somebody else's can hold, found one with {bytes} bytes of it"
+                ),
+            )),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Modules: native targets, as a registry has them.
 
 mod calls;
+mod mapped;
 mod target;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::calls::CudaPreparedCall;
+pub use self::mapped::CudaMappedCall;
 pub use self::target::CudaTarget;
 
 use self::calls::CudaCalls;

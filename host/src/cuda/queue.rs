@@ -9,15 +9,17 @@ mod capture;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use self::capture::Capture;
 pub(super) use self::capture::Captured;
 use super::device::Borrowed;
 use super::device::CudaDevice;
-use super::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome, Pinned, Stream, copy};
-use super::staging::Kept;
+use super::driver::{
+    Allocation, Event, Graph, GraphExec, HostTask, Outcome, Pinned, Stream, copy, fill,
+};
+use super::guard::{guarded, locked};
+use super::staging::{Kept, places};
 use crate::call::{DeviceBuffer, DeviceMemory, DeviceQueue, HostWork};
 use crate::values::{Blame, Result, Status, StatusCode};
 
@@ -26,6 +28,8 @@ pub struct CudaQueue {
     device: Arc<CudaDevice>,
     stream: Arc<Stream>,
     is_own_stream: bool,
+    /// Whether what comes in becomes a graph of somebody else's.
+    is_captured_elsewhere: bool,
     /// The first failure of what the host computes.
     failed: Failed,
     /// Memory of other streams, which stays until this one has passed.
@@ -67,6 +71,7 @@ impl CudaQueue {
             device: Arc::clone(device),
             stream,
             is_own_stream: true,
+            is_captured_elsewhere: false,
             failed: Arc::default(),
             foreign: Vec::new(),
             recording: None,
@@ -81,6 +86,12 @@ impl CudaQueue {
         queue
     }
 
+    /// The same queue, of a stream that somebody else captures.
+    pub(super) fn captured_elsewhere(mut self) -> Self {
+        self.is_captured_elsewhere = true;
+        self
+    }
+
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
@@ -93,7 +104,60 @@ impl CudaQueue {
 
     /// Whether what comes in is captured, and not done.
     pub(super) fn is_capturing(&self) -> bool {
-        self.capture.is_some()
+        self.capture.is_some() || self.is_captured_elsewhere
+    }
+
+    /// Whether it becomes a graph of somebody else's, for which nothing is kept.
+    pub(super) fn is_captured_elsewhere(&self) -> bool {
+        self.is_captured_elsewhere
+    }
+
+    /// Sets each byte of an array.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn fill(&mut self, buffer: &DeviceBuffer, value: u8) -> Result<()> {
+        self.device.check_not_lost()?;
+        self.admit(buffer)?;
+        // SAFETY: it has as many bytes, and is given back in the stream's order.
+        let filled = unsafe { fill::bytes(&self.stream, buffer.address(), value, buffer.size()) };
+        self.check("filling an array", filled)
+    }
+
+    /// Sets each number of an array of numbers of 32 bits.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the array can't be one of such numbers; what the device reports.
+    pub fn fill_u32(&mut self, buffer: &DeviceBuffer, value: u32) -> Result<()> {
+        const WIDTH: usize = size_of::<u32>();
+        self.device.check_not_lost()?;
+        if !buffer.size().is_multiple_of(WIDTH) || !buffer.address().is_multiple_of(WIDTH as u64) {
+            return Err(Status::invalid_argument(format!(
+                "expected an array of numbers of {WIDTH} bytes, found one of {} bytes at address {:#x}",
+                buffer.size(),
+                buffer.address()
+            )));
+        }
+        self.admit(buffer)?;
+        let words = buffer.size() / WIDTH;
+        // SAFETY: as in `fill`.
+        let filled = unsafe { fill::words(&self.stream, buffer.address(), value, words) };
+        self.check("filling an array", filled)
+    }
+
+    /// # Errors
+    /// FAILED_PRECONDITION if what comes in becomes a graph of somebody else's: this is nothing that such a graph can hold.
+    fn check_keeps(&self, found: fmt::Arguments<'_>) -> Result<()> {
+        match self.is_captured_elsewhere {
+            false => Ok(()),
+            true => Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Guest,
+                format!(
+                    "expected launches, and copies and fills of borrowed memory, which are all that a graph of somebody else's can hold, found {found}"
+                ),
+            )),
+        }
     }
 
     /// From here on the sizes of memory that is taken are noted.
@@ -167,10 +231,11 @@ impl CudaQueue {
             let held = used.hold_back(&self.stream);
             self.check("waiting for the launch before", held)?;
         }
-        // SAFETY: what the graph uses is in `captured`, which stays until the mark that is set below; operands and results are given back in the
-        // stream's order.
+        // SAFETY: what the graph uses is in `captured`, which keeps it until the mark that is set below, or waits if there is none; operands and results
+        // are given back in the stream's order.
         let launched = unsafe { exec.launch(&self.stream) };
         self.check("launching a graph", launched)?;
+        let event = captured.note_launch();
         if let Some(cell) = cell {
             let own = Arc::clone(&self.failed);
             let told: Box<HostTask> = Box::new(move || {
@@ -187,7 +252,7 @@ impl CudaQueue {
             })?;
             self.check("asking how a graph went", put)?;
         }
-        captured.mark_used(self)
+        captured.mark_used(self, event)
     }
 
     /// Checks that memory is this device's, and has its work wait for what another stream does with it.
@@ -195,10 +260,14 @@ impl CudaQueue {
         let memory = buffer.as_any();
         if let Some(memory) = memory.downcast_ref::<CudaMemory>() {
             self.check_device(memory.device)?;
+            if buffer.size() > 0 {
+                self.check_keeps(format_args!("memory that was taken in a queue"))?;
+            }
             let owner = memory.allocation.stream();
             let is_at_home = Arc::ptr_eq(owner, &self.stream)
                 || Arc::ptr_eq(owner, self.device.keeper())
                 || buffer.size() == 0;
+            // What a graph reads from outside are its launch's operands and results, which were admitted before the capture began.
             return match is_at_home || self.is_capturing() {
                 true => Ok(()),
                 false => self.wait_for(&Arc::clone(owner), buffer),
@@ -277,6 +346,9 @@ impl CudaQueue {
 impl DeviceQueue for CudaQueue {
     fn allocate(&mut self, size: usize) -> Result<DeviceBuffer> {
         self.device.check_not_lost()?;
+        if size > 0 {
+            self.check_keeps(format_args!("a need for {size} bytes of memory"))?;
+        }
         if let Some(capture) = &mut self.capture {
             return capture.allocate(size);
         }
@@ -320,6 +392,9 @@ impl DeviceQueue for CudaQueue {
         }
         self.admit(from)?;
         self.admit(to)?;
+        if from.address() == to.address() {
+            return Ok(());
+        }
         // SAFETY: both are as large, and are given back in the stream's order.
         let copied =
             unsafe { copy::on_device(&self.stream, from.address(), to.address(), from.size()) };
@@ -333,6 +408,7 @@ impl DeviceQueue for CudaQueue {
         outputs: &[DeviceBuffer],
     ) -> Result<()> {
         self.device.check_not_lost()?;
+        self.check_keeps(format_args!("work of the host's"))?;
         for buffer in inputs.iter().chain(outputs) {
             self.admit(buffer)?;
         }
@@ -387,7 +463,7 @@ impl DeviceQueue for CudaQueue {
 
     fn download(&mut self, buffers: &[DeviceBuffer]) -> Result<Vec<Vec<u8>>> {
         self.device.check_not_lost()?;
-        if self.capture.is_some() {
+        if self.is_capturing() {
             return Err(Status::new(
                 StatusCode::FailedPrecondition,
                 Blame::Caller,
@@ -479,23 +555,6 @@ impl Drop for CudaQueue {
     }
 }
 
-/// Where arrays lie in a slot, each aligned, from `start` on, and where they end.
-fn places(buffers: &[DeviceBuffer], start: usize) -> Result<(Vec<Range<usize>>, usize)> {
-    const ALIGNMENT: usize = 64;
-    let mut end = start;
-    let mut places = Vec::with_capacity(buffers.len());
-    for buffer in buffers {
-        let begin = end.checked_next_multiple_of(ALIGNMENT);
-        let range = begin.and_then(|begin| Some(begin..begin.checked_add(buffer.size())?));
-        let range = range.ok_or_else(|| {
-            Status::invalid_argument("expected arrays that fit into memory together")
-        })?;
-        end = range.end;
-        places.push(range);
-    }
-    Ok((places, end))
-}
-
 /// What the host does when its turn comes: computes from the slot's inputs to its outputs. After a failure nothing more is computed.
 fn passage(
     slot: Arc<Pinned>,
@@ -526,21 +585,4 @@ fn passage(
             locked(&failed).get_or_insert(status);
         }
     })
-}
-
-/// Runs work. One that panics costs a status.
-fn guarded(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-        // Dropping it may panic once more.
-        std::mem::forget(payload);
-        Err(Status::new(
-            StatusCode::Aborted,
-            Blame::Guest,
-            "what the host computes for a device panicked",
-        ))
-    })
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,10 +3,13 @@
 //! Nothing waits for a slot: one that is still in use stays where it is, and another is taken.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use super::driver::{Context, Event, GraphExec, HostTask, Outcome, Pinned, Stream};
+use super::guard::locked;
 use crate::call::DeviceBuffer;
+use crate::values::{Result, Status};
 
 /// The smallest slot, in bytes.
 const SMALLEST: usize = 4 << 10;
@@ -143,6 +146,19 @@ impl Drop for Staging {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Where arrays lie in a slot, each aligned, from `start` on, and where they end.
+pub(super) fn places(buffers: &[DeviceBuffer], start: usize) -> Result<(Vec<Range<usize>>, usize)> {
+    const ALIGNMENT: usize = 64;
+    let mut end = start;
+    let mut places = Vec::with_capacity(buffers.len());
+    for buffer in buffers {
+        let begin = end.checked_next_multiple_of(ALIGNMENT);
+        let range = begin.and_then(|begin| Some(begin..begin.checked_add(buffer.size())?));
+        let range = range.ok_or_else(|| {
+            Status::invalid_argument("expected arrays that fit into memory together")
+        })?;
+        end = range.end;
+        places.push(range);
+    }
+    Ok((places, end))
 }

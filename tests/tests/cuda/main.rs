@@ -11,8 +11,10 @@
 
 mod bad_input;
 mod borrowed;
+mod captured;
 mod graphs;
 mod libraries;
+mod mapped;
 mod rig;
 mod sweep;
 mod targets;

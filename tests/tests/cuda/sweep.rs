@@ -46,13 +46,16 @@ ENTRY main {
 }
 "#;
 
+/// The same additions as a graph, with instructions that the host computes in it.
 const GRAPH: &str = r#"HloModule graph
 
 capture {
   x = f32[4] parameter(0)
   a = f32[4] custom-call(x), custom_call_target="add_n", api_version=API_VERSION_TYPED_FFI, backend_config={n = 2.0 : f32}
+  n = f32[4] negate(a)
+  p = f32[4] negate(n)
   b = f32[2] constant({10, 20})
-  ROOT r = f32[4] custom-call(b, a), custom_call_target="broadcast_add", api_version=API_VERSION_TYPED_FFI
+  ROOT r = f32[4] custom-call(b, p), custom_call_target="broadcast_add", api_version=API_VERSION_TYPED_FFI
 }
 
 ENTRY main {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libloading::Library;
 use sha2::{Digest, Sha256};
@@ -14,6 +14,7 @@ use super::{Buffers, Entry, OriginalTarget, StatusTarget};
 use crate::call::ApiVersion;
 use crate::cuda::files::read;
 use crate::cuda::grants::{NativeGrants, hex};
+use crate::cuda::guard::locked;
 use crate::cuda::module::CudaModule;
 use crate::values::{Blame, Result, Status, StatusCode};
 
@@ -67,7 +68,7 @@ impl NativeLibrary {
         let bytes = read(path)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
         grants.check("the library", digest)?;
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = locked(&LOADED);
         if let Some(library) = loaded.get(&digest) {
             return Ok(Arc::clone(library));
         }

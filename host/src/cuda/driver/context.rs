@@ -118,6 +118,33 @@ impl Drop for Context {
     }
 }
 
+/// The number of the device that a stream of somebody else's is of, among this many.
+///
+/// # Safety
+/// It must be a stream.
+pub(in crate::cuda) unsafe fn ordinal_of(
+    stream: sys::CUstream,
+    devices: usize,
+) -> Outcome<Option<usize>> {
+    let mut device: CUdevice = 0;
+    // SAFETY: the driver was initialised, the caller promises the stream, and `device` is the handle that is written.
+    check("cuStreamGetDevice", unsafe {
+        sys::cuStreamGetDevice(stream, &raw mut device)
+    })?;
+    for ordinal in 0..devices {
+        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        let mut found: CUdevice = 0;
+        // SAFETY: as above.
+        check("cuDeviceGet", unsafe {
+            sys::cuDeviceGet(&raw mut found, number)
+        })?;
+        if found == device {
+            return Ok(Some(ordinal));
+        }
+    }
+    Ok(None)
+}
+
 /// Initialises the driver, and says its version and how many devices there are.
 pub(in crate::cuda) fn initialize() -> Outcome<(i32, usize)> {
     let (mut version, mut count) = (0, 0);

@@ -147,6 +147,51 @@ pub(in crate::cuda) mod copy {
     }
 }
 
+/// Fills, each behind what is in the stream.
+pub(in crate::cuda) mod fill {
+    use super::{Outcome, Stream, check, sys};
+
+    /// Sets each byte.
+    ///
+    /// # Safety
+    /// `to` must be the address of as many bytes of this device's memory, which stay until the stream has passed.
+    pub(in crate::cuda) unsafe fn bytes(
+        stream: &Stream,
+        to: u64,
+        value: u8,
+        size: usize,
+    ) -> Outcome<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        stream.context().bind()?;
+        // SAFETY: the caller's promise.
+        check("cuMemsetD8Async", unsafe {
+            sys::cuMemsetD8Async(to, value, size, stream.raw())
+        })
+    }
+
+    /// Sets each four bytes.
+    ///
+    /// # Safety
+    /// As for [`bytes`], with four bytes for each of the words.
+    pub(in crate::cuda) unsafe fn words(
+        stream: &Stream,
+        to: u64,
+        value: u32,
+        words: usize,
+    ) -> Outcome<()> {
+        if words == 0 {
+            return Ok(());
+        }
+        stream.context().bind()?;
+        // SAFETY: the caller's promise.
+        check("cuMemsetD32Async", unsafe {
+            sys::cuMemsetD32Async(to, value, words, stream.raw())
+        })
+    }
+}
+
 /// Whose memory an address is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cuda) enum MemoryKind {

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
 use super::{Context, Outcome, Stream, check};
 use crate::cuda::failure::DriverFailure;
+use crate::cuda::guard::locked;
 
 /// What a module is loaded from.
 #[derive(Clone, Copy, Debug)]
@@ -155,11 +156,7 @@ impl Function {
     pub(in crate::cuda) fn make_ready(&self, shared_bytes: u32) -> Outcome<()> {
         self.module.context.bind()?;
         // Call sites share the kernel: what one has been given is not taken back for another.
-        let mut shared = self
-            .module
-            .shared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locked(&self.module.shared);
         let most = shared.entry(self.name.clone()).or_default();
         if shared_bytes > *most {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

@@ -34,6 +34,7 @@ fn declared() -> Signature {
         name: String::new(),
         element_types: Vec::new(),
         rank,
+        dimensions: None,
         optional: false,
     };
     let attribute =

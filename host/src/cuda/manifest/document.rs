@@ -89,7 +89,8 @@ impl<'a> Place<'a> {
         self.wrong(status.message())
     }
 
-    fn unexpected(&self, expected: &str) -> Status {
+    /// A failure that says what stands here.
+    pub(super) fn unexpected(&self, expected: &str) -> Status {
         let found = match self.json {
             Json::Null => "null".to_owned(),
             Json::Bool(value) => value.to_string(),

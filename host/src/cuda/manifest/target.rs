@@ -1,5 +1,7 @@
 //! Reads a target: what it declares of itself, its checks and its scratch memory.
 
+use serde_json::Value;
+
 use super::document::{Object, Place, quoted};
 use super::{Check, Image, KernelTarget, Message, launch};
 use crate::call::{
@@ -37,7 +39,9 @@ pub(super) fn read(place: &Place<'_>, images: &[Image]) -> Result<KernelTarget> 
         "scratch",
         "launches",
     ])?;
-    let signature = signature(&object)?;
+    let signature = signature(&object)?
+        .with_implied_traits()
+        .map_err(|message| place.wrong(message))?;
     let checks = object.elements("checks")?.into_iter();
     let checks = checks.map(|place| check(&place, &signature));
     let checks = checks.collect::<Result<_>>()?;
@@ -145,16 +149,32 @@ fn buffers(object: &Object<'_>, field: &str) -> Result<Option<Vec<BufferSignatur
 }
 
 fn buffer(place: &Place<'_>) -> Result<json::Buffer> {
-    let object = place.object(&["name", "element_types", "rank", "optional"])?;
+    let object = place.object(&["name", "element_types", "rank", "dimensions", "optional"])?;
     let element_types = object.find("element_types").map(|place| strings(&place));
     let rank = object.find("rank").map(|place| place.index());
+    let dimensions = object.find("dimensions").map(|place| dimensions(&place));
     let name = object.find("name").map(|place| place.name());
     Ok(json::Buffer {
         name: name.transpose()?.unwrap_or_default().to_owned(),
         element_types: element_types.transpose()?,
         rank: rank.transpose()?,
+        dimensions: dimensions.transpose()?,
         optional: object.flag("optional")?,
     })
+}
+
+/// Sizes, symbols and a leading `..`.
+fn dimensions(place: &Place<'_>) -> Result<Vec<Value>> {
+    let entries = place.list()?.into_iter();
+    entries
+        .map(|place| match place.string() {
+            Ok(text) => Ok(Value::from(text)),
+            Err(_) => place
+                .index()
+                .map(Value::from)
+                .map_err(|_| place.unexpected("a size of 0 or more, a symbol or \"..\"")),
+        })
+        .collect()
 }
 
 fn strings(place: &Place<'_>) -> Result<Vec<String>> {

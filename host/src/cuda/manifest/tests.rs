@@ -51,7 +51,7 @@ fn what_is_written_is_read() {
     assert_eq!(signature.stages, [Stage::Execute]);
     assert!(signature.has_trait("command_buffer_compatible"));
     let operands = signature.operands.as_ref().unwrap();
-    assert_eq!(operands[0].to_string(), "x: f32|f64[?,?]");
+    assert_eq!(operands[0].to_string(), "x: f32|f64[.., n, 4]");
     assert_eq!(operands[1].to_string(), "bias: any type[...], optional");
     assert!(signature.remaining_operands && signature.remaining_results);
     assert_eq!(signature.results.as_ref().unwrap().len(), 1);

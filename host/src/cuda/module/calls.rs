@@ -1,6 +1,5 @@
 //! Call sites of native targets, prepared, and executions in which they take part.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use crate::call::{
 };
 use crate::cuda::call::{CudaCall, CudaStage, State};
 use crate::cuda::device::CudaDevice;
+use crate::cuda::guard::guarded;
 use crate::cuda::kernel::{PlannedKernels, ReadyKernels};
 use crate::cuda::queue::CudaQueue;
 use crate::frame::resolve_aliases;
@@ -251,6 +251,11 @@ impl Execution for CudaExecution<'_> {
         if queue.is_capturing() {
             calls.module.check_capturable(site.target)?;
         }
+        if queue.is_captured_elsewhere()
+            && let Some(planned) = &site.planned
+        {
+            planned.check_without_scratch(&site.site.target)?;
+        }
         check_sizes(&site.site, operands, results)?;
         let buffers = operands.iter().map(|leaf| &leaf.buffer).chain(results);
         for buffer in buffers {
@@ -425,21 +430,6 @@ fn cuda(queue: &mut dyn DeviceQueue) -> Result<&mut CudaQueue> {
             Blame::Caller,
             "expected a queue of a CUDA device, found another device's",
         )
-    })
-}
-
-/// Runs a handler. One that panics costs a status.
-fn guarded<T>(handler: impl FnOnce() -> Result<T>) -> Result<T> {
-    panic::catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|payload| {
-        let text = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Err(Status::new(
-            StatusCode::Aborted,
-            Blame::Guest,
-            format!("panicked: {}", text.unwrap_or_default()),
-        ))
     })
 }
 

@@ -102,11 +102,17 @@ impl Captured {
         self.used.as_ref()
     }
 
-    /// Marks that a launch is in the queue.
-    pub(in crate::cuda) fn mark_used(&mut self, queue: &CudaQueue) -> Result<()> {
+    /// Notes that a launch is in a stream: what it uses is not given back before the stream has passed. Gives the mark behind the launch before, which says
+    /// nothing of this one.
+    pub(super) fn note_launch(&mut self) -> Option<Event> {
         self.is_launched = true;
-        let mut mark = || -> Outcome<Event> {
-            let event = match self.used.take() {
+        self.used.take()
+    }
+
+    /// Marks that a launch is in the queue, by this event or another.
+    pub(super) fn mark_used(&mut self, queue: &CudaQueue, event: Option<Event>) -> Result<()> {
+        let mark = || -> Outcome<Event> {
+            let event = match event {
                 Some(event) => event,
                 None => Event::new(self.device.context())?,
             };

@@ -108,6 +108,26 @@ fn each_failure_has_line_path_expected_and_found() {
             "line 21: targets[0].operands: expected what is optional behind what is not, found it before",
         ),
         (
+            "[\"..\", \"n\", 4]",
+            "[\"n\", \"..\"]",
+            "line 22: targets[0].operands[0]: expected \"..\" as the first of the dimensions alone, found it as number 1",
+        ),
+        (
+            "[\"..\", \"n\", 4]",
+            "[-1]",
+            "line 22: targets[0].operands[0].dimensions[0]: expected a size of 0 or more, a symbol or \"..\", found -1",
+        ),
+        (
+            "[\"..\", \"n\", 4]",
+            "[\"n\"]",
+            "line 22: targets[0].operands[0]: expected the rank that the dimensions [n] have, found 2",
+        ),
+        (
+            "[\"pure\", ",
+            "[\"elementwise\", ",
+            "line 16: targets[0]: expected a target of the trait elementwise to be called by API_VERSION_TYPED_FFI alone, found API_VERSION_STATUS_RETURNING_UNIFIED",
+        ),
+        (
             "\"x\", \"element_types\": [\"f32\"",
             "\"x\", \"element_types\": [\"float\"",
             "line 22: targets[0].operands[0]: expected an element type such as f32, found \"float\"",
