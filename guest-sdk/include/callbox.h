@@ -257,7 +257,21 @@ CALLBOX_API("1.1.0", "user-data") int64_t callbox_user_data(const char *name, si
  *
  *     CALLBOX_METADATA({"name": "negate", "ffi_version": "1.0", "doc": "Negates.", "traits": ["pure"]})
  *
- * A module that says so of one target has to say so of each. */
+ * A module that says so of one target has to say so of each. Operands and results can have dimensions: sizes, symbols, which are the same size
+ * throughout a target, and at first ".." for any number of them. Calls are held against these, and the shapes of results follow from them:
+ *
+ *     CALLBOX_METADATA({"name": "norm", "ffi_version": "1.0", "traits": ["pure"],
+ *                       "operands": [{"name": "x", "element_types": ["F32"], "dimensions": ["..", "n"]}],
+ *                       "results": [{"name": "y", "element_types": ["F32"], "dimensions": [".."]}]})
+ *
+ * Attributes each have a "name", a "kind" (scalar, array, string, dictionary, function), an "element_type" and, if a call may lack it,
+ * "optional": true. Without the field "attributes" a target takes any; an empty list says that it takes none:
+ *
+ *     CALLBOX_METADATA({"name": "shift", "ffi_version": "1.0",
+ *                       "attributes": [{"name": "by", "kind": "scalar", "element_type": "S32", "optional": true}]})
+ *
+ * The trait "elementwise" is for a target that is pure and each element of whose results depends on the elements in the same place alone, on
+ * operands of rank 0 and on attributes; guests/MANIFEST.md describes it. */
 #define CALLBOX_METADATA(...) CALLBOX_METADATA_(#__VA_ARGS__)
 /* An assembler's string is written as C's, so that the C string is made into one once more. */
 #define CALLBOX_METADATA_(json) \

@@ -86,6 +86,53 @@ pub struct ParameterDescription {
     pub name: &'static str,
     /// What the parameter stands for: one role for each type that a generic target is made for.
     pub roles: &'static [Role],
+    /// The dimensions that it is declared with.
+    pub dimensions: Option<&'static [Dimension]>,
+}
+
+/// One entry of declared dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Any number of dimensions, the same ones wherever the target says so. Only the first entry.
+    Any,
+    /// A dimension of this size.
+    Size(usize),
+    /// A dimension of any size, the same one wherever the target says this name.
+    Symbol(&'static str),
+}
+
+impl ParameterDescription {
+    /// The rank, if only one will do: by the type, or by the dimensions.
+    ///
+    /// # Panics
+    /// While compiling, if the two differ, or if there are dimensions of what is no operand and no result.
+    pub(crate) const fn rank(&self) -> Option<usize> {
+        let signature = self.roles[0].signature();
+        let by_type = match signature {
+            Some(signature) => signature.rank,
+            None => None,
+        };
+        let Some(dimensions) = self.dimensions else {
+            return by_type;
+        };
+        assert!(
+            signature.is_some(),
+            "only an operand or a result has dimensions"
+        );
+        let takes_more = matches!(dimensions.first(), Some(Dimension::Any));
+        let least = dimensions.len() - takes_more as usize;
+        match by_type {
+            None if takes_more => None,
+            None => Some(least),
+            Some(rank) => {
+                assert!(
+                    rank == least || takes_more && rank > least,
+                    "the type's rank is that of the dimensions"
+                );
+                Some(rank)
+            }
+        }
+    }
 }
 
 /// What a parameter stands for.
@@ -216,6 +263,12 @@ impl Role {
         matches!(self, Self::OptionalOperand(_) | Self::OptionalResult(_))
     }
 
+    /// Whether it can read every attribute of the call, bound to a parameter or not.
+    #[must_use]
+    pub const fn reads_attributes(self) -> bool {
+        matches!(self, Self::Context)
+    }
+
     /// What its buffer must be, if it has one.
     #[must_use]
     pub const fn signature(self) -> Option<Signature> {
@@ -262,7 +315,8 @@ impl Description {
     /// With these parameters and attributes.
     ///
     /// # Panics
-    /// While compiling, in XLA's words, if an operand or result comes after one that a call may lack.
+    /// While compiling, in XLA's words, if an operand or result comes after one that a call may lack, and if dimensions are declared that a
+    /// parameter cannot have.
     #[must_use]
     pub const fn with_parameters(
         mut self,
@@ -274,6 +328,11 @@ impl Description {
         self.operands = Count::of(parameters, true);
         self.results = Count::of(parameters, false);
         self.required_attribute_count = count_required(attributes);
+        let mut i = 0;
+        while i < parameters.len() {
+            parameters[i].rank();
+            i += 1;
+        }
         self
     }
 
@@ -321,6 +380,20 @@ impl Description {
                 Role::RemainingOperands if operands => return true,
                 Role::RemainingResults if !operands => return true,
                 _ => {}
+            }
+            i += 1;
+        }
+        false
+    }
+
+    /// Whether it is not known which attributes the function reads: none is bound to a parameter, and a parameter can read whichever
+    /// there are.
+    #[must_use]
+    pub(crate) const fn takes_any_attributes(&self) -> bool {
+        let mut i = 0;
+        while i < self.parameters.len() {
+            if self.parameters[i].roles[0].reads_attributes() {
+                return self.attributes.is_empty();
             }
             i += 1;
         }

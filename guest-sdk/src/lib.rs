@@ -44,6 +44,7 @@
 //! | --- | --- |
 //! | `x: &Operand<f32>` | the next operand: F32, any rank |
 //! | `x: &Operand<f32, 2>` | the next operand: F32, rank 2 |
+//! | `#[dimensions(.., n)] x: &Operand<f32>` | the next operand, and what its dimensions are: see [`macro@target`] |
 //! | `x: &AnyOperand` | the next operand: any element type and rank |
 //! | `x: Option<&Operand<f32>>` | the next operand, if the call has one more: behind those that every call has |
 //! | `rest: RemainingOperands` | all operands that are left: behind all others |
@@ -64,7 +65,9 @@
 //! Before the function runs, the call is checked against its parameters: how many operands, results and attributes
 //! there are, and each one's type. What does not fit fails with INVALID_ARGUMENT and XLA's words, such as `Wrong buffer
 //! dtype: expected F32 but got S32`. A target that binds an attribute gets exactly those that it binds, as in XLA; one that
-//! binds none ignores all.
+//! binds none ignores all, or reads those that it wants from its [`Context`]. The module's metadata says the difference: of a
+//! target with a context that binds none it says nothing of attributes, which means any, and of other targets that bind none
+//! that there are none.
 //!
 //! # How a target fails
 //!
@@ -191,7 +194,9 @@ pub mod __private {
     pub use crate::abi::{StateWord, take_back_state};
     pub use crate::attribute::{Fields, unknown_variant};
     pub use crate::decode::{Decoder, Target, TargetParameter, finish, keep, run};
-    pub use crate::description::{AttributeDescription, Description, ParameterDescription, Role};
+    pub use crate::description::{
+        AttributeDescription, Description, Dimension, ParameterDescription, Role,
+    };
     pub use crate::metadata::{json, json_len};
     #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
     pub use crate::panics::handle as handle_panic;

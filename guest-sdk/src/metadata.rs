@@ -4,11 +4,14 @@
 //! whose stages are several functions has several objects of one name. A reader merges them: their `stages` and their
 //! `attributes` (by name) are united, and everything else is said by the object whose stages have `execute`.
 //!
+//! An object without `attributes` says that the function takes any: it binds none to a parameter, and has a [`Context`](crate::Context),
+//! which reads them all. An empty list says that it takes none. A call that has some all the same is not refused for that, as in XLA.
+//!
 //! All of it happens in constants, because a custom section holds bytes and no pointers.
 
 use crate::ElementType;
 use crate::description::{
-    AttributeDescription, AttributeKind, Description, ParameterDescription, Stage,
+    AttributeDescription, AttributeKind, Description, Dimension, ParameterDescription, Stage,
 };
 
 /// The bytes that [`json`] writes for this description.
@@ -66,9 +69,11 @@ impl<const N: usize> Writer<N> {
                 self.raw(",\"remaining_results\":true");
             }
         }
-        self.raw(",\"attributes\":[");
-        self.attributes(description.attributes);
-        self.raw("]");
+        if !description.takes_any_attributes() {
+            self.raw(",\"attributes\":[");
+            self.attributes(description.attributes);
+            self.raw("]");
+        }
         if matches!(description.stage, Stage::Execute) {
             self.raw(",\"doc\":");
             self.string(description.documentation);
@@ -98,14 +103,29 @@ impl<const N: usize> Writer<N> {
         self.raw(",\"element_types\":");
         self.element_types(parameter);
         self.raw(",\"rank\":");
-        match parameter.roles[0].signature() {
-            Some(signature) => self.optional_number(signature.rank),
-            None => self.raw("null"),
+        self.optional_number(parameter.rank());
+        if let Some(dimensions) = parameter.dimensions {
+            self.dimensions(dimensions);
         }
         if parameter.roles[0].is_optional() {
             self.raw(",\"optional\":true");
         }
         self.raw("}");
+    }
+
+    const fn dimensions(&mut self, dimensions: &[Dimension]) {
+        self.raw(",\"dimensions\":[");
+        let (mut i, mut is_first) = (0, true);
+        while i < dimensions.len() {
+            self.comma(&mut is_first);
+            match dimensions[i] {
+                Dimension::Any => self.raw("\"..\""),
+                Dimension::Size(size) => self.optional_number(Some(size)),
+                Dimension::Symbol(symbol) => self.string(symbol),
+            }
+            i += 1;
+        }
+        self.raw("]");
     }
 
     /// The element types that the parameter has in any instance of a generic target, each once.

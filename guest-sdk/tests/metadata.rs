@@ -39,6 +39,29 @@ fn make(#[attr] n: i32) -> Result<i32, Failure> {
 #[target]
 fn plain() {}
 
+/// The macro sees the name, which says nothing: what the parameter is, its type says.
+type Alias<'a> = Context<'a>;
+
+#[target]
+fn reads_any(x: &Operand<f32>, _call: &Alias) {
+    let _ = x;
+}
+
+#[target(name = "reads_any", stage = instantiate)]
+fn make_of_any(context: &Context) -> Result<usize, Failure> {
+    Ok(context.attributes().len())
+}
+
+#[target(T = [f32, f64])]
+fn reads_any_of_each<T: Element>(x: &Operand<T>, _context: Context) {
+    let _ = x;
+}
+
+#[target]
+fn reads_none(#[state] _state: &usize, x: &Operand<f32>) {
+    let _ = x;
+}
+
 const MIX: [u8; json_len(mix::DESCRIPTION)] = json(mix::DESCRIPTION);
 const MAKE: [u8; json_len(make::DESCRIPTION)] = json(make::DESCRIPTION);
 const PLAIN: [u8; json_len(plain::DESCRIPTION)] = json(plain::DESCRIPTION);
@@ -116,6 +139,29 @@ fn a_target_may_have_nothing_to_say() {
     );
 }
 
+/// No `attributes` are any, an empty list is none. A target that binds some takes those, whatever its context could read besides.
+#[test]
+fn a_target_that_may_read_any_attribute_declares_none_of_them() {
+    const LINES: [&[u8]; 5] = [
+        &json::<{ json_len(reads_any::DESCRIPTION) }>(reads_any::DESCRIPTION),
+        &json::<{ json_len(make_of_any::DESCRIPTION) }>(make_of_any::DESCRIPTION),
+        &json::<{ json_len(reads_any_of_each::DESCRIPTION) }>(reads_any_of_each::DESCRIPTION),
+        &json::<{ json_len(reads_none::DESCRIPTION) }>(reads_none::DESCRIPTION),
+        &MIX,
+    ];
+    let counts = LINES.map(|line| Some(read(line).get("attributes")?.as_array().unwrap().len()));
+    assert_eq!(counts, [None, None, None, Some(0), Some(5)]);
+    assert_eq!(
+        read(LINES[1]),
+        expected!({
+            "name": "reads_any",
+            "ffi_version": "1.0",
+            "api_version": "API_VERSION_TYPED_FFI",
+            "stages": ["instantiate"],
+        })
+    );
+}
+
 #[derive(AttributeEnum)]
 #[repr(u16)]
 enum Mode {
@@ -178,6 +224,59 @@ fn what_can_be_fewer_or_more_is_said() {
             "doc": "Whether a target needs a host of version 1.1 is decided by what it takes.",
             "traits": [],
         })
+    );
+}
+
+/// Dimensions are written with the rank that they say, and are no reason for a newer version.
+#[target(elementwise)]
+fn shaped(
+    #[dimensions(.., n)] x: &Operand<f32>,
+    #[dimensions(.., n)] of_rank_3: &Operand<f32, 3>,
+    #[dimensions()] scalar: &Operand<f32>,
+    #[dimensions(.., n)] in_place: &mut InPlace<f32>,
+) {
+    let _ = (x, of_rank_3, scalar, in_place);
+}
+
+#[target]
+fn sized(
+    #[dimensions(n, 4, 10, r#type)] x: &AnyOperand,
+    #[dimensions(0)] y: &mut ResultBuffer<u8>,
+) {
+    let _ = (x, y);
+}
+
+const SHAPED: [u8; json_len(shaped::DESCRIPTION)] = json(shaped::DESCRIPTION);
+const SIZED: [u8; json_len(sized::DESCRIPTION)] = json(sized::DESCRIPTION);
+
+#[test]
+fn dimensions_are_said() {
+    let floats = expected!(["F32"]);
+    let list = expected!(["..", "n"]);
+    let shaped = read(&SHAPED);
+    assert_eq!(
+        shaped["operands"],
+        expected!([
+            {"name": "x", "element_types": floats, "rank": null, "dimensions": list},
+            {"name": "of_rank_3", "element_types": floats, "rank": 3, "dimensions": list},
+            {"name": "scalar", "element_types": floats, "rank": 0, "dimensions": []},
+            {"name": "in_place", "element_types": floats, "rank": null, "dimensions": list},
+        ])
+    );
+    assert_eq!(
+        shaped["results"],
+        expected!([{"name": "in_place", "element_types": floats, "rank": null, "dimensions": list}])
+    );
+    assert_eq!(shaped["traits"], expected!(["pure", "elementwise"]));
+    assert_eq!(shaped["ffi_version"], "1.0");
+    let sized = read(&SIZED);
+    assert_eq!(
+        sized["operands"],
+        expected!([{"name": "x", "element_types": null, "rank": 4, "dimensions": ["n", 4, 10, "type"]}])
+    );
+    assert_eq!(
+        sized["results"],
+        expected!([{"name": "y", "element_types": ["U8"], "rank": 1, "dimensions": [0]}])
     );
 }
 

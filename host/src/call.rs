@@ -3,15 +3,17 @@
 //! A backend is a [`TargetModule`]: a unit of code with targets in it. An executable hands it all of its call sites at once and gets
 //! [`PreparedCalls`], from which each run of the program begins an [`Execution`]. Data crosses as borrowed bytes.
 
+mod buffers;
 mod device;
 mod options;
 mod signature;
 mod site;
 
+pub use buffers::{CallBuffers, Slices};
 pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, HostWork};
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
 pub(crate) use signature::json as signature_json;
-pub use signature::{AttributeSignature, BufferSignature, Signature, Stage};
+pub use signature::{AttributeSignature, BufferSignature, Dimension, Signature, Stage};
 pub use site::{Alias, ApiVersion, CallSite, FunctionReference, StaticInfo};
 
 use std::fmt;

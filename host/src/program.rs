@@ -15,6 +15,7 @@ mod verify;
 
 pub use builder::{CustomCallOptions, Op, ProgramBuilder};
 pub use executable::{Executable, ExecuteOptions, Function};
+pub use hlo::attribute_text::{attributes_from_mlir, attributes_to_mlir};
 pub use instruction::{
     BinaryOperation, Comparison, ComparisonOrder, Computation, ComputationId, CustomCall,
     DotDimensions, FusionKind, Instruction, InstructionId, Opcode, PaddingDimension, Program,

@@ -7,6 +7,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, GenericParam, Ident, ItemFn, LitStr, Result, Type};
 
+use crate::dimensions;
 use crate::options::{Options, Stage};
 use crate::signature::{Binding, Parameter, Passing, Signature, instance, mentions};
 
@@ -47,7 +48,7 @@ fn description(signature: &Signature, options: &Options) -> TokenStream {
     let name = &signature.name;
     let stage = options.stage.variant();
     let documentation = &signature.documentation;
-    let traits = options.is_pure.then_some("pure").into_iter();
+    let traits = options.traits();
     let parameters = by_type(signature).map(|(_, p)| parameter(p, options));
     let attributes = signature
         .parameters
@@ -74,8 +75,9 @@ fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
     let roles = types.iter().map(
         |ty| quote_spanned!(parameter.ty.span()=> <#ty as __callbox::TargetParameter<'_>>::ROLE),
     );
+    let dimensions = dimensions::expression(parameter.dimensions.as_ref());
     quote! {
-        __callbox::ParameterDescription { name: #name, roles: &[#(#roles),*] }
+        __callbox::ParameterDescription { name: #name, roles: &[#(#roles),*], dimensions: #dimensions }
     }
 }
 

@@ -5,6 +5,7 @@
 //! `callbox-guest`, so that type aliases work and a wrong type is the compiler's error at the right place.
 
 mod derive;
+mod dimensions;
 mod expand;
 mod name;
 mod options;

@@ -7,12 +7,13 @@ use syn::{Error, Ident, LitStr, Result, Token, Type, bracketed};
 
 use crate::name;
 
-/// `name = "...", stage = ..., pure, T = [f32, f64]`, in any order, each at most once.
+/// `name = "...", stage = ..., pure, elementwise, T = [f32, f64]`, in any order, each at most once.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) stage: Stage,
     pub(crate) is_pure: bool,
+    pub(crate) is_elementwise: bool,
     pub(crate) types: Option<(Ident, Vec<Type>)>,
 }
 
@@ -93,16 +94,27 @@ impl Parse for Options {
 }
 
 impl Options {
+    /// What the target promises. One that is elementwise is pure, which a host may know that does not know the former.
+    pub(crate) fn traits(&self) -> impl Iterator<Item = &'static str> {
+        let pure = (self.is_pure || self.is_elementwise).then_some("pure");
+        let elementwise = self.is_elementwise.then_some("elementwise");
+        pure.into_iter().chain(elementwise)
+    }
+
     fn set(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
         if key == "pure" {
             self.is_pure = true;
             return Ok(());
         }
+        if key == "elementwise" {
+            self.is_elementwise = true;
+            return Ok(());
+        }
         let is_known = key == "name" || key == "stage" || is_type_parameter(key);
         if !is_known || !input.peek(Token![=]) {
             let message = format!(
-                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, or the types of a generic \
-                 target such as `T = [f32, f64]`"
+                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, or the types of a \
+                 generic target such as `T = [f32, f64]`"
             );
             return Err(Error::new(key.span(), message));
         }

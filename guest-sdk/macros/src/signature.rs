@@ -8,6 +8,7 @@ use syn::{
     Lit, LitStr, Meta, Pat, PatType, PathArguments, Result, ReturnType, Type,
 };
 
+use crate::dimensions::{self, Dimensions};
 use crate::name;
 use crate::options::{Options, Stage};
 
@@ -27,6 +28,8 @@ pub(crate) struct Parameter {
     /// The type, less the reference of a buffer or a context.
     pub(crate) ty: Type,
     pub(crate) passing: Passing,
+    /// The dimensions that it is declared with.
+    pub(crate) dimensions: Option<Dimensions>,
 }
 
 /// Where a parameter's value comes from.
@@ -76,6 +79,8 @@ impl Signature {
     pub(crate) fn of(function: &mut ItemFn, options: &Options) -> Result<Self> {
         let parameters = parameters(function, options);
         check_function(function, options)?;
+        let parameters = parameters?;
+        dimensions::check(&parameters, options)?;
         let name = match &options.name {
             Some(name) => name.clone(),
             None => default_name(&function.sig.ident)?,
@@ -87,7 +92,7 @@ impl Signature {
         Ok(Self {
             name,
             documentation: documentation(&function.attrs),
-            parameters: parameters?,
+            parameters,
             output,
         })
     }
@@ -239,6 +244,9 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
     let (markers, others): (Vec<_>, Vec<_>) = std::mem::take(&mut typed.attrs)
         .into_iter()
         .partition(|a| a.path().is_ident("attr") || a.path().is_ident("state"));
+    let (extents, others): (Vec<_>, Vec<_>) = others
+        .into_iter()
+        .partition(|a| a.path().is_ident("dimensions"));
     typed.attrs = others;
     let Pat::Ident(pattern) = &*typed.pat else {
         let message = "a target's parameter needs a name, such as `x: &Operand<f32>`";
@@ -257,6 +265,14 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
             return Err(Error::new(second.span(), message));
         }
     };
+    let dimensions = match extents.as_slice() {
+        [] => None,
+        [marker] => Some(Dimensions::of(marker)?),
+        [_, second, ..] => {
+            let message = "a parameter's dimensions are said once";
+            return Err(Error::new(second.span(), message));
+        }
+    };
     let (ty, passing) = parted(&typed.ty, &binding)?;
     let name = match binding {
         Binding::Attribute => name,
@@ -267,6 +283,7 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
         binding,
         ty,
         passing,
+        dimensions,
     })
 }
 

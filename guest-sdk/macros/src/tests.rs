@@ -15,7 +15,9 @@ fn expand(options: &str, function: &str) -> syn::Result<String> {
     let added = expand::target(&function, &signature, &options)?;
     let function = quote::quote!(#function).to_string();
     assert!(
-        !function.contains("attr") && !function.contains("state"),
+        !["attr", "state", "dimensions"]
+            .iter()
+            .any(|marker| function.contains(marker)),
         "markers are left: {function}"
     );
     Ok(added.to_string())
@@ -37,8 +39,8 @@ fn options_are_checked() {
     let refusal = |options| refusal(options, "fn f() {}");
     assert_eq!(
         refusal("pur"),
-        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, or the types of a generic target such as \
-         `T = [f32, f64]`"
+        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, or the types of a generic \
+         target such as `T = [f32, f64]`"
     );
     assert!(refusal("name").starts_with("unknown option `name`"));
     assert_eq!(refusal("pure, pure"), "`pure` is said twice");
@@ -135,6 +137,82 @@ fn a_pointer_is_no_attribute() {
             "{refusal}"
         );
     }
+}
+
+#[test]
+fn dimensions_are_checked() {
+    let first = "`..` stands for any number of dimensions: it comes first, and once";
+    let expected = "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names and numbers";
+    let name = "a dimension's name is of at most 64 letters from a to z and A to Z, digits and underscores";
+    let long = "n".repeat(65);
+    for (dimensions, message) in [
+        ("(n, ..)", first),
+        ("(.., ..)", first),
+        ("(-1)", expected),
+        ("(\"n\")", expected),
+        ("(1.5)", expected),
+        ("(n m)", "expected `,`"),
+        ("(é)", name),
+        (format!("({long})").as_str(), name),
+        (
+            "",
+            "expected attribute arguments in parentheses: #[dimensions(...)]",
+        ),
+        (" = 3", "expected parentheses: #[dimensions(...)]"),
+    ] {
+        let function = format!("fn f(#[dimensions{dimensions}] x: &Operand<f32>) {{}}");
+        assert_eq!(refusal("", &function), message, "{dimensions}");
+    }
+    for (options, function, message) in [
+        (
+            "",
+            "fn f(#[dimensions(n)] #[dimensions(m)] x: &Operand<f32>) {}",
+            "a parameter's dimensions are said once",
+        ),
+        (
+            "",
+            "fn f(#[attr] #[dimensions(n)] x: &[f32]) {}",
+            "only an operand or a result has dimensions",
+        ),
+        (
+            "name = \"f\", stage = prepare",
+            "fn f(#[dimensions(n)] x: &Operand<f32>) -> Result<(), Failure> { Ok(()) }",
+            "the function of stage execute says the dimensions, for all stages",
+        ),
+    ] {
+        assert_eq!(refusal(options, function), message);
+    }
+}
+
+#[test]
+fn elementwise_targets_have_one_list_of_dimensions() {
+    let function = |x: &str, y: &str| {
+        format!(
+            "fn f(#[dimensions({x})] x: &Operand<f32>, #[dimensions()] k: &Operand<f32>, \
+             #[dimensions({y})] y: &mut ResultBuffer<f32>) {{}}"
+        )
+    };
+    for any in ["4", "n, n", ".., n, 1"] {
+        assert_eq!(
+            refusal("elementwise", &function(any, any)),
+            "an elementwise target takes any dimensions of a rank: expected `..` and names, each once"
+        );
+        assert!(expand("pure", &function(any, any)).is_ok());
+    }
+    assert_eq!(
+        refusal("elementwise", &function("..", "n")),
+        "the operands and results of an elementwise target have the same dimensions, but for operands of rank 0"
+    );
+    let code = expand("elementwise", &function(".., n", ".., n")).unwrap();
+    let code = code.replace(' ', "");
+    assert!(code.contains("&[\"pure\",\"elementwise\"]"), "{code}");
+    let both = expand("pure, elementwise", &function("..", "..")).unwrap();
+    assert!(
+        both.replace(' ', "")
+            .contains("&[\"pure\",\"elementwise\"]")
+    );
+    let list = "dimensions:::core::option::Option::Some(&[__callbox::Dimension::Any,__callbox::Dimension::Symbol(\"n\")])";
+    assert_eq!(code.matches(list).count(), 2, "{code}");
 }
 
 fn instantiate_refusal(function: &str) -> String {

@@ -3,8 +3,12 @@
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
 
 /// Adds the attribute `n`, which must not be negative, to every element of `x`.
-#[target(pure)]
-fn add_n(x: &Operand<f32>, y: &mut ResultBuffer<f32>, #[attr] n: f32) -> Result<(), Failure> {
+#[target(elementwise)]
+fn add_n(
+    #[dimensions(..)] x: &Operand<f32>,
+    #[dimensions(..)] y: &mut ResultBuffer<f32>,
+    #[attr] n: f32,
+) -> Result<(), Failure> {
     if n < 0.0 {
         return Err(Failure::invalid_argument("Info must be >= 0").recoverable());
     }

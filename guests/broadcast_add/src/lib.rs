@@ -10,9 +10,9 @@ callbox_guest::runtime!();
 /// Adds `b`, repeated as often as needed, to `c`.
 #[target(pure)]
 fn broadcast_add(
-    b: &Operand<f32, 1>,
-    c: &Operand<f32, 1>,
-    a: &mut ResultBuffer<f32, 1>,
+    #[dimensions(m)] b: &Operand<f32, 1>,
+    #[dimensions(n)] c: &Operand<f32, 1>,
+    #[dimensions(n)] a: &mut ResultBuffer<f32, 1>,
 ) -> Result<(), Failure> {
     a.expect_dimensions(c.dimensions())?;
     if b.is_empty() && !c.is_empty() {

@@ -9,7 +9,10 @@ use real::Real;
 
 /// The softmax of `x` over its last axis, as `jax.nn.softmax` computes it.
 #[target(pure, T = [f32, f64])]
-fn softmax<T: Element + Real>(x: &Operand<T>, y: &mut ResultBuffer<T>) -> Result<(), Failure> {
+fn softmax<T: Element + Real>(
+    #[dimensions(.., n)] x: &Operand<T>,
+    #[dimensions(.., n)] y: &mut ResultBuffer<T>,
+) -> Result<(), Failure> {
     let Some(&length) = x.dimensions().last() else {
         return Err(Failure::invalid_argument(
             "softmax needs an axis: expected rank 1 or more, found 0",

@@ -1,12 +1,16 @@
 //! Signatures: what a target declares of itself.
 
 mod check;
+pub(crate) mod dimensions;
+mod infer;
 pub(crate) mod json;
 
 use std::fmt;
 
+pub use self::dimensions::Dimension;
+use self::dimensions::{ELEMENTWISE, Extent, PURE};
 use super::{ApiVersion, CallSite};
-use crate::values::{ElementType, Result, Status};
+use crate::values::{ArrayShape, ElementType, Result, Status};
 
 /// A stage of a call: XLA FFI's execution stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,11 +71,11 @@ pub struct Signature {
     pub results: Option<Vec<BufferSignature>>,
     /// Whether it takes any number of results after those.
     pub remaining_results: bool,
-    /// The attributes, if declared.
+    /// The attributes, if declared: `None` is any, an empty list none. As in XLA, [`check`](Self::check) lets a call site have any then too.
     pub attributes: Option<Vec<AttributeSignature>>,
     /// The documentation: the guest's text, untrusted.
     pub documentation: String,
-    /// Traits such as `pure`.
+    /// Traits such as `pure` and `elementwise`.
     pub traits: Vec<String>,
 }
 
@@ -82,8 +86,10 @@ pub struct BufferSignature {
     pub name: String,
     /// The element types that it may have. Empty: any.
     pub element_types: Vec<ElementType>,
-    /// Its rank. `None`: any.
+    /// Its rank, also where the dimensions say it. `None`: any.
     pub rank: Option<usize>,
+    /// Its dimensions. `None`: any.
+    pub dimensions: Option<Vec<Dimension>>,
     /// Whether it can be left out, with those after it.
     pub optional: bool,
 }
@@ -102,10 +108,23 @@ pub struct AttributeSignature {
 }
 
 impl Signature {
-    /// Whether the target has this trait.
+    /// Whether the target has this trait. One that is elementwise is pure, whether or not it says so.
     #[must_use]
     pub fn has_trait(&self, name: &str) -> bool {
-        self.traits.iter().any(|t| t == name)
+        let is_said = |name: &str| self.traits.iter().any(|t| t == name);
+        is_said(name) || name == PURE && is_said(ELEMENTWISE)
+    }
+
+    /// Writes down the traits that others imply, and holds the trait `elementwise` against what else is declared.
+    ///
+    /// # Errors
+    /// What was expected and what was found, if the target declares something that no elementwise target has.
+    pub(crate) fn with_implied_traits(mut self) -> Result<Self, String> {
+        dimensions::check_elementwise(&self)?;
+        if self.has_trait(PURE) && !self.traits.iter().any(|t| t == PURE) {
+            self.traits.push(PURE.to_owned());
+        }
+        Ok(self)
     }
 
     /// Checks a call site against what is declared.
@@ -128,20 +147,30 @@ impl Signature {
         }
         check::check(self, site)
     }
+
+    /// The shapes of the results of a call with operands of these shapes, as far as the target declares them: their dimensions and element types.
+    /// The results have no layout. Those that a call can lack are left out.
+    ///
+    /// A result that declares several element types has that of the first operand that declares the same ones. One of an elementwise target
+    /// has the dimensions of the first operand that is not of rank 0, whether or not it declares any.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the operands do not fit what is declared, in the words of [`Signature::check`], and if something that is needed to
+    /// know the results is not declared.
+    pub fn infer_results(&self, operands: &[ArrayShape]) -> Result<Vec<ArrayShape>> {
+        infer::infer(self, operands)
+    }
 }
 
 impl fmt::Display for BufferSignature {
-    /// For people: `x: f32[?,?]`, `y: f32|f64[...]`, `z: f32[?], optional`.
+    /// For people: `x: f32[?,?]`, `y: f32|f64[...]`, `w: f32[.., n]`, `z: f32[?], optional`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types: Vec<_> = self.element_types.iter().map(|t| t.lower_name()).collect();
         let types = match types.is_empty() {
             true => "any type".to_owned(),
             false => types.join("|"),
         };
-        match self.rank {
-            Some(rank) => write!(f, "{}: {types}[{}]", self.name, vec!["?"; rank].join(",")),
-            None => write!(f, "{}: {types}[...]", self.name),
-        }?;
+        write!(f, "{}: {types}{}", self.name, Extent(self))?;
         f.write_str(if self.optional { ", optional" } else { "" })
     }
 }

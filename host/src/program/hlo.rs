@@ -75,6 +75,7 @@
 //!                       ^
 //! ```
 
+pub(super) mod attribute_text;
 mod attributes;
 mod constants;
 mod cursor;

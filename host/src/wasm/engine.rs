@@ -123,6 +123,12 @@ impl Engine {
         Module::is_cached(&self.shared, wasm)
     }
 
+    /// Whether the engine was made in this process: in a child that was forked later its calls fail with FAILED_PRECONDITION.
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        self.shared.ticker.is_here()
+    }
+
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -18,8 +18,8 @@ use super::quota::Share;
 use super::site::Site;
 use super::state::GuestState;
 use super::trap;
-use crate::call::{CallOptions, Functions};
-use crate::frame::{BufferPlace, FrameImage};
+use crate::call::{CallBuffers, CallOptions, Functions};
+use crate::frame::FrameImage;
 use crate::values::{Result, Status};
 
 /// Who begins a call or an execution: how it is run, and what targets can call back.
@@ -150,12 +150,11 @@ impl Instance {
     /// Calls the target: copies the operands in, and the results out if it succeeds. The call site is bound, and the buffers are as
     /// many and as long as it says.
     #[inline]
-    pub(super) fn execute(
+    pub(super) fn execute<B: CallBuffers>(
         &mut self,
         index: usize,
         site: &Site,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
         self.set_functions(site);
         let Some(bound) = &self.bound[index] else {
@@ -165,22 +164,25 @@ impl Instance {
         let frame = arena + site.layout.frame();
         let mut memory = self.memory.borrow(&mut self.store);
         memory.write("the call frame", frame, bound.image.bytes())?;
-        for (bytes, place) in std::iter::zip(operands, site.layout.operands()) {
-            memory.write("an operand", arena + place.offset, bytes)?;
+        for (operand, place) in site.layout.operands().iter().enumerate() {
+            let room = memory.room("an operand", arena + place.offset, place.size)?;
+            buffers.read(operand, 0, room);
         }
         bound
             .entry
             .call(&mut self.store, &mut self.healthy, &site.what)?;
-        self.copy_results(site.layout.results(), results)
+        self.copy_results(site, buffers)
     }
 
-    fn copy_results(&mut self, places: &[BufferPlace], results: &mut [&mut [u8]]) -> Result<()> {
+    #[inline]
+    fn copy_results<B: CallBuffers>(&mut self, site: &Site, buffers: &mut B) -> Result<()> {
         let arena = self.arena as usize;
         let memory = self.guest_memory();
-        for (bytes, place) in std::iter::zip(results, places) {
-            // What nobody reads has an empty buffer.
-            let read = memory.read("a result", arena + place.offset, bytes.len())?;
-            bytes.copy_from_slice(&read);
+        // What nobody reads has a size of 0.
+        let sizes = site.result_sizes.iter().copied();
+        for (result, (place, size)) in std::iter::zip(site.layout.results(), sizes).enumerate() {
+            let bytes = memory.read("a result", arena + place.offset, size)?;
+            buffers.write(result, 0, &bytes);
         }
         Ok(())
     }

@@ -51,6 +51,21 @@ impl<'a> GuestMemory<'a> {
         Ok(())
     }
 
+    /// The bytes that the host says are there, to be written. They are not read: what the guest left in them was claimed by nobody.
+    ///
+    /// # Errors
+    /// As for [`GuestMemory::read`].
+    #[inline]
+    pub(super) fn room(
+        &mut self,
+        what: &str,
+        offset: impl Extent,
+        length: usize,
+    ) -> Result<&mut [u8]> {
+        let range = self.range(what, offset.to_check(), length)?;
+        Ok(&mut self.0[range])
+    }
+
     /// Reads a 32-bit word.
     ///
     /// # Errors
@@ -98,6 +113,12 @@ mod tests {
                 (err.code(), err.blame()),
                 (StatusCode::OutOfRange, Blame::Guest)
             );
+        }
+        memory.room("x", 0, 2).unwrap().fill(9);
+        assert_eq!(*memory.read("x", 0, 5).unwrap(), [9, 9, 0, 0, 1]);
+        for (offset, length) in [(5, 4), (9, 0), (usize::MAX, 2), (0, usize::MAX)] {
+            let err = memory.room("an operand", offset, length).unwrap_err();
+            assert_eq!(err.code(), StatusCode::OutOfRange);
         }
         let err = memory.write("a message", 6, &[0; 4]).unwrap_err();
         assert_eq!(

@@ -200,7 +200,7 @@ fn signature(entry: Entry) -> Result<Signature> {
             "expected the stage {stage} to be declared once, found it again"
         )));
     }
-    Ok(Signature {
+    let signature = Signature {
         name: entry.name,
         api_versions: vec![api_version],
         stages,
@@ -211,7 +211,8 @@ fn signature(entry: Entry) -> Result<Signature> {
         attributes: entry.attributes.map(attributes).transpose()?,
         documentation: sanitize(entry.doc.as_bytes(), entry.doc.len(), MAX_DOCUMENTATION),
         traits: entry.traits.iter().map(|name| shown_name(name)).collect(),
-    })
+    };
+    signature.with_implied_traits().map_err(wrong)
 }
 
 /// Checks that a name can stand in a line and between quotation marks: it is part of many messages.
@@ -276,8 +277,15 @@ fn merge(known: &mut Signature, other: Signature) -> Result<()> {
     }
     let mut stages = [known.stages.as_slice(), &other.stages].concat();
     stages.sort();
+    let takes_none =
+        |signature: &Signature| signature.attributes.as_ref().is_some_and(Vec::is_empty);
+    let every_stage_takes_none = takes_none(known) && takes_none(&other);
     if other.stages.contains(&Stage::Execute) {
         *known = other;
+    }
+    // What another stage takes is given to this one as well.
+    if takes_none(known) && !every_stage_takes_none {
+        known.attributes = None;
     }
     known.stages = stages;
     Ok(())

@@ -13,8 +13,8 @@ use super::shared::Evict;
 use super::site::Site;
 use super::state::DELETION;
 use crate::call::{
-    CallOptions, CallSite, CancelToken, Deadline, Execution, Functions, Platform, PreparedCalls,
-    Signature, Stage, TargetModule,
+    CallBuffers, CallOptions, CallSite, CancelToken, Deadline, Platform, PreparedCalls, Signature,
+    Slices, Stage, TargetModule,
 };
 use crate::frame::ARENA_ALIGNMENT;
 use crate::policy::Isolation;
@@ -23,12 +23,12 @@ use crate::values::{Blame, Result, Status, StatusCode, bounded};
 /// One executable's call sites of a module's targets, and a pool of instances for them. An instance serves all of these call sites,
 /// one call at a time, so that there are as many as there are executions at one time.
 pub(super) struct Sites {
-    module: Arc<Module>,
-    sites: Box<[Site]>,
+    pub(super) module: Arc<Module>,
+    pub(super) sites: Box<[Site]>,
     arena_size: usize,
     /// Whether some target has a stage that runs once for each execution.
-    has_execution_stages: bool,
-    pool: Arc<Pool>,
+    pub(super) has_execution_stages: bool,
+    pub(super) pool: Arc<Pool>,
     quota: Arc<Quota>,
 }
 
@@ -74,9 +74,14 @@ impl Sites {
         })
     }
 
+    /// The size of the arena in each instance.
+    pub(super) fn arena_size(&self) -> usize {
+        self.arena_size
+    }
+
     /// The lease's instance, or a new one in its place.
     #[inline]
-    fn instance<'i>(
+    pub(super) fn instance<'i>(
         &self,
         lease: &'i mut Lease<'_>,
         caller: Caller<'_>,
@@ -135,7 +140,12 @@ impl Sites {
     }
 
     /// Runs a stage that runs once for each execution, for each of these call sites whose target has it.
-    fn run_stage(&self, instance: &mut Instance, stage: Stage, sites: &[usize]) -> Result<()> {
+    pub(super) fn run_stage(
+        &self,
+        instance: &mut Instance,
+        stage: Stage,
+        sites: &[usize],
+    ) -> Result<()> {
         sites.iter().try_for_each(|&index| {
             let ran = self.run_stage_of(instance, stage, index);
             ran.map_err(|status| match self.sites.get(index) {
@@ -157,12 +167,12 @@ impl Sites {
         }
     }
 
-    fn call(
+    #[inline]
+    pub(super) fn call<B: CallBuffers>(
         &self,
         instance: &mut Instance,
         index: usize,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
         let site = self.sites.get(index).ok_or_else(|| {
             Status::invalid_argument(format!(
@@ -171,11 +181,15 @@ impl Sites {
             ))
         })?;
         let places = site.layout.operands().iter().map(|place| place.size);
-        check("operand", places, operands.iter().map(|bytes| bytes.len()))?;
+        check_sizes("operand", places, buffers.operands(), |i| {
+            buffers.operand_size(i)
+        })?;
         let sizes = site.result_sizes.iter().copied();
-        check("result", sizes, results.iter().map(|bytes| bytes.len()))?;
+        check_sizes("result", sizes, buffers.results(), |i| {
+            buffers.result_size(i)
+        })?;
         instance.bind(index, site)?;
-        instance.execute(index, site, operands, results)
+        instance.execute(index, site, buffers)
     }
 }
 
@@ -189,19 +203,20 @@ fn ends(options: &CallOptions) -> (Option<Instant>, Instant) {
 
 /// Checks that the caller's buffers are as many and as long as the call site says.
 #[inline]
-fn check(
+pub(super) fn check_sizes(
     what: &str,
     sizes: impl ExactSizeIterator<Item = usize>,
-    lengths: impl ExactSizeIterator<Item = usize>,
+    count: usize,
+    length: impl Fn(usize) -> usize,
 ) -> Result<()> {
-    if sizes.len() != lengths.len() {
+    if sizes.len() != count {
         return Err(wrong_buffers(format!(
-            "expected {} {what} buffers, found {}",
-            sizes.len(),
-            lengths.len()
+            "expected {} {what} buffers, found {count}",
+            sizes.len()
         )));
     }
-    for (i, (size, length)) in std::iter::zip(sizes, lengths).enumerate() {
+    for (i, size) in sizes.enumerate() {
+        let length = length(i);
         if size != length {
             return Err(wrong_buffers(format!(
                 "{what} {i}: expected {size} bytes, found {length}"
@@ -249,104 +264,29 @@ impl Module {
     ///
     /// # Errors
     /// As for [`TargetModule::prepare`], and INVALID_ARGUMENT if the call site refers to functions: there is no program to call back.
-    pub fn prepare_call(self: &Arc<Self>, mut site: CallSite) -> Result<PreparedCall> {
-        let attributes = bounded(std::mem::take(&mut site.attributes));
-        site.attributes = attributes.map_err(|status| status.context(&site.name))?;
-        if !site.functions.is_empty() {
-            return Err(Status::invalid_argument(format!(
-                "{}: expected no functions to call back, for there is no program, found {}",
-                site.name,
-                site.functions.len()
-            )));
-        }
+    pub fn prepare_call(self: &Arc<Self>, site: CallSite) -> Result<PreparedCall> {
+        let site = outside_a_program(site)?;
         Ok(PreparedCall::new(Sites::new(Arc::clone(self), vec![site])?))
     }
 }
 
-impl PreparedCalls for Sites {
-    fn begin(
-        &self,
-        options: &CallOptions,
-        functions: Option<&Arc<dyn Functions>>,
-        sites: &[usize],
-    ) -> Result<Box<dyn Execution + '_>> {
-        let mut execution = WasmExecution {
-            sites: self,
-            options: options.clone(),
-            functions: functions.cloned(),
-            staged: self.with_execution_stages(sites),
-            lease: None,
-        };
-        if self.module.shared.policy.isolation == Isolation::Executable {
-            let lease = execution.lease.insert(self.pool.lease());
-            let instance = self.instance(lease, (options, functions))?;
-            self.run_stage(instance, Stage::Prepare, &execution.staged)?;
-        }
-        Ok(Box::new(execution))
+/// The call site, if it can be served where there is no program.
+pub(super) fn outside_a_program(mut site: CallSite) -> Result<CallSite> {
+    let attributes = bounded(std::mem::take(&mut site.attributes));
+    site.attributes = attributes.map_err(|status| status.context(&site.name))?;
+    if !site.functions.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "{}: expected no functions to call back, for there is no program, found {}",
+            site.name,
+            site.functions.len()
+        )));
     }
-}
-
-/// One execution, with the instance that is set aside for it.
-struct WasmExecution<'a> {
-    sites: &'a Sites,
-    options: CallOptions,
-    functions: Option<Arc<dyn Functions>>,
-    /// The call sites that take part whose targets have stages that run once for each execution.
-    staged: Vec<usize>,
-    /// `None` if each call gets an instance of its own.
-    lease: Option<Lease<'a>>,
-}
-
-impl WasmExecution<'_> {
-    /// The instance that began this execution. It is gone after a call that broke it, and with it what its stages left.
-    fn instance(&mut self) -> Option<&mut Instance> {
-        let instance = self.lease.as_mut()?.instance().as_mut()?;
-        instance.is_healthy().then_some(instance)
-    }
-}
-
-impl Execution for WasmExecution<'_> {
-    fn initialize(&mut self) -> Result<()> {
-        let (sites, staged) = (self.sites, std::mem::take(&mut self.staged));
-        match self.instance() {
-            Some(instance) => sites.run_stage(instance, Stage::Initialize, &staged),
-            None => Ok(()),
-        }
-    }
-
-    fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
-        let sites = self.sites;
-        if sites.is_checked(site) {
-            let caller = (&self.options, self.functions.as_ref());
-            return sites.call_twice(site, caller, operands, results);
-        }
-        match self.instance() {
-            Some(instance) => {
-                instance.begin_next_call();
-                sites.call(instance, site, operands, results)
-            }
-            None => {
-                let caller = (&self.options, self.functions.as_ref());
-                sites.call_alone(site, caller, operands, results)
-            }
-        }
-    }
-}
-
-impl Drop for WasmExecution<'_> {
-    /// What the execution's stages left is taken back, however it ended.
-    fn drop(&mut self) {
-        if self.sites.has_execution_stages
-            && let Some(instance) = self.instance()
-        {
-            instance.end_execution();
-        }
-    }
+    Ok(site)
 }
 
 impl Sites {
     /// Those of these call sites whose targets have stages that run once for each execution.
-    fn with_execution_stages(&self, sites: &[usize]) -> Vec<usize> {
+    pub(super) fn with_execution_stages(&self, sites: &[usize]) -> Vec<usize> {
         if !self.has_execution_stages {
             return Vec::new();
         }
@@ -359,7 +299,7 @@ impl Sites {
 
     /// Whether what this call site's target says of its purity is checked.
     #[inline]
-    fn is_checked(&self, index: usize) -> bool {
+    pub(super) fn is_checked(&self, index: usize) -> bool {
         self.module.shared.policy.check_pure
             && self.sites.get(index).is_some_and(|site| site.is_pure)
     }
@@ -370,57 +310,54 @@ impl Sites {
     }
 
     /// One call in an instance of its own.
-    pub(super) fn call_fresh(
+    pub(super) fn call_fresh<B: CallBuffers>(
         &self,
         index: usize,
         caller: Caller<'_>,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
         let mut instance = self.new_instance(caller)?;
-        let outcome = self.execute(&mut instance, index, operands, results);
+        let outcome = self.execute(&mut instance, index, buffers);
         instance.discard();
         outcome
     }
 
     /// One call as an execution of its own.
     #[inline]
-    fn call_alone(
+    pub(super) fn call_alone<B: CallBuffers>(
         &self,
         index: usize,
         caller: Caller<'_>,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
         if self.is_checked(index) {
-            return self.call_twice(index, caller, operands, results);
+            return self.call_twice(index, caller, buffers);
         }
         match self.module.shared.policy.isolation {
             Isolation::Executable => {
                 let mut lease = self.pool.lease();
                 let instance = self.instance(&mut lease, caller)?;
-                let outcome = self.execute(instance, index, operands, results);
+                let outcome = self.execute(instance, index, buffers);
                 if self.has_execution_stages {
                     instance.end_execution();
                 }
                 outcome
             }
-            Isolation::Fresh => self.call_fresh(index, caller, operands, results),
+            Isolation::Fresh => self.call_fresh(index, caller, buffers),
         }
     }
 
     /// The stages that run once for each execution, and the call.
     #[inline]
-    fn execute(
+    fn execute<B: CallBuffers>(
         &self,
         instance: &mut Instance,
         index: usize,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
         self.run_stage_of(instance, Stage::Prepare, index)?;
         self.run_stage_of(instance, Stage::Initialize, index)?;
-        self.call(instance, index, operands, results)
+        self.call(instance, index, buffers)
     }
 }
 
@@ -455,6 +392,7 @@ impl PreparedCall {
         operands: &[&[u8]],
         results: &mut [&mut [u8]],
     ) -> Result<()> {
-        self.sites.call_alone(0, (options, None), operands, results)
+        let mut buffers = Slices { operands, results };
+        self.sites.call_alone(0, (options, None), &mut buffers)
     }
 }

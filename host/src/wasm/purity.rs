@@ -2,7 +2,40 @@
 
 use super::instance::Caller;
 use super::prepared::Sites;
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::call::CallBuffers;
+use crate::values::{Blame, Result, Status, StatusCode, zeroed};
+
+/// A caller's buffers with results of their own.
+struct ResultsApart<'a, B> {
+    buffers: &'a B,
+    results: Vec<Vec<u8>>,
+}
+
+impl<B: CallBuffers> CallBuffers for ResultsApart<'_, B> {
+    fn operands(&self) -> usize {
+        self.buffers.operands()
+    }
+
+    fn operand_size(&self, operand: usize) -> usize {
+        self.buffers.operand_size(operand)
+    }
+
+    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
+        self.buffers.read(operand, at, into);
+    }
+
+    fn results(&self) -> usize {
+        self.buffers.results()
+    }
+
+    fn result_size(&self, result: usize) -> usize {
+        self.buffers.result_size(result)
+    }
+
+    fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
+        self.results[result][at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
 
 /// Whether a failure says something of the target, and not of how much time or room there was.
 fn is_the_targets_word(status: &Status) -> bool {
@@ -18,26 +51,25 @@ impl Sites {
     ///
     /// # Errors
     /// What the call fails with; INTERNAL, the guest's doing, if it is not as pure as it says.
-    pub(super) fn call_twice(
+    pub(super) fn call_twice<B: CallBuffers>(
         &self,
         index: usize,
         caller: Caller<'_>,
-        operands: &[&[u8]],
-        results: &mut [&mut [u8]],
+        buffers: &mut B,
     ) -> Result<()> {
-        let first = self.call_once(index, caller, operands, results);
+        let first = self.call_once(index, caller, buffers);
         if let Err(status) = &first
             && !is_the_targets_word(status)
         {
             return first.map(drop);
         }
-        let second = self.call_once(index, caller, operands, results);
+        let second = self.call_once(index, caller, buffers);
         match (first, second) {
             (_, Err(status)) if !is_the_targets_word(&status) => Err(status),
             (Ok(first), Ok(second)) => {
                 self.compare(index, &first, &second)?;
-                for (result, bytes) in std::iter::zip(results, &first) {
-                    result.copy_from_slice(bytes);
+                for (result, bytes) in first.iter().enumerate() {
+                    buffers.write(result, 0, bytes);
                 }
                 Ok(())
             }
@@ -56,17 +88,22 @@ impl Sites {
         }
     }
 
-    fn call_once(
+    /// The results, which the caller's buffers do not have yet: they may be where the operands are.
+    fn call_once<B: CallBuffers>(
         &self,
         index: usize,
         caller: Caller<'_>,
-        operands: &[&[u8]],
-        results: &[&mut [u8]],
+        buffers: &B,
     ) -> Result<Vec<Vec<u8>>> {
-        let mut bytes: Vec<_> = results.iter().map(|result| vec![0; result.len()]).collect();
-        let mut buffers: Vec<_> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
-        self.call_fresh(index, caller, operands, &mut buffers)?;
-        Ok(bytes)
+        // As long as the call site says: whether the caller's are is looked at before anything is written.
+        let sizes = self.sites.get(index).map(|site| &site.result_sizes);
+        let results = sizes.into_iter().flatten().map(|&size| zeroed(size));
+        let mut apart = ResultsApart {
+            buffers,
+            results: results.collect::<Result<_>>()?,
+        };
+        self.call_fresh(index, caller, &mut apart)?;
+        Ok(apart.results)
     }
 
     fn compare(&self, index: usize, first: &[Vec<u8>], second: &[Vec<u8>]) -> Result<()> {

@@ -81,7 +81,7 @@ pub(crate) const DECLARED: &str = r#"(module
   (memory (export "memory") 2 16)
   (func (export "scale") (param i32) (result i32) (i32.extend8_s (i32.const 0)))
   (func (export "helper\1b[2J"))
-  (@custom "callbox.targets" "{\"name\":\"scale\",\"stages\":[\"execute\"],\"operands\":[{\"name\":\"x\",\"element_types\":[\"f32\",\"f64\"],\"rank\":2},{\"name\":\"any\"}],\"results\":[{\"name\":\"y\",\"element_types\":[\"f32\"]}],\"attributes\":[{\"name\":\"n\",\"kind\":\"scalar\",\"element_type\":\"f32\",\"optional\":true},{\"name\":\"mode\",\"kind\":\"string\"}],\"traits\":[\"pure\"],\"doc\":\"Scales.\\n\\u001b[31mRed\\u009b1m \\u202e.\"}"))"#;
+  (@custom "callbox.targets" "{\"name\":\"scale\",\"stages\":[\"execute\"],\"operands\":[{\"name\":\"x\",\"element_types\":[\"f32\",\"f64\"],\"rank\":2},{\"name\":\"any\"}],\"results\":[{\"name\":\"y\",\"element_types\":[\"f32\"],\"dimensions\":[\"..\",\"n\",4]}],\"attributes\":[{\"name\":\"n\",\"kind\":\"scalar\",\"element_type\":\"f32\",\"optional\":true},{\"name\":\"mode\",\"kind\":\"string\"}],\"traits\":[\"pure\"],\"doc\":\"Scales.\\n\\u001b[31mRed\\u009b1m \\u202e.\"}"))"#;
 
 /// x + y.
 pub(crate) const ADD: &str = "HloModule m

@@ -34,7 +34,7 @@ targets, as the module declares them
     convention  API_VERSION_TYPED_FFI
     stages      execute
     operands    x: f32|f64[?,?], any: any type[...]
-    results     y: f32[...]
+    results     y: f32[.., n, 4]
     attributes  n: f32 scalar, optional, mode: string
 ";
     assert_eq!(rest, expected);
@@ -82,11 +82,11 @@ fn a_program_sees_one_object() {
         "api_versions": ["API_VERSION_TYPED_FFI"],
         "stages": ["execute"],
         "operands": [
-            {"name": "x", "element_types": ["f32", "f64"], "rank": 2, "optional": false},
-            {"name": "any", "element_types": [], "rank": null, "optional": false},
+            {"name": "x", "element_types": ["f32", "f64"], "rank": 2, "dimensions": null, "optional": false},
+            {"name": "any", "element_types": [], "rank": null, "dimensions": null, "optional": false},
         ],
         "remaining_operands": false,
-        "results": [{"name": "y", "element_types": ["f32"], "rank": null, "optional": false}],
+        "results": [{"name": "y", "element_types": ["f32"], "rank": null, "dimensions": ["..", "n", 4], "optional": false}],
         "remaining_results": false,
         "attributes": [
             {"name": "n", "kind": "scalar", "element_type": "f32", "optional": true},

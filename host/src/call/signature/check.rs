@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::dimensions::{Bindings, Common, ELEMENTWISE, label};
 use super::{AttributeSignature, BufferSignature, Signature};
 use crate::call::CallSite;
 use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
@@ -36,15 +37,34 @@ pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
     if !declared.is_empty() {
         check_names(declared, &site.attributes)?;
     }
-    let mismatches = buffers(signature.operands.as_deref(), &operands)
-        .chain(buffers(signature.results.as_deref(), &results))
-        .chain(attributes(declared, &site.attributes));
+    let mut buffers = Buffers::new(signature);
+    let mut mismatches = buffers.operands(&operands);
+    mismatches.extend(buffers.results(&results));
+    mismatches.extend(attributes(declared, &site.attributes));
     report(mismatches)
 }
 
+/// Checks the operands of a call alone. What is known of dimensions after them is in the answer.
+pub(super) fn check_operands<'a>(
+    signature: &'a Signature,
+    operands: &[ArrayShape],
+) -> Result<Buffers<'a>> {
+    let operands: Vec<_> = operands.iter().collect();
+    check_count(
+        "arguments",
+        signature.operands.as_deref(),
+        signature.remaining_operands,
+        operands.len(),
+    )?;
+    let mut buffers = Buffers::new(signature);
+    report(buffers.operands(&operands))?;
+    Ok(buffers)
+}
+
 /// All that is wrong with parameters. Their positions count operands, then results, then attributes as they are declared.
-fn report(mismatches: impl Iterator<Item = Option<String>>) -> Result<()> {
+fn report(mismatches: Vec<Option<String>>) -> Result<()> {
     let wrong: Vec<_> = mismatches
+        .into_iter()
         .enumerate()
         .filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)))
         .collect();
@@ -118,13 +138,66 @@ fn wrong_count(what: &str, expected: impl fmt::Display, found: usize, names: &st
     ))
 }
 
-/// What is wrong with each buffer: as many as there are, declared or not.
-fn buffers(
-    declared: Option<&[BufferSignature]>,
-    found: &[&ArrayShape],
-) -> impl Iterator<Item = Option<String>> {
-    let mismatch = move |(i, shape): (usize, &&ArrayShape)| declared?.get(i)?.mismatch(shape);
-    found.iter().enumerate().map(mismatch)
+/// The buffers of one call, and what they say of dimensions that several of them have.
+#[derive(Debug)]
+pub(super) struct Buffers<'a> {
+    signature: &'a Signature,
+    pub(super) bindings: Bindings<'a>,
+    /// Of an elementwise target.
+    pub(super) common: Option<Common>,
+}
+
+impl<'a> Buffers<'a> {
+    fn new(signature: &'a Signature) -> Self {
+        Self {
+            signature,
+            bindings: Bindings::default(),
+            common: signature.has_trait(ELEMENTWISE).then(Common::default),
+        }
+    }
+
+    /// What is wrong with each operand: as many as there are, declared or not.
+    fn operands(&mut self, found: &[&ArrayShape]) -> Vec<Option<String>> {
+        self.mismatches(self.signature.operands.as_deref(), true, found)
+    }
+
+    /// What is wrong with each result, after the operands.
+    fn results(&mut self, found: &[&ArrayShape]) -> Vec<Option<String>> {
+        self.mismatches(self.signature.results.as_deref(), false, found)
+    }
+
+    fn mismatches(
+        &mut self,
+        declared: Option<&'a [BufferSignature]>,
+        are_operands: bool,
+        found: &[&ArrayShape],
+    ) -> Vec<Option<String>> {
+        let mismatch = |(i, shape): (usize, &&ArrayShape)| {
+            self.mismatch(declared.and_then(|all| all.get(i)), are_operands, i, shape)
+        };
+        found.iter().enumerate().map(mismatch).collect()
+    }
+
+    fn mismatch(
+        &mut self,
+        declared: Option<&'a BufferSignature>,
+        is_operand: bool,
+        number: usize,
+        found: &ArrayShape,
+    ) -> Option<String> {
+        if let Some(mismatch) = declared.and_then(|declared| declared.mismatch(found)) {
+            return Some(mismatch);
+        }
+        let what = if is_operand { "operand" } else { "result" };
+        let label = label(declared, what, number);
+        if let Some(dimensions) = declared.and_then(|declared| declared.dimensions.as_deref())
+            && let Err(mismatch) = self.bindings.unify(dimensions, found.dimensions(), &label)
+        {
+            return Some(mismatch);
+        }
+        let common = self.common.as_mut()?;
+        common.unify(found, is_operand, &label).err()
+    }
 }
 
 /// What is wrong with each declared attribute. Their number is checked.

@@ -3,12 +3,17 @@
 //! Names are the reader's to check: an untrusted module's are shown otherwise than those of a file that its user wrote.
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{AttributeSignature, BufferSignature};
+use super::dimensions::{Declared, extent};
+use super::{AttributeSignature, BufferSignature, Dimension};
 use crate::values::ElementType;
 
 /// The most dimensions that an operand or result can be declared with.
 const MAX_RANK: usize = 255;
+
+/// The longest symbol for a dimension, in bytes.
+const MAX_SYMBOL: usize = 64;
 
 /// The kinds of attributes.
 const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
@@ -20,6 +25,8 @@ pub(crate) struct Buffer {
     pub(crate) name: String,
     pub(crate) element_types: Option<Vec<String>>,
     pub(crate) rank: Option<usize>,
+    /// Sizes, symbols and a leading `..`.
+    pub(crate) dimensions: Option<Vec<Value>>,
     #[serde(default)]
     pub(crate) optional: bool,
 }
@@ -37,8 +44,8 @@ pub(crate) struct Attribute {
 /// The operands or results, as declared.
 ///
 /// # Errors
-/// What was expected and what was found, for a rank that is too large, an element type that is not known, or something optional before
-/// something that is not.
+/// What was expected and what was found, for a rank that is too large, dimensions that are none or have another rank, an element type that
+/// is not known, or something optional before something that is not.
 pub(crate) fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>, String> {
     let declared: Vec<_> = declared.into_iter().map(buffer).collect::<Result<_, _>>()?;
     match declared.is_sorted_by_key(|buffer| buffer.optional) {
@@ -47,12 +54,20 @@ pub(crate) fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>, Str
     }
 }
 
+/// The operands or results, as a list of JSON declares them.
+#[cfg(test)]
+pub(super) fn read(text: &str) -> Result<Vec<BufferSignature>, String> {
+    buffers(serde_json::from_str(text).map_err(|error| error.to_string())?)
+}
+
 fn buffer(declared: Buffer) -> Result<BufferSignature, String> {
     if let Some(rank) = declared.rank.filter(|&rank| rank > MAX_RANK) {
         return Err(format!(
             "expected a rank of at most {MAX_RANK}, found {rank}"
         ));
     }
+    let dimensions = declared.dimensions.map(dimensions).transpose()?;
+    let rank = rank(declared.rank, dimensions.as_deref())?;
     let types = declared.element_types.unwrap_or_default();
     Ok(BufferSignature {
         name: declared.name,
@@ -60,9 +75,74 @@ fn buffer(declared: Buffer) -> Result<BufferSignature, String> {
             .iter()
             .map(|name| element_type(name))
             .collect::<Result<_, _>>()?,
-        rank: declared.rank,
+        rank,
+        dimensions,
         optional: declared.optional,
     })
+}
+
+/// The rank that a buffer has by its dimensions, or else the one that it declares.
+fn rank(
+    declared: Option<usize>,
+    dimensions: Option<&[Dimension]>,
+) -> Result<Option<usize>, String> {
+    let Some(dimensions) = dimensions else {
+        return Ok(declared);
+    };
+    let (least, takes_more) = extent(dimensions);
+    let agrees = declared.is_none_or(|rank| rank == least || takes_more && rank > least);
+    match (declared, agrees) {
+        (Some(rank), false) => Err(format!(
+            "expected the rank that the dimensions {} have, found {rank}",
+            Declared(dimensions)
+        )),
+        (_, _) if takes_more => Ok(declared),
+        (_, _) => Ok(Some(least)),
+    }
+}
+
+fn dimensions(declared: Vec<Value>) -> Result<Vec<Dimension>, String> {
+    if declared.len() > MAX_RANK {
+        return Err(format!(
+            "expected at most {MAX_RANK} dimensions, found {}",
+            declared.len()
+        ));
+    }
+    let dimensions = declared.iter().enumerate();
+    dimensions.map(|(i, value)| dimension(i, value)).collect()
+}
+
+fn dimension(place: usize, value: &Value) -> Result<Dimension, String> {
+    let found = match value {
+        Value::String(text) if text == ".." && place == 0 => return Ok(Dimension::Any),
+        Value::String(text) if text == ".." => {
+            return Err(format!(
+                "expected \"..\" as the first of the dimensions alone, found it as number {place}"
+            ));
+        }
+        Value::String(text) if is_symbol(text) => return Ok(Dimension::Symbol(text.clone())),
+        Value::Number(number) => match number.as_u64().map(usize::try_from) {
+            Some(Ok(size)) => return Ok(Dimension::Size(size)),
+            _ => number.to_string(),
+        },
+        Value::String(text) if text.len() > MAX_SYMBOL => {
+            format!("a text of {} bytes", text.len())
+        }
+        Value::String(text) => format!("{text:?}"),
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    };
+    Err(format!(
+        "expected each of the dimensions to be a size, a symbol of at most {MAX_SYMBOL} letters, digits and underscores that begins with no digit, or \"..\", found {found}"
+    ))
+}
+
+fn is_symbol(text: &str) -> bool {
+    text.len() <= MAX_SYMBOL
+        && text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+        && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
 
 /// An attribute, as declared.

@@ -1,6 +1,6 @@
 //! The objects of what `callbox inspect` shows.
 
-use callbox::call::{AttributeSignature, BufferSignature, Signature};
+use callbox::call::{AttributeSignature, BufferSignature, Dimension, Signature};
 use callbox::cuda::manifest::{Image, KernelTarget, Manifest};
 use callbox::{ElementType, Status};
 use serde_json::{Value, json};
@@ -62,10 +62,17 @@ fn target(target: &Signature) -> Value {
 
 fn buffer(buffer: &BufferSignature) -> Value {
     let types = buffer.element_types.iter().map(|t| t.lower_name());
+    let dimension = |dimension: &Dimension| match dimension {
+        Dimension::Size(size) => json!(size),
+        Dimension::Any | Dimension::Symbol(_) => json!(dimension.to_string()),
+    };
+    let dimensions = buffer.dimensions.as_ref();
+    let dimensions = dimensions.map(|all| all.iter().map(dimension).collect::<Vec<_>>());
     json!({
         "name": buffer.name,
         "element_types": types.collect::<Vec<_>>(),
         "rank": buffer.rank,
+        "dimensions": dimensions,
         "optional": buffer.optional,
     })
 }

@@ -3,12 +3,12 @@
 use super::attributes::{Config, Placed, list, skip_value};
 use super::cursor::Cursor;
 use super::lower::{Context, named, required};
-use super::mlir_attributes::dictionary;
+use super::mlir_attributes::attributes;
 use super::source::{Diagnostic, Parsed};
 use super::syntax::Instruction;
 use crate::call::{ApiVersion, StaticInfo};
 use crate::program::instruction::{ComputationId, CustomCall, Opcode, Schedule};
-use crate::values::{Dictionary, Shape};
+use crate::values::Shape;
 
 /// Custom calls by which JAX tells XLA how to split a value over devices (xla/service/sharding_remover.cc and XLA's import of Shardy).
 /// On one device they are their operand.
@@ -162,7 +162,7 @@ fn read_config(
     }
     call.attributes = match (inner, &config.value) {
         (None, Config::Braces(text)) => {
-            attributes(text, context).map_err(|wrong| wrong.moved_by(config.at))?
+            attributes(text, &mut context.splat_bytes).map_err(|wrong| wrong.moved_by(config.at))?
         }
         (inner, _) => {
             let quoted = |wrong: Diagnostic| wrong.quoted_at(config.at, "backend_config");
@@ -172,7 +172,7 @@ fn read_config(
             let text = text.map_err(|_| {
                 Diagnostic::invalid(config.at, "expected attributes, found what is not UTF-8")
             })?;
-            attributes(text, context).map_err(quoted)?
+            attributes(text, &mut context.splat_bytes).map_err(quoted)?
         }
     };
     Ok(())
@@ -219,19 +219,6 @@ fn read_static_info(call: &mut CustomCall, notes: &Placed<Config<'_>>) -> Parsed
         argument,
     });
     Ok(())
-}
-
-/// Reads a dictionary and nothing behind it. No text at all is an empty one.
-fn attributes(text: &str, context: &mut Context<'_>) -> Parsed<Dictionary> {
-    let mut cursor = Cursor::inside(text, "the end of the attributes");
-    if cursor.is_at_end() {
-        return Ok(Dictionary::new());
-    }
-    let dictionary = dictionary(&mut cursor, &mut context.splat_bytes)?;
-    match cursor.is_at_end() {
-        true => Ok(dictionary),
-        false => Err(cursor.expected("the end of the attributes")),
-    }
 }
 
 /// What XLA's own `backend_config` has under this key for a custom call, if it is one.

@@ -17,6 +17,19 @@ use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 /// How deep dictionaries may nest.
 const MAX_DEPTH: usize = 64;
 
+/// Reads a dictionary and nothing behind it. No text at all is an empty one. `splat_bytes` is as for [`dictionary`].
+pub(super) fn attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary> {
+    let mut cursor = Cursor::inside(text, "the end of the attributes");
+    if cursor.is_at_end() {
+        return Ok(Dictionary::new());
+    }
+    let dictionary = dictionary(&mut cursor, splat_bytes)?;
+    match cursor.is_at_end() {
+        true => Ok(dictionary),
+        false => Err(cursor.expected("the end of the attributes")),
+    }
+}
+
 /// Reads a dictionary. `splat_bytes` is how many bytes arrays may take whose text says one element for all.
 pub(super) fn dictionary(cursor: &mut Cursor<'_>, splat_bytes: &mut usize) -> Parsed<Dictionary> {
     Reader { splat_bytes }.dictionary(cursor, MAX_DEPTH)

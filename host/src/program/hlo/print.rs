@@ -4,7 +4,7 @@
 mod attributes;
 mod custom_calls;
 mod literals;
-mod mlir;
+pub(super) mod mlir;
 mod names;
 mod numbers;
 #[cfg(test)]

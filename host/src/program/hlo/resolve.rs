@@ -12,7 +12,7 @@ use crate::program::instruction::{self, ComputationId, Instruction, InstructionI
 use crate::values::Shape;
 
 /// How many bytes attributes may take whose text says one element for many.
-const MAX_SPLAT_BYTES: usize = 1 << 28;
+pub(super) const MAX_SPLAT_BYTES: usize = 1 << 28;
 
 /// A module whose names have been looked up.
 pub(super) struct Resolved<'a> {

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use callbox::call::ApiVersion;
+use callbox::call::{ApiVersion, BufferSignature, Dimension, Signature};
 use callbox::frame::abi::METADATA_SECTION;
 use callbox::policy::Limits;
 use callbox::wasm::{ModuleInfo, inspect};
-use callbox::{Blame, Status, StatusCode};
+use callbox::{ArrayShape, Blame, CallSite, ElementType, Shape, Status, StatusCode};
 
 use crate::Target;
 use crate::outcome::Outcome;
@@ -47,6 +47,9 @@ const WORDS: &[&str] = &[
     "[\"F32\", \"S32\"]",
     "\"f32\"",
     "\"rank\"",
+    "\"dimensions\"",
+    "[\"..\", \"n\", 4]",
+    "\"elementwise\"",
     "\"optional\"",
     "true",
     "false",
@@ -100,7 +103,7 @@ fn run(input: &[u8]) -> Outcome {
     match inspect(&module, &limits) {
         Ok(info) => {
             check(&info);
-            let says = |target: &callbox::call::Signature| {
+            let says = |target: &Signature| {
                 let counts = [&target.operands, &target.results].map(|b| b.as_ref().map(Vec::len));
                 (target.name.clone(), target.stages.len(), counts)
             };
@@ -166,7 +169,45 @@ fn check(info: &ModuleInfo) {
                 || info.exports.iter().any(|export| export.name == name);
             assert!(is_there, "no export {name:?}");
         }
+        check_inference(target);
     }
+}
+
+/// Results that are inferred for operands as they are declared fit, together with these.
+fn check_inference(target: &Signature) {
+    let declared = target.operands.as_deref().unwrap_or_default().iter();
+    let operands: Option<Vec<_>> = declared.filter(|b| !b.optional).map(array).collect();
+    let Some(operands) = operands else {
+        return;
+    };
+    let Ok(results) = target.infer_results(&operands) else {
+        return;
+    };
+    let of_arrays = |arrays: Vec<ArrayShape>| arrays.into_iter().map(Shape::Array).collect();
+    let result = Shape::tuple(of_arrays(results)).unwrap();
+    let mut site = CallSite::new(target.name.as_str(), of_arrays(operands), result);
+    site.api_version = target.api_versions[0];
+    // Nothing is said of attributes here.
+    let target = Signature {
+        attributes: None,
+        ..target.clone()
+    };
+    assert_eq!(target.check(&site), Ok(()), "{target:?}");
+}
+
+/// An array like this operand, if there is one.
+fn array(declared: &BufferSignature) -> Option<ArrayShape> {
+    let size = |dimension: &Dimension| match dimension {
+        Dimension::Any => None,
+        Dimension::Size(size) => Some(*size),
+        Dimension::Symbol(_) => Some(2),
+    };
+    let sizes: Vec<_> = match &declared.dimensions {
+        Some(dimensions) => dimensions.iter().filter_map(size).collect(),
+        None => vec![2; declared.rank.unwrap_or(1)],
+    };
+    let element_type = declared.element_types.first();
+    ArrayShape::new(*element_type.unwrap_or(&ElementType::F32), &sizes).ok()
 }
 
 /// Checks a refusal of a stranger's module: it is the module's doing, is no bug, and cannot steer a terminal.

@@ -9,6 +9,7 @@ fn buffer(element_types: &[ElementType], rank: usize) -> BufferSignature {
         name: "x".to_owned(),
         element_types: element_types.to_vec(),
         rank: Some(rank),
+        dimensions: None,
         optional: false,
     }
 }

@@ -48,7 +48,7 @@ fn handed_over(printer: &Printer<'_>, call: &CustomCall, text: &mut String) {
         (ApiVersion::TypedFfi, _) => {
             if !call.attributes.is_empty() {
                 *text += ", backend_config=";
-                dictionary(printer, &call.attributes, text);
+                dictionary(Some(&printer.names), &call.attributes, text);
             }
         }
         (ApiVersion::JaxFfi, None) => {}

@@ -1,7 +1,7 @@
 //! Attributes in MLIR's notation.
 
-use super::Printer;
 use super::literals::{element, nested};
+use super::names::Names;
 use super::numbers::{mlir_element, mlir_scalar};
 use crate::program::hlo::elements::component_type;
 use crate::program::hlo::escapes::escape_mlir;
@@ -10,19 +10,28 @@ use crate::values::{ArrayShape, Attribute, Dictionary, ElementType};
 /// Arrays of more elements than this are printed as bytes, as MLIR does.
 const MOST_ELEMENTS: usize = 100;
 
+/// A dictionary that is no program's.
+pub(in crate::program::hlo) fn attributes(attributes: &Dictionary) -> String {
+    let mut text = String::new();
+    dictionary(None, attributes, &mut text);
+    text
+}
+
 /// Appends a dictionary. Those in it nest as deep as whoever made them had them.
-pub(super) fn dictionary(printer: &Printer<'_>, dictionary: &Dictionary, text: &mut String) {
+///
+/// Functions have the names that a program's text has for them, if the dictionary is one of a program's.
+pub(super) fn dictionary(names: Option<&Names<'_>>, dictionary: &Dictionary, text: &mut String) {
     text.push('{');
     for (index, (name, value)) in dictionary.iter().enumerate() {
         *text += if index == 0 { "" } else { ", " };
         *text += &self::name(name);
         *text += " = ";
-        attribute(printer, value, text);
+        attribute(names, value, text);
     }
     text.push('}');
 }
 
-fn attribute(printer: &Printer<'_>, value: &Attribute, text: &mut String) {
+fn attribute(names: Option<&Names<'_>>, value: &Attribute, text: &mut String) {
     match value {
         Attribute::Scalar(literal) | Attribute::Array(literal) => {
             let is_scalar = matches!(value, Attribute::Scalar(_));
@@ -34,9 +43,10 @@ fn attribute(printer: &Printer<'_>, value: &Attribute, text: &mut String) {
             }
         }
         Attribute::String(bytes) => *text += &format!("\"{}\"", escape_mlir(bytes)),
-        Attribute::Dictionary(inner) => dictionary(printer, inner, text),
+        Attribute::Dictionary(inner) => dictionary(names, inner, text),
         Attribute::Function(function) => {
-            *text += &format!("@{}", name(printer.names.function(function)));
+            let function = names.map_or(function.as_str(), |names| names.function(function));
+            *text += &format!("@{}", name(function));
         }
     }
 }

@@ -1,0 +1,141 @@
+//! What is written in the parentheses of `#[dimensions(...)]`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, Ident, LitInt, Result, Token};
+
+use crate::options::{Options, Stage};
+use crate::signature::{Binding, Parameter, unraw};
+
+/// The longest symbol that a host takes, in bytes.
+const MAX_SYMBOL: usize = 64;
+
+/// The dimensions that an operand or result is declared with.
+pub(crate) struct Dimensions {
+    pub(crate) list: Vec<Dimension>,
+    pub(crate) span: Span,
+}
+
+/// One of them.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Dimension {
+    /// `..`: any number of dimensions.
+    Any,
+    /// A number.
+    Size(usize),
+    /// A name.
+    Symbol(String),
+}
+
+impl Dimensions {
+    /// Reads the marker of a parameter.
+    pub(crate) fn of(marker: &Attribute) -> Result<Self> {
+        let entries = marker.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated)?;
+        let mut list = Vec::new();
+        for Entry { dimension, span } in entries {
+            if dimension == Dimension::Any && !list.is_empty() {
+                let message = "`..` stands for any number of dimensions: it comes first, and once";
+                return Err(Error::new(span, message));
+            }
+            list.push(dimension);
+        }
+        Ok(Self {
+            list,
+            span: marker.span(),
+        })
+    }
+}
+
+struct Entry {
+    dimension: Dimension,
+    span: Span,
+}
+
+impl Parse for Entry {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let span = input.span();
+        let expected = || {
+            let message =
+                "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names and numbers";
+            Error::new(span, message)
+        };
+        let dimension = if input.peek(Token![..]) {
+            input.parse::<Token![..]>()?;
+            Dimension::Any
+        } else if input.peek(LitInt) {
+            let number: LitInt = input.parse()?;
+            // A sign is a part of the number here.
+            Dimension::Size(number.base10_parse().map_err(|_| expected())?)
+        } else if input.peek(Ident) {
+            Dimension::Symbol(symbol(&input.parse()?)?)
+        } else {
+            return Err(expected());
+        };
+        Ok(Self { dimension, span })
+    }
+}
+
+fn symbol(ident: &Ident) -> Result<String> {
+    let symbol = unraw(ident);
+    if symbol.is_ascii() && symbol.len() <= MAX_SYMBOL {
+        return Ok(symbol);
+    }
+    let message = format!(
+        "a dimension's name is of at most {MAX_SYMBOL} letters from a to z and A to Z, digits and underscores"
+    );
+    Err(Error::new(ident.span(), message))
+}
+
+/// The expression for a parameter's description.
+pub(crate) fn expression(dimensions: Option<&Dimensions>) -> TokenStream {
+    let Some(dimensions) = dimensions else {
+        return quote!(::core::option::Option::None);
+    };
+    let list = dimensions.list.iter().map(|dimension| match dimension {
+        Dimension::Any => quote!(__callbox::Dimension::Any),
+        Dimension::Size(size) => quote!(__callbox::Dimension::Size(#size)),
+        Dimension::Symbol(symbol) => quote!(__callbox::Dimension::Symbol(#symbol)),
+    });
+    quote!(::core::option::Option::Some(&[#(#list),*]))
+}
+
+/// Checks where dimensions are declared, and that those of an elementwise target are any of their rank and the same ones.
+pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
+    let mut first: Option<&Dimensions> = None;
+    for parameter in parameters {
+        let Some(dimensions) = &parameter.dimensions else {
+            continue;
+        };
+        let refuse = |message: &str| Err(Error::new(dimensions.span, message));
+        if parameter.binding != Binding::ByType {
+            return refuse("only an operand or a result has dimensions");
+        }
+        if options.stage != Stage::Execute {
+            return refuse("the function of stage execute says the dimensions, for all stages");
+        }
+        // That of an operand of rank 0.
+        if !options.is_elementwise || dimensions.list.is_empty() {
+            continue;
+        }
+        for (i, dimension) in dimensions.list.iter().enumerate() {
+            let is_size = matches!(dimension, Dimension::Size(_));
+            if is_size || dimensions.list[..i].contains(dimension) {
+                return refuse(
+                    "an elementwise target takes any dimensions of a rank: expected `..` and names, each once",
+                );
+            }
+        }
+        match first {
+            Some(first) if first.list != dimensions.list => {
+                return refuse(
+                    "the operands and results of an elementwise target have the same dimensions, but for operands of rank 0",
+                );
+            }
+            _ => first = Some(dimensions),
+        }
+    }
+    Ok(())
+}
