@@ -1,0 +1,356 @@
+//! Python's values as attributes, by what the target declares of each.
+
+use std::collections::BTreeMap;
+
+use callbox::call::{AttributeSignature, Signature};
+use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
+use half::{bf16, f16};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::arrays::{Array, dtype, numpy};
+use crate::element::dtype_name;
+use crate::error::or_raise;
+
+/// How deep dictionaries may nest.
+const MAX_DEPTH: usize = 64;
+
+/// Attributes by name, as they were given.
+pub(crate) type Given<'py> = Vec<(String, Bound<'py, PyAny>)>;
+
+/// The attributes of a call.
+///
+/// # Errors
+/// TypeError for one that is missing, not declared, or of a type that no attribute has or that is not the declared one; OverflowError for
+/// a number that its type can't hold.
+pub(crate) fn dictionary(
+    py: Python<'_>,
+    signature: &Signature,
+    given: &Given<'_>,
+) -> PyResult<Dictionary> {
+    check_names(signature, given)?;
+    let mut attributes = Dictionary::new();
+    for (name, value) in given {
+        let declared = declared(signature, name);
+        if value.is_none() && declared.is_some_and(|declared| declared.optional) {
+            continue;
+        }
+        let attribute = attribute(value, declared, MAX_DEPTH).map_err(|error| {
+            // What somebody else raised stays as it is.
+            let kind = error.get_type(py);
+            let is_own = [
+                py.get_type::<PyTypeError>(),
+                py.get_type::<PyValueError>(),
+                py.get_type::<PyOverflowError>(),
+            ];
+            if !is_own.iter().any(|own| kind.is(own)) {
+                return error;
+            }
+            let message = error.value(py).to_string();
+            let target = &signature.name;
+            let named =
+                PyErr::from_type(kind, format!("{target}(): attribute {name:?}: {message}"));
+            named.set_cause(py, error.cause(py));
+            named
+        })?;
+        attributes.insert(name.clone(), attribute);
+    }
+    Ok(attributes)
+}
+
+fn declared<'s>(signature: &'s Signature, name: &str) -> Option<&'s AttributeSignature> {
+    let declared = signature.attributes.as_deref()?;
+    declared.iter().find(|attribute| attribute.name == name)
+}
+
+/// A target that does not say which attributes it takes, takes any.
+fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
+    let Some(declared) = signature.attributes.as_deref() else {
+        return Ok(());
+    };
+    let target = &signature.name;
+    let is_given = |name: &str| given.iter().any(|(known, _)| known == name);
+    let missing: Vec<_> = declared
+        .iter()
+        .filter(|attribute| !attribute.optional && !is_given(&attribute.name))
+        .map(|attribute| format!("{:?}", attribute.name))
+        .collect();
+    if !missing.is_empty() {
+        return Err(PyTypeError::new_err(format!(
+            "{target}(): expected the attributes {}, found no {}",
+            names(declared),
+            missing.join(", ")
+        )));
+    }
+    let known = |name: &str| declared.iter().any(|attribute| attribute.name == name);
+    match given.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) if declared.is_empty() => Err(PyTypeError::new_err(format!(
+            "{target}(): expected no attributes, found {name:?}"
+        ))),
+        Some((name, _)) => Err(PyTypeError::new_err(format!(
+            "{target}(): expected the attributes {}, found another {name:?}",
+            names(declared)
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn names(declared: &[AttributeSignature]) -> String {
+    let names: Vec<_> = declared.iter().map(|a| format!("{:?}", a.name)).collect();
+    names.join(", ")
+}
+
+fn attribute(
+    value: &Bound<'_, PyAny>,
+    declared: Option<&AttributeSignature>,
+    depth: usize,
+) -> PyResult<Attribute> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(PyValueError::new_err(format!(
+            "expected dictionaries that nest at most {MAX_DEPTH} deep, found more"
+        )));
+    };
+    let attribute = convert(value, declared, depth)?;
+    if let Some(declared) = declared {
+        check_declared(&attribute, declared)?;
+    }
+    Ok(attribute)
+}
+
+fn convert(
+    value: &Bound<'_, PyAny>,
+    declared: Option<&AttributeSignature>,
+    depth: usize,
+) -> PyResult<Attribute> {
+    let py = value.py();
+    let wanted = declared.and_then(|declared| declared.element_type);
+    let kind = declared.map(|declared| declared.kind.as_str());
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Attribute::String(text.to_str()?.as_bytes().to_vec()));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Attribute::String(bytes.as_bytes().to_vec()));
+    }
+    if let Ok(dict) = value.cast::<PyDict>() {
+        let mut inner = BTreeMap::new();
+        // Reading a value may run code, which may change the dict.
+        let items: Vec<_> = dict.iter().collect();
+        for (name, value) in items {
+            let Ok(name) = name.extract::<String>() else {
+                return Err(PyTypeError::new_err(format!(
+                    "expected names as the keys of a dictionary, found {name}"
+                )));
+            };
+            let value = attribute(&value, None, depth)?;
+            inner.insert(name, value);
+        }
+        return Ok(Attribute::Dictionary(inner));
+    }
+    // Numbers of Python's have no width: they take the declared one.
+    if value.is_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyComplex>()
+    {
+        return number(value, wanted).map(Attribute::Scalar);
+    }
+    // It is a float of Python's, too, and what most of NumPy's functions give.
+    if value.is_instance_of::<PyFloat>() && wanted.is_some_and(is_floating) {
+        return number(value, wanted).map(Attribute::Scalar);
+    }
+    if value.hasattr("dtype")? && value.hasattr("shape")? {
+        let literal = literal(value)?;
+        let is_generic = value.is_instance(&numpy(py)?.getattr("generic")?)?;
+        let is_scalar = literal
+            .shape()
+            .as_array()
+            .is_some_and(|shape| shape.rank() == 0);
+        return match is_scalar && (is_generic || kind == Some("scalar")) {
+            true => Ok(Attribute::Scalar(literal)),
+            false => or_raise(py, Attribute::array(literal)),
+        };
+    }
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    match (is_list, kind, wanted) {
+        (true, Some("array"), Some(element_type)) => {
+            let array = list(value, element_type)?;
+            or_raise(py, Attribute::array(literal(&array)?))
+        }
+        _ => {
+            let hint = match is_list {
+                true => ", such as numpy.array(...) of it",
+                false => "",
+            };
+            Err(PyTypeError::new_err(format!(
+                "expected a number, a string, bytes, a NumPy array or a dict of these{hint}, found {}",
+                value.get_type().name()?
+            )))
+        }
+    }
+}
+
+fn check_declared(attribute: &Attribute, declared: &AttributeSignature) -> PyResult<()> {
+    let found = |attribute: &Attribute| match attribute {
+        Attribute::Scalar(value) | Attribute::Array(value) => {
+            value.shape().as_array().map(ArrayShape::element_type)
+        }
+        _ => None,
+    };
+    let expected_type = declared.element_type;
+    let found_type = found(attribute);
+    if attribute.kind() == declared.kind && (expected_type.is_none() || expected_type == found_type)
+    {
+        return Ok(());
+    }
+    let text =
+        |kind: &str, element_type: Option<ElementType>| match element_type.and_then(dtype_name) {
+            Some(dtype) => format!("{} of {dtype}", with_article(kind)),
+            None => with_article(kind),
+        };
+    let expected = text(&declared.kind, expected_type);
+    let found = text(attribute.kind(), found_type);
+    Err(PyTypeError::new_err(format!(
+        "expected {expected}, found {found}"
+    )))
+}
+
+fn with_article(kind: &str) -> String {
+    match kind {
+        "array" => "an array".to_owned(),
+        kind => format!("a {kind}"),
+    }
+}
+
+fn is_floating(element_type: ElementType) -> bool {
+    matches!(
+        element_type,
+        ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64
+    )
+}
+
+/// A list of Python's numbers as an array of the declared type: each has to be one that the type holds.
+fn list<'py>(value: &Bound<'py, PyAny>, element_type: ElementType) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = numpy(value.py())?;
+    let found = numpy.getattr("asarray")?.call1((value,))?;
+    let name = dtype_name(element_type).unwrap_or("token");
+    let kind: String = found.getattr("dtype")?.getattr("kind")?.extract()?;
+    let is_empty = found.getattr("size")?.extract::<usize>()? == 0;
+    let kinds = match element_type {
+        ElementType::Pred => "b",
+        ElementType::C64 | ElementType::C128 => "iufc",
+        other if is_floating(other) || dtype_is_float(name) => "iuf",
+        _ => "iu",
+    };
+    if !is_empty && !kinds.contains(&kind) {
+        return Err(PyTypeError::new_err(format!(
+            "expected numbers of {name}, found {}",
+            found.getattr("dtype")?
+        )));
+    }
+    let array = found.call_method1("astype", (dtype(value.py(), element_type)?,))?;
+    // A narrower type of integers would wrap them round.
+    if kinds == "iu" {
+        let same = numpy.getattr("array_equal")?.call1((&array, &found))?;
+        if !is_empty && !same.is_truthy()? {
+            return Err(PyOverflowError::new_err(format!(
+                "expected numbers that {name} holds, found others"
+            )));
+        }
+    }
+    Ok(array)
+}
+
+fn dtype_is_float(name: &str) -> bool {
+    name.starts_with("float")
+}
+
+/// What a NumPy array, or what NumPy makes one of, holds.
+fn literal(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
+    let py = value.py();
+    let array = Array::operand(value)?;
+    let shape = array.shape(py)?;
+    let bytes = array.to_bytes();
+    array.release(py);
+    or_raise(py, Literal::from_bytes(shape, bytes))
+}
+
+/// A number of Python's, of the declared type, or else as JAX takes it: S64, F64, C128 or PRED.
+fn number(value: &Bound<'_, PyAny>, wanted: Option<ElementType>) -> PyResult<Literal> {
+    use ElementType as T;
+    let overflow = |element_type: ElementType| {
+        PyOverflowError::new_err(format!(
+            "expected a number that {} holds, found {value}",
+            dtype_name(element_type).unwrap_or("token")
+        ))
+    };
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(Literal::scalar(flag.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        let element_type = wanted.unwrap_or(T::S64);
+        macro_rules! integer {
+            ($type:ty) => {
+                value
+                    .extract::<$type>()
+                    .map(Literal::scalar)
+                    .map_err(|_| overflow(element_type))
+            };
+        }
+        return match element_type {
+            T::S8 => integer!(i8),
+            T::S16 => integer!(i16),
+            T::S32 => integer!(i32),
+            T::S64 => integer!(i64),
+            T::U8 => integer!(u8),
+            T::U16 => integer!(u16),
+            T::U32 => integer!(u32),
+            T::U64 => integer!(u64),
+            T::F16 | T::Bf16 | T::F32 | T::F64 => {
+                let float: f64 = value.extract().map_err(|_| overflow(element_type))?;
+                finite(float, element_type).ok_or_else(|| overflow(element_type))
+            }
+            _ => value
+                .extract::<i64>()
+                .map(Literal::scalar)
+                .map_err(|_| overflow(T::S64)),
+        };
+    }
+    if let Ok(float) = value.extract::<f64>() {
+        let element_type = match wanted {
+            Some(wanted @ (T::F16 | T::Bf16 | T::F32)) => wanted,
+            _ => T::F64,
+        };
+        return finite(float, element_type).ok_or_else(|| overflow(element_type));
+    }
+    let array = numpy(value.py())?.getattr("asarray")?;
+    let as_type = match wanted {
+        Some(T::C64) => "complex64",
+        _ => "complex128",
+    };
+    literal(&array.call1((value, as_type))?)
+}
+
+/// A number rounded to a type. `None` if that makes it infinite.
+fn finite(value: f64, element_type: ElementType) -> Option<Literal> {
+    let is_finite = match element_type {
+        ElementType::F16 => f16::from_f64(value).is_finite(),
+        ElementType::Bf16 => bf16::from_f64(value).is_finite(),
+        ElementType::F32 => (value as f32).is_finite(),
+        _ => true,
+    };
+    (is_finite || !value.is_finite()).then(|| floating(value, element_type))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a number of Python's is rounded to the declared type, as NumPy does"
+)]
+fn floating(value: f64, element_type: ElementType) -> Literal {
+    match element_type {
+        ElementType::F16 => Literal::scalar(f16::from_f64(value)),
+        ElementType::Bf16 => Literal::scalar(bf16::from_f64(value)),
+        ElementType::F32 => Literal::scalar(value as f32),
+        _ => Literal::scalar(value),
+    }
+}

@@ -1,0 +1,260 @@
+//! What a target declares, for people and for `inspect.signature`.
+
+use callbox::call::{AttributeSignature, BufferSignature, Dimension, Signature};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::element::dtype_name;
+
+/// What a target declares of an operand or result.
+#[pyclass(frozen, module = "callbox")]
+pub(crate) struct Buffer(BufferSignature);
+
+#[pymethods]
+impl Buffer {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The dtypes that it may have, by NumPy's names. Empty: any.
+    #[getter]
+    fn dtypes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let names = self.0.element_types.iter().filter_map(|t| dtype_name(*t));
+        PyTuple::new(py, names.collect::<Vec<_>>())
+    }
+
+    /// Its number of dimensions. None: any.
+    #[getter]
+    fn rank(&self) -> Option<usize> {
+        self.0.rank
+    }
+
+    /// Its dimensions: sizes, symbols, and `".."` for any number of dimensions. None: not declared.
+    #[getter]
+    fn dimensions<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(dimensions) = &self.0.dimensions else {
+            return Ok(None);
+        };
+        let dimension = |dimension: &Dimension| match dimension {
+            Dimension::Any => ".."
+                .into_pyobject(py)
+                .map(Bound::into_any)
+                .map_err(PyErr::from),
+            Dimension::Size(size) => size
+                .into_pyobject(py)
+                .map(Bound::into_any)
+                .map_err(PyErr::from),
+            Dimension::Symbol(name) => name
+                .into_pyobject(py)
+                .map(Bound::into_any)
+                .map_err(PyErr::from),
+        };
+        let dimensions = dimensions
+            .iter()
+            .map(dimension)
+            .collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, dimensions).map(Some)
+    }
+
+    /// Whether it can be left out, with those after it.
+    #[getter]
+    fn optional(&self) -> bool {
+        self.0.optional
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<callbox.Buffer {}>", buffer(&self.0))
+    }
+}
+
+/// What a target declares of an attribute.
+#[pyclass(frozen, module = "callbox")]
+pub(crate) struct Attribute(AttributeSignature);
+
+#[pymethods]
+impl Attribute {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its kind: `"scalar"`, `"array"`, `"string"`, `"dictionary"` or `"function"`.
+    #[getter]
+    fn kind(&self) -> &str {
+        &self.0.kind
+    }
+
+    /// The dtype of a scalar or array, by NumPy's name.
+    #[getter]
+    fn dtype(&self) -> Option<&'static str> {
+        self.0.element_type.and_then(dtype_name)
+    }
+
+    /// Whether it can be left out.
+    #[getter]
+    fn optional(&self) -> bool {
+        self.0.optional
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<callbox.Attribute {}>", attribute(&self.0))
+    }
+}
+
+/// Its declared operands or results.
+pub(crate) fn buffers<'py>(
+    py: Python<'py>,
+    declared: Option<&[BufferSignature]>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let Some(declared) = declared else {
+        return Ok(None);
+    };
+    let buffers = declared.iter().map(|b| Bound::new(py, Buffer(b.clone())));
+    PyTuple::new(py, buffers.collect::<PyResult<Vec<_>>>()?).map(Some)
+}
+
+/// Its declared attributes.
+pub(crate) fn attributes<'py>(
+    py: Python<'py>,
+    declared: Option<&[AttributeSignature]>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let Some(declared) = declared else {
+        return Ok(None);
+    };
+    let attributes = declared
+        .iter()
+        .map(|a| Bound::new(py, Attribute(a.clone())));
+    PyTuple::new(py, attributes.collect::<PyResult<Vec<_>>>()?).map(Some)
+}
+
+/// `x: float32[.., n]`.
+pub(crate) fn buffer(declared: &BufferSignature) -> String {
+    let types: Vec<_> = declared
+        .element_types
+        .iter()
+        .filter_map(|t| dtype_name(*t))
+        .collect();
+    let types = match types.is_empty() {
+        true => "any".to_owned(),
+        false => types.join("|"),
+    };
+    let dimensions = match (&declared.dimensions, declared.rank) {
+        (Some(dimensions), _) => {
+            let dimensions: Vec<_> = dimensions.iter().map(ToString::to_string).collect();
+            dimensions.join(", ")
+        }
+        (None, Some(rank)) => vec!["?"; rank].join(", "),
+        (None, None) => "...".to_owned(),
+    };
+    let optional = if declared.optional { ", optional" } else { "" };
+    format!("{}: {types}[{dimensions}]{optional}", declared.name)
+}
+
+/// `n: float32`.
+pub(crate) fn attribute(declared: &AttributeSignature) -> String {
+    let dtype = declared.element_type.and_then(dtype_name);
+    let kind = match (declared.kind.as_str(), dtype) {
+        ("scalar", Some(dtype)) => dtype.to_owned(),
+        ("array", Some(dtype)) => format!("array of {dtype}"),
+        (kind, _) => kind.to_owned(),
+    };
+    let optional = if declared.optional { ", optional" } else { "" };
+    format!("{}: {kind}{optional}", declared.name)
+}
+
+/// `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.
+pub(crate) fn line(signature: &Signature) -> String {
+    let mut parameters: Vec<String> = match &signature.operands {
+        Some(operands) => operands.iter().map(buffer).collect(),
+        None => vec!["*arrays".to_owned()],
+    };
+    if signature.operands.is_some() && signature.remaining_operands {
+        parameters.push("*more".to_owned());
+    }
+    if let Some(attributes) = signature.attributes.as_deref().filter(|a| !a.is_empty()) {
+        parameters.push("*".to_owned());
+        parameters.extend(attributes.iter().map(attribute));
+    }
+    let results = match &signature.results {
+        Some(results) if results.len() == 1 => buffer(&results[0]),
+        Some(results) => {
+            let results: Vec<_> = results.iter().map(buffer).collect();
+            format!("({})", results.join(", "))
+        }
+        None => "...".to_owned(),
+    };
+    format!("{}({}) -> {results}", signature.name, parameters.join(", "))
+}
+
+/// What `inspect.signature` gives: operands by position, attributes by name.
+pub(crate) fn for_inspect<'py>(
+    py: Python<'py>,
+    signature: &Signature,
+) -> PyResult<Bound<'py, PyAny>> {
+    let inspect = py.import("inspect")?;
+    let kind = inspect.getattr("Parameter")?;
+    let parameters = PyList::empty(py);
+    let mut names: Vec<String> = Vec::new();
+    let mut add = |name: &str, of: &str, default: Option<Option<()>>| -> PyResult<()> {
+        let is_free = |name: &str| !names.iter().any(|known| known == name);
+        let name = match is_identifier(name) && is_free(name) {
+            true => name.to_owned(),
+            false => (0..)
+                .map(|number| format!("_{number}"))
+                .find(|name| is_free(name))
+                .unwrap_or_default(),
+        };
+        let details = PyDict::new(py);
+        if default.is_some() {
+            details.set_item("default", py.None())?;
+        }
+        parameters.append(kind.call((&name, kind.getattr(of)?), Some(&details))?)?;
+        names.push(name);
+        Ok(())
+    };
+    match &signature.operands {
+        Some(operands) => {
+            for operand in operands {
+                let default = operand.optional.then_some(None);
+                add(&operand.name, "POSITIONAL_ONLY", default)?;
+            }
+            if signature.remaining_operands {
+                add("arrays", "VAR_POSITIONAL", None)?;
+            }
+        }
+        None => add("arrays", "VAR_POSITIONAL", None)?,
+    }
+    for attribute in signature.attributes.iter().flatten() {
+        let default = attribute.optional.then_some(None);
+        add(&attribute.name, "KEYWORD_ONLY", default)?;
+    }
+    for option in ["out", "result_shape_dtypes", "deadline"] {
+        if !signature
+            .attributes
+            .iter()
+            .flatten()
+            .any(|a| a.name == option)
+        {
+            add(option, "KEYWORD_ONLY", Some(None))?;
+        }
+    }
+    inspect.getattr("Signature")?.call1((parameters,))
+}
+
+fn is_identifier(name: &str) -> bool {
+    const KEYWORDS: [&str; 35] = [
+        "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class",
+        "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global",
+        "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return",
+        "try", "while", "with", "yield",
+    ];
+    let mut characters = name.chars();
+    characters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !KEYWORDS.contains(&name)
+}

@@ -1,0 +1,163 @@
+"""What a review found, each once more: none of it may come back."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import callbox
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def typed(guests: Path) -> callbox.Module:
+    return callbox.Host().load(guests / "typed_ffi.wasm")
+
+
+def resident() -> int:
+    """The process's memory, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_ever_other_shapes_do_not_fill_the_memory(guests: Path) -> None:
+    softmax = callbox.Host().load(guests / "softmax.wasm").softmax
+    before = resident()
+    for more in range(40):
+        softmax(np.zeros((5000 + more, 1000), np.float32))
+    # 40 arenas of 40 MB each are 1.6 GB.
+    assert resident() - before < 900 << 20
+
+
+@pytest.mark.parametrize("values", [[1.7], ["12"], [True], [None]])
+def test_a_list_of_something_else_is_no_array_of_integers(typed: callbox.Module, values: list[object]) -> None:
+    with pytest.raises(TypeError, match="int32"):
+        typed.array_shape(array=values, result_shape_dtypes=("int64", (4,)))
+
+
+def test_a_list_of_too_large_integers_is_not_wrapped(typed: callbox.Module) -> None:
+    with pytest.raises(OverflowError, match="int32"):
+        typed.array_shape(array=[1 << 40], result_shape_dtypes=("int64", (4,)))
+
+
+def test_a_number_does_not_become_infinite(guests: Path) -> None:
+    add_n = callbox.Host().load(guests / "add_n.wasm").add_n
+    x = np.ones(2, np.float32)
+    with pytest.raises(OverflowError, match="float32"):
+        add_n(x, n=1e300)
+    with pytest.raises(OverflowError):
+        add_n(x, n=10**400)
+    assert np.isinf(add_n(x, n=float("inf"))).all()
+
+
+def test_numbers_of_numpy_that_are_floats_of_pythons_take_the_declared_type(guests: Path) -> None:
+    add_n = callbox.Host().load(guests / "add_n.wasm").add_n
+    np.testing.assert_array_equal(add_n(np.ones(2, np.float32), n=np.sqrt(np.float64(4))), [3, 3])
+
+
+def test_an_exception_of_somebody_elses_stays_as_it_is(typed: callbox.Module) -> None:
+    class Odd(Exception):
+        def __init__(self, one: int, other: int) -> None:
+            super().__init__(one, other)
+
+    class Raises:
+        dtype, shape = np.dtype(np.int32), (1,)
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            raise Odd(1, 2)
+
+    with pytest.raises(Odd):
+        typed.array_shape(array=Raises(), result_shape_dtypes=("int64", (4,)))
+    with pytest.raises(UnicodeEncodeError):
+        typed.text(text="\udc80", result_shape_dtypes=("uint8", (1,)))
+
+
+def test_a_dict_that_changes_while_it_is_read_is_no_panic(typed: callbox.Module) -> None:
+    class Changes:
+        shape = (1,)
+
+        def __init__(self, inside: dict[object, object]) -> None:
+            self.inside = inside
+
+        @property
+        def dtype(self) -> np.dtype:
+            self.inside[len(self.inside)] = 1
+            return np.dtype(np.float32)
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            return np.ones(1, np.float32)
+
+    attributes: dict[object, object] = {}
+    attributes["a"] = Changes(attributes)
+    with pytest.raises((TypeError, ValueError, callbox.CallError)):
+        typed.range(range=attributes, result_shape_dtypes=("int64", (2,)))
+
+
+def test_a_target_without_attributes_takes_none(guests: Path) -> None:
+    softmax = callbox.Host().load(guests / "softmax.wasm").softmax
+    with pytest.raises(TypeError, match='expected no attributes, found "axis"'):
+        softmax(np.ones(3, np.float32), axis=0)
+
+
+def test_a_typed_target_takes_no_opaque_bytes(guests: Path) -> None:
+    add_n = callbox.Host().load(guests / "add_n.wasm").add_n
+    with pytest.raises(TypeError, match="opaque"):
+        add_n(np.ones(2, np.float32), n=1.0, opaque=b"x")
+
+
+def test_truth_values_are_0_and_1_whatever_a_guest_wrote(typed: callbox.Module) -> None:
+    any_bytes = np.arange(5000, dtype=np.int64).astype(np.uint8).view(np.bool_)
+    result = typed.copy_any(any_bytes, result_shape_dtypes=any_bytes)
+    np.testing.assert_array_equal(result.view(np.uint8), any_bytes.view(np.uint8) != 0)
+
+
+def test_other_threads_run_while_a_file_is_read(guests: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "kernel.wasm"
+    os.mkfifo(fifo)
+    wasm = (guests / "add_n.wasm").read_bytes()
+    loaded: list[callbox.Module] = []
+    loading = threading.Thread(target=lambda: loaded.append(callbox.Host().load(fifo)))
+    loading.start()
+    # Were the GIL held, this thread would not come here, and nobody would write.
+    time.sleep(0.1)
+    fifo.write_bytes(wasm)
+    loading.join(30)
+    assert loaded and "add_n" in loaded[0]
+
+
+def test_another_interpreter_of_the_process_is_refused() -> None:
+    program = """
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+import callbox
+other = interpreters.create()
+said = "'callbox can be imported by one interpreter'"
+outcome = interpreters.run_string(other, f'''
+try:
+    import callbox
+except ImportError as error:
+    assert {said} in str(error) or "subinterpreter" in str(error), error
+else:
+    raise SystemExit("expected an ImportError")
+''')
+assert outcome is None, outcome
+interpreters.destroy(other)
+print(callbox.Host())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "callbox.Host" in done.stdout
+
+
+def test_what_another_stage_takes_is_given_to_the_target(typed: callbox.Module) -> None:
+    # Its stage `instantiate` declares `value`, its stage `execute` nothing.
+    assert typed.states.attributes is None

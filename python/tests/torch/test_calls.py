@@ -1,0 +1,216 @@
+"""Calls: values, dtypes, memory, attributes and errors."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import callbox
+import callbox.torch
+
+
+def squareplus_of_torch(x: torch.Tensor, beta: float) -> torch.Tensor:
+    return (x + torch.sqrt(x * x + beta)) / 2
+
+
+def rms_norm_of_torch(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (2, 3, 4)])
+def test_results_are_those_of_torch(squareplus, dtype, shape):
+    x = torch.randn(shape, dtype=dtype)
+    result = squareplus(x, beta=2.0)
+    assert result.dtype is dtype
+    torch.testing.assert_close(result, squareplus_of_torch(x, 2.0))
+
+
+@given(
+    shape=st.lists(st.integers(0, 4), max_size=4),
+    order=st.randoms(use_true_random=False),
+    steps=st.lists(st.integers(1, 3), min_size=4, max_size=4),
+)
+def test_any_strides_will_do(squareplus, shape, order, steps):
+    axes = list(range(len(shape)))
+    order.shuffle(axes)
+    full = torch.randn([size * step for size, step in zip(shape, steps, strict=False)])
+    x = full[tuple(slice(None, None, step) for step in steps[: len(shape)])].permute(axes)
+    torch.testing.assert_close(squareplus(x, beta=1.0), squareplus_of_torch(x, 1.0))
+
+
+def test_an_expanded_operand_is_taken_as_it_looks(rms_norm):
+    x = torch.randn(3).expand(4, 3)
+    weight = torch.ones(1).expand(3)
+    torch.testing.assert_close(rms_norm(x, weight, eps=1e-6), rms_norm_of_torch(x, weight, 1e-6))
+
+
+def test_operands_are_not_written(squareplus):
+    x = torch.randn(16)
+    before = x.clone()
+    result = squareplus(x, beta=1.0)
+    assert torch.equal(x, before)
+    assert result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_floats(typed, dtype):
+    scale = callbox.torch.op(typed.scale, result_shape_dtypes=lambda x, factor: x)
+    x = torch.tensor([1.5, -2.0, 0.0], dtype=dtype)
+    result = scale(x, factor=2.0)
+    assert result.dtype is dtype
+    assert torch.equal(result, torch.tensor([3.0, -4.0, 0.0], dtype=dtype))
+
+
+def test_a_dtype_may_be_a_name(typed):
+    scale = callbox.torch.op(typed.scale, result_shape_dtypes=lambda x, factor: (tuple(x.shape), "bfloat16"))
+    x = torch.ones(3, dtype=torch.bfloat16)
+    assert torch.equal(scale(x, factor=2.0), x + x)
+
+
+def test_a_conjugate_that_is_not_computed_yet_is_computed(typed):
+    conjugate = callbox.torch.op(typed.conjugate, result_shape_dtypes=lambda x: x)
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    assert torch.equal(conjugate(x.conj()), x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int8, torch.uint16, torch.int64, torch.complex128, torch.float8_e5m2]
+)
+def test_every_dtype_arrives_as_it_is(typed, dtype):
+    copy = callbox.torch.op(typed.copy_any, result_shape_dtypes=lambda x: [x])
+    x = torch.tensor([0, 1, 1, 0]).to(dtype)
+    result = copy(x)
+    assert result.dtype is dtype
+    assert torch.equal(result.view(torch.uint8), x.view(torch.uint8))
+
+
+def test_several_operands_and_results(typed):
+    copy = callbox.torch.op(typed.copy_remaining, result_shape_dtypes=lambda *operands: operands)
+    x, y = torch.arange(3), torch.ones(2, 2)
+    results = copy(x, y)
+    assert isinstance(results, tuple)
+    assert [torch.equal(a, b) for a, b in zip(results, (x, y), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3,), torch.uint8),
+        [((3,), torch.uint8)],
+        torch.empty(3, dtype=torch.uint8),
+        np.empty(3, np.uint8),
+        ((3,), "uint8"),
+    ],
+    ids=["pair", "list", "tensor", "array", "name"],
+)
+def test_shapes_may_be_said(typed, shapes):
+    text = callbox.torch.op(typed.text, result_shape_dtypes=shapes)
+    assert text(text="abc").tolist() == [97, 98, 99]
+
+
+def test_a_dictionary_is_an_attribute(typed):
+    depth = callbox.torch.op(typed.depth, result_shape_dtypes=((2,), torch.int32))
+    assert depth(nested={"a": {"b": {}}}).shape == (2,)
+
+
+ATTRIBUTES = [
+    {},
+    {"a": True, "b": -3, "c": 'it\'s "ü"\n', "d": None, "e": b"\0\xff"},
+    {"a": float("inf"), "b": -float("inf"), "c": -0.0, "d": 5e-324, "e": 1e300, "f": 1 - 2j, "g": complex("inf")},
+    {"a": [1, [2.5, "x"], {"b": [False]}], "c": {"d": {}}},
+    {"a": np.float32(0.1), "b": np.int8(-1), "c": np.bool_(True), "d": np.complex64(1j)},
+    {"a": np.arange(6, dtype=np.int16).reshape(2, 3).T, "b": np.zeros((0, 2), np.float32)},
+]
+
+
+@pytest.mark.parametrize("attributes", ATTRIBUTES)
+def test_attributes_are_read_as_they_were_written(attributes):
+    read = callbox.torch._attributes(callbox.torch._literal(attributes))
+    assert list(read) == list(attributes)
+    for name, value in attributes.items():
+        assert type(read[name]) is type(value)
+        assert getattr(read[name], "dtype", None) == getattr(value, "dtype", None)
+        # A text tells -0.0 from 0.0, and an array's order in memory is not its affair.
+        assert repr(read[name]) == repr(value)
+
+
+def test_attributes_of_other_types_are_refused(squareplus):
+    with pytest.raises(TypeError, match="found Tensor"):
+        squareplus(torch.ones(2), beta=torch.ones(()))
+
+
+def test_a_failure_is_the_targets(squareplus, faults):
+    with pytest.raises(callbox.CallError) as caught:
+        squareplus(torch.ones(2), beta=-1.0)
+    assert caught.value.code == "INVALID_ARGUMENT"
+    panic = callbox.torch.op(faults.panic, result_shape_dtypes=lambda x: x)
+    with pytest.raises(callbox.CallError) as caught:
+        panic(torch.ones(2))
+    assert caught.value.code == "ABORTED"
+    torch.testing.assert_close(squareplus(torch.ones(2), beta=0.0), torch.ones(2))
+
+
+def test_a_deadline_is_kept(faults):
+    endless = callbox.torch.op(faults.infinite_loop, result_shape_dtypes=lambda x: x, deadline=0.05)
+    with pytest.raises(callbox.CallError) as caught:
+        endless(torch.ones(2))
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_bad_calls_are_refused_before_the_guest_runs(squareplus):
+    for call, error in [
+        (lambda: squareplus(torch.ones(2, dtype=torch.int32), beta=1.0), TypeError),
+        (lambda: squareplus(torch.ones(2)), TypeError),
+        (lambda: squareplus(torch.ones(2), beta=1.0, gamma=2.0), TypeError),
+        (lambda: squareplus(torch.ones(2), torch.ones(2), beta=1.0), TypeError),
+        (lambda: squareplus(torch.ones(2, dtype=torch.complex32), beta=1.0), TypeError),
+    ]:
+        with pytest.raises(error):
+            call()
+
+
+def test_results_that_are_not_said_are_asked_for(typed):
+    scale = callbox.torch.op(typed.scale)
+    with pytest.raises(ValueError, match="scale"):
+        scale(torch.ones(2, dtype=torch.float16), factor=1.0)
+    scale = callbox.torch.op(typed.scale, result_shape_dtypes=["f16"])
+    with pytest.raises(ValueError, match="'f16' at position 0"):
+        scale(torch.ones(2, dtype=torch.float16), factor=1.0)
+
+
+def test_a_gpu_is_refused_by_name(squareplus):
+    with FakeTensorMode():
+        x = torch.empty(3, device="cuda")
+        with pytest.raises(NotImplementedError, match=r"'squareplus'.*CPU.*operand 0 on cuda"):
+            squareplus(x, beta=1.0)
+
+
+def test_what_is_no_target_is_refused(activation):
+    with pytest.raises(TypeError, match="found function"):
+        callbox.torch.op(squareplus_of_torch)
+    with pytest.raises(TypeError, match=r"expected vjp .* found str"):
+        callbox.torch.op(activation.squareplus, vjp="squareplus_grad")
+
+
+def test_names_are_unique(activation):
+    ours = callbox.torch.op(activation.squareplus, name="ours")
+    torch.testing.assert_close(torch.ops.callbox.ours([torch.zeros(2)], "{'beta': 4.0}", -1)[0], torch.ones(2))
+    assert ours.operator is torch.ops.callbox.ours.default
+    with pytest.raises(ValueError, match="'ours'"):
+        callbox.torch.op(activation.squareplus, name="ours")
+    with pytest.raises(ValueError, match="identifier"):
+        callbox.torch.op(activation.squareplus, name="not a name")
+    one, other = (callbox.torch.op(activation.squareplus, deadline=5.0) for _ in range(2))
+    assert one.operator is not other.operator
+    torch.testing.assert_close(one(torch.ones(2), beta=0.0), other(torch.ones(2), beta=0.0))
+
+
+def test_a_function_is_described(squareplus, activation):
+    assert squareplus.__name__ == "squareplus"
+    assert squareplus.__doc__ == activation.squareplus.__doc__
+    assert "beta" in str(squareplus.__signature__)
+    assert "out" not in squareplus.__signature__.parameters
