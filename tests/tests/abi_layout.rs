@@ -432,8 +432,10 @@ fn built_guests_import_the_contracts_functions() {
     let functions = Contract::read().functions();
     let mut imported = BTreeSet::new();
     for name in [
+        "activation",
         "add_n",
         "broadcast_add",
+        "rms_norm",
         "softmax",
         "faults",
         "functions",

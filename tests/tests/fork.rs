@@ -54,6 +54,7 @@ fn in_child(traps: Traps, before: Engine, used: PreparedCall, unused: PreparedCa
          before a fork"
     );
     assert_eq!(code(&unused), Some(StatusCode::FailedPrecondition));
+    assert!(!before.is_of_this_process());
     let module = wat::parse_str(MODULE).unwrap();
     let status = before.load(&module).unwrap_err();
     assert_eq!(status.code(), StatusCode::FailedPrecondition);

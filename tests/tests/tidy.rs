@@ -12,7 +12,15 @@ mod sources;
 use sources::{Source, Token, files, read, sources};
 
 /// Where Rust sources are.
-const FOLDERS: [&str; 6] = ["host", "guest-sdk", "guests", "tests", "benches", "xtask"];
+const FOLDERS: [&str; 7] = [
+    "host",
+    "guest-sdk",
+    "guests",
+    "python",
+    "tests",
+    "benches",
+    "xtask",
+];
 
 /// The most lines that a source may have.
 const MAX_LINES: usize = 600;

@@ -2,18 +2,24 @@
 
 use anyhow::Result;
 
-use crate::guests;
 use crate::process::{cargo, run, say};
+use crate::{guests, python};
 
 /// Which benchmarks are run.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only benchmarks whose names have this in them.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "python")]
     filter: Option<String>,
+    /// What callbox costs in Python, in place of the others.
+    #[arg(long)]
+    python: bool,
 }
 
 pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
+    if arguments.python {
+        return python::speed();
+    }
     guests::build()?;
     say("Running the benchmarks in release mode: the first time this builds wasmtime once more");
     let mut bench = native_cargo();

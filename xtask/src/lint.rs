@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::deny;
 use crate::process::{cargo, root, run, say};
+use crate::python;
 use crate::toolchain::{TARGET, Toolchain};
 
 /// What `cargo xtask lint` takes.
@@ -45,6 +46,8 @@ pub(crate) fn lint(arguments: &Arguments) -> Result<()> {
         }
     }
     run(clippy.args(["--", "-Dwarnings"]))?;
+
+    python::lint()?;
 
     say("Documentation");
     let mut doc = cargo();

@@ -20,9 +20,11 @@ mod latency;
 mod lint;
 mod process;
 mod ptx;
+mod python;
 mod soak;
 mod test;
 mod toolchain;
+mod venv;
 mod xla;
 
 use std::process::ExitCode;
@@ -54,6 +56,8 @@ enum Task {
     Lint(lint::Arguments),
     /// Compiles the guests' CUDA sources to the PTX beside them, or checks that it is what they make. Installs NVRTC the first time.
     Ptx(ptx::Arguments),
+    /// Builds the wheel of callbox for Python, and tests it as it is installed: without JAX, with the newest JAX and with the oldest that will do.
+    Python(python::Arguments),
     /// Checks licences, duplicates, sources and advisories of what callbox is built from. Installs cargo-deny the first time.
     Deny,
     /// Runs a random mix of calls from many threads for as long as one likes, and checks that nothing grows.
@@ -78,6 +82,7 @@ fn main() -> Result<ExitCode> {
         Task::Test => test::test()?,
         Task::Lint(arguments) => lint::lint(&arguments)?,
         Task::Ptx(arguments) => ptx::ptx(&arguments)?,
+        Task::Python(arguments) => python::python(&arguments)?,
         Task::Deny => deny::deny()?,
         Task::Faults(arguments) => faults::faults(&arguments)?,
         Task::Latency(arguments) => latency::latency(&arguments)?,

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::faults;
+use crate::{faults, python};
 
 /// The repository's root: the folder above this crate's.
 pub(crate) fn root() -> PathBuf {
@@ -48,10 +48,11 @@ pub(crate) fn built(program: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// The tests of all packages but that of the faults, whose feature of callbox the others must not have.
+/// The tests of all packages but that of the faults, whose feature of callbox the others must not have, and that for Python, which maturin builds.
 pub(crate) fn tests() -> Command {
     let mut command = cargo();
     command.args(["test", "--workspace", "--exclude", faults::PACKAGE]);
+    command.args(["--exclude", python::PACKAGE]);
     command
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::process::{cargo, root, run, say, tests};
-use crate::{conformance, faults, guests, ptx};
+use crate::{conformance, faults, guests, ptx, python};
 
 pub(crate) fn test() -> Result<()> {
     guests::build()?;
@@ -20,5 +20,6 @@ pub(crate) fn test() -> Result<()> {
     run(&mut faults::tests())?;
 
     conformance::ways()?;
-    conformance::oracle()
+    conformance::oracle()?;
+    python::test()
 }

@@ -11,6 +11,8 @@ const TAKES_THE_DEVICE: &str = "a kernel that faults takes the device with it: a
 
 const NO_TWIN: &str = "the target has no twin: a device divides by zero without a fault, and has neither the stack nor the memory of a module";
 
+const NO_KERNELS: &str = "the guest has no twins: it is an example for the Host platform, of dimensions that are declared";
+
 const PANICS: &str = "the case is about a module's panic, with its backtrace: a native handler's is in a test of its own (tests/tests/conformance_cuda)";
 
 const SANDBOX: &str = "what the target attacks is the sandbox, in which native targets are not";
@@ -26,7 +28,7 @@ const KEEP_SOMETHING: [(&str, &str); 3] = [
 ];
 
 /// Targets without a twin, or whose cases are about more than it can do, and why.
-const TARGETS: [(&str, &str, &str); 16] = [
+const TARGETS: [(&str, &str, &str); 18] = [
     ("faults", "divide_by_zero", NO_TWIN),
     ("faults", "infinite_recursion", NO_TWIN),
     ("faults", "grow_memory", NO_TWIN),
@@ -67,6 +69,8 @@ const TARGETS: [(&str, &str, &str); 16] = [
     ),
     ("conventions_hostile", "", SANDBOX),
     ("functions", "depth", INSTANCES),
+    ("rms_norm", "", NO_KERNELS),
+    ("activation", "", NO_KERNELS),
 ];
 
 /// Constructors and destructors of static information that have no twin.
