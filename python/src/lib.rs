@@ -1,6 +1,6 @@
 //! The extension `callbox._callbox`: callbox for Python. Adapters only: what a call is and what guests may do is in the library `callbox`.
 //!
-//! Three ways lead to a target. A direct call ([`target`]) takes what has a buffer, NumPy's arrays above all. XLA calls the handler in [`xla`], for
+//! Three ways lead to a target. A direct call ([`targets`]) takes what has a buffer, NumPy's arrays above all. XLA calls the handler in [`xla`], for
 //! programs that JAX compiled. Both come to a [`site::Ready`] call, which takes bytes from where they lie ([`buffers`]) and puts
 //! results where they belong: one copy in, one copy out. No Python runs meanwhile, and the GIL is not held.
 
@@ -20,7 +20,7 @@ mod registry;
 mod signature;
 mod site;
 mod stats;
-mod target;
+mod targets;
 mod xla;
 
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ mod _callbox {
     #[pymodule_export]
     use super::site::StaticInfo;
     #[pymodule_export]
-    use super::target::Target;
+    use super::targets::Target;
     #[pymodule_export]
     use super::xla::{error_name, ffi_capsules, last_failure};
 

@@ -16,7 +16,7 @@ use crate::host::{HostCore, read, replace};
 use crate::native::Native;
 use crate::site::{CallText, Passage, Ready, Shapes, to_hex};
 use crate::stats::Stats;
-use crate::target::Target;
+use crate::targets::Target;
 
 /// How many call sites of a module are kept ready. Past it the oldest make way: whoever calls with ever other shapes or attributes would fill the
 /// memory.
