@@ -8,6 +8,23 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final
 from ._errors import CallError as CallError
 from ._errors import InvalidArgumentError as InvalidArgumentError
 
+__all__ = [
+    "FFI_TARGET",
+    "FFI_TARGET_COMMAND_BUFFER",
+    "Attribute",
+    "Buffer",
+    "CallError",
+    "Host",
+    "InvalidArgumentError",
+    "Module",
+    "StaticInfo",
+    "Target",
+    "__version__",
+    "error_name",
+    "ffi_capsules",
+    "last_failure",
+]
+
 __version__: Final[str]
 
 FFI_TARGET: Final[str]
@@ -126,12 +143,12 @@ class Module:
         """
 
     def __getattr__(self, name: str) -> Target: ...
-    def __getitem__(self, name: str) -> Target: ...
-    def __contains__(self, name: object) -> bool: ...
+    def __getitem__(self, name: str, /) -> Target: ...
+    def __contains__(self, name: object, /) -> bool: ...
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
     def __dir__(self) -> list[str]: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 @final
