@@ -10,9 +10,10 @@ import threading
 import time
 from pathlib import Path
 
-import callbox
 import numpy as np
 import pytest
+
+import callbox
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_numbers_of_numpy_that_are_floats_of_pythons_take_the_declared_type(gues
 
 
 def test_an_exception_of_somebody_elses_stays_as_it_is(typed: callbox.Module) -> None:
-    class Odd(Exception):
+    class OddError(Exception):
         def __init__(self, one: int, other: int) -> None:
             super().__init__(one, other)
 
@@ -71,9 +72,9 @@ def test_an_exception_of_somebody_elses_stays_as_it_is(typed: callbox.Module) ->
         dtype, shape = np.dtype(np.int32), (1,)
 
         def __array__(self, *_: object, **__: object) -> np.ndarray:
-            raise Odd(1, 2)
+            raise OddError(1, 2)
 
-    with pytest.raises(Odd):
+    with pytest.raises(OddError):
         typed.array_shape(array=Raises(), result_shape_dtypes=("int64", (4,)))
     with pytest.raises(UnicodeEncodeError):
         typed.text(text="\udc80", result_shape_dtypes=("uint8", (1,)))
