@@ -211,7 +211,7 @@ impl Target {
             .collect::<PyResult<Vec<_>>>()?;
         let outs = options.outs(&self.signature().name)?;
         if options.is_cuda {
-            return self.call_native(py, &operands, &options, &outs);
+            return self.call_native(py, inside, &operands, &options, outs);
         }
         let (ready, makers) = self.direct(py, &operands, &options, &outs)?;
         let results = Results::new(py, outs, &makers)?;
@@ -529,14 +529,15 @@ impl Target {
     fn call_native<'py>(
         &self,
         py: Python<'py>,
+        inside: Inside,
         operands: &[Array],
         options: &Options<'py>,
-        outs: &Outs<'py>,
+        outs: Outs<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let name = &self.signature().name;
         let native = self.core.native.as_ref().filter(|native| native.has(name));
         let native = native.ok_or_else(|| raised(py, &native::missing(name)))?;
-        let shapes = self.shapes(py, operands, options, outs)?;
+        let shapes = self.shapes(py, operands, options, &outs)?;
         let info = options.static_info.clone();
         let text = self.call_text(
             &shapes,
@@ -553,18 +554,14 @@ impl Target {
             .map(|shape| vec![0; shape.byte_size()])
             .collect();
         let own: CallOptions = options.call_options().unwrap_or_default();
-        let outcome = py.detach(|| {
+        let (_inside, outcome) = inside.detach(py, || {
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
             let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
             native.call(site, &own, &from, &mut to)
         });
         or_raise(py, outcome)?;
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
-        let results = Results::new(
-            py,
-            Options::outs(options, name)?,
-            &makers.collect::<PyResult<Vec<_>>>()?,
-        )?;
+        let results = Results::new(py, outs, &makers.collect::<PyResult<Vec<_>>>()?)?;
         results.write(&to);
         results.into_python(py)
     }
