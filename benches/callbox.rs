@@ -1,4 +1,5 @@
-//! The benchmarks' glue: `cargo xtask bench` runs it and prints ratios.
+//! Criterion entry point of the benchmarks. Run it through `cargo xtask bench`, which prints the
+//! ratios.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -11,6 +12,7 @@ criterion_group!(
     benches,
     callbox_benches::prepared_call::bench,
     callbox_benches::conventions::bench,
+    callbox_benches::cores::bench,
     callbox_benches::data_plane::bench,
     callbox_benches::instantiation::bench,
     callbox_benches::program::bench,

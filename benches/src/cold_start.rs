@@ -1,4 +1,5 @@
-//! Cold start: load, compile and first call of each sample guest; and the same where the compiled module is in the cache.
+//! Cold start: load, compile and first call of each sample guest, with and without the compile
+//! cache.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use criterion::{BenchmarkId, Criterion};
 
 use crate::{bytes, floats, guest};
 
-/// From a module's bytes to its first result; the engine is there already, as it is in a process that has loaded one module.
+/// Measures from a module's bytes to its first result. The engine exists beforehand, as in a
+/// process that has already loaded a module.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cold_start");
     group.sample_size(10);
@@ -34,7 +36,7 @@ pub fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// An engine with a cache in this directory.
+/// Makes an engine whose compile cache is this directory.
 fn cached(directory: &Path) -> Engine {
     let cache = Cache::open_ambient(directory, CacheOptions::default()).unwrap();
     Engine::with_config(Config {
@@ -44,7 +46,7 @@ fn cached(directory: &Path) -> Engine {
     .unwrap()
 }
 
-/// Loads a module and calls its target of this name, or its first.
+/// Loads a module and calls its target `name`, or its first target if it has none of that name.
 fn start(engine: &Engine, wasm: &[u8], name: &str, x: &[u8]) -> Arc<Module> {
     let module = engine.load(wasm).unwrap();
     let targets = &module.info().targets;
@@ -53,7 +55,7 @@ fn start(engine: &Engine, wasm: &[u8], name: &str, x: &[u8]) -> Arc<Module> {
     module
 }
 
-/// Calls a target with as many `f32[128]` operands as it declares. What it makes of them does not matter here.
+/// Calls a target with `f32[128]` operands, as many as it declares. The call may fail.
 fn first_call(module: &Arc<Module>, target: &Signature, x: &[u8]) {
     let shape: Shape = "f32[128]".parse().unwrap();
     let operands = target.operands.as_ref().map_or(1, Vec::len);

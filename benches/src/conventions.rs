@@ -1,4 +1,5 @@
-//! An empty kernel by each convention, and a call back into the program, beside a call by typed FFI.
+//! An empty kernel in each calling convention, and a call back into the program, beside a typed FFI
+//! call.
 
 use callbox::call::ApiVersion;
 use callbox::program::{Executable, ExecuteOptions, Program};
@@ -8,7 +9,8 @@ use criterion::Criterion;
 
 use crate::{EMPTY_KERNEL, floats, load_text};
 
-/// Empty targets of the older conventions, and one that calls the function of its attribute with its operand and result.
+/// Empty targets of the older conventions, and a target that calls the function named by its
+/// attribute with its own operand and result.
 const GUEST: &str = r#"(module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
@@ -22,7 +24,7 @@ const GUEST: &str = r#"(module
       (i32.load offset=8 (local.get $frame)) (i32.load offset=12 (local.get $frame))
       (i32.load offset=16 (local.get $frame)) (i32.load offset=20 (local.get $frame)))))"#;
 
-/// A program whose one call calls back a function that gives its parameter.
+/// A program with one custom call, which calls back an identity function.
 const PROGRAM: &str = r#"HloModule m, frontend_attributes={callbox.exports="main,identity"}
 identity {
   ROOT x = f32[128] parameter(0)
@@ -32,14 +34,14 @@ ENTRY main {
   ROOT y = f32[128] custom-call(x), custom_call_target="call_back", api_version=API_VERSION_TYPED_FFI, backend_config={func = @identity}
 }"#;
 
-/// The same program without the call back.
+/// The same program without the callback.
 const WITHOUT: &str = r#"HloModule m
 ENTRY main {
   x = f32[128] parameter(0)
   ROOT y = f32[128] custom-call(x), custom_call_target="empty", api_version=API_VERSION_TYPED_FFI
 }"#;
 
-/// 512 bytes in and out.
+/// Measures calls with an operand and a result of 512 bytes each.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("conventions");
     let engine = Engine::new().unwrap();

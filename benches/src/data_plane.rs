@@ -1,5 +1,5 @@
-//! A whole call of `broadcast_add` on large buffers, beside the least that it can cost: the kernel on data that is in guest memory already,
-//! one copy of the operands and one of the result.
+//! A whole call of `broadcast_add` on large buffers, beside its lower bound: the kernel on data
+//! already in guest memory, plus one copy of the operands and one of the result.
 
 use callbox::CallSite;
 use callbox::frame::{ArenaLayout, Frame};
@@ -8,7 +8,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 
 use crate::{bytes, floats, guest, raw};
 
-/// At 1 MiB and 64 MiB.
+/// Measures calls on buffers of 1 MiB and of 64 MiB.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("data_plane");
     for size in [1 << 20, 64 << 20] {
@@ -48,7 +48,7 @@ pub fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A kernel whose frame and operands lie in guest memory: what is left of a call when nothing is copied.
+/// A kernel whose frame and operands are already in guest memory: a call without its copies.
 pub struct KernelAlone {
     guest: raw::Guest,
     target: wasmtime::TypedFunc<u32, u32>,
@@ -57,15 +57,16 @@ pub struct KernelAlone {
 }
 
 impl KernelAlone {
-    /// Lays out a call site of two operands in a raw instance of the guest that bears its target's name.
+    /// Lays out a call site of two operands in a raw instance. The guest and its target have the
+    /// same name.
     #[must_use]
     pub fn new(site: &CallSite, first: &[u8], second: &[u8]) -> Self {
-        let pre = raw::module(&raw::engine(), &guest(&site.target));
+        let pre = raw::stoppable_module(&raw::engine(), &guest(&site.target));
         let layout = ArenaLayout::new(site, 1 << 30).unwrap();
         Self::instantiate(&pre, &site.target, &layout, [first, second])
     }
 
-    /// The same in a new instance of a module that is compiled already.
+    /// Does the same in a new instance of a compiled module.
     #[must_use]
     pub fn instantiate(
         pre: &wasmtime::InstancePre<()>,

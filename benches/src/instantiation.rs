@@ -1,5 +1,5 @@
-//! A fresh instance for each call, beside raw pooled instantiation of the same module, and beside all that a raw call in a fresh
-//! instance takes.
+//! A fresh instance per call, beside raw pooled instantiation of the same module, and beside a raw
+//! call in a fresh instance with everything that it needs.
 
 use callbox::CallSite;
 use callbox::frame::ArenaLayout;
@@ -10,7 +10,7 @@ use criterion::Criterion;
 use crate::data_plane::KernelAlone;
 use crate::{bytes, floats, guest, raw};
 
-/// `broadcast_add` on 512 bytes.
+/// Measures `broadcast_add` on 512 bytes.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fresh_instance");
     let pre = raw::module(&raw::engine(), &guest("broadcast_add"));

@@ -1,4 +1,4 @@
-//! How long it takes until a call that is stopped has returned.
+//! Measures how long a stopped call takes to return.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use callbox::{CallOptions, CancelToken, Deadline, Literal, Registry, Status, Sta
 
 use crate::load_text;
 
-/// From one look at the time to the next, while guests run.
+/// The interval at which the engine's ticker checks running calls.
 pub const TICK: Duration = Duration::from_millis(1);
 
-/// What a guest does that never ends.
+/// A guest that never returns by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// What it is called in the report.
+    /// The name in the report.
     pub name: &'static str,
-    /// The body of its target.
+    /// The body of the target, as WebAssembly text.
     body: &'static str,
-    /// How many such calls run at one time. 0: one for each processor.
+    /// The number of concurrent calls. 0 means one per processor.
     pub threads: usize,
-    /// How long it runs before it is stopped, at least.
+    /// The least time that a call runs before it is stopped.
     warm_up: Duration,
-    /// One in so many of the kills that were asked for.
+    /// Divides the requested number of kills, for guests whose calls are slow.
     pub one_in: usize,
 }
 
@@ -41,7 +41,7 @@ const PLAIN: Guest = Guest {
     one_in: 1,
 };
 
-/// All of them.
+/// All guests, in the order of the report.
 pub const GUESTS: &[Guest] = &[
     PLAIN,
     Guest {
@@ -135,7 +135,8 @@ impl Guest {
         Executable::compile(&program, &registry, Platform::Host).unwrap()
     }
 
-    /// Stops calls of it so often, in all threads together, and gives how long each took, shortest first.
+    /// Stops about `kills` calls, divided among the threads, and returns their latencies in
+    /// ascending order.
     #[must_use]
     pub fn measure(&self, engine: &Engine, by: By, kills: usize) -> Vec<Duration> {
         let executable = Arc::new(self.compile(engine));
@@ -164,9 +165,9 @@ impl Guest {
 /// What stops a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Its deadline passes: what is measured is how long after.
+    /// Its deadline. The latency counts from the deadline.
     Deadline,
-    /// Someone cancels it: what is measured is how long it takes from there.
+    /// Its cancel token. The latency counts from the cancellation.
     Cancel,
 }
 
@@ -203,7 +204,8 @@ impl By {
     }
 }
 
-/// Another thread cancels each call, and says when.
+/// Runs calls that another thread cancels, and returns the latencies counted from each
+/// cancellation.
 fn cancelled(
     guest: Guest,
     executable: &Executable,
@@ -238,7 +240,7 @@ fn cancelled(
 }
 
 impl Guest {
-    /// When the kill with this number comes: at all places between two ticks alike.
+    /// Returns when to stop call `number`. The times are spread evenly over two ticks.
     fn after(&self, number: usize) -> Duration {
         const GOLDEN: f64 = 0.618_033_988_749_895;
         self.warm_up + TICK.mul_f64(2.0 * (number as f64 * GOLDEN).fract())

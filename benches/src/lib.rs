@@ -1,15 +1,18 @@
-//! Benchmarks. Each measures callbox and its baseline in one run, in one criterion group, so that `ratios` can say one
-//! through the other.
+//! Benchmarks of callbox, each beside its baseline.
+//!
+//! Each criterion group holds callbox and its baseline, measured in the same run, so that the
+//! `ratios` binary can print one relative to the other.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::missing_panics_doc,
-    reason = "a benchmark that cannot be set up has nothing to say"
+    reason = "a benchmark fails by panicking"
 )]
 
 pub mod cold_start;
 pub mod conventions;
+pub mod cores;
 pub mod data_plane;
 pub mod instantiation;
 pub mod kernel;
@@ -25,14 +28,14 @@ use std::sync::Arc;
 
 use callbox::wasm::{Engine, Module};
 
-/// The target that does nothing, which every overhead is measured with.
+/// A target that does nothing; calls of it measure overhead.
 pub const EMPTY_KERNEL: &str = r#"
 (module
   (memory (export "memory") 1)
   (func (export "empty") (param i32) (result i32) i32.const 0))
 "#;
 
-/// A guest as `cargo xtask guests` built it.
+/// Reads a guest that `cargo xtask guests` built.
 #[must_use]
 pub fn guest(name: &str) -> Vec<u8> {
     let path =
@@ -40,10 +43,7 @@ pub fn guest(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic_missing(&path, &error))
 }
 
-#[expect(
-    clippy::panic,
-    reason = "a benchmark without its guest has nothing to say"
-)]
+#[expect(clippy::panic, reason = "a benchmark fails by panicking")]
 fn panic_missing(path: &std::path::Path, error: &std::io::Error) -> ! {
     panic!(
         "expected {}, which `cargo xtask guests` builds: {error}",
@@ -51,19 +51,19 @@ fn panic_missing(path: &std::path::Path, error: &std::io::Error) -> ! {
     )
 }
 
-/// Loads a module given as text.
+/// Loads a module from its WebAssembly text.
 #[must_use]
 pub fn load_text(engine: &Engine, text: &str) -> Arc<Module> {
     engine.load(&wat::parse_str(text).unwrap()).unwrap()
 }
 
-/// Numbers that are not all alike.
+/// Returns `count` varying numbers.
 #[must_use]
 pub fn floats(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i % 1013) as f32 * 0.01 - 5.0).collect()
 }
 
-/// Their bytes.
+/// Returns the little-endian bytes of the values.
 #[must_use]
 pub fn bytes(values: &[f32]) -> Vec<u8> {
     values

@@ -1,4 +1,4 @@
-//! A prepared call of an empty kernel: what a call costs besides its kernel.
+//! A prepared call of an empty kernel: the overhead of a call.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use criterion::Criterion;
 
 use crate::{EMPTY_KERNEL, load_text, raw};
 
-/// Two operands of 512 bytes, a result of 512 bytes, a deadline; beside a raw call with nothing copied.
+/// Measures a call with two operands and a result of 512 bytes each and a deadline, beside a raw
+/// call that copies nothing.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("prepared_call");
 

@@ -9,10 +9,10 @@ use criterion::{Criterion, Throughput};
 
 use crate::{EMPTY_KERNEL, floats, load_text};
 
-/// How many calls a program makes.
+/// Calls per program.
 pub const CALLS: u64 = 1000;
 
-/// Each call takes and gives 512 bytes.
+/// Measures calls with an operand and a result of 512 bytes each.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("program");
     group.throughput(Throughput::Elements(CALLS));

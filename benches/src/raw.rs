@@ -1,11 +1,13 @@
-//! The baseline: wasmtime as one would use it without callbox, with the same settings.
+//! The baseline: plain wasmtime with the settings that callbox uses. Nothing stops its guests.
 
+use callbox::policy::Limits;
+use callbox::wasm::ModuleFile;
 use wasmtime::{
-    Config, Enabled, Engine, Instance, InstancePre, Linker, Memory, Module,
-    PoolingAllocationConfig, Store, TypedFunc,
+    Config, Enabled, Engine, Instance, InstancePre, Linker, Memory, MemoryType, Module,
+    PoolingAllocationConfig, SharedMemory, Store, TypedFunc,
 };
 
-/// A raw engine with the settings that callbox's have, deadlines included.
+/// Makes a wasmtime engine with callbox's settings.
 #[must_use]
 pub fn engine() -> Engine {
     let mut pooling = PoolingAllocationConfig::new();
@@ -20,18 +22,37 @@ pub fn engine() -> Engine {
         .table_keep_resident(2 << 20);
     let mut config = Config::new();
     config
-        .epoch_interruption(true)
+        .shared_memory(true)
         .concurrency_support(false)
         .memory_may_move(false)
         .allocation_strategy(pooling);
     Engine::new(&config).unwrap()
 }
 
-/// Compiles a module whose imports, if it has any, do nothing.
+/// Compiles a module. Its imports, if any, become functions that do nothing.
 #[must_use]
 pub fn module(engine: &Engine, wasm: &[u8]) -> InstancePre<()> {
     let module = Module::new(engine, wasm).unwrap();
     let mut linker = Linker::new(engine);
+    linker.define_unknown_imports_as_traps(&module).unwrap();
+    linker.instantiate_pre(&module).unwrap()
+}
+
+/// Compiles a module as callbox does: rewritten, so that it could be stopped.
+#[must_use]
+pub fn stoppable_module(engine: &Engine, wasm: &[u8]) -> InstancePre<()> {
+    let file = ModuleFile::read(wasm.to_vec(), &Limits::default()).unwrap();
+    let module = Module::new(engine, &*file.rewritten().unwrap()).unwrap();
+    let mut linker = Linker::new(engine);
+    let stop = module.imports().find_map(|import| {
+        let is_memory = import.ty().memory().is_some();
+        is_memory.then(|| (import.module().to_owned(), import.name().to_owned()))
+    });
+    let (of, name) = stop.unwrap();
+    let memory = SharedMemory::new(engine, MemoryType::shared(1, 1)).unwrap();
+    linker
+        .define(Store::new(engine, ()), &of, &name, memory)
+        .unwrap();
     linker.define_unknown_imports_as_traps(&module).unwrap();
     linker.instantiate_pre(&module).unwrap()
 }
@@ -42,7 +63,7 @@ pub struct Guest {
     pub store: Store<()>,
     /// The instance.
     pub instance: Instance,
-    /// Its memory.
+    /// The instance's memory.
     pub memory: Memory,
 }
 
@@ -51,7 +72,6 @@ impl Guest {
     #[must_use]
     pub fn new(pre: &InstancePre<()>) -> Self {
         let mut store = Store::new(pre.module().engine(), ());
-        store.set_epoch_deadline(u64::MAX / 2);
         let instance = pre.instantiate(&mut store).unwrap();
         let memory = instance.get_memory(&mut store, "memory").unwrap();
         Self {
@@ -61,12 +81,12 @@ impl Guest {
         }
     }
 
-    /// A target of typed FFI.
+    /// Looks up a typed FFI target.
     pub fn target(&mut self, name: &str) -> TypedFunc<u32, u32> {
         self.instance.get_typed_func(&mut self.store, name).unwrap()
     }
 
-    /// Reserves 64-byte aligned memory.
+    /// Reserves 64-byte aligned memory in the guest.
     pub fn reserve(&mut self, size: usize) -> usize {
         let end = self.memory.data_size(&self.store);
         let pages = size.div_ceil(64 << 10) as u64;

@@ -1,4 +1,5 @@
-//! A call across the second wall, beside the same call in this process: what the wall costs. And how long a worker takes to start.
+//! A call in a worker process (the second wall), beside the same call in this process, and the time
+//! that a worker takes to start.
 
 use std::ffi::OsStr;
 
@@ -9,16 +10,16 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 
 use crate::EMPTY_KERNEL;
 
-/// The first argument of this program as a worker.
-const WORKER: &str = "worker";
+/// The first argument that starts this program as a worker.
+pub const WORKER: &str = "worker";
 
-/// Whether this program was started as a worker.
+/// Returns whether this program was started as a worker.
 #[must_use]
 pub fn is_worker() -> bool {
     std::env::args_os().nth(1).as_deref() == Some(OsStr::new(WORKER))
 }
 
-/// One operand and one result of 1 KiB and of 1 MiB, and an empty kernel.
+/// Measures an empty kernel with one operand and one result, of 1 KiB and of 1 MiB.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("second_wall");
     let wasm = wat::parse_str(EMPTY_KERNEL).unwrap();
@@ -44,7 +45,7 @@ pub fn bench(criterion: &mut Criterion) {
     group.finish();
     let mut group = criterion.benchmark_group("second_wall_start");
     group.sample_size(20);
-    // A process, an engine, the filter, and the smallest module compiled.
+    // Starts the process, its engine and its filter, and compiles the smallest module.
     group.bench_function("load", |bencher| {
         bencher.iter(|| sandbox.load(&wasm).unwrap());
     });

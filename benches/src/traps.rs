@@ -1,4 +1,5 @@
-//! What explicit checks cost, beside the same with the processor's signals: a kernel on large buffers, and a call of an empty one.
+//! Explicit bounds checks beside the processor's signals, for a kernel on large buffers and for an
+//! empty kernel.
 
 use callbox::policy::{Policy, Traps};
 use callbox::wasm::{Config, Engine};
@@ -7,7 +8,8 @@ use criterion::{BenchmarkId, Criterion};
 
 use crate::{EMPTY_KERNEL, bytes, floats, guest};
 
-/// `broadcast_add` on 1 MiB, its operands and result copied; and two operands and a result of 512 bytes for the empty kernel.
+/// Measures `broadcast_add` on 1 MiB, copies included, and an empty kernel with two operands and a
+/// result of 512 bytes.
 pub fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("traps");
     let shape = |text: &str| text.parse::<Shape>().unwrap();

@@ -1,23 +1,33 @@
-/* Write callbox targets, XLA-style custom calls that run sandboxed as WebAssembly, in C or C++: the typed FFI and the FFI API table.
+/* Write callbox kernels in C or C++: XLA-style custom calls that run sandboxed as WebAssembly.
  *
- * `wit/callbox-ffi.wit` is the contract, and says more of each record and function than is repeated here.
+ * This header has typed FFI and the FFI API table. The contract is `wit/callbox-ffi.wit`, which
+ * documents each record and function in full.
  *
  *     #include "callbox.h"
  *
  *     CALLBOX_TARGET(negate) {
  *       if (!callbox_check_counts(frame, 1, 1)) return CALLBOX_INVALID_ARGUMENT;
- *       if (!callbox_check_buffer(&frame->operands.data[0], CALLBOX_F32, 1)) return CALLBOX_INVALID_ARGUMENT;
- *       const float *x = (const float *)frame->operands.data[0].data;
- *       float *y = (float *)frame->results.data[0].data;
- *       for (uint32_t i = 0; i < frame->results.data[0].size / sizeof *y; i++) y[i] = -x[i];
+ *       const callbox_buffer *operand = &frame->operands.data[0];
+ *       const callbox_buffer *result = &frame->results.data[0];
+ *       if (!callbox_check_buffer(operand, CALLBOX_F32, 1)) return CALLBOX_INVALID_ARGUMENT;
+ *       if (!callbox_check_buffer(result, CALLBOX_F32, 1)) return CALLBOX_INVALID_ARGUMENT;
+ *       if (result->size != operand->size)
+ *         return callbox_fail(CALLBOX_INVALID_ARGUMENT, "expected a result like the operand");
+ *       const float *x = (const float *)operand->data;
+ *       float *y = (float *)result->data;
+ *       for (uint32_t i = 0; i < result->size / sizeof *y; i++) y[i] = -x[i];
  *       return CALLBOX_OK;
  *     }
  *
  * Compile with
  *
- *     clang --target=wasm32 -nostdlib -O3 -mbulk-memory -Wl,--no-entry -I guest-sdk/include negate.c -o negate.wasm
+ *     clang --config=guest-sdk/wasm32.cfg negate.c -o negate.wasm
  *
- * It needs clang, C11 or C++17, and no C library: -mbulk-memory has instructions for what compilers call memcpy and memset for. With wasi-libc see
+ * `wasm32.cfg` has the flags. A build of your own must not leave out `-Wl,--stack-first`: without
+ * it a stack that overflows overwrites the kernel's data, and the call returns OK with wrong
+ * results.
+ *
+ * The header needs clang, C11 or C++17, and no C library. For a kernel with wasi-libc see
  * CALLBOX_DEFINE_REALLOC.
  */
 #ifndef CALLBOX_H
@@ -33,13 +43,14 @@
 
 #ifdef __cplusplus
 #define CALLBOX_EXTERN_C extern "C"
-#define CALLBOX_ASSERT(what) static_assert(what, #what)
+#define CALLBOX_STATIC_ASSERT static_assert
 #else
 #define CALLBOX_EXTERN_C
-#define CALLBOX_ASSERT(what) _Static_assert(what, #what)
+#define CALLBOX_STATIC_ASSERT _Static_assert
 #endif
+#define CALLBOX_ASSERT(condition) CALLBOX_STATIC_ASSERT(condition, #condition)
 
-/* The version of the contract that this file is for, as `callbox_version` returns the host's. */
+/* The version of the contract that this header implements, in the form of `callbox_version`. */
 #define CALLBOX_VERSION (1u << 16 | 1u)
 
 /* ---- Numbers ---- */
@@ -63,9 +74,11 @@ typedef enum callbox_element_type {
 
 /* The outcome of a call: `absl::StatusCode`. */
 typedef enum callbox_status_code {
-  CALLBOX_OK, CALLBOX_CANCELLED, CALLBOX_UNKNOWN, CALLBOX_INVALID_ARGUMENT, CALLBOX_DEADLINE_EXCEEDED, CALLBOX_NOT_FOUND,
-  CALLBOX_ALREADY_EXISTS, CALLBOX_PERMISSION_DENIED, CALLBOX_RESOURCE_EXHAUSTED, CALLBOX_FAILED_PRECONDITION, CALLBOX_ABORTED,
-  CALLBOX_OUT_OF_RANGE, CALLBOX_UNIMPLEMENTED, CALLBOX_INTERNAL, CALLBOX_UNAVAILABLE, CALLBOX_DATA_LOSS, CALLBOX_UNAUTHENTICATED
+  CALLBOX_OK, CALLBOX_CANCELLED, CALLBOX_UNKNOWN, CALLBOX_INVALID_ARGUMENT,
+  CALLBOX_DEADLINE_EXCEEDED, CALLBOX_NOT_FOUND, CALLBOX_ALREADY_EXISTS, CALLBOX_PERMISSION_DENIED,
+  CALLBOX_RESOURCE_EXHAUSTED, CALLBOX_FAILED_PRECONDITION, CALLBOX_ABORTED, CALLBOX_OUT_OF_RANGE,
+  CALLBOX_UNIMPLEMENTED, CALLBOX_INTERNAL, CALLBOX_UNAVAILABLE, CALLBOX_DATA_LOSS,
+  CALLBOX_UNAUTHENTICATED
 } callbox_status_code;
 
 /* The stage of a call: `XLA_FFI_ExecutionStage` (xla/ffi/api/c_api.h). */
@@ -73,16 +86,17 @@ typedef enum callbox_stage {
   CALLBOX_STAGE_INSTANTIATE, CALLBOX_STAGE_PREPARE, CALLBOX_STAGE_INITIALIZE, CALLBOX_STAGE_EXECUTE
 } callbox_stage;
 
-/* What an attribute holds: `XLA_FFI_AttrType`, and functions. */
+/* The kind of an attribute's value: `XLA_FFI_AttrType`, and functions. */
 typedef enum callbox_attribute_kind {
-  CALLBOX_KIND_NONE, CALLBOX_KIND_ARRAY, CALLBOX_KIND_DICTIONARY, CALLBOX_KIND_SCALAR, CALLBOX_KIND_STRING, CALLBOX_KIND_FUNCTION
+  CALLBOX_KIND_NONE, CALLBOX_KIND_ARRAY, CALLBOX_KIND_DICTIONARY, CALLBOX_KIND_SCALAR,
+  CALLBOX_KIND_STRING, CALLBOX_KIND_FUNCTION
 } callbox_attribute_kind;
 
 typedef enum callbox_log_level {
   CALLBOX_LOG_ERROR, CALLBOX_LOG_WARN, CALLBOX_LOG_INFO, CALLBOX_LOG_DEBUG, CALLBOX_LOG_TRACE
 } callbox_log_level;
 
-/* ---- Records: enums that lie in memory are bytes ---- */
+/* ---- Records. An enum takes one byte in a record ---- */
 
 /* Bytes, or UTF-8 without a NUL at its end. */
 typedef struct callbox_bytes {
@@ -90,13 +104,13 @@ typedef struct callbox_bytes {
   uint32_t size;
 } callbox_bytes;
 
-/* Whether a result shares memory with an operand, and with which. */
+/* The operand whose memory a result shares, if there is one. */
 typedef struct callbox_alias {
   bool is_some;
   uint32_t operand;
 } callbox_alias;
 
-/* One operand or result: a dense array, whose elements lie in the order that `minor_to_major` says. */
+/* One operand or result: a dense array, with its elements in the order of `minor_to_major`. */
 typedef struct callbox_buffer {
   void *data;
   uint32_t size; /* in bytes */
@@ -131,13 +145,14 @@ typedef struct callbox_dictionary {
   uint32_t count;
 } callbox_dictionary;
 
-/* The numbers by which `callbox_call_function` takes functions. */
+/* Numbers of functions, for `callbox_call_function`. */
 typedef struct callbox_functions {
   const uint32_t *data;
   uint32_t count;
 } callbox_functions;
 
-/* What a target is called with. A host of version 1.0 hands over less: read what 1.1 brought with the functions below. */
+/* The parameter of a target. The record of a host of version 1.0 ends before `literal_since_1_1`:
+ * read the fields of version 1.1 with `callbox_literal` and `callbox_called_computations`. */
 typedef struct callbox_call_frame {
   uint32_t size; /* of this record in bytes */
   uint8_t stage; /* callbox_stage */
@@ -145,7 +160,8 @@ typedef struct callbox_call_frame {
   callbox_buffers results;
   callbox_dictionary attributes;
   callbox_bytes opaque;
-  /* What the stages left for those after them: pointers, or numbers cast to pointers. A stage writes its own. */
+  /* The state that each stage left for later stages: a pointer, or a number cast to a pointer. A
+   * stage writes its own. */
   void *instantiate_state;
   void *prepare_state;
   void *initialize_state;
@@ -153,7 +169,8 @@ typedef struct callbox_call_frame {
   callbox_functions functions_since_1_1;
 } callbox_call_frame;
 
-#define CALLBOX_ASSERT_FIELD(record, field, offset) CALLBOX_ASSERT(offsetof(record, field) == (offset))
+#define CALLBOX_ASSERT_FIELD(record, field, offset) \
+  CALLBOX_ASSERT(offsetof(record, field) == (offset))
 CALLBOX_ASSERT(sizeof(callbox_buffer) == 36);
 CALLBOX_ASSERT_FIELD(callbox_buffer, data, 0);
 CALLBOX_ASSERT_FIELD(callbox_buffer, size, 4);
@@ -185,124 +202,156 @@ CALLBOX_ASSERT_FIELD(callbox_call_frame, prepare_state, 44);
 CALLBOX_ASSERT_FIELD(callbox_call_frame, initialize_state, 48);
 CALLBOX_ASSERT_FIELD(callbox_call_frame, literal_since_1_1, 52);
 CALLBOX_ASSERT_FIELD(callbox_call_frame, functions_since_1_1, 60);
-CALLBOX_ASSERT(sizeof(callbox_bytes) == 8 && sizeof(callbox_buffers) == 8 && sizeof(callbox_dictionary) == 8);
+CALLBOX_ASSERT(sizeof(callbox_bytes) == 8 && sizeof(callbox_buffers) == 8 &&
+               sizeof(callbox_dictionary) == 8);
 
-/* ---- The FFI API table. A module imports what it calls, from the version that brought it ---- */
+/* ---- The FFI API table. A module imports the functions that it calls, each from the version that
+ * introduced it ---- */
 
 #define CALLBOX_API(version, name) \
   CALLBOX_EXTERN_C __attribute__((import_module("callbox:ffi/api@" version), import_name(name)))
 
-/* The contract's version that the host provides: the major version in the upper 16 bits. */
+/* Returns the host's version of the contract: the major version in the upper 16 bits, the minor
+ * version in the lower 16. */
 CALLBOX_API("1.0.0", "version") uint32_t callbox_version(void);
 
-/* Sets the call's status to a failure, in place of any set before. `code` is not CALLBOX_OK. */
-CALLBOX_API("1.0.0", "set-failure") void callbox_set_failure(uint32_t code, const char *message, size_t size, bool recoverable);
+/* Sets the call's status to a failure, which replaces an earlier one. `code` is not CALLBOX_OK. */
+CALLBOX_API("1.0.0", "set-failure")
+void callbox_set_failure(uint32_t code, const char *message, size_t size, bool recoverable);
 
 /* Sets the call's status back to success. */
 CALLBOX_API("1.0.0", "set-success") void callbox_set_success(void);
 
-/* Hands a line to the host's log. */
+/* Writes a message to the host's log. */
 CALLBOX_API("1.0.0", "log") void callbox_log(uint32_t level, const char *message, size_t size);
 
-/* Calls a function of the running executable, and returns its status code. A target that returns the code without setting a failure of its own
- * hands the function's failure on. */
-CALLBOX_API("1.1.0", "call-function") uint32_t callbox_call_function(uint32_t function, const callbox_buffer *operands, size_t operand_count,
-                                                                     const callbox_buffer *results, size_t result_count);
+/* Calls a function of the running executable, and returns its status code. A target that returns
+ * the code without setting a failure of its own passes on the function's failure. */
+CALLBOX_API("1.1.0", "call-function")
+uint32_t callbox_call_function(uint32_t function, const callbox_buffer *operands,
+                               size_t operand_count, const callbox_buffer *results,
+                               size_t result_count);
 
-/* Copies as much as fits of the message of `callbox_call_function`'s last failure, and returns the whole message's size. */
+/* Copies the message of `callbox_call_function`'s last failure, as much of it as fits, and returns
+ * the size of the whole message. */
 CALLBOX_API("1.1.0", "function-message") uint32_t callbox_function_message(char *into, size_t size);
 
-/* Copies as much as fits of the bytes that the embedder attached to the execution, and returns their whole size: -1 if there are none. */
-CALLBOX_API("1.1.0", "user-data") int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t size);
+/* Copies the bytes that the embedder attached to the execution under this name, as many as fit, and
+ * returns the number of all bytes, or -1 if the name has none. */
+CALLBOX_API("1.1.0", "user-data")
+int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t size);
 
 /* ---- Exports ---- */
 
-/* Defines a target of the typed FFI: a function `(callbox_call_frame *frame) -> status code`. */
-#define CALLBOX_TARGET(name) CALLBOX_EXTERN_C __attribute__((used, export_name(#name))) uint32_t name(callbox_call_frame *frame)
+/* Defines a target of typed FFI: a function `(callbox_call_frame *frame) -> status code`. */
+#define CALLBOX_TARGET(name)                                                \
+  CALLBOX_EXTERN_C __attribute__((used, export_name(#name))) uint32_t name( \
+      callbox_call_frame *frame)
 
 /* Defines a stage before `execute`: `instantiate`, `prepare` or `initialize`. */
-#define CALLBOX_STAGE(name, stage) \
-  CALLBOX_EXTERN_C __attribute__((used, export_name(#name "." #stage))) uint32_t name##_##stage(callbox_call_frame *frame)
+#define CALLBOX_STAGE(name, stage)                                                               \
+  CALLBOX_EXTERN_C __attribute__((used, export_name(#name "." #stage))) uint32_t name##_##stage( \
+      callbox_call_frame *frame)
 
-/* Defines what takes back the state that a stage left. It is called once for each time that the stage succeeded. */
+/* Defines the destructor of a stage's state, which runs once each time that the stage succeeded. */
 #define CALLBOX_STAGE_DROP(name, stage) \
-  CALLBOX_EXTERN_C __attribute__((used, export_name(#name "." #stage ".drop"))) void name##_##stage##_drop(void *state)
+  CALLBOX_EXTERN_C __attribute__((      \
+      used, export_name(#name "." #stage ".drop"))) void name##_##stage##_drop(void *state)
 
-/* Exports a function of any signature that is defined above under a name: letters, digits, `_`, `.` and `$`. In C the function is not static and has
- * one such name. */
+/* Exports a function of any signature under a name of letters, digits, `_`, `.` and `$`. The
+ * function is defined above. In C it is not static, and it has one such name. */
 #ifdef __cplusplus
 #define CALLBOX_EXPORT(function, name) CALLBOX_EXPORT_NUMBERED_(function, name, __COUNTER__)
 #define CALLBOX_EXPORT_NUMBERED_(function, name, number) CALLBOX_EXPORT_(function, name, number)
-/* C++ mangles names, and a function has its attributes before its definition: so another one is exported, of the same type. Its symbol is made of the
- * export's name, which is unique in a module, where a function's may stand in several sources. */
-#define CALLBOX_EXPORT_(function, name, number)                                                                   \
-  template <typename Type>                                                                                        \
-  struct callbox_export_##number;                                                                                 \
-  template <typename Result, bool IsNoexcept, typename... Arguments>                                              \
-  struct callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)> {                                     \
-    __attribute__((used, export_name(name))) static Result call(Arguments... arguments) __asm__("callbox_export." name); \
-  };                                                                                                              \
-  template <typename Result, bool IsNoexcept, typename... Arguments>                                              \
-  Result callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)>::call(Arguments... arguments) {       \
-    return function(arguments...);                                                                                \
-  }                                                                                                               \
+/* C++ mangles names, and attributes cannot follow a definition. Therefore the macro exports another
+ * function of the same type. Its symbol is made of the export's name, which is unique in a module;
+ * a function's own name may occur in several sources. */
+#define CALLBOX_EXPORT_(function, name, number)                                                  \
+  template <typename Type>                                                                       \
+  struct callbox_export_##number;                                                                \
+  template <typename Result, bool IsNoexcept, typename... Arguments>                             \
+  struct callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)> {                    \
+    __attribute__((used, export_name(name))) static Result call(Arguments... arguments) __asm__( \
+        "callbox_export." name);                                                                 \
+  };                                                                                             \
+  template <typename Result, bool IsNoexcept, typename... Arguments>                             \
+  Result callbox_export_##number<Result(Arguments...) noexcept(IsNoexcept)>::call(               \
+      Arguments... arguments) {                                                                  \
+    return function(arguments...);                                                               \
+  }                                                                                              \
   template struct callbox_export_##number<decltype(function)>
 #else
-#define CALLBOX_EXPORT(function, name) \
+#define CALLBOX_EXPORT(function, name)                                \
   __asm__(".globl " #function "\n.export_name " #function ", " name); \
   CALLBOX_ASSERT(sizeof(&function) == 4)
 #endif
 
-/* Says what a target is, for callers and for `callbox inspect`, as JSON:
+/* Describes a target as JSON, for callers and for `callbox inspect`:
  *
- *     CALLBOX_METADATA({"name": "negate", "ffi_version": "1.0", "doc": "Negates.", "traits": ["pure"]})
+ *     CALLBOX_METADATA({"name": "negate", "ffi_version": "1.0", "doc": "Negates.",
+ *                       "traits": ["pure"]})
  *
- * A module that says so of one target has to say so of each. Operands and results can have dimensions: sizes, symbols, which are the same size
- * throughout a target, and at first ".." for any number of them. Calls are held against these, and the shapes of results follow from them:
+ * A module that describes one target has to describe all of them.
  *
- *     CALLBOX_METADATA({"name": "norm", "ffi_version": "1.0", "traits": ["pure"],
- *                       "operands": [{"name": "x", "element_types": ["F32"], "dimensions": ["..", "n"]}],
- *                       "results": [{"name": "y", "element_types": ["F32"], "dimensions": [".."]}]})
+ * Operands and results can have dimensions: sizes; symbols, which are the same size throughout a
+ * target; and at first ".." for any number of dimensions. The host checks calls against them, and
+ * infers the shapes of results:
  *
- * Attributes each have a "name", a "kind" (scalar, array, string, dictionary, function), an "element_type" and, if a call may lack it,
- * "optional": true. Without the field "attributes" a target takes any; an empty list says that it takes none:
+ *     CALLBOX_METADATA({
+ *       "name": "norm", "ffi_version": "1.0", "traits": ["pure"],
+ *       "operands": [{"name": "x", "element_types": ["F32"], "dimensions": ["..", "n"]}],
+ *       "results": [{"name": "y", "element_types": ["F32"], "dimensions": [".."]}]})
  *
- *     CALLBOX_METADATA({"name": "shift", "ffi_version": "1.0",
- *                       "attributes": [{"name": "by", "kind": "scalar", "element_type": "S32", "optional": true}]})
+ * An attribute has a "name", a "kind" (scalar, array, string, dictionary, function), an
+ * "element_type" and, if a call may omit it, "optional": true. Without the field "attributes" a
+ * target takes any; an empty list means that it takes none:
  *
- * The trait "elementwise" is for a target that is pure and each element of whose results depends on the elements in the same place alone, on
- * operands of rank 0 and on attributes; guests/MANIFEST.md describes it. */
+ *     CALLBOX_METADATA({
+ *       "name": "shift", "ffi_version": "1.0",
+ *       "attributes": [{"name": "by", "kind": "scalar", "element_type": "S32", "optional": true}]})
+ *
+ * The trait "elementwise" promises that the target is pure, and that each element of a result
+ * depends only on the operands' elements at the same index, on operands of rank 0 and on
+ * attributes. The trait "rows" promises the same of each row: of what follows ".." in the
+ * dimensions of operands and results that declare it. A host calls such targets on pieces of large
+ * arrays, on several threads. guests/MANIFEST.md describes both. */
 #define CALLBOX_METADATA(...) CALLBOX_METADATA_(#__VA_ARGS__)
-/* An assembler's string is written as C's, so that the C string is made into one once more. */
+/* The second `#` escapes the JSON text for the assembler, whose strings are like C's. */
 #define CALLBOX_METADATA_(json) \
   __asm__(".section .custom_section.callbox.targets,\"\",@\n.ascii " #json "\n.byte 10\n.text\n");
 
-/* Defines and exports the allocator that the host takes the call's memory from, for a guest that has one:
+/* Defines and exports the allocator through which the host allocates the call's memory. A guest
+ * that uses the C library's allocator needs it:
  *
  *     #include <stdlib.h>
  *     #include <string.h>
  *     CALLBOX_DEFINE_REALLOC
+ *
+ * Compile with `guest-sdk/wasm32-wasi.cfg`; guests/c/README.md says how.
  */
-#define CALLBOX_DEFINE_REALLOC                                                                                                    \
-  CALLBOX_EXTERN_C __attribute__((used, export_name("cabi_realloc"))) void *cabi_realloc(void *old, size_t old_size, size_t align, \
-                                                                                         size_t size) {                           \
-    void *block = size <= SIZE_MAX - align ? aligned_alloc(align, (size + align - 1) / align * align) : NULL;                     \
-    if (block != NULL && old != NULL) {                                                                                           \
-      memcpy(block, old, old_size < size ? old_size : size);                                                                      \
-      free(old);                                                                                                                  \
-    }                                                                                                                             \
-    return block;                                                                                                                 \
+#define CALLBOX_DEFINE_REALLOC                                                            \
+  CALLBOX_EXTERN_C __attribute__((used, export_name("cabi_realloc"))) void *cabi_realloc( \
+      void *old, size_t old_size, size_t align, size_t size) {                            \
+    void *block = size <= SIZE_MAX - align                                                \
+                      ? aligned_alloc(align, (size + align - 1) / align * align)          \
+                      : NULL;                                                             \
+    if (block != NULL && old != NULL) {                                                   \
+      memcpy(block, old, old_size < size ? old_size : size);                              \
+      free(old);                                                                          \
+    }                                                                                     \
+    return block;                                                                         \
   }
 
-/* ---- What 1.1 brought to the frame ---- */
+/* ---- Fields of the frame since version 1.1 ---- */
 
-/* The leaves of the call site's `literal`: none on a host of version 1.0. */
+/* Returns the leaves of the call site's `literal`. A host of version 1.0 passes none. */
 static inline callbox_buffers callbox_literal(const callbox_call_frame *frame) {
   callbox_buffers none = {NULL, 0};
-  return frame->size >= offsetof(callbox_call_frame, functions_since_1_1) ? frame->literal_since_1_1 : none;
+  return frame->size >= offsetof(callbox_call_frame, functions_since_1_1) ? frame->literal_since_1_1
+                                                                          : none;
 }
 
-/* The call site's called computations: none on a host of version 1.0. */
+/* Returns the call site's called computations. A host of version 1.0 passes none. */
 static inline callbox_functions callbox_called_computations(const callbox_call_frame *frame) {
   callbox_functions none = {NULL, 0};
   return frame->size >= sizeof(callbox_call_frame) ? frame->functions_since_1_1 : none;
@@ -310,13 +359,13 @@ static inline callbox_functions callbox_called_computations(const callbox_call_f
 
 /* ---- Failures ---- */
 
-/* A message that is put together, from size 0. What is past its end is left out. */
+/* A message under construction, which starts with size 0 and is truncated at its capacity. */
 typedef struct callbox_message {
   char text[256];
   uint32_t size;
 } callbox_message;
 
-/* Compilers see strlen and memcpy in such loops, and there may be none. */
+/* Keeps the compiler from replacing loops with calls of strlen and memcpy, which may be missing. */
 #define CALLBOX_PLAIN_ __attribute__((no_builtin)) static inline
 
 CALLBOX_PLAIN_ size_t callbox_size(const char *text) {
@@ -326,10 +375,13 @@ CALLBOX_PLAIN_ size_t callbox_size(const char *text) {
 }
 
 CALLBOX_PLAIN_ void callbox_add_bytes(callbox_message *message, const char *text, size_t size) {
-  for (size_t i = 0; i < size && message->size < sizeof message->text; i++) message->text[message->size++] = text[i];
+  for (size_t i = 0; i < size && message->size < sizeof message->text; i++)
+    message->text[message->size++] = text[i];
 }
 
-static inline void callbox_add(callbox_message *message, const char *text) { callbox_add_bytes(message, text, callbox_size(text)); }
+static inline void callbox_add(callbox_message *message, const char *text) {
+  callbox_add_bytes(message, text, callbox_size(text));
+}
 
 static inline void callbox_add_number(callbox_message *message, int64_t number) {
   char digits[20];
@@ -343,18 +395,19 @@ static inline void callbox_add_number(callbox_message *message, int64_t number) 
   callbox_add_bytes(message, digits + at, sizeof digits - at);
 }
 
-/* Sets a failure, and returns its code: `return callbox_fail(CALLBOX_NOT_FOUND, "no such row");` */
+/* Sets a failure and returns its code: `return callbox_fail(CALLBOX_NOT_FOUND, "no such row");` */
 static inline uint32_t callbox_fail(callbox_status_code code, const char *text) {
   callbox_set_failure(code, text, callbox_size(text), false);
   return code;
 }
 
-static inline uint32_t callbox_fail_message(callbox_status_code code, const callbox_message *message) {
+static inline uint32_t callbox_fail_message(callbox_status_code code,
+                                            const callbox_message *message) {
   callbox_set_failure(code, message->text, message->size, false);
   return code;
 }
 
-/* Sets INVALID_ARGUMENT in XLA's words, and returns false. */
+/* Sets INVALID_ARGUMENT with XLA's message, and returns false. */
 static inline bool callbox_mismatch_(const char *what, const char *expected, const char *found) {
   callbox_message message;
   message.size = 0;
@@ -367,7 +420,8 @@ static inline bool callbox_mismatch_(const char *what, const char *expected, con
   return false;
 }
 
-static inline bool callbox_number_mismatch_(const char *prefix, const char *what, int64_t expected, int64_t found) {
+static inline bool callbox_number_mismatch_(const char *prefix, const char *what, int64_t expected,
+                                            int64_t found) {
   callbox_message message;
   message.size = 0;
   callbox_add(&message, prefix);
@@ -382,51 +436,64 @@ static inline bool callbox_number_mismatch_(const char *prefix, const char *what
 
 /* ---- Names ---- */
 
-/* XLA's name of an element type: "F32". */
+/* Returns XLA's name of an element type, such as "F32". */
 static inline const char *callbox_element_type_name(uint8_t type) {
   static const char *const names[] = {
-      "INVALID",    "PRED", "S8",   "S16",           "S32",        "S64",        "U8",    "U16",    "U32",  "U64", "F16", "F32",
-      "F64",        "TUPLE", "OPAQUE_TYPE", "C64",   "BF16",       "TOKEN",      "C128",  "F8E5M2", "F8E4M3FN", "S4", "U4",
-      "F8E4M3B11FNUZ", "F8E5M2FNUZ", "F8E4M3FNUZ",   "S2",         "U2",         "F8E4M3", "F8E3M4", "S1",  "U1",
-      "F4E2M1FN",   "F8E8M0FNU"};
+      "INVALID",    "PRED",       "S8",          "S16",      "S32",    "S64",
+      "U8",         "U16",        "U32",         "U64",      "F16",    "F32",
+      "F64",        "TUPLE",      "OPAQUE_TYPE", "C64",      "BF16",   "TOKEN",
+      "C128",       "F8E5M2",     "F8E4M3FN",    "S4",       "U4",     "F8E4M3B11FNUZ",
+      "F8E5M2FNUZ", "F8E4M3FNUZ", "S2",          "U2",       "F8E4M3", "F8E3M4",
+      "S1",         "U1",         "F4E2M1FN",    "F8E8M0FNU"};
   CALLBOX_ASSERT(sizeof names / sizeof *names == CALLBOX_F8E8M0FNU + 1);
   return names[type < sizeof names / sizeof *names ? type : 0];
 }
 
-/* XLA's name of a kind of attribute: "scalar". */
+/* Returns XLA's name of a kind of attribute, such as "scalar". */
 static inline const char *callbox_attribute_kind_name(uint8_t kind) {
-  static const char *const names[] = {"none", "array", "dictionary", "scalar", "string", "function"};
+  static const char *const names[] = {"none",   "array",  "dictionary",
+                                      "scalar", "string", "function"};
   return names[kind < sizeof names / sizeof *names ? kind : 0];
 }
 
-/* ---- Checks in XLA's words. Each sets a failure and returns false if it does not hold; return CALLBOX_INVALID_ARGUMENT then ---- */
+/* ---- Checks. A check that fails sets a failure with XLA's message and returns false; the target
+ * then returns CALLBOX_INVALID_ARGUMENT ---- */
 
-/* Checks how many operands and results there are. */
-static inline bool callbox_check_counts(const callbox_call_frame *frame, uint32_t operands, uint32_t results) {
-  static const char *const stages[] = {"[instantiate] ", "[prepare] ", "[initialize] ", "[execute] "};
-  const char *stage = stages[frame->stage < sizeof stages / sizeof *stages ? frame->stage : CALLBOX_STAGE_EXECUTE];
+/* Checks the numbers of operands and results. */
+static inline bool callbox_check_counts(const callbox_call_frame *frame, uint32_t operands,
+                                        uint32_t results) {
+  static const char *const stages[] = {"[instantiate] ", "[prepare] ", "[initialize] ",
+                                       "[execute] "};
+  const char *stage =
+      stages[frame->stage < sizeof stages / sizeof *stages ? frame->stage : CALLBOX_STAGE_EXECUTE];
   if (frame->operands.count != operands)
-    return callbox_number_mismatch_(stage, "Wrong number of arguments", operands, frame->operands.count);
+    return callbox_number_mismatch_(stage, "Wrong number of arguments", operands,
+                                    frame->operands.count);
   if (frame->results.count != results)
-    return callbox_number_mismatch_(stage, "Wrong number of results", results, frame->results.count);
+    return callbox_number_mismatch_(stage, "Wrong number of results", results,
+                                    frame->results.count);
   return true;
 }
 
-/* A rank that may be any. */
+/* Any rank, for `callbox_check_buffer`. */
 #define CALLBOX_ANY_RANK UINT32_MAX
 
 /* Checks a buffer's element type and rank. */
-static inline bool callbox_check_buffer(const callbox_buffer *buffer, callbox_element_type type, uint32_t rank) {
+static inline bool callbox_check_buffer(const callbox_buffer *buffer, callbox_element_type type,
+                                        uint32_t rank) {
   if (buffer->element_type != type)
-    return callbox_mismatch_("Wrong buffer dtype", callbox_element_type_name((uint8_t)type), callbox_element_type_name(buffer->element_type));
-  if (rank != CALLBOX_ANY_RANK && buffer->rank != rank) return callbox_number_mismatch_("", "Wrong buffer rank", rank, buffer->rank);
+    return callbox_mismatch_("Wrong buffer dtype", callbox_element_type_name((uint8_t)type),
+                             callbox_element_type_name(buffer->element_type));
+  if (rank != CALLBOX_ANY_RANK && buffer->rank != rank)
+    return callbox_number_mismatch_("", "Wrong buffer rank", rank, buffer->rank);
   return true;
 }
 
 /* ---- Attributes ---- */
 
-/* The attribute of this name, or NULL. */
-static inline const callbox_attribute *callbox_find(callbox_dictionary attributes, const char *name) {
+/* Returns the attribute with this name, or NULL. */
+static inline const callbox_attribute *callbox_find(callbox_dictionary attributes,
+                                                    const char *name) {
   size_t size = callbox_size(name);
   for (uint32_t i = 0; i < attributes.count; i++) {
     callbox_bytes found = attributes.data[i].name;
@@ -437,40 +504,52 @@ static inline const callbox_attribute *callbox_find(callbox_dictionary attribute
   return NULL;
 }
 
-/* The attribute of this name and kind. Sets a failure in XLA's words and returns NULL if there is none. */
-static inline const callbox_attribute *callbox_get(callbox_dictionary attributes, const char *name, callbox_attribute_kind kind) {
+/* Returns the attribute with this name and kind. If there is none, sets a failure with XLA's
+ * message and returns NULL. So do the functions below; those that return a bool return false. */
+static inline const callbox_attribute *callbox_get(callbox_dictionary attributes, const char *name,
+                                                   callbox_attribute_kind kind) {
   const callbox_attribute *found = callbox_find(attributes, name);
   if (found == NULL) {
     callbox_message message;
-  message.size = 0;
+    message.size = 0;
     callbox_add(&message, "Unexpected attribute: ");
     callbox_add(&message, name);
     callbox_fail_message(CALLBOX_INVALID_ARGUMENT, &message);
     return NULL;
   }
   if (found->kind == kind) return found;
-  callbox_mismatch_("Wrong attribute type", callbox_attribute_kind_name((uint8_t)kind), callbox_attribute_kind_name(found->kind));
+  callbox_mismatch_("Wrong attribute type", callbox_attribute_kind_name((uint8_t)kind),
+                    callbox_attribute_kind_name(found->kind));
   return NULL;
 }
 
-/* The element of a scalar: `const float *n = (const float *)callbox_get_scalar(frame->attributes, "n", CALLBOX_F32);` */
-static inline const void *callbox_get_scalar(callbox_dictionary attributes, const char *name, callbox_element_type type) {
+/* Returns the element of a scalar:
+ *
+ *     const float *n = (const float *)callbox_get_scalar(frame->attributes, "n", CALLBOX_F32);
+ */
+static inline const void *callbox_get_scalar(callbox_dictionary attributes, const char *name,
+                                             callbox_element_type type) {
   const callbox_attribute *found = callbox_get(attributes, name, CALLBOX_KIND_SCALAR);
   if (found == NULL || found->element_type == type) return found == NULL ? NULL : found->value;
-  callbox_mismatch_("Wrong scalar data type", callbox_element_type_name((uint8_t)type), callbox_element_type_name(found->element_type));
+  callbox_mismatch_("Wrong scalar data type", callbox_element_type_name((uint8_t)type),
+                    callbox_element_type_name(found->element_type));
   return NULL;
 }
 
-/* An array of elements of this type, whose bytes are `value` and `size`. */
-static inline const callbox_attribute *callbox_get_array(callbox_dictionary attributes, const char *name, callbox_element_type type) {
+/* Returns an array of elements of this type, whose bytes are `value` and `size`. */
+static inline const callbox_attribute *callbox_get_array(callbox_dictionary attributes,
+                                                         const char *name,
+                                                         callbox_element_type type) {
   const callbox_attribute *found = callbox_get(attributes, name, CALLBOX_KIND_ARRAY);
   if (found == NULL || found->element_type == type) return found;
-  callbox_mismatch_("Wrong array data type", callbox_element_type_name((uint8_t)type), callbox_element_type_name(found->element_type));
+  callbox_mismatch_("Wrong array data type", callbox_element_type_name((uint8_t)type),
+                    callbox_element_type_name(found->element_type));
   return NULL;
 }
 
-/* The bytes of a string. */
-static inline bool callbox_get_string(callbox_dictionary attributes, const char *name, callbox_bytes *string) {
+/* Gets the bytes of a string. */
+static inline bool callbox_get_string(callbox_dictionary attributes, const char *name,
+                                      callbox_bytes *string) {
   const callbox_attribute *found = callbox_get(attributes, name, CALLBOX_KIND_STRING);
   if (found == NULL) return false;
   string->data = (const char *)found->value;
@@ -478,8 +557,9 @@ static inline bool callbox_get_string(callbox_dictionary attributes, const char 
   return true;
 }
 
-/* The attributes of a dictionary. */
-static inline bool callbox_get_dictionary(callbox_dictionary attributes, const char *name, callbox_dictionary *dictionary) {
+/* Gets the attributes of a dictionary. */
+static inline bool callbox_get_dictionary(callbox_dictionary attributes, const char *name,
+                                          callbox_dictionary *dictionary) {
   const callbox_attribute *found = callbox_get(attributes, name, CALLBOX_KIND_DICTIONARY);
   if (found == NULL) return false;
   dictionary->data = (const callbox_attribute *)found->value;
@@ -487,8 +567,9 @@ static inline bool callbox_get_dictionary(callbox_dictionary attributes, const c
   return true;
 }
 
-/* The number of a function. */
-static inline bool callbox_get_function(callbox_dictionary attributes, const char *name, uint32_t *function) {
+/* Gets the number of a function. */
+static inline bool callbox_get_function(callbox_dictionary attributes, const char *name,
+                                        uint32_t *function) {
   const callbox_attribute *found = callbox_get(attributes, name, CALLBOX_KIND_FUNCTION);
   if (found == NULL) return false;
   *function = *(const uint32_t *)found->value;

@@ -1,9 +1,9 @@
-//! The records of the call frame as they lie in memory, and the only way to them.
+//! The records of a call frame in memory, and all of the crate's unsafe code.
 //!
-//! This module and its children are the one place of the crate with unsafe code: everything that the host says by
-//! offsets becomes a slice here, and nothing else does. What they rely on is `wit/callbox-ffi.wit`: the frame that the
-//! host hands over lies whole within the memory, its lists are aligned, and no two of them overlap but a result's data
-//! and that of the operand it says it shares memory with.
+//! This module and its children turn the offsets in a frame into slices, and no other module does.
+//! They rely on the host, which keeps the contract in `wit/callbox-ffi.wit`: a frame lies within
+//! the memory, its lists are aligned and in bounds, and no two of them overlap, except that a
+//! result's data may be the data of the operand in its `aliased-operand`.
 #![allow(
     unsafe_code,
     reason = "the records and buffers of a call are offsets that the host laid out"
@@ -12,11 +12,17 @@
 mod attributes;
 mod buffers;
 mod frame;
+#[cfg(target_arch = "wasm32")]
+pub(crate) mod maths;
 mod plain;
-mod record;
 mod scratch;
 mod state;
 
+#[cfg(any(
+    test,
+    all(feature = "runtime", not(feature = "std"), target_arch = "wasm32")
+))]
+mod allocator;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod native;
 #[cfg(target_arch = "wasm32")]
@@ -27,6 +33,8 @@ use native as machine;
 #[cfg(target_arch = "wasm32")]
 use wasm as machine;
 
+#[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
+pub use allocator::GuestAllocator;
 pub(crate) use attributes::{AttributeParts, Attributes};
 pub(crate) use buffers::{Array, Buffers};
 pub(crate) use frame::Frame;
@@ -36,41 +44,42 @@ pub(crate) use machine::{
     set_success, user_data, version,
 };
 pub(crate) use plain::Plain;
-pub(crate) use plain::{bytes, bytes_mut, elements, elements_mut};
-pub use record::{LAYOUT, OPTION_PAYLOAD, RECORDS};
+pub(crate) use plain::{bytes, bytes_mut, elements, elements_mut, push_str};
 pub(crate) use scratch::Scratch;
 pub use state::State;
 #[cfg(target_arch = "wasm32")]
 pub use wasm::{StateWord, take_back_state};
 
+use callbox_abi::{Attribute, BaseCallFrame, Buffer, CallFrame, List};
 use machine::Memory;
 use plain::Chunk;
-use record::{Attribute, Buffer, CallFrame, List};
 
 impl Memory {
-    /// The elements of a list.
+    /// Returns the elements of a list.
     ///
     /// # Safety
-    /// The list lies within the memory, aligned, and nothing writes to it for `'a`.
+    /// The list must be aligned for `T` and in bounds, and nothing may write to it for `'a`.
     #[inline]
     unsafe fn slice<'a, T: Plain>(self, list: List) -> &'a [T] {
         if list.count == 0 {
             return &[];
         }
-        // SAFETY: the caller's promise; any bits are a `T`.
+        // SAFETY: the caller guarantees alignment, bounds and no writes; every bit pattern is a
+        // `T`.
         unsafe { core::slice::from_raw_parts(self.at(list.offset), list.count as usize) }
     }
 
-    /// The elements of a list, to write to.
+    /// Returns the elements of a list for writing.
     ///
     /// # Safety
-    /// The list lies within the memory, aligned, and there is no other slice of it for `'a`.
+    /// The list must be aligned for `T` and in bounds, and no other slice of it may exist for `'a`.
     #[inline]
     unsafe fn slice_mut<'a, T: Plain>(self, list: List) -> &'a mut [T] {
         if list.count == 0 {
             return &mut [];
         }
-        // SAFETY: the caller's promise; any bits are a `T`.
+        // SAFETY: the caller guarantees alignment, bounds and exclusive access; every bit pattern
+        // is a `T`.
         unsafe { core::slice::from_raw_parts_mut(self.at(list.offset), list.count as usize) }
     }
 }

@@ -8,85 +8,85 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::abi::{self, AttributeParts, Attributes};
-use crate::description::AttributeKind;
-use crate::{Bf16, C64, C128, Element, ElementType, F16, Failure, Pred};
+use crate::text::{append, text};
+use crate::{AttributeKind, Bf16, C64, C128, Element, ElementType, F16, Failure, Pred};
 
 pub use fields::Fields;
 
-/// A type that an attribute can be bound as:
+/// A type that an attribute can be bound to:
 ///
 /// | type | attribute |
 /// | --- | --- |
-/// | [`bool`], and every [`Element`] | a scalar of this very element type: nothing is widened |
+/// | [`bool`], and every [`Element`] | a scalar of exactly this element type |
 /// | an enum with `#[derive(AttributeEnum)]` | a scalar of the enum's `repr` |
 /// | a slice of an [`Element`], or [`ArrayAttribute`], which has the shape | an array |
 /// | [`&str`](str) | a string, which may contain NUL |
 /// | [`Dictionary`], or a struct with `#[derive(AttributeStruct)]` | a dictionary |
 /// | [`FunctionRef`](crate::FunctionRef) | a reference to a function of the program |
 ///
-/// An [`Option`] of any of these is for an attribute that a call may lack.
+/// An [`Option`] of any of these is an attribute that a call may omit.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of attribute",
     label = "expected bool, f32, f64, an integer of 8 to 64 bits, &str, &[T], ArrayAttribute<T>, Dictionary, FunctionRef, a derived enum or struct, or an Option of one",
-    note = "an enum is made one by `#[derive(AttributeEnum)]`, a struct by `#[derive(AttributeStruct)]`",
-    note = "a pointer can be none: it is an address in the memory of the process that made the program, which a guest does not share"
+    note = "derive `AttributeEnum` for an enum, `AttributeStruct` for a struct",
+    note = "a pointer cannot be an attribute: it is an address in the memory of another process"
 )]
 pub trait AttributeValue<'a>: Sized {
-    /// What the attribute must hold.
+    /// The kind of attribute that the type takes.
     #[doc(hidden)]
     const KIND: AttributeKind;
     /// The element type of a scalar or an array.
     #[doc(hidden)]
     const ELEMENT_TYPE: Option<ElementType>;
-    /// Whether a call may lack the attribute.
+    /// Whether a call may omit the attribute.
     #[doc(hidden)]
     const IS_OPTIONAL: bool = false;
 
-    /// The value, or in XLA's words why it is not of this type.
+    /// Decodes the value, or returns XLA's message for a mismatch.
     #[doc(hidden)]
     fn decode(attribute: AnyAttribute<'a>) -> Result<Self, String>;
 
-    /// The value for a call that lacks the attribute.
+    /// The value for a call that omits the attribute.
     #[doc(hidden)]
     fn absent() -> Option<Self> {
         None
     }
 }
 
-/// An attribute that is not read yet.
+/// An attribute of any type, not decoded yet.
 #[derive(Clone, Copy)]
 pub struct AnyAttribute<'a>(AttributeParts<'a>);
 
 impl<'a> AnyAttribute<'a> {
-    /// What the attribute holds, or `None` if this crate does not know it.
+    /// Returns the kind of the attribute, or `None` if this crate does not know it.
     #[must_use]
     pub const fn kind(self) -> Option<AttributeKind> {
         AttributeKind::from_number(self.0.kind)
     }
 
-    /// The element type of a scalar or an array.
+    /// Returns the element type of a scalar or an array.
     #[must_use]
     pub const fn element_type(self) -> Option<ElementType> {
         ElementType::from_number(self.0.element_type)
     }
 
-    /// The shape of an array; empty for any other.
+    /// Returns the dimensions of an array; empty for other kinds.
     #[must_use]
     pub const fn dimensions(self) -> &'a [i64] {
         self.0.dimensions
     }
 
-    /// The elements of a scalar or an array, little-endian, or the bytes of a string, whether they are UTF-8 or not; empty for a
-    /// dictionary.
+    /// Returns the bytes of the value: a scalar's or an array's elements, little-endian, or a
+    /// string's bytes, whether they are UTF-8 or not. Empty for a dictionary.
     #[must_use]
     pub const fn bytes(self) -> &'a [u8] {
         self.0.bytes
     }
 
-    /// The value.
+    /// Decodes the value as an `A`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT with XLA's words for how it is not an `A`.
+    /// INVALID_ARGUMENT with XLA's message if the attribute does not have the type of an `A`.
     pub fn get<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
         A::decode(self).map_err(Failure::invalid_argument)
     }
@@ -96,35 +96,45 @@ impl<'a> AnyAttribute<'a> {
             return Ok(());
         }
         let found = self.kind().map_or("none", AttributeKind::name);
-        Err(format!(
-            "Wrong attribute type: expected {} but got {found}",
-            expected.name()
-        ))
+        Err(text![
+            "Wrong attribute type: expected ",
+            expected.name(),
+            " but got ",
+            found
+        ])
     }
 
     fn expect_type(self, what: &str, expected: ElementType) -> Result<(), String> {
         if self.0.element_type == expected as u8 {
             return Ok(());
         }
-        let found = self.element_type().map_or("INVALID", ElementType::name);
-        Err(format!(
-            "Wrong {what} data type: expected {expected} but got {found}"
-        ))
+        let found = self
+            .element_type()
+            .map_or("INVALID", ElementType::upper_name);
+        Err(text![
+            "Wrong ",
+            what,
+            " data type: expected ",
+            expected.upper_name(),
+            " but got ",
+            found
+        ])
     }
 
     fn elements<T: Element>(self) -> Result<&'a [T], String> {
-        abi::elements(self.0.bytes).ok_or_else(|| String::from("Misaligned attribute"))
+        abi::elements(self.0.bytes).ok_or_else(|| text!["Misaligned attribute"])
     }
 
     fn scalar<T: Element>(self) -> Result<T, String> {
         self.expect_kind(AttributeKind::Scalar)?;
         self.expect_type("scalar", T::TYPE)?;
-        let missing = || String::from("Wrong scalar size: expected 1 element but got 0");
+        let missing = || text!["Wrong scalar size: expected 1 element but got 0"];
         self.elements::<T>()?.first().copied().ok_or_else(missing)
     }
 }
 
-/// What is wrong with a number that no variant of an enum has. XLA takes any number for an enum, Rust cannot.
+/// Returns the message for a number that no variant of an enum has. XLA accepts any number for an
+/// enum; Rust cannot.
 #[cold]
 #[must_use]
 pub fn unknown_variant(variants: &[(&str, &dyn fmt::Display)], found: &dyn fmt::Display) -> String {
@@ -143,6 +153,28 @@ impl fmt::Debug for AnyAttribute<'_> {
             .field("element_type", &self.element_type())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the message for an attribute that none of these names is.
+#[cold]
+pub(crate) fn unknown_name<'a>(names: impl Iterator<Item = &'a str>, found: &str) -> String {
+    let expected = list(names);
+    text![
+        "Unknown attribute: expected one of ",
+        &expected,
+        " but got ",
+        found
+    ]
+}
+
+/// Returns the names, separated by commas.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut list = String::new();
+    for (i, name) in names.enumerate() {
+        append(&mut list, if i == 0 { "" } else { ", " }.into());
+        append(&mut list, name.into());
+    }
+    list
 }
 
 macro_rules! scalars {
@@ -214,7 +246,7 @@ pub struct ArrayAttribute<'a, T: Element> {
 }
 
 impl<'a, T: Element> ArrayAttribute<'a, T> {
-    /// The dimensions.
+    /// Returns the dimensions.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.dimensions
@@ -247,26 +279,26 @@ impl<'a, T: Element> AttributeValue<'a> for ArrayAttribute<'a, T> {
 pub struct Dictionary<'a>(pub(crate) Attributes<'a>);
 
 impl<'a> Dictionary<'a> {
-    /// How many attributes there are.
+    /// Returns the number of attributes.
     #[must_use]
     pub fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the dictionary is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The names, sorted. A name that is not UTF-8 is left out.
+    /// Returns the names in ascending order, without those that are not UTF-8.
     pub fn names(self) -> impl Iterator<Item = &'a str> {
         (0..self.len())
             .filter_map(move |index| self.0.name(index))
             .filter_map(|name| str::from_utf8(name).ok())
     }
 
-    /// The attribute of this name, if there is one.
+    /// Returns the attribute with this name.
     #[must_use]
     pub fn find(self, name: &str) -> Option<AnyAttribute<'a>> {
         (0..self.len())
@@ -275,27 +307,28 @@ impl<'a> Dictionary<'a> {
             .map(AnyAttribute)
     }
 
-    /// The value of the attribute of this name. `Option<A>` is `None` where there is no such attribute.
+    /// Decodes the attribute with this name. If there is none, `Option<A>` is `None`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT with XLA's words: `Unexpected attribute: NAME` if the dictionary lacks it, or how it is not an `A`.
+    /// INVALID_ARGUMENT with XLA's message: `Unexpected attribute: NAME` if there is no such
+    /// attribute, or a mismatch of its type.
     pub fn get<A: AttributeValue<'a>>(self, name: &str) -> Result<A, Failure> {
         match self.find(name) {
             Some(attribute) => A::decode(attribute),
-            None => A::absent().ok_or_else(|| format!("Unexpected attribute: {name}")),
+            None => A::absent().ok_or_else(|| text!["Unexpected attribute: ", name]),
         }
         .map_err(Failure::invalid_argument)
     }
 
-    /// All the attributes as one value, such as a struct with `#[derive(AttributeStruct)]`.
+    /// Decodes the whole dictionary, for example as a struct with `#[derive(AttributeStruct)]`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT with XLA's words for how they are not an `A`.
+    /// INVALID_ARGUMENT with XLA's message for a mismatch.
     pub fn read<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
         AnyAttribute(AttributeParts::of_dictionary(self.0)).get()
     }
 
-    /// The attribute with this number.
+    /// Returns the attribute at this index.
     pub(crate) fn nth(self, index: usize) -> Option<AnyAttribute<'a>> {
         self.0.get(index).map(AnyAttribute)
     }

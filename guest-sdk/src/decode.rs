@@ -1,27 +1,27 @@
-//! From a call frame to a target's parameters, and from what the target returns to a status.
+//! Decodes a call frame into a target's parameters, and the target's outcome into a status.
 //!
-//! The checks, their order and their messages are those of XLA's `Handler::Call` (xla/ffi/api/api.h): first the counts,
-//! each of which fails alone; then every parameter, all of whose failures are reported together. XLA runs the latter
-//! into one another; here each has its line.
+//! The checks, their order and their messages are those of XLA's `Handler::Call`
+//! (xla/ffi/api/api.h). The counts come first, and the first mismatch fails the call. The
+//! parameters follow, and all their mismatches are reported together, each on its own line; XLA
+//! concatenates them.
 
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::string::String;
 use core::any::type_name;
 use core::cell::Cell;
 
 use crate::abi::{self, Buffers, Frame, FramePointer, Scratch, State};
-use crate::attribute::{AttributeValue, Dictionary};
-use crate::description::{Count, Description, Role, Stage};
-use crate::status::wrong_count;
-use crate::{ElementType, Failure, Outcome, StatusCode, operand, panics};
+use crate::attribute::{self, AttributeValue, Dictionary};
+use crate::description::{Count, Description, Role};
+use crate::status::{range, wrong_count};
+use crate::text::{append, append_line, text};
+use crate::{ElementType, Failure, Outcome, Stage, StatusCode, operand, panics};
 
-/// A function that a host calls, made by the attribute macro.
+/// A function that a host calls. The macro [`target`](macro@crate::target) implements the trait.
 pub trait Target {
-    /// What it takes and gives.
+    /// The description of the function's parameters.
     const DESCRIPTION: &'static Description;
 
-    /// Decodes the parameters, runs the function, and returns the state that it made.
+    /// Decodes the parameters, runs the function, and returns the state that it created.
     fn call(decoder: Decoder<'_>) -> Result<Option<State>, Failure>;
 }
 
@@ -29,14 +29,14 @@ pub trait Target {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a parameter of a target",
     label = "expected an operand (`&Operand<T, RANK>`, `&AnyOperand`), a result (`&mut ResultBuffer<T, RANK>`, `&mut AnyResult`), an `Option` of one, `RemainingOperands`, `RemainingResults`, `&mut InPlace<T, RANK>` or `&Context`",
-    note = "an attribute is marked `#[attr]`, and what an earlier stage returned `#[state]`"
+    note = "attributes are marked `#[attr]`, and the state of an earlier stage `#[state]`"
 )]
 pub trait TargetParameter<'a>: Sized {
-    /// What the parameter stands for.
+    /// The role of the parameter.
     #[doc(hidden)]
     const ROLE: Role;
 
-    /// Takes what the parameter stands for, or says in XLA's words why it does not fit.
+    /// Takes the parameter's value from the call, or returns XLA's message for a mismatch.
     #[doc(hidden)]
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, String>;
 }
@@ -45,7 +45,8 @@ pub trait TargetParameter<'a>: Sized {
 #[inline]
 pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
     panics::install();
-    // Takes a number that no call of a function has: a failure that was kept since an earlier call is none of this call's.
+    // Consumes a number that no function call has, so that a `Failure` kept from an earlier call
+    // does not count as this call's.
     abi::count_function_call();
     let status = Cell::new(StatusCode::Ok);
     let scratch = Scratch::new();
@@ -59,16 +60,18 @@ pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
             description: T::DESCRIPTION,
             position: 0,
             unset_states: 0,
-            bad: Vec::new(),
-            diagnostics: Vec::new(),
+            bad_count: 0,
+            bad: String::new(),
+            diagnostics: String::new(),
         })
     });
     match outcome {
         Ok(None) => status.get() as u32,
         Ok(Some(state)) => {
-            // Of a stage that failed the host keeps nothing.
-            if status.get() == StatusCode::Ok {
-                pointer.keep_state(T::DESCRIPTION.stage, state);
+            // The host takes no state from a stage that failed. Stage `execute` leaves none.
+            let stage = T::DESCRIPTION.stage;
+            if stage != Stage::Execute && status.get() == StatusCode::Ok {
+                pointer.keep_state(stage, state);
             }
             status.get() as u32
         }
@@ -76,7 +79,7 @@ pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
     }
 }
 
-/// What one call has for the parameters of its target.
+/// The values of one call, from which its target's parameters are decoded.
 pub struct Decoder<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) buffers: Buffers<'a>,
@@ -85,8 +88,11 @@ pub struct Decoder<'a> {
     pub(crate) description: &'static Description,
     position: usize,
     unset_states: usize,
-    bad: Vec<usize>,
-    diagnostics: Vec<String>,
+    bad_count: usize,
+    /// The positions of the mismatches, separated by commas.
+    bad: String,
+    /// The messages of the mismatches, each on its own line.
+    diagnostics: String,
 }
 
 impl core::fmt::Debug for Decoder<'_> {
@@ -99,10 +105,11 @@ impl core::fmt::Debug for Decoder<'_> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Checks how many operands, results and attributes there are. A target that takes none of a kind takes any number.
+    /// Checks the numbers of operands, results and attributes. A target that has no parameter of a
+    /// kind accepts any number.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT in XLA's words.
+    /// INVALID_ARGUMENT with XLA's message.
     #[inline]
     pub fn check_counts(&self) -> Result<(), Failure> {
         let description = self.description;
@@ -128,43 +135,47 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The value of the next parameter, or `None` and a note of what is wrong.
+    /// Decodes the next parameter. Notes a mismatch and returns `None`.
     #[inline]
     pub fn parameter<P: TargetParameter<'a>>(&mut self) -> Option<P> {
         let decoded = P::decode(self);
         self.note(decoded)
     }
 
-    /// The value of the next parameter, an attribute. `place` is its name's place among the sorted names of the target's
-    /// attributes.
+    /// Decodes the next parameter, an attribute. `place` is the index of its name among the sorted
+    /// names of the target's attributes.
     #[inline]
     pub fn attribute<A: AttributeValue<'a>>(&mut self, name: &str, place: usize) -> Option<A> {
         let decoded = self.decode_attribute(name, place);
         self.note(decoded)
     }
 
-    /// The value of the next parameter, what an earlier stage returned. The texts are those of xla/ffi/execution_state.cc, with
-    /// names for type ids.
+    /// Decodes the next parameter, the state of an earlier stage. The messages are those of
+    /// xla/ffi/execution_state.cc, with type names instead of type ids.
     pub fn state<T: 'static>(&mut self, stage: Stage) -> Option<&'a T> {
         let decoded = match self.frame.state(stage) {
             None => {
                 self.unset_states += 1;
-                Err(no_state(&format!(
-                    "State is not set: stage {stage} has not run"
-                )))
+                Err(no_state(&text![
+                    "State is not set: stage ",
+                    stage.name(),
+                    " has not run"
+                ]))
             }
             Some(state) => state.get().ok_or_else(|| {
-                no_state(&format!(
-                    "Set state type {} does not match the requested one {}",
+                no_state(&text![
+                    "Set state type ",
                     state.type_name(),
+                    " does not match the requested one ",
                     type_name::<T>()
-                ))
+                ])
             }),
         };
         self.note(decoded)
     }
 
-    /// The element type that the parameter with this place among [`Description::parameters`] has in this call.
+    /// Returns the element type in this call of the parameter at an index of
+    /// [`Description::parameters`].
     #[must_use]
     pub fn element_type(&self, parameter: usize) -> Option<ElementType> {
         let number = if self.description.parameters[parameter].roles[0].takes_operand() {
@@ -177,41 +188,45 @@ impl<'a> Decoder<'a> {
         ElementType::from_number(number?)
     }
 
-    /// The failure of a generic target that is not made for the element type of this parameter, of which `position` is the
-    /// place among all parameters.
+    /// Returns the failure of a generic target that does not support the element type of this
+    /// parameter. `position` is the index among all parameters.
     #[cold]
     #[must_use]
     pub fn unsupported_type(mut self, parameter: usize, position: usize) -> Failure {
         let roles = self.description.parameters[parameter].roles.iter();
-        let expected: Vec<&str> = roles
-            .filter_map(|role| role.signature()?.element_type)
-            .map(ElementType::name)
-            .collect();
+        let types = roles.filter_map(|role| role.signature()?.element_type);
+        let mut expected = String::new();
+        for name in types.map(ElementType::upper_name) {
+            if !expected.is_empty() {
+                append(&mut expected, " or ".into());
+            }
+            append(&mut expected, name.into());
+        }
         let found = self.element_type(parameter).map_or(0, |found| found as u8);
-        self.bad.push(position);
-        self.diagnostics
-            .push(operand::wrong_type(&expected.join(" or "), found));
+        self.note_mismatch(position, &operand::wrong_type(&expected, found));
         self.failure()
     }
 
-    /// The failure of all that was noted.
+    /// Returns the failure for all noted mismatches.
     #[cold]
     #[must_use]
     pub fn failure(self) -> Failure {
-        let bad: Vec<String> = self.bad.iter().map(ToString::to_string).collect();
-        // A state that is not there is no fault of the caller's arguments.
-        let code = match self.unset_states == bad.len() {
-            true => StatusCode::NotFound,
-            false => StatusCode::InvalidArgument,
+        // Missing state is not a wrong argument.
+        let code = if self.unset_states == self.bad_count {
+            StatusCode::NotFound
+        } else {
+            StatusCode::InvalidArgument
         };
         Failure::new(
             code,
-            format!(
-                "[{}] Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
-                self.description.stage,
-                bad.join(", "),
-                self.diagnostics.join("\n")
-            ),
+            text![
+                "[",
+                self.description.stage.name(),
+                "] Failed to decode all FFI handler operands (bad operands at: ",
+                &self.bad,
+                ")\nDiagnostics:\n",
+                &self.diagnostics
+            ],
         )
     }
 
@@ -222,11 +237,20 @@ impl<'a> Decoder<'a> {
         match decoded {
             Ok(value) => Some(value),
             Err(diagnostic) => {
-                self.bad.push(position);
-                self.diagnostics.push(diagnostic);
+                self.note_mismatch(position, &diagnostic);
                 None
             }
         }
+    }
+
+    #[cold]
+    fn note_mismatch(&mut self, position: usize, diagnostic: &str) {
+        if self.bad_count > 0 {
+            append(&mut self.bad, ", ".into());
+        }
+        append(&mut self.bad, position.into());
+        self.bad_count += 1;
+        append_line(&mut self.diagnostics, diagnostic);
     }
 
     fn decode_attribute<A: AttributeValue<'a>>(
@@ -249,14 +273,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Checks that the attribute at a place has the name that the target's attribute there has.
+    /// Checks the name of the attribute at `place`.
     fn expect_name(&self, name: &str, place: usize) -> Result<(), String> {
         let found = self.frame.attributes().name(place).unwrap_or_default();
         if found == name.as_bytes() {
             return Ok(());
         }
-        let found = String::from_utf8_lossy(found);
-        Err(format!("Attribute name mismatch: {found} vs {name}"))
+        let found = str::from_utf8(found).unwrap_or("(not UTF-8)");
+        Err(text!["Attribute name mismatch: ", found, " vs ", name])
     }
 
     /// Checks that the target knows every attribute of the call.
@@ -268,21 +292,18 @@ impl<'a> Decoder<'a> {
         let Some(unknown) = unknown else {
             return Ok(());
         };
-        let known: Vec<&str> = known.iter().map(|attribute| attribute.name).collect();
-        Err(self.invalid(&format!(
-            "Unknown attribute: expected one of {} but got {unknown}",
-            known.join(", ")
-        )))
+        let known = known.iter().map(|attribute| attribute.name);
+        Err(self.invalid(&attribute::unknown_name(known, unknown)))
     }
 
     #[cold]
     fn wrong_count(&self, what: &str, expected: Count, found: usize) -> Failure {
         let Count { least, most } = expected;
         let expected = match most {
-            Some(most) if most == least => most.to_string(),
-            // XLA has no bound above where something is optional, and reads no more than it knows.
-            Some(most) => format!("{least} to {most}"),
-            None => format!("at least {least}"),
+            // XLA sets no upper bound where something is optional, and ignores what it does not
+            // know.
+            Some(most) => range(least, most),
+            None => text!["at least ", least],
         };
         self.invalid(&wrong_count(what, &expected, found))
     }
@@ -291,28 +312,24 @@ impl<'a> Decoder<'a> {
     fn wrong_attributes(&self, attributes: Dictionary<'_>) -> Failure {
         let least = self.description.required_attribute_count;
         let most = self.description.attributes.len();
-        let expected = if least == most {
-            most.to_string()
-        } else {
-            format!("{least} to {most}")
-        };
-        let mut message = wrong_count("attributes", &expected, attributes.len());
+        let mut message = wrong_count("attributes", &range(least, most), attributes.len());
         if !attributes.is_empty() {
-            message.push_str(" with name(s): ");
-            message.push_str(&names(attributes));
+            let names = attribute::list(attributes.names());
+            append(&mut message, " with name(s): ".into());
+            append(&mut message, (&names).into());
         }
         self.invalid(&message)
     }
 
     #[cold]
     fn invalid(&self, message: &str) -> Failure {
-        Failure::invalid_argument(format!("[{}] {message}", self.description.stage))
+        Failure::invalid_argument(text!["[", self.description.stage.name(), "] ", message])
     }
 }
 
 #[inline]
 fn check_stage(expected: Stage, found: u8) -> Result<(), Failure> {
-    if expected as u8 == found {
+    if expected.number() == found {
         Ok(())
     } else {
         Err(wrong_stage(expected, found))
@@ -322,34 +339,32 @@ fn check_stage(expected: Stage, found: u8) -> Result<(), Failure> {
 #[cold]
 fn wrong_stage(expected: Stage, found: u8) -> Failure {
     let found = Stage::from_number(found).map_or("unknown", Stage::name);
-    Failure::invalid_argument(format!(
-        "Wrong execution stage: expected `{expected}` but got `{found}`"
-    ))
+    Failure::invalid_argument(text![
+        "Wrong execution stage: expected `",
+        expected.name(),
+        "` but got `",
+        found,
+        "`"
+    ])
 }
 
 #[cold]
 fn missing_attribute(name: &str, attributes: Dictionary<'_>) -> String {
-    format!(
-        "Missing attribute: expected {name} but got {}",
-        if attributes.is_empty() {
-            String::from("none")
-        } else {
-            names(attributes)
-        }
-    )
-}
-
-fn names(attributes: Dictionary<'_>) -> String {
-    attributes.names().collect::<Vec<_>>().join(", ")
+    let mut found = attribute::list(attributes.names());
+    if attributes.is_empty() {
+        append(&mut found, "none".into());
+    }
+    text!["Missing attribute: expected ", name, " but got ", &found]
 }
 
 #[cold]
 fn no_state(why: &str) -> String {
-    format!("Failed to get state from execution context: {why}")
+    text!["Failed to get state from execution context: ", why]
 }
 
-/// Makes a failure the call's status. That of a function is left to the host, which knows more of it, unless another function was
-/// called after it or the target set a failure of its own.
+/// Makes a failure the call's status, and returns its code. The failure of a called function is
+/// left to the host, which knows its details, unless the target called another function since or
+/// set a failure of its own.
 #[cold]
 fn report(failure: &Failure, status: StatusCode) -> u32 {
     let call = failure.function_call();
@@ -360,19 +375,19 @@ fn report(failure: &Failure, status: StatusCode) -> u32 {
     failure.code() as u32
 }
 
-/// The outcome of stage `execute`.
+/// Converts the outcome of stage `execute`.
 ///
 /// # Errors
-/// What the target returned.
+/// The target's failure.
 #[inline]
 pub fn finish(outcome: impl Outcome) -> Result<Option<State>, Failure> {
     outcome.into_result().map(|()| None)
 }
 
-/// The outcome of any other stage, which returns a state.
+/// Converts the outcome of any other stage, which returns a state.
 ///
 /// # Errors
-/// What the target returned.
+/// The target's failure.
 pub fn keep<T: 'static>(state: Result<T, Failure>) -> Result<Option<State>, Failure> {
     Ok(Some(State::new(state?)))
 }

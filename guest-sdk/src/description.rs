@@ -1,81 +1,34 @@
-//! What a target is known to take and give before it runs.
+//! The description of a target, known at compile time.
 //!
-//! The attribute macro makes one [`Description`] for each target. The decoder counts by it, and it becomes the target's
-//! line in the custom section `callbox.targets`.
+//! The attribute macro creates a [`Description`] for each function. The decoder checks counts by
+//! it, and it becomes the target's line in the custom section `callbox.targets`.
 
 mod count;
 
-use core::fmt;
-
-use crate::ElementType;
+use crate::{AttributeKind, ElementType, Stage};
 
 pub(crate) use count::Count;
 
-/// When a function of a target runs. Every target has `execute`; the other stages are optional.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Stage {
-    /// Once for each call site, when an instance first serves it. There are attributes only.
-    Instantiate = 0,
-    /// Once for each execution of a program. Buffers have their shapes; what they hold is undefined.
-    Prepare = 1,
-    /// Once for each execution of a program, after every target's `prepare`.
-    Initialize = 2,
-    /// Each call.
-    Execute = 3,
-}
-
-impl Stage {
-    /// The stage with this number, if there is one.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Instantiate),
-            1 => Some(Self::Prepare),
-            2 => Some(Self::Initialize),
-            3 => Some(Self::Execute),
-            _ => None,
-        }
-    }
-
-    /// The name in XLA's messages, and after the dot in an export's name: `instantiate`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Instantiate => "instantiate",
-            Self::Prepare => "prepare",
-            Self::Initialize => "initialize",
-            Self::Execute => "execute",
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What one function of a target takes and gives.
+/// The parameters of one function of a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
     /// The target's name.
     pub name: &'static str,
-    /// The stage that the function is for.
+    /// The stage that the function implements.
     pub stage: Stage,
     /// The function's doc comment.
     pub documentation: &'static str,
-    /// What the target promises, such as `pure`.
+    /// The traits that the target promises, such as `pure`.
     pub traits: &'static [&'static str],
     /// The parameters that are neither attributes nor state, in order.
     pub parameters: &'static [ParameterDescription],
-    /// The attributes, in order of the parameters.
+    /// The attributes, in the order of their parameters.
     pub attributes: &'static [AttributeDescription],
-    /// How many operands the parameters take.
+    /// The number of operands that the parameters take.
     pub operands: Count,
-    /// How many results the parameters take.
+    /// The number of results that the parameters take.
     pub results: Count,
-    /// How many attributes every call must have.
+    /// The number of attributes that every call must have.
     pub required_attribute_count: usize,
 }
 
@@ -84,28 +37,28 @@ pub struct Description {
 pub struct ParameterDescription {
     /// The parameter's name.
     pub name: &'static str,
-    /// What the parameter stands for: one role for each type that a generic target is made for.
+    /// The parameter's role, once for each element type of a generic target.
     pub roles: &'static [Role],
-    /// The dimensions that it is declared with.
+    /// The declared dimensions.
     pub dimensions: Option<&'static [Dimension]>,
 }
 
 /// One entry of declared dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Any number of dimensions, the same ones wherever the target says so. Only the first entry.
+    /// Any number of dimensions, the same ones throughout the target. Only as the first entry.
     Any,
     /// A dimension of this size.
     Size(usize),
-    /// A dimension of any size, the same one wherever the target says this name.
+    /// A dimension of any size, which is the same wherever the target uses this name.
     Symbol(&'static str),
 }
 
 impl ParameterDescription {
-    /// The rank, if only one will do: by the type, or by the dimensions.
+    /// Returns the rank, if the type or the dimensions fix it.
     ///
     /// # Panics
-    /// While compiling, if the two differ, or if there are dimensions of what is no operand and no result.
+    /// At compile time, if the two differ, or if a parameter without a buffer has dimensions.
     pub(crate) const fn rank(&self) -> Option<usize> {
         let signature = self.roles[0].signature();
         let by_type = match signature {
@@ -127,7 +80,7 @@ impl ParameterDescription {
             Some(rank) => {
                 assert!(
                     rank == least || takes_more && rank > least,
-                    "the type's rank is that of the dimensions"
+                    "the type's rank must equal the number of dimensions"
                 );
                 Some(rank)
             }
@@ -135,101 +88,58 @@ impl ParameterDescription {
     }
 }
 
-/// What a parameter stands for.
+/// What a parameter receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The next operand.
     Operand(Signature),
     /// The next result.
     Result(Signature),
-    /// The next operand and the next result, in one.
+    /// The next operand and the next result, in one slice.
     InPlace(Signature),
-    /// The next operand, if there is one more.
+    /// The next operand, if the call has one more.
     OptionalOperand(Signature),
-    /// The next result, if there is one more.
+    /// The next result, if the call has one more.
     OptionalResult(Signature),
-    /// All operands that are left.
+    /// All further operands.
     RemainingOperands,
-    /// All results that are left.
+    /// All further results.
     RemainingResults,
-    /// The call's context: no buffer.
+    /// The call's context, which has no buffer.
     Context,
 }
 
-/// What a buffer must be.
+/// The type of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// The element type, if only one will do.
+    /// The element type, or `None` for any.
     pub element_type: Option<ElementType>,
-    /// The rank, if only one will do.
+    /// The rank, or `None` for any.
     pub rank: Option<usize>,
 }
 
-/// What an attribute must be.
+/// The type of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeDescription {
     /// The attribute's name.
     pub name: &'static str,
-    /// What it must hold.
+    /// The attribute's kind.
     pub kind: AttributeKind,
     /// The element type of a scalar or an array.
     pub element_type: Option<ElementType>,
-    /// Whether a call may lack it.
+    /// Whether a call may omit the attribute.
     pub is_optional: bool,
 }
 
-/// What an attribute holds, with the numbers of `XLA_FFI_AttrType` (xla/ffi/api/c_api.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum AttributeKind {
-    /// An array of elements.
-    Array = 1,
-    /// Further attributes.
-    Dictionary = 2,
-    /// One element.
-    Scalar = 3,
-    /// Text.
-    String = 4,
-    /// A reference to a function of the program. XLA's runtime had those; XLA FFI has not.
-    Function = 5,
-}
-
-impl AttributeKind {
-    /// The kind with this number, if there is one.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Array),
-            2 => Some(Self::Dictionary),
-            3 => Some(Self::Scalar),
-            4 => Some(Self::String),
-            5 => Some(Self::Function),
-            _ => None,
-        }
-    }
-
-    /// The name in XLA's messages: `scalar`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Dictionary => "dictionary",
-            Self::Scalar => "scalar",
-            Self::String => "string",
-            Self::Function => "function",
-        }
-    }
-}
-
 impl Role {
-    /// The role of a parameter that may lack what `self` stands for.
+    /// Returns the role of an optional parameter.
     ///
     /// # Panics
-    /// While compiling, if only one operand or one result can be optional and it is neither.
+    /// At compile time, if the role is neither one operand nor one result.
     #[must_use]
     #[allow(
         clippy::panic,
-        reason = "it is an error of the compiler's: every use is in a constant"
+        reason = "the panic is a compile error: every use is in a constant"
     )]
     pub const fn optional(self) -> Self {
         match self {
@@ -239,7 +149,7 @@ impl Role {
         }
     }
 
-    /// Whether it takes an operand.
+    /// Returns whether the parameter takes an operand.
     #[must_use]
     pub const fn takes_operand(self) -> bool {
         matches!(
@@ -248,7 +158,7 @@ impl Role {
         )
     }
 
-    /// Whether it takes a result.
+    /// Returns whether the parameter takes a result.
     #[must_use]
     pub const fn takes_result(self) -> bool {
         matches!(
@@ -257,19 +167,19 @@ impl Role {
         )
     }
 
-    /// Whether a call may lack what it stands for.
+    /// Returns whether a call may omit the parameter's buffer.
     #[must_use]
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::OptionalOperand(_) | Self::OptionalResult(_))
     }
 
-    /// Whether it can read every attribute of the call, bound to a parameter or not.
+    /// Returns whether the parameter can read all attributes of the call.
     #[must_use]
     pub const fn reads_attributes(self) -> bool {
         matches!(self, Self::Context)
     }
 
-    /// What its buffer must be, if it has one.
+    /// Returns the type of the parameter's buffer.
     #[must_use]
     pub const fn signature(self) -> Option<Signature> {
         match self {
@@ -284,7 +194,7 @@ impl Role {
 }
 
 impl Description {
-    /// A description without parameters.
+    /// Returns a description without parameters.
     #[must_use]
     pub const fn new(name: &'static str, stage: Stage) -> Self {
         Self {
@@ -300,7 +210,7 @@ impl Description {
         }
     }
 
-    /// With this doc comment and these traits.
+    /// Adds the doc comment and the traits.
     #[must_use]
     pub const fn with_words(
         mut self,
@@ -312,11 +222,11 @@ impl Description {
         self
     }
 
-    /// With these parameters and attributes.
+    /// Adds the parameters and attributes.
     ///
     /// # Panics
-    /// While compiling, in XLA's words, if an operand or result comes after one that a call may lack, and if dimensions are declared that a
-    /// parameter cannot have.
+    /// At compile time, with XLA's message, if a required operand or result follows an optional
+    /// one, and if a parameter cannot have the declared dimensions.
     #[must_use]
     pub const fn with_parameters(
         mut self,
@@ -336,7 +246,7 @@ impl Description {
         self
     }
 
-    /// How many operands the parameters before this one take.
+    /// Returns the number of operands that the parameters before this one take.
     #[must_use]
     pub const fn operands_before(&self, parameter: usize) -> usize {
         let (mut i, mut count) = (0, 0);
@@ -347,7 +257,7 @@ impl Description {
         count
     }
 
-    /// How many results the parameters before this one take.
+    /// Returns the number of results that the parameters before this one take.
     #[must_use]
     pub const fn results_before(&self, parameter: usize) -> usize {
         let (mut i, mut count) = (0, 0);
@@ -358,7 +268,7 @@ impl Description {
         count
     }
 
-    /// Whether the target has operands or results.
+    /// Returns whether the target has operands or results.
     #[must_use]
     pub const fn has_buffers(&self) -> bool {
         let mut i = 0;
@@ -371,7 +281,7 @@ impl Description {
         false
     }
 
-    /// Whether some parameter has this role.
+    /// Returns whether a parameter takes all further operands or results.
     #[must_use]
     pub(crate) const fn takes_remaining(&self, operands: bool) -> bool {
         let mut i = 0;
@@ -386,8 +296,8 @@ impl Description {
         false
     }
 
-    /// Whether it is not known which attributes the function reads: none is bound to a parameter, and a parameter can read whichever
-    /// there are.
+    /// Returns whether the function may read attributes that the description does not list: no
+    /// attribute is bound to a parameter, and the function has a context.
     #[must_use]
     pub(crate) const fn takes_any_attributes(&self) -> bool {
         let mut i = 0;
@@ -400,13 +310,18 @@ impl Description {
         false
     }
 
-    /// Whether one parameter takes this operand and this result in one.
+    /// Returns whether one in-place parameter takes this operand and this result.
     pub(crate) fn pairs_in_place(&self, operand: usize, result: usize) -> bool {
-        (0..self.parameters.len()).any(|i| {
-            matches!(self.parameters[i].roles[0], Role::InPlace(_))
-                && self.operands_before(i) == operand
-                && self.results_before(i) == result
-        })
+        let (mut operands, mut results) = (0, 0);
+        let roles = self.parameters.iter().filter_map(|p| p.roles.first());
+        for role in roles {
+            if matches!(role, Role::InPlace(_)) && (operands, results) == (operand, result) {
+                return true;
+            }
+            operands += usize::from(role.takes_operand());
+            results += usize::from(role.takes_result());
+        }
+        false
     }
 }
 

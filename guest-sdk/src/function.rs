@@ -1,4 +1,4 @@
-//! References to functions of the running program, which a target can call back.
+//! References to functions of the running program, which a target can call.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,18 +6,18 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::attribute::{AnyAttribute, AttributeValue};
-use crate::description::AttributeKind;
-use crate::{AnyOperand, AnyResult, ElementType, Failure, Shape, StatusCode, abi};
+use crate::{AnyOperand, AnyResult, AttributeKind, ElementType, Failure, Shape, StatusCode, abi};
 
 /// A function of the running program: an attribute of a call, or one of its called computations
 /// ([`Context::called_functions`](crate::Context::called_functions)).
 ///
-/// It is the custom call `call_ref` of the XLA runtime's proposal for function references:
+/// The example is the custom call `call_ref` from the XLA runtime's proposal for function
+/// references:
 ///
 /// ```
 /// use callbox_guest::{Failure, FunctionRef, Operand, ResultBuffer, target};
 ///
-/// /// What the function `func` makes of the two operands.
+/// /// Applies the function `func` to the two operands.
 /// #[target]
 /// fn call_ref(
 ///     a: &Operand<f32>,
@@ -40,7 +40,7 @@ use crate::{AnyOperand, AnyResult, ElementType, Failure, Shape, StatusCode, abi}
 #[derive(Clone, Copy)]
 pub struct FunctionRef<'a> {
     number: u32,
-    /// Another call has other numbers.
+    /// The number is valid during one call only.
     call: PhantomData<&'a ()>,
 }
 
@@ -52,15 +52,17 @@ impl FunctionRef<'_> {
         }
     }
 
-    /// Calls the function with these operands, and has it write these results: its leaves in preorder, with its element types and
-    /// dimensions, all in row-major order. They may be the call's own, or made of any memory by [`AnyOperand::new`] and
-    /// [`AnyResult::new`]. Results are written only if the function succeeds.
+    /// Calls the function with these operands, and writes its results. Both are the function's
+    /// leaves in preorder, of its element types and dimensions, in row-major order. They may be the
+    /// call's own, or created from any memory by [`AnyOperand::new`] and [`AnyResult::new`].
+    /// Results are written only if the function succeeds.
     ///
-    /// If the function runs a call of this same target, another instance of the module serves that: nothing of this one changes.
+    /// If the function calls this same target again, another instance of the module serves that
+    /// call. This instance does not change.
     ///
     /// # Errors
-    /// The function's failure, which a target that returns it hands on as it is; or INVALID_ARGUMENT if operands or results do not
-    /// fit the function.
+    /// The function's failure, which the target can return as it is, or INVALID_ARGUMENT if
+    /// operands or results do not fit the function.
     pub fn call(
         self,
         operands: &[AnyOperand<'_>],

@@ -1,6 +1,7 @@
-//! Write callbox targets in Rust: XLA-style custom calls that run sandboxed as WebAssembly.
+//! Write callbox kernels in Rust: XLA-style custom calls that run sandboxed as WebAssembly.
 //!
-//! A *target* is a function that a program's custom call names. This one adds an attribute `n` to an array:
+//! A *target* is the function that a program's custom call names. This one adds an attribute `n` to
+//! an array:
 //!
 //! ```
 //! use callbox_guest::{Failure, Operand, ResultBuffer, target};
@@ -19,66 +20,98 @@
 //! }
 //! ```
 //!
-//! It lives in a crate that becomes a WebAssembly module:
+//! # Build a kernel
+//!
+//! A kernel is a library crate that compiles to a WebAssembly module. The crate is not on
+//! crates.io: a kernel depends on a checkout of the callbox repository. `Cargo.toml` of a crate
+//! beside the checkout:
 //!
 //! ```toml
+//! [package]
+//! name = "add_n"
+//! version = "0.1.0"
+//! edition = "2024"
+//!
 //! [lib]
 //! crate-type = ["cdylib"]
 //!
 //! [dependencies]
-//! callbox-guest = "0.1"
+//! callbox-guest = { path = "../callbox/guest-sdk" }
 //!
 //! [profile.release]
 //! lto = true
 //! ```
 //!
-//! `cargo build --release --target wasm32-unknown-unknown` makes it, with `RUSTFLAGS=-Ctarget-feature=+simd128` if its loops are
-//! worth vector instructions. The module exports `add_n`, and says in a custom section what `add_n` takes and gives.
+//! `.cargo/config.toml`, which turns on vector instructions, and takes four vectors in each
+//! iteration of a loop:
 //!
-//! # What a target takes
+//! ```toml
+//! [target.wasm32-unknown-unknown]
+//! rustflags = ["-Ctarget-feature=+simd128", "-Cllvm-args=-force-vector-interleave=4"]
+//! ```
 //!
-//! A parameter's type, or the marker before it, says what it stands for. Operands, results and attributes may come in any
-//! order; operands are numbered among themselves, and so are results.
+//! Then build, and call the kernel with the command line:
 //!
-//! | parameter | stands for |
+//! ```text
+//! rustup target add wasm32-unknown-unknown
+//! cargo build --release --target wasm32-unknown-unknown
+//! callbox call target/wasm32-unknown-unknown/release/add_n.wasm add_n \
+//!     --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+//! ```
+//!
+//! The module exports `add_n`, and a custom section has its signature. A kernel inside the checkout
+//! needs an empty table `[workspace]` in its `Cargo.toml`, or a place in `guests/Cargo.toml`. From
+//! a repository that is served by git, the dependency is `callbox-guest = { git = "URL" }`.
+//!
+//! # Parameters of a target
+//!
+//! The type of a parameter, or the marker before it, determines its value. Operands, results and
+//! attributes may come in any order. Operands are numbered among themselves, and so are results.
+//!
+//! | parameter | receives |
 //! | --- | --- |
 //! | `x: &Operand<f32>` | the next operand: F32, any rank |
 //! | `x: &Operand<f32, 2>` | the next operand: F32, rank 2 |
-//! | `#[dimensions(.., n)] x: &Operand<f32>` | the next operand, and what its dimensions are: see [`macro@target`] |
+//! | `#[dimensions(.., n)] x: &Operand<f32>` | the next operand; its dimensions: [`macro@target`] |
 //! | `x: &AnyOperand` | the next operand: any element type and rank |
-//! | `x: Option<&Operand<f32>>` | the next operand, if the call has one more: behind those that every call has |
-//! | `rest: RemainingOperands` | all operands that are left: behind all others |
+//! | `x: Option<&Operand<f32>>` | the next operand, if there is one; after the others |
+//! | `rest: RemainingOperands` | all further operands; after all others |
 //! | `y: &mut ResultBuffer<f32>` | the next result; rank as for an operand |
 //! | `y: &mut AnyResult` | the next result: any element type and rank |
-//! | `y: Option<&mut ResultBuffer<f32>>` | the next result, if the call has one more |
-//! | `rest: RemainingResults` | all results that are left |
+//! | `y: Option<&mut ResultBuffer<f32>>` | the next result, if there is one; after the others |
+//! | `rest: RemainingResults` | all further results |
 //! | `x: &mut InPlace<f32>` | the next operand and the next result, in one slice |
-//! | `#[attr] n: f32` | the attribute `n`: see [`AttributeValue`] for the types |
+//! | `#[attr] n: f32` | the attribute `n`: [`AttributeValue`] lists the types |
 //! | `#[attr(name = "type")] kind: &str` | the attribute `type` |
-//! | `#[attr] func: FunctionRef` | the function of the program that the attribute `func` names, which the target may call |
-//! | `context: &Context` | the call: its log, its opaque bytes, all its attributes, its literal, its called computations, user data, scratch memory |
-//! | `#[state] state: &S` | what the target's stage `instantiate` returned; `#[state(prepare)]` and `#[state(initialize)]` likewise |
+//! | `#[attr] func: FunctionRef` | a function of the program, which the target may call |
+//! | `context: &Context` | the rest of the call: [`Context`] lists it |
+//! | `#[state] state: &S` | the state that the stage `instantiate` returned |
+//! | `#[state(prepare)] state: &S` | the state of another stage |
 //!
-//! The types of elements are [`f32`], [`f64`], [`F16`], [`Bf16`], [`C64`], [`C128`], the integers and [`Pred`]; an array of
-//! any other comes as bytes, in [`AnyOperand`] and [`AnyResult`].
+//! Element types are [`f32`], [`f64`], [`F16`], [`Bf16`], [`C64`], [`C128`], the integers and
+//! [`Pred`]. Arrays of other types are passed as bytes, in [`AnyOperand`] and [`AnyResult`].
 //!
-//! Before the function runs, the call is checked against its parameters: how many operands, results and attributes
-//! there are, and each one's type. What does not fit fails with INVALID_ARGUMENT and XLA's words, such as `Wrong buffer
-//! dtype: expected F32 but got S32`. A target that binds an attribute gets exactly those that it binds, as in XLA; one that
-//! binds none ignores all, or reads those that it wants from its [`Context`]. The module's metadata says the difference: of a
-//! target with a context that binds none it says nothing of attributes, which means any, and of other targets that bind none
-//! that there are none.
+//! Each call is checked against the parameters before the function runs: the numbers of operands,
+//! results and attributes, and the type of each. A mismatch fails the call with INVALID_ARGUMENT
+//! and XLA's message, such as `Wrong buffer dtype: expected F32 but got S32`.
 //!
-//! # How a target fails
+//! A function that binds attributes to parameters takes exactly those, as in XLA; a function that
+//! binds none accepts any, and can read them through its [`Context`]. Each stage of a target is
+//! checked by itself: where `instantiate` binds the attributes and keeps what it needs of them as
+//! state, `execute` binds none. The metadata declares the attributes of all stages together. It
+//! leaves them open if a function binds none but has a context.
 //!
-//! It returns a [`Failure`]: a status code, a message, and whether a later call may succeed. That of a function that it called
-//! ([`FunctionRef::call`]) is handed on as it is if it is returned, so that `?` will do. A panic fails the call too,
-//! with code ABORTED and the panic's text and place; its instance then serves no other call.
+//! # Failures
+//!
+//! A target returns a [`Failure`]: a status code, a message, and whether a later call may succeed.
+//! `?` passes on the failure of a function that the target called ([`FunctionRef::call`]). A panic
+//! fails the call with ABORTED and the panic's message and location. Its instance then serves no
+//! other call.
 //!
 //! # Tests
 //!
-//! The function stays an ordinary function. Natively, a test calls it with views made by [`Operand::new`] and
-//! [`ResultBuffer::new`], or makes the whole call, checks included, with [`native::Call`]:
+//! The function stays an ordinary function. Native tests call it with views from [`Operand::new`]
+//! and [`ResultBuffer::new`], or make a whole call, checks included, with [`native::Call`]:
 //!
 //! ```
 //! # use callbox_guest::{Failure, Operand, ResultBuffer, target};
@@ -98,24 +131,47 @@
 //! assert_eq!(call.result_elements::<f32>(0), [8.0]);
 //! ```
 //!
+//! # Mathematics
+//!
+//! [`maths`] has exponentials, row-wise softmax, products of matrices and the like, computed by the
+//! host at the speed of native code.
+//!
 //! # Versions
 //!
-//! A module runs on every host whose version of the FFI has what the module uses. Function references, optional and remaining
-//! buffers, and user data need version 1.1; a target that needs it says so in the module's metadata, and an older host refuses the
-//! module by name. On an older host a call has neither literal nor called computations. [`Context::ffi_version`] is the host's version.
+//! A module runs on every host whose version of the FFI has what the module uses. Function
+//! references, optional and remaining buffers, and user data need version 1.1. The metadata of a
+//! target that uses them says so, and an older host refuses the module with that reason. On an
+//! older host, a call has neither a literal nor called computations. [`Context::ffi_version`]
+//! returns the host's version.
 //!
-//! # Without the standard library
+//! # Features
 //!
-//! The default feature `std` may be turned off. A guest that is `#![no_std]` then turns on the feature `runtime` and writes
-//! `callbox_guest::runtime!()` once, which gives it an allocator and a panic handler.
+//! - `std` (default): the kernel uses the standard library.
+//! - `runtime`: `callbox_guest::runtime!()` gives a `#![no_std]` kernel an allocator and a panic
+//!   handler. Such a kernel turns `std` off, and its module is about half as large. Its allocator
+//!   does not join freed blocks: one of another size takes new memory. A panic reports its
+//!   location, and its message unless that contains values, as in `panic!("expected {n}")`.
+//!
+//! # Fast loops
+//!
+//! The function of a target is compiled apart from the code that decodes its call, unless it has an
+//! `#[inline]` of its own. A loop in it then has all registers to itself. Where a function has
+//! several loops, or calls between them, put each into a function with `#[inline(never)]`.
+//!
+//! # Where to go next
+//!
+//! - [`macro@target`]: stages, generic targets, declared dimensions, in-place results.
+//! - [`native`]: tests and benchmarks without a host.
+//! - The folder `guests` of the repository: kernels from `add_n` to `activation`, with their tests.
+//! - `wit/callbox-ffi.wit`: the contract with the host.
 #![no_std]
 #![warn(missing_debug_implementations)]
 
 extern crate alloc;
-// Tests, and the stand-in for the host outside WebAssembly, use the standard library whether or not the guest does.
+// Native builds have the standard library: for tests, and for the host's stand-in in `native`.
 #[cfg(any(feature = "std", not(target_arch = "wasm32")))]
 extern crate std;
-// The attribute macro names this crate from outside, also in this crate's own examples and tests.
+// The macros refer to this crate by its name, and this crate's own tests use the macros.
 extern crate self as callbox_guest;
 
 mod abi;
@@ -125,6 +181,7 @@ mod decode;
 mod description;
 mod element;
 mod function;
+pub mod maths;
 mod metadata;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
@@ -135,19 +192,22 @@ mod panics;
 mod result;
 mod shape;
 mod status;
+mod text;
+
+#[doc(inline)]
+pub use callbox_abi::{AttributeKind, ElementType, LogLevel, Stage, StatusCode};
 
 pub use attribute::{AnyAttribute, ArrayAttribute, AttributeValue, Dictionary};
-pub use context::{Context, LogLevel};
+pub use context::Context;
 pub use decode::{Target, TargetParameter};
-pub use description::{AttributeKind, Stage};
-pub use element::{Element, ElementType, Pred};
+pub use element::{Element, Pred};
 pub use function::FunctionRef;
 pub use number::{Bf16, C64, C128, F16};
 pub use operand::{ANY_RANK, AnyOperand, Operand};
 pub use optional::{RemainingOperands, RemainingResults};
 pub use result::{AnyResult, InPlace, ResultBuffer};
 pub use shape::Shape;
-pub use status::{Failure, Outcome, StatusCode};
+pub use status::{Failure, Outcome};
 
 #[doc = include_str!("attribute_enum.md")]
 pub use callbox_guest_macros::AttributeEnum;
@@ -156,26 +216,29 @@ pub use callbox_guest_macros::AttributeStruct;
 #[doc = include_str!("target.md")]
 pub use callbox_guest_macros::target;
 
-/// Gives a `no_std` guest its allocator and its panic handler. A guest writes it once, outside of any function.
+/// Defines the allocator and the panic handler of a `no_std` guest. A guest calls the macro once,
+/// at module level.
 ///
-/// Where there is the standard library, because another crate of the same build uses it or because the build is native,
-/// it does nothing.
+/// The macro expands to nothing where the standard library is present: in native builds, and where
+/// another crate of the build turns on the feature `std`.
 #[cfg(all(feature = "runtime", any(feature = "std", not(target_arch = "wasm32"))))]
 #[macro_export]
 macro_rules! runtime {
     () => {};
 }
 
-/// Gives a `no_std` guest its allocator and its panic handler. A guest writes it once, outside of any function.
+/// Defines the allocator and the panic handler of a `no_std` guest. A guest calls the macro once,
+/// at module level.
 ///
-/// Where there is the standard library, because another crate of the same build uses it or because the build is native,
-/// it does nothing.
+/// The macro expands to nothing where the standard library is present: in native builds, and where
+/// another crate of the build turns on the feature `std`.
 #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
 #[macro_export]
 macro_rules! runtime {
     () => {
         #[global_allocator]
-        static ALLOCATOR: $crate::__private::Allocator = $crate::__private::Allocator;
+        static ALLOCATOR: $crate::__private::GuestAllocator =
+            $crate::__private::GuestAllocator::new();
 
         #[panic_handler]
         fn panic(info: &::core::panic::PanicInfo<'_>) -> ! {
@@ -184,12 +247,14 @@ macro_rules! runtime {
     };
 }
 
-/// What the attribute macro's code names, and what tests of the layout read. No part of the crate's interface.
+/// Items that the macros' expansions refer to. Not part of the public interface.
 #[doc(hidden)]
 pub mod __private {
     pub use alloc::string::String;
 
-    pub use crate::abi::{FramePointer, LAYOUT, OPTION_PAYLOAD, RECORDS, State};
+    #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
+    pub use crate::abi::GuestAllocator;
+    pub use crate::abi::{FramePointer, State};
     #[cfg(target_arch = "wasm32")]
     pub use crate::abi::{StateWord, take_back_state};
     pub use crate::attribute::{Fields, unknown_variant};
@@ -203,6 +268,4 @@ pub mod __private {
     pub use crate::{
         AnyAttribute, AttributeKind, AttributeValue, Element, ElementType, Failure, Stage,
     };
-    #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
-    pub use dlmalloc::GlobalDlmalloc as Allocator;
 }

@@ -1,20 +1,20 @@
 //! A target's line in the custom section `callbox.targets`.
 //!
-//! The section is JSON Lines: the linker joins what each target contributes, one object and one newline each. A target
-//! whose stages are several functions has several objects of one name. A reader merges them: their `stages` and their
-//! `attributes` (by name) are united, and everything else is said by the object whose stages have `execute`.
+//! The section is JSON Lines: the linker concatenates the targets' contributions, one object and
+//! one newline each. A target whose stages are several functions has several objects of one name.
+//! The reader merges them: it unites their `stages` and, by name, their `attributes`, and takes
+//! everything else from the object whose stages include `execute`.
 //!
-//! An object without `attributes` says that the function takes any: it binds none to a parameter, and has a [`Context`](crate::Context),
-//! which reads them all. An empty list says that it takes none. A call that has some all the same is not refused for that, as in XLA.
+//! An object without `attributes` means any attributes: the function binds none to a parameter, and
+//! has a [`Context`](crate::Context), which can read them all. An empty list means no attributes.
+//! As in XLA, a call that passes some to such a function is not refused.
 //!
-//! All of it happens in constants, because a custom section holds bytes and no pointers.
+//! The line is built in constants, because a custom section holds bytes and no pointers.
 
-use crate::ElementType;
-use crate::description::{
-    AttributeDescription, AttributeKind, Description, Dimension, ParameterDescription, Stage,
-};
+use crate::description::{AttributeDescription, Description, Dimension, ParameterDescription};
+use crate::{AttributeKind, ElementType, Stage};
 
-/// The bytes that [`json`] writes for this description.
+/// Returns the length of [`json`] for this description.
 #[must_use]
 pub const fn json_len(description: &Description) -> usize {
     let mut writer = Writer::<0>::new();
@@ -22,10 +22,10 @@ pub const fn json_len(description: &Description) -> usize {
     writer.len
 }
 
-/// The description as one JSON object and a newline.
+/// Returns the description as one JSON object and a newline.
 ///
 /// # Panics
-/// When `N` is not [`json_len`]: while compiling, as every use is in a constant.
+/// At compile time, if `N` is not [`json_len`]. Every use is in a constant.
 #[must_use]
 pub const fn json<const N: usize>(description: &Description) -> [u8; N] {
     let mut writer = Writer::<N>::new();
@@ -34,7 +34,7 @@ pub const fn json<const N: usize>(description: &Description) -> [u8; N] {
     writer.bytes
 }
 
-/// Writes at most `N` bytes, and counts all.
+/// Keeps the first `N` bytes that are written, and counts all of them.
 struct Writer<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -84,7 +84,7 @@ impl<const N: usize> Writer<N> {
         self.raw("}\n");
     }
 
-    /// The parameters that take an operand, or those that take a result.
+    /// Writes the parameters that take an operand, or those that take a result.
     const fn buffers(&mut self, parameters: &[ParameterDescription], operands: bool) {
         let (mut i, mut is_first) = (0, true);
         while i < parameters.len() {
@@ -128,7 +128,7 @@ impl<const N: usize> Writer<N> {
         self.raw("]");
     }
 
-    /// The element types that the parameter has in any instance of a generic target, each once.
+    /// Writes the element types of the parameter in all instances of a generic target, each once.
     const fn element_types(&mut self, parameter: &ParameterDescription) {
         let (mut i, mut is_first) = (0, true);
         while i < parameter.roles.len() {
@@ -137,7 +137,7 @@ impl<const N: usize> Writer<N> {
                 Some(found) if !is_repeated(parameter, i) => {
                     self.raw(if is_first { "[" } else { "," });
                     is_first = false;
-                    self.string(found.name());
+                    self.string(found.upper_name());
                 }
                 Some(_) => {}
             }
@@ -156,7 +156,7 @@ impl<const N: usize> Writer<N> {
             self.string(attributes[i].kind.name());
             self.raw(",\"element_type\":");
             match attributes[i].element_type {
-                Some(t) => self.string(t.name()),
+                Some(t) => self.string(t.upper_name()),
                 None => self.raw("null"),
             }
             self.raw(",\"optional\":");
@@ -185,7 +185,7 @@ impl<const N: usize> Writer<N> {
         *is_first = false;
     }
 
-    /// A JSON string: UTF-8 as it is, but for the bytes that JSON wants escaped.
+    /// Writes a JSON string: UTF-8, with the bytes escaped that JSON requires.
     const fn string(&mut self, text: &str) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         self.raw("\"");
@@ -238,8 +238,8 @@ impl<const N: usize> Writer<N> {
     }
 }
 
-/// The oldest version of the contract by which a host can call the target: older ones know neither function references, nor
-/// that there can be fewer or more buffers than are declared.
+/// Returns the oldest version of the contract with which a host can call the target. Version 1.0
+/// has neither function references nor optional and remaining buffers.
 const fn ffi_version(description: &Description) -> &'static str {
     const NEWEST: &str = "1.1";
     if description.takes_remaining(true) || description.takes_remaining(false) {
@@ -269,7 +269,7 @@ const fn element_type(parameter: &ParameterDescription, role: usize) -> Option<E
     }
 }
 
-/// Whether an earlier role has the element type that this one has.
+/// Returns whether an earlier role has the same element type.
 const fn is_repeated(parameter: &ParameterDescription, role: usize) -> bool {
     let mut i = 0;
     while i < role {

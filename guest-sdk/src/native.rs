@@ -1,4 +1,4 @@
-//! A stand-in for the host, where a target is compiled for the machine that compiles it: for tests and benchmarks.
+//! A stand-in for the host in native builds, for tests and benchmarks.
 //!
 //! ```
 //! use callbox_guest::native::Call;
@@ -18,26 +18,25 @@
 //! assert_eq!(call.result_elements::<f32>(0), [2.0, 4.0, 6.0]);
 //! ```
 //!
-//! It decodes and checks as a call from a host does, through the same code. What it lacks is the sandbox: a panic here is
-//! the test's panic, and a loop without end is one.
+//! A call is decoded and checked by the same code as a call from a host. The sandbox is missing: a
+//! panic is the test's panic, and an infinite loop never ends.
 
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::abi;
 use crate::abi::native::{Block, FrameLists, Function, List, Record, replace_record};
-use crate::abi::{self};
 use crate::decode::{Target, run};
-use crate::description::{AttributeKind, Stage};
 use crate::{
-    AnyOperand, AnyResult, Bf16, C64, C128, Element, ElementType, F16, Failure, LogLevel, Pred,
-    StatusCode,
+    AnyOperand, AnyResult, AttributeKind, Bf16, C64, C128, Element, ElementType, F16, Failure,
+    LogLevel, Pred, Stage, StatusCode,
 };
 
-/// The minor version of the contract that the stand-in has, unless a test asks for an older one.
+/// The minor version of the emulated host, unless a test sets an older one.
 const MINOR_VERSION: u16 = 1;
 
-/// A call to make: its operands, results and attributes, and after a run what became of them.
+/// A call of a target: its operands, results and attributes, and the outcome of the last run.
 pub struct Call {
     minor_version: u16,
     block: Block,
@@ -53,6 +52,7 @@ pub struct Call {
 }
 
 /// A buffer of a call.
+#[derive(Clone)]
 struct BufferParts {
     element_type: u8,
     data: List,
@@ -70,9 +70,9 @@ pub enum Value {
     Array(ElementType, Vec<u8>, Vec<i64>),
     /// Bytes, by convention UTF-8.
     String(Vec<u8>),
-    /// Further attributes.
+    /// Nested attributes.
     Dictionary(Vec<(String, Value)>),
-    /// A function of the call's, by number: see [`Call::function_attribute`].
+    /// A function of the call, by number: see [`Call::function_attribute`].
     Function(u32),
 }
 
@@ -95,13 +95,13 @@ impl Default for Call {
 }
 
 impl Call {
-    /// A call without operands, results and attributes.
+    /// Returns a call without operands, results and attributes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an operand in row-major order. Nothing checks that the dimensions fit.
+    /// Adds an operand in row-major order. The dimensions are not checked.
     pub fn operand<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
         let data = self.block.list(abi::bytes(elements));
         let operand = BufferParts::new(T::TYPE, data, dimensions);
@@ -120,7 +120,8 @@ impl Call {
         self
     }
 
-    /// Adds a result that shares the memory, type and dimensions of the operand with this number, if there is one.
+    /// Adds a result that shares the memory, type and dimensions of the operand at this index. Does
+    /// nothing if there is no such operand.
     pub fn aliased_result(&mut self, operand: usize) -> &mut Self {
         if let Some(shared) = self.operands.get(operand) {
             let mut result = shared.clone();
@@ -130,7 +131,7 @@ impl Call {
         self
     }
 
-    /// Gives every buffer so far this layout.
+    /// Sets the layout of every operand and result that was added so far.
     pub fn minor_to_major(&mut self, minor_to_major: &[i64]) -> &mut Self {
         for buffer in self.operands.iter_mut().chain(&mut self.results) {
             buffer.minor_to_major = minor_to_major.to_vec();
@@ -150,7 +151,7 @@ impl Call {
         self
     }
 
-    /// Adds a leaf of the call's literal, in row-major order. Nothing checks that the dimensions fit.
+    /// Adds a leaf of the call's literal, in row-major order. The dimensions are not checked.
     pub fn literal<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
         let data = self.block.list(abi::bytes(elements));
         let leaf = BufferParts::new(T::TYPE, data, dimensions);
@@ -158,8 +159,9 @@ impl Call {
         self
     }
 
-    /// Adds an attribute that refers to a function of the program: to `function`, which stands for it. It gets the operands, and
-    /// writes the results, with which the target calls it; if it fails, the target finds its results as they were.
+    /// Adds an attribute that refers to a function of the program, which `function` implements.
+    /// `function` receives the operands and results of the target's call. If it fails, the results
+    /// keep their contents.
     pub fn function_attribute(
         &mut self,
         name: &str,
@@ -169,7 +171,8 @@ impl Call {
         self.attribute(name, Value::Function(number))
     }
 
-    /// Adds a called computation: `function` stands for it, as in [`function_attribute`](Self::function_attribute).
+    /// Adds a called computation, which `function` implements as in
+    /// [`function_attribute`](Self::function_attribute).
     pub fn called_function(
         &mut self,
         function: impl Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure> + 'static,
@@ -193,13 +196,14 @@ impl Call {
         self
     }
 
-    /// Has the call come from a host of version `1.minor`, whose frames may be shorter. The default is the newest.
+    /// Emulates a host of version `1.minor`, whose frames may be shorter. The default is the
+    /// newest.
     pub fn minor_version(&mut self, minor: u16) -> &mut Self {
         self.minor_version = minor;
         self
     }
 
-    /// Calls one function of a target, and keeps the state that it leaves for the next.
+    /// Calls one function of a target, and keeps the state that it leaves for later stages.
     ///
     /// # Errors
     /// The failure that a host would report.
@@ -214,7 +218,7 @@ impl Call {
             literal: buffers(&mut self.block, &self.literal),
             functions: self.block.list(&self.called_functions),
         };
-        // A function of the call's may make a call of its own, with a record of its own.
+        // A called function may make a call of its own, with its own record.
         let outer = replace_record(self.record(T::DESCRIPTION.stage));
         let frame = |frame: abi::FramePointer<'_>| run::<T>(frame);
         let code = self.block.call(self.minor_version, &lists, frame);
@@ -231,7 +235,8 @@ impl Call {
         }
     }
 
-    /// What the API table's functions know while this stage runs. Stage instantiate is of no execution, and so has none of its data.
+    /// Returns the input of the API table's functions in this stage. `instantiate` belongs to no
+    /// execution, and so has no execution's data.
     fn record(&self, stage: Stage) -> Record {
         let mut record = Record {
             minor_version: self.minor_version,
@@ -244,7 +249,8 @@ impl Call {
         record
     }
 
-    /// The elements of the result with this number; empty if there is none, or it is of another type.
+    /// Returns the elements of the result at this index. Empty if there is no such result, or if it
+    /// has another element type.
     #[must_use]
     pub fn result_elements<T: Element>(&self, index: usize) -> Vec<T> {
         self.results
@@ -255,7 +261,7 @@ impl Call {
             .to_vec()
     }
 
-    /// What the last run logged.
+    /// Returns the messages that the last run logged.
     #[must_use]
     pub fn log(&self) -> &[(LogLevel, String)] {
         &self.log
@@ -280,16 +286,6 @@ impl BufferParts {
             dimensions: dimensions.to_vec(),
             minor_to_major: (0..dimensions.len() as i64).rev().collect(),
             aliased_operand: None,
-        }
-    }
-
-    fn clone(&self) -> Self {
-        Self {
-            element_type: self.element_type,
-            data: self.data,
-            dimensions: self.dimensions.clone(),
-            minor_to_major: self.minor_to_major.clone(),
-            aliased_operand: self.aliased_operand,
         }
     }
 }
@@ -342,7 +338,7 @@ fn buffers(block: &mut Block, parts: &[BufferParts]) -> List {
     block.list(&records)
 }
 
-/// A list of records, sorted by name as a host sorts them.
+/// Appends the attributes' records, sorted by name as a host sorts them.
 fn dictionary(block: &mut Block, attributes: &[(String, Value)]) -> List {
     let mut sorted: Vec<_> = attributes.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));

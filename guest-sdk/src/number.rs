@@ -1,9 +1,9 @@
-//! Elements that Rust has no type for: 16-bit floats and complex numbers.
+//! Element types that Rust lacks: 16-bit floats and complex numbers.
 
 use core::cmp::Ordering;
 use core::fmt;
 
-/// An IEEE 754 binary16. Arithmetic is done in [`f32`], which has every value of it.
+/// An IEEE 754 binary16. Arithmetic is done in [`f32`], which represents all of its values.
 ///
 /// ```
 /// use callbox_guest::F16;
@@ -16,27 +16,27 @@ use core::fmt;
 pub struct F16(u16);
 
 impl F16 {
-    /// The number with these bits.
+    /// Returns the number with these bits.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// The bits.
+    /// Returns the bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// The nearest number, the even one of two that are as near. A NaN stays one, and becomes quiet.
+    /// Rounds to the nearest number, ties to even. A NaN stays a NaN, and becomes quiet.
     #[must_use]
     pub const fn from_f32(value: f32) -> Self {
         const INFINITY: u32 = 0x7f80_0000;
-        /// 65536, the first power of two that is too large.
+        /// 65536, the smallest power of two that overflows.
         const TOO_LARGE: u32 = 0x4780_0000;
         /// 2^-14, the smallest normal number.
         const SMALLEST_NORMAL: u32 = 0x3880_0000;
-        /// The difference of the exponents' biases, in place.
+        /// The difference of the exponents' biases, shifted to the exponent.
         const BIAS: u32 = (127 - 15) << 23;
 
         let bits = value.to_bits();
@@ -50,14 +50,15 @@ impl F16 {
             let to_even = 0xfff + (magnitude >> 13 & 1);
             ((magnitude - BIAS + to_even) >> 13) as u16
         } else {
-            // One half has the last bit that the result's last bit stands for: the sum is rounded where it has to be.
+            // The last bit of 0.5 has the weight of the result's last bit, so that the addition
+            // rounds.
             let sum = f32::from_bits(magnitude) + 0.5;
             (sum.to_bits() - 0.5_f32.to_bits()) as u16
         };
         Self(sign | rounded)
     }
 
-    /// The same number as an [`f32`].
+    /// Converts to [`f32`] without loss.
     #[must_use]
     pub const fn to_f32(self) -> f32 {
         let sign = (self.0 as u32 & 0x8000) << 16;
@@ -74,7 +75,7 @@ impl F16 {
 /// 2^-24.
 const SMALLEST_F16: f32 = f32::from_bits(0x3380_0000);
 
-/// The upper half of an [`f32`]. Arithmetic is done in [`f32`], which has every value of it.
+/// The upper half of an [`f32`]. Arithmetic is done in [`f32`], which represents all of its values.
 ///
 /// ```
 /// use callbox_guest::Bf16;
@@ -86,31 +87,31 @@ const SMALLEST_F16: f32 = f32::from_bits(0x3380_0000);
 pub struct Bf16(u16);
 
 impl Bf16 {
-    /// The number with these bits.
+    /// Returns the number with these bits.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// The bits.
+    /// Returns the bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// The nearest number, the even one of two that are as near. A NaN stays one, and becomes quiet.
+    /// Rounds to the nearest number, ties to even. A NaN stays a NaN, and becomes quiet.
     #[must_use]
     pub const fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         if value.is_nan() {
             return Self((bits >> 16) as u16 | 0x40);
         }
-        // The largest sum is that of an infinity, which stays what it is.
+        // The addition cannot overflow: the largest value is infinity, which stays infinity.
         let to_even = 0x7fff + (bits >> 16 & 1);
         Self(((bits + to_even) >> 16) as u16)
     }
 
-    /// The same number as an [`f32`].
+    /// Converts to [`f32`] without loss.
     #[must_use]
     pub const fn to_f32(self) -> f32 {
         f32::from_bits((self.0 as u32) << 16)
@@ -171,12 +172,13 @@ pub struct C128 {
 mod tests {
     use super::*;
 
-    /// The finite, positive numbers in order, and the one past the last that would come next.
+    /// The finite positive numbers in ascending order, each with its successor.
     fn ascending(limit: u16, to_f32: impl Fn(u16) -> f32) -> impl Iterator<Item = (f32, f32, u16)> {
         (0..limit).map(move |bits| (to_f32(bits), to_f32(bits + 1), bits))
     }
 
-    /// Half-way between two neighbours the even one is nearest, and any number to either side is nearest to that side's.
+    /// The midpoint of two neighbours rounds to the even one, and the values next to it to their
+    /// own side.
     fn rounds(below: f32, above: f32, bits: u16, round: impl Fn(f32) -> u16) {
         let middle = f32::midpoint(below, above);
         assert_eq!(round(below), bits, "{below}");
@@ -188,7 +190,8 @@ mod tests {
 
     #[test]
     fn f16_rounds_to_the_nearest() {
-        // 65536 would come after the largest number, which is 65504: what is nearer to it is infinite.
+        // The successor of the largest number, 65504, would be 65536: values nearer to it are
+        // infinite.
         let value = |bits| {
             if bits == 0x7c00 {
                 65536.0
@@ -217,7 +220,7 @@ mod tests {
             let infinity = sign * f32::INFINITY;
             assert_eq!(F16::from_f32(infinity).to_f32(), infinity);
             assert_eq!(Bf16::from_f32(infinity).to_f32(), infinity);
-            // A NaN with its last bit alone, which no short mantissa has.
+            // A NaN whose only mantissa bit is the last, which the short mantissas lack.
             let nan = f32::from_bits(infinity.to_bits() | 1);
             assert!(F16::from_f32(nan).to_f32().is_nan());
             assert!(Bf16::from_f32(nan).to_f32().is_nan());

@@ -1,6 +1,5 @@
-//! Operands: what a target reads.
+//! Operands, which a target reads.
 
-use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::ops::Deref;
@@ -9,40 +8,44 @@ use crate::abi::{self, Array};
 use crate::decode::{Decoder, TargetParameter};
 use crate::description::{Role, Signature};
 use crate::shape::{Dimensions, Shape};
+use crate::text::text;
 use crate::{Element, ElementType, Failure};
 
-/// The rank of an [`Operand`], [`ResultBuffer`](crate::ResultBuffer) or [`InPlace`](crate::InPlace) that may have any.
+/// The rank of an [`Operand`], [`ResultBuffer`](crate::ResultBuffer) or [`InPlace`](crate::InPlace)
+/// that accepts any rank.
 pub const ANY_RANK: usize = usize::MAX;
 
-/// An operand with elements of type `T`, seen as a slice, and of rank `RANK` if that is said.
+/// A slice of an operand's elements of type `T`, with rank `RANK` if it is given.
 ///
-/// A target with a parameter `x: &Operand<f32, 1>` is called only with an F32 operand of rank 1 there. The elements lie
-/// in the order of the operand's layout: row-major, unless the program asks for another.
+/// A target with a parameter `x: &Operand<f32, 1>` is called only with an F32 operand of rank 1
+/// there. The elements are in the order of the operand's layout, which is row-major unless the
+/// program sets another.
 ///
-/// What is read here never changes during a call: an operand whose memory a result shares (`output_to_operand_aliasing`) is
-/// copied first. [`InPlace`](crate::InPlace) takes the two as one and saves that copy.
+/// The elements never change during a call: an operand whose memory a result shares
+/// (`output_to_operand_aliasing`) is copied first. [`InPlace`](crate::InPlace) saves the copy.
 pub struct Operand<'a, T: Element, const RANK: usize = ANY_RANK> {
     elements: &'a [T],
     shape: Shape<'a>,
 }
 
 impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
-    /// An operand in row-major order, for calling a target's function from a test.
+    /// Returns an operand in row-major order, for a test that calls a target's function.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
+    /// of elements.
     pub fn new(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = row_major::<RANK>(elements.len(), dimensions)?;
         Ok(Self { elements, shape })
     }
 
-    /// The dimensions and the layout.
+    /// Returns the dimensions and the layout.
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
-    /// The dimensions. None is negative, and their product is the count of elements.
+    /// Returns the dimensions. None is negative, and their product is the number of elements.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
@@ -50,7 +53,7 @@ impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
 }
 
 impl<T: Element> Operand<'_, T, 0> {
-    /// The one element of an array of rank 0.
+    /// Returns the only element of an array of rank 0.
     #[must_use]
     pub fn value(&self) -> T {
         self.elements[0]
@@ -86,7 +89,7 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for Operand<'a, T, R
     }
 }
 
-/// An operand of any element type and rank: what a target takes as one, and what it gives to a function that it calls
+/// An operand of any element type and rank, of a target or of a function that the target calls
 /// ([`FunctionRef`](crate::FunctionRef)).
 #[derive(Clone, Copy)]
 pub struct AnyOperand<'a> {
@@ -96,43 +99,44 @@ pub struct AnyOperand<'a> {
 }
 
 impl<'a> AnyOperand<'a> {
-    /// An operand in row-major order.
+    /// Returns an operand in row-major order.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the product of the dimensions is not the count of elements.
+    /// INVALID_ARGUMENT if the product of the dimensions is not the number of elements.
     pub fn new<T: Element>(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let operand = Operand::<T>::new(elements, dimensions)?;
         Ok(Self::from(&operand))
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
         self.element_type
     }
 
-    /// The dimensions and the layout.
+    /// Returns the dimensions and the layout.
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
-    /// The dimensions. None is negative.
+    /// Returns the dimensions. None is negative.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
     }
 
-    /// The elements, little-endian. Types narrower than a byte take one byte for each element; a token has none.
+    /// Returns the elements, little-endian. An element of a type narrower than a byte takes one
+    /// byte; a token has no elements.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The operand with elements of type `T`.
+    /// Casts to an operand with elements of type `T`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it has elements of another type.
+    /// INVALID_ARGUMENT if the elements have another type.
     pub fn as_typed<T: Element>(&self) -> Result<Operand<'a, T>, Failure> {
         let elements = typed_bytes::<T>(self.element_type)
             .and_then(|()| abi::elements(self.bytes).ok_or_else(misaligned::<T>))
@@ -175,7 +179,7 @@ impl<'a> TargetParameter<'a> for AnyOperand<'a> {
     }
 }
 
-/// An operand or another array that is only read.
+/// Returns an operand, or another array that is only read.
 pub(crate) fn any<'a>(array: Array<'a>, bytes: &'a [u8]) -> Result<AnyOperand<'a>, String> {
     Ok(AnyOperand {
         element_type: known(array.element_type)?,
@@ -184,13 +188,13 @@ pub(crate) fn any<'a>(array: Array<'a>, bytes: &'a [u8]) -> Result<AnyOperand<'a
     })
 }
 
-/// The signature of a buffer that may be any.
+/// The signature of a buffer of any type and rank.
 pub(crate) const ANY: Signature = Signature {
     element_type: None,
     rank: None,
 };
 
-/// The signature of a buffer with this type and rank.
+/// Returns the signature of a buffer with this type and rank.
 pub(crate) const fn signature<T: Element, const RANK: usize>() -> Signature {
     Signature {
         element_type: Some(T::TYPE),
@@ -202,7 +206,7 @@ pub(crate) const fn signature<T: Element, const RANK: usize>() -> Signature {
 #[inline]
 pub(crate) fn check<T: Element, const RANK: usize>(array: &Array<'_>) -> Result<(), String> {
     if array.element_type != T::TYPE as u8 {
-        return Err(wrong_type(T::TYPE.name(), array.element_type));
+        return Err(wrong_type(T::TYPE.upper_name(), array.element_type));
     }
     if RANK != ANY_RANK && array.dimensions.len() != RANK {
         return Err(wrong_rank(RANK, array.dimensions.len()));
@@ -210,21 +214,21 @@ pub(crate) fn check<T: Element, const RANK: usize>(array: &Array<'_>) -> Result<
     Ok(())
 }
 
-/// Checks that a known type is the one that a typed view has.
+/// Checks that an element type is `T`'s.
 pub(crate) fn typed_bytes<T: Element>(found: ElementType) -> Result<(), String> {
     if found == T::TYPE {
         Ok(())
     } else {
-        Err(wrong_type(T::TYPE.name(), found as u8))
+        Err(wrong_type(T::TYPE.upper_name(), found as u8))
     }
 }
 
-/// The element type with this number.
+/// Returns the element type with this number.
 pub(crate) fn known(number: u8) -> Result<ElementType, String> {
     ElementType::from_number(number).ok_or_else(|| wrong_type("an array's", number))
 }
 
-/// A row-major shape of this rank for this many elements.
+/// Returns a row-major shape of this rank with this number of elements.
 pub(crate) fn row_major<const RANK: usize>(
     count: usize,
     dimensions: &[i64],
@@ -236,44 +240,50 @@ pub(crate) fn row_major<const RANK: usize>(
         )));
     }
     Shape::row_major(dimensions, count).ok_or_else(|| {
-        Failure::invalid_argument(format!(
-            "wrong number of elements: expected as many as dimensions {} have, found {count}",
-            Dimensions(dimensions)
-        ))
+        Failure::invalid_argument(text![
+            "wrong number of elements: expected as many as dimensions ",
+            Dimensions(dimensions),
+            " have, found ",
+            count
+        ])
     })
 }
 
-/// Checks what a rank-0 view relies on: that there is its element.
+/// Checks that a view of rank 0 has its element.
 #[inline]
 pub(crate) fn check_count(count: usize, shape: Shape<'_>) -> Result<(), String> {
     if count == 0 && shape.rank() == 0 {
-        return Err(String::from(
-            "Wrong buffer size: expected 1 element but got 0",
-        ));
+        return Err(text!["Wrong buffer size: expected 1 element but got 0"]);
     }
     Ok(())
 }
 
 #[cold]
 pub(crate) fn missing() -> String {
-    String::from("Missing buffer")
+    text!["Missing buffer"]
 }
 
 #[cold]
 pub(crate) fn misaligned<T: Element>() -> String {
-    format!(
-        "Misaligned buffer: expected an address that {} divides",
-        align_of::<T>()
-    )
+    text![
+        "Misaligned buffer: expected an address that ",
+        align_of::<T>(),
+        " divides"
+    ]
 }
 
 #[cold]
 pub(crate) fn wrong_type(expected: &str, found: u8) -> String {
-    let found = ElementType::from_number(found).map_or("INVALID", ElementType::name);
-    format!("Wrong buffer dtype: expected {expected} but got {found}")
+    let found = ElementType::from_number(found).map_or("INVALID", ElementType::upper_name);
+    text![
+        "Wrong buffer dtype: expected ",
+        expected,
+        " but got ",
+        found
+    ]
 }
 
 #[cold]
 fn wrong_rank(expected: usize, found: usize) -> String {
-    format!("Wrong buffer rank: expected {expected} but got {found}")
+    text!["Wrong buffer rank: expected ", expected, " but got ", found]
 }

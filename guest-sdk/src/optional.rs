@@ -1,4 +1,4 @@
-//! Operands and results of which there may be fewer or more: optional ones, and those that remain.
+//! Optional operands and results, and those that remain after all others.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ impl<'a, P: TargetParameter<'a>> TargetParameter<'a> for Option<P> {
 /// ```
 /// use callbox_guest::{Failure, RemainingOperands, ResultBuffer, target};
 ///
-/// /// Adds up the first element of each operand.
+/// /// Sums the first element of each operand.
 /// #[target(pure)]
 /// fn total(terms: RemainingOperands, sum: &mut ResultBuffer<f32, 0>) -> Result<(), Failure> {
 ///     sum.set(0.0);
@@ -46,35 +46,35 @@ impl<'a, P: TargetParameter<'a>> TargetParameter<'a> for Option<P> {
 pub struct RemainingOperands<'a>(Vec<AnyOperand<'a>>);
 
 impl<'a> RemainingOperands<'a> {
-    /// How many there are.
+    /// Returns the number of remaining operands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no operands remain.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The operand with this number among those that remain, with elements of type `T`.
+    /// Returns the remaining operand at this index, with elements of type `T`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT in XLA's words: `Index out of range`, or what its type is instead.
+    /// INVALID_ARGUMENT with XLA's message: `Index out of range`, or a mismatch of the type.
     pub fn get<T: Element>(&self, index: usize) -> Result<Operand<'a, T>, Failure> {
         self.any(index)?.as_typed()
     }
 
-    /// The operand with this number among those that remain.
+    /// Returns the remaining operand at this index.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT in XLA's words: `Index out of range`.
+    /// INVALID_ARGUMENT with XLA's message: `Index out of range`.
     pub fn any(&self, index: usize) -> Result<AnyOperand<'a>, Failure> {
         self.0.get(index).copied().ok_or_else(out_of_range)
     }
 
-    /// All of them.
+    /// Returns all remaining operands.
     #[must_use]
     pub fn as_slice(&self) -> &[AnyOperand<'a>] {
         &self.0
@@ -96,35 +96,35 @@ impl<'a> TargetParameter<'a> for RemainingOperands<'a> {
 pub struct RemainingResults<'a>(Vec<AnyResult<'a>>);
 
 impl<'a> RemainingResults<'a> {
-    /// How many there are.
+    /// Returns the number of remaining results.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no results remain.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The result with this number among those that remain, with elements of type `T`.
+    /// Returns the remaining result at this index, with elements of type `T`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT in XLA's words: `Index out of range`, or what its type is instead.
+    /// INVALID_ARGUMENT with XLA's message: `Index out of range`, or a mismatch of the type.
     pub fn get<T: Element>(&mut self, index: usize) -> Result<ResultBuffer<'_, T>, Failure> {
         self.any(index)?.as_typed()
     }
 
-    /// The result with this number among those that remain.
+    /// Returns the remaining result at this index.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT in XLA's words: `Index out of range`.
+    /// INVALID_ARGUMENT with XLA's message: `Index out of range`.
     pub fn any(&mut self, index: usize) -> Result<&mut AnyResult<'a>, Failure> {
         self.0.get_mut(index).ok_or_else(out_of_range)
     }
 
-    /// All of them.
+    /// Returns all remaining results.
     pub fn as_mut_slice(&mut self) -> &mut [AnyResult<'a>] {
         &mut self.0
     }

@@ -1,4 +1,5 @@
-//! How a panic reaches the host: its text and place become the call's failure, before the guest traps.
+//! Reports a panic to the host: its message and location become the call's failure, and the guest
+//! traps.
 
 #[cfg(all(target_arch = "wasm32", feature = "std"))]
 pub(crate) use hook::install;
@@ -6,7 +7,10 @@ pub(crate) use hook::install;
 #[cfg(not(all(target_arch = "wasm32", feature = "std")))]
 pub(crate) use no_hook::install;
 
-/// Text of bounded length, written without an allocator: the panic may be about one.
+#[cfg(any(test, target_arch = "wasm32"))]
+use crate::text::digits;
+
+/// A text of bounded length. It needs no allocator, because the allocator may be what panicked.
 #[cfg(any(test, target_arch = "wasm32"))]
 pub(crate) struct Message {
     bytes: [u8; Self::CAPACITY],
@@ -15,7 +19,7 @@ pub(crate) struct Message {
 
 #[cfg(any(test, target_arch = "wasm32"))]
 impl Message {
-    /// In bytes.
+    /// The largest length in bytes.
     const CAPACITY: usize = 4096;
 
     pub(crate) const fn new() -> Self {
@@ -25,34 +29,48 @@ impl Message {
         }
     }
 
-    /// What was written, cut at the capacity.
+    /// Returns the text, truncated at the capacity.
     pub(crate) fn as_str(&self) -> &str {
-        str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+        let text = self.bytes.get(..self.len).unwrap_or_default();
+        str::from_utf8(text).unwrap_or_default()
     }
-}
 
-#[cfg(any(test, target_arch = "wasm32"))]
-impl core::fmt::Write for Message {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = Self::CAPACITY - self.len;
-        let text = &text[..text.floor_char_boundary(room)];
-        self.bytes[self.len..][..text.len()].copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
-    }
-}
-
-/// Sets the call's failure to what a panic says: `panicked at src/lib.rs:12:5: the text`.
-#[cfg(all(target_arch = "wasm32", any(feature = "std", feature = "runtime")))]
-fn report(location: Option<&core::panic::Location<'_>>, text: &dyn core::fmt::Display) {
-    let mut message = Message::new();
-    // `Message` takes what fits and never fails.
-    let _ = match location {
-        Some(location) => {
-            core::fmt::write(&mut message, format_args!("panicked at {location}: {text}"))
+    /// Appends what fits.
+    pub(crate) fn push(&mut self, text: &str) {
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let text = text.as_bytes();
+        let mut len = text.len().min(room.len());
+        // Cuts between characters.
+        while text.get(len).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            len -= 1;
         }
-        None => core::fmt::write(&mut message, format_args!("panicked: {text}")),
-    };
+        for (to, from) in room.iter_mut().zip(text.iter().take(len)) {
+            *to = *from;
+        }
+        self.len += len;
+    }
+
+    /// Appends the digits of a number.
+    pub(crate) fn push_number(&mut self, number: u32) {
+        self.push(digits(u64::from(number), &mut [0; 20]));
+    }
+}
+
+/// Sets the call's failure to the panic's message: `panicked at src/lib.rs:12:5: the text`.
+#[cfg(all(target_arch = "wasm32", any(feature = "std", feature = "runtime")))]
+fn report(location: Option<&core::panic::Location<'_>>, text: &str) {
+    let mut message = Message::new();
+    message.push("panicked");
+    if let Some(location) = location {
+        message.push(" at ");
+        message.push(location.file());
+        for number in [location.line(), location.column()] {
+            message.push(":");
+            message.push_number(number);
+        }
+    }
+    message.push(": ");
+    message.push(text);
     crate::abi::set_failure(crate::StatusCode::Aborted, message.as_str(), false);
 }
 
@@ -63,7 +81,7 @@ mod hook {
 
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
-    /// Sees to it that panics are reported. The first call of an instance does it.
+    /// Installs the panic hook, on the first call of an instance.
     #[inline]
     pub(crate) fn install() {
         if !IS_INSTALLED.load(Ordering::Relaxed) {
@@ -76,37 +94,51 @@ mod hook {
         IS_INSTALLED.store(true, Ordering::Relaxed);
         std::panic::set_hook(std::boxed::Box::new(|info: &PanicHookInfo<'_>| {
             let text = info.payload_as_str().unwrap_or("a value that is no text");
-            super::report(info.location(), &text);
+            super::report(info.location(), text);
         }));
     }
 }
 
 #[cfg(not(all(target_arch = "wasm32", feature = "std")))]
 mod no_hook {
-    /// Does nothing: a `no_std` guest has a panic handler, and natively the panic is the test's.
+    /// Does nothing: a `no_std` guest has a panic handler, and a native panic is the test's.
     #[inline]
     pub(crate) fn install() {}
 }
 
-/// What the panic handler of a `no_std` guest does.
+/// Handles a panic of a `no_std` guest. A message that contains values is left out: it would bring
+/// the formatting machinery into every guest.
 #[cfg(all(target_arch = "wasm32", feature = "runtime", not(feature = "std")))]
 pub fn handle(info: &core::panic::PanicInfo<'_>) -> ! {
-    report(info.location(), &info.message());
+    let text = info.message().as_str();
+    report(
+        info.location(),
+        text.unwrap_or("a message with values, which needs the feature `std`"),
+    );
     core::arch::wasm32::unreachable()
 }
 
 #[cfg(test)]
 mod tests {
     use super::Message;
-    use core::fmt::Write;
 
     #[test]
     fn a_message_is_cut_between_characters() {
         let mut message = Message::new();
         for _ in 0..Message::CAPACITY {
-            assert!(message.write_str("é§x").is_ok());
+            message.push("é§x");
         }
         assert!(message.as_str().len() > Message::CAPACITY - 2);
         assert!(message.as_str().starts_with("é§x"));
+    }
+
+    #[test]
+    fn a_message_takes_texts_and_numbers() {
+        let mut message = Message::new();
+        message.push("at ");
+        message.push_number(4_294_967_295);
+        message.push("");
+        message.push_number(0);
+        assert_eq!(message.as_str(), "at 42949672950");
     }
 }

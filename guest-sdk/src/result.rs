@@ -1,6 +1,5 @@
-//! Results: what a target writes.
+//! Results, which a target writes.
 
-use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -10,13 +9,14 @@ use crate::decode::{Decoder, TargetParameter};
 use crate::description::Role;
 use crate::operand::{self, ANY_RANK};
 use crate::shape::{Dimensions, Shape};
+use crate::text::text;
 use crate::{Element, ElementType, Failure};
 
-/// A result with elements of type `T`, seen as a slice to write to, and of rank `RANK` if that is said.
+/// A writable slice of a result's elements of type `T`, with rank `RANK` if it is given.
 ///
-/// Its dimensions are the program's choice; a target that needs others says so with [`expect_dimensions`]. What the
-/// elements are before the target writes them is undefined (but some value: reading them is no error). They reach the
-/// caller only if the call succeeds.
+/// The program chooses the dimensions; a target that needs certain ones checks them with
+/// [`expect_dimensions`]. The elements' initial values are unspecified, and reading them is
+/// allowed. The caller receives the elements only if the call succeeds.
 ///
 /// [`expect_dimensions`]: Self::expect_dimensions
 pub struct ResultBuffer<'a, T: Element, const RANK: usize = ANY_RANK> {
@@ -25,31 +25,32 @@ pub struct ResultBuffer<'a, T: Element, const RANK: usize = ANY_RANK> {
 }
 
 impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
-    /// A result in row-major order, for calling a target's function from a test.
+    /// Returns a result in row-major order, for a test that calls a target's function.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
+    /// of elements.
     pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = operand::row_major::<RANK>(elements.len(), dimensions)?;
         Ok(Self { elements, shape })
     }
 
-    /// The dimensions and the layout.
+    /// Returns the dimensions and the layout.
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
-    /// The dimensions. None is negative, and their product is the count of elements.
+    /// Returns the dimensions. None is negative, and their product is the number of elements.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
     }
 
-    /// Checks that the result has these dimensions: those that the target means to give it.
+    /// Checks that the result has the dimensions that the target computes.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it has others.
+    /// INVALID_ARGUMENT if the dimensions differ.
     pub fn expect_dimensions(&self, expected: &[i64]) -> Result<(), Failure> {
         if self.dimensions() == expected {
             Ok(())
@@ -60,7 +61,7 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
 }
 
 impl<T: Element> ResultBuffer<'_, T, 0> {
-    /// Sets the one element of an array of rank 0.
+    /// Sets the only element of an array of rank 0.
     pub fn set(&mut self, value: T) {
         self.elements[0] = value;
     }
@@ -101,7 +102,7 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for ResultBuffer<'a,
     }
 }
 
-/// A result of any element type and rank: what a target takes as one, and where a function that it calls writes
+/// A result of any element type and rank, of a target or of a function that the target calls
 /// ([`FunctionRef`](crate::FunctionRef)).
 pub struct AnyResult<'a> {
     element_type: ElementType,
@@ -110,10 +111,10 @@ pub struct AnyResult<'a> {
 }
 
 impl<'a> AnyResult<'a> {
-    /// A result in row-major order.
+    /// Returns a result in row-major order.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the product of the dimensions is not the count of elements.
+    /// INVALID_ARGUMENT if the product of the dimensions is not the number of elements.
     pub fn new<T: Element>(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = operand::row_major::<ANY_RANK>(elements.len(), dimensions)?;
         Ok(Self {
@@ -123,34 +124,35 @@ impl<'a> AnyResult<'a> {
         })
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
         self.element_type
     }
 
-    /// The dimensions and the layout.
+    /// Returns the dimensions and the layout.
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
-    /// The dimensions. None is negative.
+    /// Returns the dimensions. None is negative.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
     }
 
-    /// The elements, little-endian. Types narrower than a byte take one byte for each element; a token has none.
+    /// Returns the elements, little-endian. An element of a type narrower than a byte takes one
+    /// byte; a token has no elements.
     #[must_use]
     pub const fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes
     }
 
-    /// The result with elements of type `T`.
+    /// Casts to a result with elements of type `T`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it has elements of another type.
+    /// INVALID_ARGUMENT if the elements have another type.
     pub fn as_typed<T: Element>(&mut self) -> Result<ResultBuffer<'_, T>, Failure> {
         operand::typed_bytes::<T>(self.element_type).map_err(Failure::invalid_argument)?;
         let elements = abi::elements_mut(self.bytes)
@@ -201,11 +203,12 @@ impl<'a> TargetParameter<'a> for AnyResult<'a> {
     }
 }
 
-/// An operand and a result of the same type and dimensions, in one slice: it holds the operand, and the target makes the
-/// result of it.
+/// An operand and a result of the same type and dimensions in one slice. It holds the operand's
+/// elements, which the target overwrites with the result's.
 ///
-/// It stands for the next operand and the next result of the target. Where the program has the two share memory
-/// (`output_to_operand_aliasing`), nothing is copied; otherwise the operand is copied into the result before the call.
+/// The parameter takes the target's next operand and next result. If the program lets the two share
+/// memory (`output_to_operand_aliasing`), nothing is copied; otherwise the operand is copied into
+/// the result before the call.
 ///
 /// ```
 /// use callbox_guest::{InPlace, target};
@@ -219,21 +222,22 @@ impl<'a> TargetParameter<'a> for AnyResult<'a> {
 pub struct InPlace<'a, T: Element, const RANK: usize = ANY_RANK>(ResultBuffer<'a, T, RANK>);
 
 impl<'a, T: Element, const RANK: usize> InPlace<'a, T, RANK> {
-    /// Elements in row-major order, for calling a target's function from a test.
+    /// Returns elements in row-major order, for a test that calls a target's function.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the dimensions are not of this rank, or their product is not the count of elements.
+    /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
+    /// of elements.
     pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         ResultBuffer::new(elements, dimensions).map(Self)
     }
 
-    /// The dimensions and the layout of the result.
+    /// Returns the dimensions and the layout of the result.
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.0.shape
     }
 
-    /// The dimensions. None is negative, and their product is the count of elements.
+    /// Returns the dimensions. None is negative, and their product is the number of elements.
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.0.shape.dimensions()
@@ -278,11 +282,12 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for InPlace<'a, T, R
         }
         if let Some(source) = pair.source {
             if source.len() != pair.data.len() {
-                return Err(format!(
-                    "Wrong buffer size: expected {} bytes but got {}",
+                return Err(text![
+                    "Wrong buffer size: expected ",
                     source.len(),
+                    " bytes but got ",
                     pair.data.len()
-                ));
+                ]);
             }
             pair.data.copy_from_slice(source);
         }
@@ -300,9 +305,10 @@ fn wrong_dimensions(expected: &[i64], found: &[i64]) -> Failure {
 
 #[cold]
 fn wrong_dimensions_text(expected: &[i64], found: &[i64]) -> String {
-    format!(
-        "Wrong result dimensions: expected {} but got {}",
+    text![
+        "Wrong result dimensions: expected ",
         Dimensions(expected),
+        " but got ",
         Dimensions(found)
-    )
+    ]
 }

@@ -1,4 +1,4 @@
-//! The extent of an array, and the order of its elements.
+//! The dimensions and the layout of an array.
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The shape of these dimensions in row-major order, if their product is this count of elements.
+    /// Returns the row-major shape of these dimensions if their product is `count`.
     pub(crate) fn row_major(dimensions: &'a [i64], count: usize) -> Option<Self> {
         let first = DESCENDING.len().checked_sub(dimensions.len())?;
         let product = dimensions.iter().try_fold(1_usize, |product, &dimension| {
@@ -29,25 +29,25 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// The dimensions, as the logical shape lists them. None is negative.
+    /// Returns the dimensions in the order of the logical shape. None is negative.
     #[must_use]
     pub const fn dimensions(self) -> &'a [i64] {
         self.dimensions
     }
 
-    /// How many dimensions there are.
+    /// Returns the number of dimensions.
     #[must_use]
     pub const fn rank(self) -> usize {
         self.dimensions.len()
     }
 
-    /// The layout: dimension numbers from the fastest-varying to the slowest.
+    /// Returns the layout: dimension numbers from the fastest-varying to the slowest.
     #[must_use]
     pub const fn minor_to_major(self) -> &'a [i64] {
         self.minor_to_major
     }
 
-    /// Whether the last dimension varies fastest, then the one before it, and so on: XLA's default layout.
+    /// Returns whether the layout is XLA's default, in which the last dimension varies fastest.
     #[must_use]
     pub fn is_row_major(self) -> bool {
         self.minor_to_major
@@ -69,7 +69,8 @@ impl fmt::Debug for Shape<'_> {
     }
 }
 
-/// Dimensions as XLA prints them: `[2,3]`.
+/// Formats dimensions as XLA does: `[2,3]`.
+#[derive(Clone, Copy)]
 pub(crate) struct Dimensions<'a>(pub(crate) &'a [i64]);
 
 impl fmt::Display for Dimensions<'_> {
@@ -90,7 +91,7 @@ impl fmt::Display for Commas<'_> {
     }
 }
 
-/// The end of this list is the row-major layout of any rank up to its length.
+/// A suffix of this list is the row-major layout of any rank up to the list's length.
 const DESCENDING: &[i64; 64] = &{
     let mut numbers = [0; 64];
     let mut i = 0;

@@ -1,84 +1,14 @@
-//! How a target fails.
+//! Failures of a target.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 
-/// Declares the codes and, for each, the constructor of a [`Failure`].
-macro_rules! status_codes {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $constructor:ident;)*) => {
-        /// The kind of outcome that a call has: `absl::StatusCode`, name for name and number for number.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum StatusCode {
-            /// The call did what it was asked to do.
-            Ok = 0,
-            $($(#[$doc])* $variant = $number,)*
-        }
+use callbox_abi::StatusCode;
 
-        impl StatusCode {
-            /// The code with this number, if there is one.
-            #[must_use]
-            pub const fn from_number(number: u32) -> Option<Self> {
-                match number { 0 => Some(Self::Ok), $($number => Some(Self::$variant),)* _ => None }
-            }
+use crate::text::text;
 
-            /// The name in XLA's messages: `INVALID_ARGUMENT`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { Self::Ok => "OK", $(Self::$variant => $name,)* }
-            }
-        }
-
-        impl Failure {
-            $(
-                #[doc = concat!("A failure with code ", $name, ".")]
-                #[must_use]
-                #[cold]
-                pub fn $constructor(message: impl Into<Cow<'static, str>>) -> Self {
-                    Self::new(StatusCode::$variant, message)
-                }
-            )*
-        }
-    };
-}
-
-status_codes! {
-    /// The caller asked for the call to stop.
-    Cancelled = 1, "CANCELLED", cancelled;
-    /// A failure that has no better code.
-    Unknown = 2, "UNKNOWN", unknown;
-    /// The request is wrong whatever the state of the system.
-    InvalidArgument = 3, "INVALID_ARGUMENT", invalid_argument;
-    /// The call ran past its deadline.
-    DeadlineExceeded = 4, "DEADLINE_EXCEEDED", deadline_exceeded;
-    /// Something that was named does not exist.
-    NotFound = 5, "NOT_FOUND", not_found;
-    /// Something that was to be made exists.
-    AlreadyExists = 6, "ALREADY_EXISTS", already_exists;
-    /// The caller may not do this.
-    PermissionDenied = 7, "PERMISSION_DENIED", permission_denied;
-    /// A limit was reached.
-    ResourceExhausted = 8, "RESOURCE_EXHAUSTED", resource_exhausted;
-    /// The system is not in the state that the request needs.
-    FailedPrecondition = 9, "FAILED_PRECONDITION", failed_precondition;
-    /// The call was broken off.
-    Aborted = 10, "ABORTED", aborted;
-    /// An access or index past what is there.
-    OutOfRange = 11, "OUT_OF_RANGE", out_of_range;
-    /// What was asked for is not supported.
-    Unimplemented = 12, "UNIMPLEMENTED", unimplemented;
-    /// An invariant does not hold.
-    Internal = 13, "INTERNAL", internal;
-    /// What is needed is not there now, and may be later.
-    Unavailable = 14, "UNAVAILABLE", unavailable;
-    /// Data is lost or corrupt.
-    DataLoss = 15, "DATA_LOSS", data_loss;
-    /// The caller is not known.
-    Unauthenticated = 16, "UNAUTHENTICATED", unauthenticated;
-}
-
-/// Why a target did not do what it was asked to do: what it returns as `Err`, and what the caller gets as a status.
+/// The failure of a call, which a target returns as `Err` and the caller receives as a status.
 ///
 /// There is one constructor for each code:
 ///
@@ -92,13 +22,14 @@ status_codes! {
 pub struct Failure {
     code: StatusCode,
     is_recoverable: bool,
-    /// The number of the call of a function that failed so; 0 if it is the target's own.
+    /// The number of the function call that failed, or 0 for the target's own failure.
     function_call: u32,
     message: Cow<'static, str>,
 }
 
 impl Failure {
-    /// A failure with this code and message. Take [`StatusCode::Ok`] for [`StatusCode::Unknown`]: no failure is OK.
+    /// Returns a failure with this code and message. [`StatusCode::Ok`] becomes
+    /// [`StatusCode::Unknown`], because no failure is OK.
     #[must_use]
     #[cold]
     pub fn new(code: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
@@ -114,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a function that was called back. `call` is the call's number.
+    /// Returns the failure of a called function. `call` is the number of the function call.
     #[cold]
     pub(crate) fn of_function(code: StatusCode, message: String, call: u32) -> Self {
         Self {
@@ -123,12 +54,12 @@ impl Failure {
         }
     }
 
-    /// The number that [`Failure::of_function`] was given; 0 if it is the target's own.
+    /// Returns the number of the function call that failed, or 0 for the target's own failure.
     pub(crate) const fn function_call(&self) -> u32 {
         self.function_call
     }
 
-    /// Says that the caller can expect a later call with other inputs to succeed.
+    /// Tells the caller that a later call with other inputs may succeed.
     #[must_use]
     pub fn recoverable(mut self) -> Self {
         self.is_recoverable = true;
@@ -136,30 +67,66 @@ impl Failure {
         self
     }
 
-    /// The code, never [`StatusCode::Ok`].
+    /// Returns the code, which is never [`StatusCode::Ok`].
     #[must_use]
     pub const fn code(&self) -> StatusCode {
         self.code
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether the caller can expect a later call with other inputs to succeed.
+    /// Returns whether a later call with other inputs may succeed.
     #[must_use]
     pub const fn is_recoverable(&self) -> bool {
         self.is_recoverable
     }
 }
 
+/// Declares a constructor of [`Failure`] for each status code.
+macro_rules! constructors {
+    ($($constructor:ident: $variant:ident,)*) => {
+        impl Failure {
+            $(
+                #[doc = concat!("A failure with [`StatusCode::", stringify!($variant), "`].")]
+                #[must_use]
+                #[cold]
+                pub fn $constructor(message: impl Into<Cow<'static, str>>) -> Self {
+                    Self::new(StatusCode::$variant, message)
+                }
+            )*
+        }
+    };
+}
+
+constructors! {
+    cancelled: Cancelled,
+    unknown: Unknown,
+    invalid_argument: InvalidArgument,
+    deadline_exceeded: DeadlineExceeded,
+    not_found: NotFound,
+    already_exists: AlreadyExists,
+    permission_denied: PermissionDenied,
+    resource_exhausted: ResourceExhausted,
+    failed_precondition: FailedPrecondition,
+    aborted: Aborted,
+    out_of_range: OutOfRange,
+    unimplemented: Unimplemented,
+    internal: Internal,
+    unavailable: Unavailable,
+    data_loss: DataLoss,
+    unauthenticated: Unauthenticated,
+}
+
 impl PartialEq for Failure {
-    /// Where a failure comes from is no part of what it says.
+    /// Compares what the caller sees. The origin of the failure does not matter.
     fn eq(&self, other: &Self) -> bool {
-        let said = |failure: &Self| (failure.code, failure.is_recoverable);
-        said(self) == said(other) && self.message == other.message
+        self.code == other.code
+            && self.is_recoverable == other.is_recoverable
+            && self.message == other.message
     }
 }
 
@@ -173,14 +140,14 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// What a target may return: nothing, or `Result<(), Failure>`.
+/// The return type of a target: `()` or `Result<(), Failure>`.
 #[diagnostic::on_unimplemented(
     message = "a target does not return `{Self}`",
     label = "expected `()` or `Result<(), callbox_guest::Failure>`",
     note = "a target writes its results into its `ResultBuffer` parameters"
 )]
 pub trait Outcome {
-    /// The outcome in its general form.
+    /// Converts the outcome to a `Result`.
     ///
     /// # Errors
     /// The failure that the target returned.
@@ -199,25 +166,32 @@ impl Outcome for Result<(), Failure> {
     }
 }
 
-/// A message of XLA's form for something of which there is more or less than was expected.
+/// Returns XLA's message for a wrong count.
 #[cold]
 pub(crate) fn wrong_count(what: &str, expected: &str, found: usize) -> String {
-    alloc::format!("Wrong number of {what}: expected {expected} but got {found}")
+    text![
+        "Wrong number of ",
+        what,
+        ": expected ",
+        expected,
+        " but got ",
+        found
+    ]
+}
+
+/// Returns the numbers that are allowed: `2`, or `1 to 2`.
+#[cold]
+pub(crate) fn range(least: usize, most: usize) -> String {
+    if least == most {
+        text![most]
+    } else {
+        text![least, " to ", most]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_are_absls() {
-        assert_eq!(StatusCode::from_number(0), Some(StatusCode::Ok));
-        for number in 1..=16 {
-            assert!(StatusCode::from_number(number).is_some_and(|code| code as u32 == number));
-        }
-        assert_eq!(StatusCode::from_number(17), None);
-        assert_eq!(StatusCode::Unauthenticated as u8, 16);
-    }
 
     #[test]
     fn a_failure_is_never_ok() {

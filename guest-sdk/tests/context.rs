@@ -1,4 +1,4 @@
-//! What the context has besides the log and the status: user data, the literal, scratch memory.
+//! The context: user data, the literal, scratch memory.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -94,9 +94,10 @@ fn scratch(context: &Context, #[attr] fails: bool) -> Result<(), Failure> {
     numbers[2] = 1.0;
     assert_eq!(numbers, [0.0, 0.0, 1.0]);
     assert_eq!(context.scratch(0, 8)?, []);
-    match fails {
-        true => Err(Failure::internal("with blocks in hand")),
-        false => Ok(()),
+    if fails {
+        Err(Failure::internal("with blocks in hand"))
+    } else {
+        Ok(())
     }
 }
 

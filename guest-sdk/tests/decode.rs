@@ -1,5 +1,5 @@
-//! What a target accepts, and XLA's words for what it does not. The texts are those of xla/ffi/api/api.h and of its tests
-//! (xla/ffi/ffi_test.cc).
+//! What a target accepts, and XLA's messages for what it refuses: those of xla/ffi/api/api.h and of
+//! its tests (xla/ffi/ffi_test.cc).
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -21,7 +21,7 @@ fn add(x: &Operand<f32, 1>, y: &Operand<f32, 1>, out: &mut ResultBuffer<f32, 1>)
     }
 }
 
-/// The failure of a call, which is INVALID_ARGUMENT and not recoverable, as every failure to decode is.
+/// Returns the failure of a call. Every failure to decode is INVALID_ARGUMENT and not recoverable.
 fn message(outcome: Result<(), Failure>) -> String {
     let failure = outcome.unwrap_err();
     assert_eq!(failure.code(), StatusCode::InvalidArgument);
@@ -122,7 +122,7 @@ fn misnamed(
     );
 }
 
-/// `FfiTest.DecodingErrors`, with its attributes and its texts.
+/// `FfiTest.DecodingErrors`, with its attributes and messages.
 #[test]
 fn all_misnamed_attributes_are_reported() {
     let mut call = Call::new();

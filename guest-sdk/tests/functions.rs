@@ -14,7 +14,7 @@ use callbox_guest::{
     RemainingResults, ResultBuffer, StatusCode, target,
 };
 
-/// What the program's function does: adds two arrays.
+/// A function of the program: adds two arrays.
 fn add(operands: &[AnyOperand<'_>], results: &mut [AnyResult<'_>]) -> Result<(), Failure> {
     let [a, b] = operands else {
         return Err(Failure::invalid_argument("expected 2 operands"));
@@ -88,7 +88,7 @@ fn a_functions_failure_is_handed_on_as_it_is() {
     call.operand(&[1.0_f32], &[1])
         .result::<f32>(&[1])
         .function_attribute("capture", failing);
-    // That it is recoverable is not in what the target knows: the host kept it.
+    // The target does not know that the failure is recoverable; the host does.
     let expected = Failure::data_loss("the function's own words").recoverable();
     assert_eq!(call.run::<launch>(), Err(expected));
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_functions_failure_is_handed_on_as_it_is() {
     );
 }
 
-/// Calls the functions in turn. What the attribute `how` says becomes of their failures.
+/// Calls the functions in turn. The attribute `how` selects how it handles their failures.
 #[target]
 fn handle(context: &Context, #[attr] how: &str) -> Result<(), Failure> {
     let mut failures = Vec::new();
@@ -132,7 +132,7 @@ fn a_target_may_do_something_about_a_failure() {
         run("last"),
         Err(Failure::unavailable("second").recoverable())
     );
-    // The host knows the last one only, so that of an earlier one there is what the target knows.
+    // The host keeps the last failure only. Of an earlier one, only what the target knows is left.
     assert_eq!(run("first"), Err(Failure::unavailable("first")));
     assert_eq!(run("own"), Err(Failure::unavailable("second")));
     assert_eq!(
@@ -141,7 +141,7 @@ fn a_target_may_do_something_about_a_failure() {
     );
 }
 
-/// A call that succeeds leaves the host without the failure before it.
+/// A call that succeeds clears the host's record of an earlier failure.
 #[test]
 fn a_failure_is_returned_after_a_success() {
     let mut call = Call::new();
@@ -156,7 +156,7 @@ fn a_program_may_have_no_called_computations() {
     let mut call = Call::new();
     call.attribute("how", "catch");
     assert_eq!(call.run::<handle>(), Ok(()));
-    // The frame of an older host ends before them.
+    // The frame of a host of version 1.0 ends before these fields.
     call.called_function(|_, _| Err(Failure::internal("never called")));
     call.minor_version(0);
     assert_eq!(call.run::<handle>(), Ok(()));

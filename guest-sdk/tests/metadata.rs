@@ -39,7 +39,7 @@ fn make(#[attr] n: i32) -> Result<i32, Failure> {
 #[target]
 fn plain() {}
 
-/// The macro sees the name, which says nothing: what the parameter is, its type says.
+/// A parameter's type decides its role, and not its name, which is all that the macro sees.
 type Alias<'a> = Context<'a>;
 
 #[target]
@@ -139,7 +139,8 @@ fn a_target_may_have_nothing_to_say() {
     );
 }
 
-/// No `attributes` are any, an empty list is none. A target that binds some takes those, whatever its context could read besides.
+/// Without `attributes`, any are accepted; an empty list means none. A target that binds some
+/// accepts those, even if it has a context.
 #[test]
 fn a_target_that_may_read_any_attribute_declares_none_of_them() {
     const LINES: [&[u8]; 5] = [
@@ -174,7 +175,7 @@ struct Pair<'a> {
     second: &'a str,
 }
 
-/// Whether a target needs a host of version 1.1 is decided by what it takes.
+/// A target's parameters decide whether it needs a host of version 1.1.
 #[target]
 fn newer(
     x: &Operand<Bf16>,
@@ -221,13 +222,13 @@ fn what_can_be_fewer_or_more_is_said() {
                 {"name": "mode", "kind": "scalar", "element_type": "U16", "optional": false},
                 {"name": "pair", "kind": "dictionary", "element_type": null, "optional": true},
             ],
-            "doc": "Whether a target needs a host of version 1.1 is decided by what it takes.",
+            "doc": "A target's parameters decide whether it needs a host of version 1.1.",
             "traits": [],
         })
     );
 }
 
-/// Dimensions are written with the rank that they say, and are no reason for a newer version.
+/// Dimensions are written with the rank that they imply, and do not raise the required version.
 #[target(elementwise)]
 fn shaped(
     #[dimensions(.., n)] x: &Operand<f32>,
@@ -280,7 +281,7 @@ fn dimensions_are_said() {
     );
 }
 
-/// The oldest version that each alone needs.
+/// The oldest version that each parameter needs.
 #[test]
 fn the_version_is_the_lowest_that_will_do() {
     #[target]

@@ -1,4 +1,5 @@
-//! Optional and remaining operands and results, by the rules and in the words of xla/ffi/api/api.h.
+//! Optional and remaining operands and results, by the rules and with the messages of
+//! xla/ffi/api/api.h.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -11,7 +12,7 @@ use callbox_guest::{
     ResultBuffer, target,
 };
 
-/// How many elements each parameter has; -1 for one that is not there.
+/// Returns the number of elements of each parameter, or -1 for one that is omitted.
 #[target]
 fn lengths(
     y: &mut ResultBuffer<i64, 1>,
@@ -107,7 +108,7 @@ fn a_generic_target_has_optional_buffers_of_its_type() {
     assert_eq!(call.result_elements::<f64>(0), [3.0, 6.0]);
 }
 
-/// Writes to each result the sum of all operands, of which the first has to be there.
+/// Writes the sum of all operands, of which the first is required, to each result.
 #[target]
 fn sum_to_all(
     first: &Operand<f32, 1>,

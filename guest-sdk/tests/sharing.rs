@@ -1,4 +1,5 @@
-//! Results that share an operand's memory: a target reads what the operand held, whatever it writes.
+//! Results that share an operand's memory: the target reads the operand's contents, whatever it
+//! writes.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -8,7 +9,7 @@
 use callbox_guest::native::Call;
 use callbox_guest::{AnyOperand, Failure, InPlace, Operand, ResultBuffer, target};
 
-/// Reads its operand after it wrote to its result, in the other order.
+/// Reads its operand after writing its result, in reverse order.
 #[target]
 fn reverse(x: &Operand<f32, 1>, y: &mut ResultBuffer<f32, 1>) {
     y.fill(0.0);
@@ -29,7 +30,7 @@ fn add_to_both(x: &mut InPlace<i32>, y: &mut InPlace<i32>, z: &AnyOperand) -> Re
     Ok(())
 }
 
-/// Long enough that a copy has several chunks and a part of one.
+/// Long enough that a copy has several chunks, the last of them partial.
 fn ramp() -> Vec<f32> {
     (0..77_u8).map(f32::from).collect()
 }
@@ -65,7 +66,7 @@ fn in_place_works_with_and_without_sharing() {
     assert_eq!(call.result_elements::<i32>(0), [2, 3, 4]);
 }
 
-/// Every way in which two results can share, or not share, the three operands.
+/// Every combination of two results that share or do not share the three operands.
 #[test]
 fn in_place_reads_operands_that_other_results_share() {
     let choices = [None, Some(0), Some(1), Some(2)];

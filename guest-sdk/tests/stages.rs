@@ -1,4 +1,4 @@
-//! Stages and the state that they leave for one another.
+//! Stages and their state.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -122,7 +122,7 @@ fn a_state_lives_until_its_stage_runs_again() {
     assert_eq!(dropped(), 2);
 }
 
-/// A host of version 1.0 takes no state back: the stage itself does, when it runs again.
+/// A host of version 1.0 never drops state: the stage does, when it runs again.
 #[test]
 fn an_older_host_leaves_the_state_to_the_stage() {
     let dropped = || DROPPED.with(|dropped| dropped.get());

@@ -1,7 +1,7 @@
 // The twin of src/kernel.rs on the GPU. callbox.json says how it is launched.
 
-// Where a thread is in a sequence that is taken a grid of threads at a time, and where that is in one of `period` elements that
-// repeats. The remainder is taken once: that of a 64-bit number in each turn would cost more than the sum.
+// A thread's index i, which advances by the threads of the grid, and `at`, which is i % period.
+// Only the constructor divides: a 64-bit remainder for each element would cost more than the sum.
 struct Place {
   size_t i, stride, at, step, period;
 
@@ -22,7 +22,8 @@ extern "C" __global__ void broadcast_add(const float *__restrict__ b, const floa
   for (Place place(period); place.i < elements; place.next()) a[place.i] = b[place.at] + c[place.i];
 }
 
-// The same four elements at a time. Both numbers are of such groups of four, and the addresses are multiples of 16.
+// The same for groups of four elements. `period` and `groups` count groups, and the addresses are
+// multiples of 16.
 extern "C" __global__ void broadcast_add_by_four(const float4 *__restrict__ b, const float4 *__restrict__ c, float4 *__restrict__ a,
                                                  size_t period, size_t groups) {
   for (Place place(period); place.i < groups; place.next()) {

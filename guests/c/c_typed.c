@@ -1,12 +1,15 @@
-// Typed FFI in C: operands and attributes checked in XLA's words, stages and their state, functions of the program, user data.
+// Typed FFI in C: checks of operands and attributes, stages and state, functions of the program,
+// user data.
 #include "callbox.h"
 
 #define CHECK(what) \
   if (!(what)) return CALLBOX_INVALID_ARGUMENT
 
-static uint32_t length(const callbox_buffer *buffer) { return buffer->size / (uint32_t)sizeof(float); }
+static uint32_t length(const callbox_buffer *buffer) {
+  return buffer->size / (uint32_t)sizeof(float);
+}
 
-// Any f32[n] to f32[n]: adds the attribute n, an f32.
+// f32[n] to f32[n]: adds the attribute n, an f32.
 CALLBOX_TARGET(c_add_n) {
   CHECK(callbox_check_counts(frame, 1, 1));
   const callbox_buffer *x = &frame->operands.data[0], *y = &frame->results.data[0];
@@ -18,12 +21,14 @@ CALLBOX_TARGET(c_add_n) {
   return CALLBOX_OK;
 }
 
-// Nothing to s64[6]: the scalar `number`; the first of the array `numbers`, its count and its rank; the size of the string `text`; the scalar
-// `number` in the dictionary `inner`.
+// Nothing to s64[6]: the scalar `number`; the first element, the number of elements and the rank of
+// the array `numbers`; the size of the string `text`; the scalar `number` in the dictionary
+// `inner`.
 CALLBOX_TARGET(c_attributes) {
   CHECK(callbox_check_counts(frame, 0, 1));
   CHECK(callbox_check_buffer(&frame->results.data[0], CALLBOX_S64, 1));
-  const int64_t *number = (const int64_t *)callbox_get_scalar(frame->attributes, "number", CALLBOX_S64);
+  const int64_t *number =
+      (const int64_t *)callbox_get_scalar(frame->attributes, "number", CALLBOX_S64);
   CHECK(number);
   const callbox_attribute *numbers = callbox_get_array(frame->attributes, "numbers", CALLBOX_S32);
   CHECK(numbers);
@@ -43,9 +48,11 @@ CALLBOX_TARGET(c_attributes) {
   return CALLBOX_OK;
 }
 
-// Nothing to s32[3]: what the stages left: the attribute `first`, and one more each. What takes it back says so in the log.
+// Nothing to s32[3]: the state of each stage: the attribute `first`, and each one more. The
+// destructors log that they ran.
 CALLBOX_STAGE(c_stages, instantiate) {
-  const int32_t *first = (const int32_t *)callbox_get_scalar(frame->attributes, "first", CALLBOX_S32);
+  const int32_t *first =
+      (const int32_t *)callbox_get_scalar(frame->attributes, "first", CALLBOX_S32);
   CHECK(first);
   frame->instantiate_state = (void *)*first;
   return CALLBOX_OK;
@@ -86,14 +93,16 @@ CALLBOX_STAGE_DROP(c_stages, initialize) { log_drop("initialize left ", state); 
 CALLBOX_TARGET(call_ref) {
   uint32_t function;
   CHECK(callbox_get_function(frame->attributes, "func", &function));
-  return callbox_call_function(function, frame->operands.data, frame->operands.count, frame->results.data, frame->results.count);
+  return callbox_call_function(function, frame->operands.data, frame->operands.count,
+                               frame->results.data, frame->results.count);
 }
 
-// The same, with a failure of its own.
+// The same, but fails with a failure of its own.
 CALLBOX_TARGET(call_ref_and_explain) {
   uint32_t function;
   CHECK(callbox_get_function(frame->attributes, "func", &function));
-  uint32_t code = callbox_call_function(function, frame->operands.data, frame->operands.count, frame->results.data, frame->results.count);
+  uint32_t code = callbox_call_function(function, frame->operands.data, frame->operands.count,
+                                        frame->results.data, frame->results.count);
   if (code == CALLBOX_OK) return CALLBOX_OK;
   char text[64];
   uint32_t size = callbox_function_message(text, sizeof text);
@@ -106,12 +115,14 @@ CALLBOX_TARGET(call_ref_and_explain) {
   return callbox_fail_message(CALLBOX_ABORTED, &message);
 }
 
-// Calls the call site's called computations in order, each with the operands and the result of the same number.
+// Calls the call site's called computations in order, each with the operand and the result at its
+// index.
 CALLBOX_TARGET(call_computations) {
   callbox_functions functions = callbox_called_computations(frame);
   CHECK(callbox_check_counts(frame, functions.count, functions.count));
   for (uint32_t i = 0; i < functions.count; i++) {
-    uint32_t code = callbox_call_function(functions.data[i], &frame->operands.data[i], 1, &frame->results.data[i], 1);
+    uint32_t code = callbox_call_function(functions.data[i], &frame->operands.data[i], 1,
+                                          &frame->results.data[i], 1);
     if (code != CALLBOX_OK) return code;
   }
   return CALLBOX_OK;
@@ -124,12 +135,14 @@ CALLBOX_TARGET(add_literal) {
   if (literal.count == 0) return callbox_fail(CALLBOX_NOT_FOUND, "there is no literal");
   const callbox_buffer *x = &frame->operands.data[0], *y = &frame->results.data[0];
   CHECK(callbox_check_buffer(&literal.data[0], CALLBOX_F32, x->rank));
-  if (literal.data[0].size != y->size) return callbox_fail(CALLBOX_INVALID_ARGUMENT, "the literal is of another size");
-  for (uint32_t i = 0; i < length(y); i++) ((float *)y->data)[i] = ((const float *)x->data)[i] + ((const float *)literal.data[0].data)[i];
+  if (literal.data[0].size != y->size)
+    return callbox_fail(CALLBOX_INVALID_ARGUMENT, "the literal is of another size");
+  for (uint32_t i = 0; i < length(y); i++)
+    ((float *)y->data)[i] = ((const float *)x->data)[i] + ((const float *)literal.data[0].data)[i];
   return CALLBOX_OK;
 }
 
-// Nothing to u8[16]: the user data "answer". NOT_FOUND without it.
+// Nothing to u8[16]: the user data "answer", or NOT_FOUND.
 CALLBOX_TARGET(user_data) {
   CHECK(callbox_check_counts(frame, 0, 1));
   const callbox_buffer *y = &frame->results.data[0];
@@ -139,8 +152,9 @@ CALLBOX_TARGET(user_data) {
   return CALLBOX_OK;
 }
 
-// s32[], f32[4] to f32[4]: twice the operand, and then, as s32[] says, 1 writes over the frame's records, 2 over all that the host put into memory, so
-// that each byte of the result is 0x3f, 3 over the operands.
+// s32[], f32[4] to f32[4]: twice the operand. Then the s32[] selects an attack: 1 overwrites the
+// frame's records, 2 all memory of the host's arena, so that each byte of the result is 0x3f, 3 the
+// operands.
 CALLBOX_TARGET(c_scribble) {
   CHECK(callbox_check_counts(frame, 2, 1));
   callbox_buffer *operands = frame->operands.data, *results = frame->results.data;

@@ -1,4 +1,5 @@
-// What the targets of conventions.c launch on the GPU: those of callbox.json, and by hand those of ../cuda/conventions.c.
+// The kernels of the targets of conventions.c on the GPU. callbox.json declares some of the
+// targets; ../cuda/conventions.c launches the kernels of the others.
 
 // a[i] = b[i % period] + c[i]: the documents' first example, for any sizes.
 extern "C" __global__ void custom_call(const float *__restrict__ b, const float *__restrict__ c, float *__restrict__ a, size_t period,
@@ -15,18 +16,18 @@ extern "C" __global__ void six(const float *__restrict__ x, float *__restrict__ 
 
 extern "C" __global__ void twice(const float *__restrict__ x, float *__restrict__ y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
 
-// Twice the operand into `temp`, and one more than that into y.
+// Writes twice the operand to `temp`, and one more than that to y.
 extern "C" __global__ void scratch(const float *__restrict__ x, float *__restrict__ y, float *__restrict__ temp) {
   temp[threadIdx.x] = 2 * x[threadIdx.x];
   y[threadIdx.x] = 1 + temp[threadIdx.x];
 }
 
-// One more in place. The pointers may be the same, and are told apart by the device: NaN if they are not.
+// Adds one in place. x and y must be the same address, which the device checks: NaN if they differ.
 extern "C" __global__ void in_place(const float *x, float *y) {
   y[threadIdx.x] = x == y ? y[threadIdx.x] + 1 : __int_as_float(0x7fc00000);
 }
 
-// Whether there are an empty tuple and a token, and the whole part of x. One thread.
+// Writes whether there are an empty tuple and a token, and the integer part of x. One thread.
 extern "C" __global__ void empty_tuple_and_token(int *seen, int tuple, int token, const float *x) {
   seen[0] = tuple;
   seen[1] = token;

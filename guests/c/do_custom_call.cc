@@ -1,4 +1,5 @@
-// The CPU example of the documents on XLA custom calls, "Custom-call on CPU", as they have it but for its includes.
+// The CPU example of the documents on XLA custom calls, "Custom-call on CPU". Only the includes
+// differ.
 #include "custom_call.h"
 
 void do_custom_call(void* out, const void** in) {

@@ -1,5 +1,5 @@
-// The documents' example "Signalling an error", as they have it but for its includes and for what its comments stand for. It is C: in C++
-// a `char*` cannot point to a literal.
+// The documents' example "Signalling an error". The includes differ, and code takes the place of
+// some comments. It is C: in C++ a `char*` cannot point to a literal.
 #include "custom_call.h"
 #include "strlen.h"
 #include "xla_custom_call_status.h"
@@ -21,7 +21,8 @@ void do_custom_call(void* out, const void** in, XlaCustomCallStatus* status) {
 }
 XLA_REGISTER_CUSTOM_CALL_TARGET(do_custom_call, "Host");
 
-// "For custom calls that cannot fail, simply add the new XlaCustomCallStatus* parameter and ignore it."
+// "For custom calls that cannot fail, simply add the new XlaCustomCallStatus* parameter and ignore
+// it."
 void ignores_status(void* out, const void** in, XlaCustomCallStatus* status) {
   (void)status;
   *(float*)out = *(const float*)in[0];

@@ -1,12 +1,13 @@
-// The documents' example "Passing tuples to custom-calls", for which they have no function of the platform "Host". Parameter 0 is
-// (f32[32], (f32[64], f32[128]), f32[256]), the result is (f32[512], f32[1024]), and its f32[1024] is a temp buffer ("Tuple outputs as temp
-// buffers").
+// The documents' example "Passing tuples to custom-calls", which they give without a function for
+// the platform "Host". Parameter 0 is (f32[32], (f32[64], f32[128]), f32[256]). The result is
+// (f32[512], f32[1024]), of which the f32[1024] is a temp buffer ("Tuple outputs as temp buffers").
 //
-// The documents say that the function is `do_custom_call(const void** ins, void* out)` where they have tuples. It is `(out, ins)`, as in their
-// first example.
+// For tuples, the documents declare `do_custom_call(const void** ins, void* out)`. The order is
+// `(out, ins)`, as in their first example.
 #include "custom_call.h"
 
-// Element i of the result is the sum of the elements i of all leaves, each modulo its length.
+// Element i of the result is the sum of the elements i of all leaves, each modulo the leaf's
+// length.
 void do_custom_call(void* out, const void** ins) {
   const void* const* p0 = reinterpret_cast<const void* const*>(ins[0]);
   const float* subbuf0 = reinterpret_cast<const float*>(p0[0]);

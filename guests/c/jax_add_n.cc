@@ -1,6 +1,8 @@
-// The example of the JAX FFI proposal, `add_n`, as it has it but for its includes, for what Python and pybind11 do there, and for its mistakes:
+// The example of the JAX FFI proposal, `add_n`. The includes differ, the parts for Python and
+// pybind11 are left out, and two mistakes are corrected:
 //
-// - its first listing takes `inputs` before `outputs`. All that it says of such functions afterwards has `outputs` first, and so has this;
+// - the first listing takes `inputs` before `outputs`, and all other text `outputs` before
+//   `inputs`. This is the second order; `jax_inputs_first.cc` has the first.
 // - it exposes `add_one` where it defines `add_n`.
 #include "jax_ffi.h"  // Header that comes from JAX
 
@@ -19,15 +21,15 @@ extern "C" void add_n(JaxFFI_API* api, JaxFFIStatus* status,
   float* output = (float*) outputs[0];
   *output = *input + info->n;
 }
-JAX_FFI_EXPORT(add_n);
+JAX_FFI_EXPORT_OUTPUTS_FIRST(add_n);
 
 CALLBOX_METADATA({
   "name": "add_n", "api_version": "API_VERSION_JAX_FFI", "ffi_version": "1.0", "traits": ["pure"],
   "doc": "Adds the number n of the static information, an f32."
 })
 
-// The guest has no C++ library: `new` takes from here. There are as many places as call sites may have objects at one time, so that one that is
-// not taken back shows.
+// The guest has no C++ library: `new` allocates from this array. It has as many places as call
+// sites can have objects at a time, so that a leak shows.
 namespace {
 struct Place {
   alignas(8) unsigned char bytes[8];
@@ -53,12 +55,13 @@ void operator delete(void* object) noexcept {
       return;
     }
   }
-  __builtin_trap();  // It is deleted twice, or is not from here.
+  __builtin_trap();  // A double free, or an object from elsewhere.
 }
 
 void operator delete(void* object, size_t) noexcept { operator delete(object); }
 
-// "Exposing static information to Python via a pointer (pass by reference)": `make_info` of the number, and what the capsule's destructor does.
+// "Exposing static information to Python via a pointer (pass by reference)": `make_info`, which
+// takes the number's bytes, and the body of the capsule's destructor.
 extern "C" void* make_info(const void* data, size_t size) {
   if (size != sizeof(float)) return nullptr;
   Info* info = new Info();

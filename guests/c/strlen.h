@@ -1,4 +1,4 @@
-/* What the examples have from <string.h>, for guests without a C library. */
+/* The function of <string.h> that the examples use, for guests without a C library. */
 #ifndef GUESTS_C_STRLEN_H
 #define GUESTS_C_STRLEN_H
 

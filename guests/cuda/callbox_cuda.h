@@ -1,13 +1,16 @@
 /* Custom calls of the platform "CUDA" before typed FFI, in libraries that callbox loads:
  *
  *     void do_custom_call(CUstream stream, void **buffers, const char *opaque, size_t opaque_len);
- *     void do_custom_call(CUstream stream, void **buffers, const char *opaque, size_t opaque_len, XlaCustomCallStatus *status);
+ *     void do_custom_call(CUstream stream, void **buffers, const char *opaque, size_t opaque_len,
+ *                         XlaCustomCallStatus *status);
  *
- * The first is API_VERSION_ORIGINAL, the second API_VERSION_STATUS_RETURNING and API_VERSION_STATUS_RETURNING_UNIFIED. What is exported is
- * a target by that name. README.md says what `buffers` holds.
+ * The first is API_VERSION_ORIGINAL, the second API_VERSION_STATUS_RETURNING and
+ * API_VERSION_STATUS_RETURNING_UNIFIED. Each exported function is a target with its name. README.md
+ * describes the layouts of `buffers`.
  *
- * A target runs on the CPU and enqueues work on the stream, whose context is current. This header has what it takes to launch kernels from
- * PTX without CUDA's headers or libraries: the driver is opened the first time that it is used.
+ * A target runs on the CPU and enqueues work on the stream, whose context is current. This header
+ * launches kernels from PTX without CUDA's headers or libraries: it opens the driver when it is
+ * first used.
  */
 #ifndef CALLBOX_CUDA_H
 #define CALLBOX_CUDA_H
@@ -26,7 +29,7 @@ extern "C" {
 #define CALLBOX_CUDA_ASSERT_ _Static_assert
 #endif
 
-/* What the driver's own header declares, if that is not included before this one. */
+/* The driver's types, unless its own header was included before this one. */
 #ifndef __cuda_cuda_h__
 typedef int CUresult;
 typedef struct CUctx_st *CUcontext;
@@ -38,18 +41,21 @@ typedef unsigned long long CUdeviceptr;
 
 /* ---- The status ---- */
 
-/* Opaque: a target hands it on, within its call. */
+/* Opaque. A target passes it on during its call. */
 typedef struct XlaCustomCallStatus_ XlaCustomCallStatus;
 
-/* What callbox can do with a status. A library cannot be linked against the program that loads it, so that it is handed functions. */
+/* callbox's functions for a status. A library cannot be linked against the program that loads it,
+ * so that it is given pointers to them. */
 struct callbox_status_api {
-  /* Fails the call with the message's first `len` bytes, or those before its first NUL, which are copied. */
+  /* Fails the call with the message's first `len` bytes, or those before its first NUL, which are
+   * copied. */
   void (*set_failure)(XlaCustomCallStatus *status, const char *message, size_t len);
-  /* Takes a failure back. */
+  /* Revokes a failure. */
   void (*set_success)(XlaCustomCallStatus *status);
 };
 
-/* Each library exports this variable. callbox sets it when it has loaded the library, before it calls any target. */
+/* Each library exports this variable. callbox sets it after it has loaded the library, before it
+ * calls a target. */
 __attribute__((weak, visibility("default"))) const struct callbox_status_api *callbox_status_api;
 
 static inline void XlaCustomCallStatusSetFailure(XlaCustomCallStatus *status, const char *message, size_t message_len) {
@@ -62,13 +68,13 @@ static inline void XlaCustomCallStatusSetSuccess(XlaCustomCallStatus *status) {
 
 /* ---- Registration ---- */
 
-/* A function that is exported is a target, so that this has only the platform to check. */
+/* Every exported function is a target, so that this macro only checks the platform. */
 #define XLA_REGISTER_CUSTOM_CALL_TARGET(function, platform) \
   CALLBOX_CUDA_ASSERT_(__builtin_strcmp(platform, "CUDA") == 0, "a library has targets of the platform \"CUDA\" only: " #function " is of another")
 
 /* ---- The driver ---- */
 
-/* The functions of the driver that are used here, by the names without their versions. */
+/* The driver functions that this header uses, named without their versions. */
 struct callbox_cuda_driver {
   CUresult (*cuCtxGetCurrent)(CUcontext *context);
   CUresult (*cuModuleLoadData)(CUmodule *module, const void *image);
@@ -78,7 +84,7 @@ struct callbox_cuda_driver {
   CUresult (*cuMemcpyDtoHAsync)(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
   CUresult (*cuMemcpyHtoDAsync)(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
   CUresult (*cuStreamSynchronize)(CUstream stream);
-  /* What is missing, or null. */
+  /* The name of a missing function, or null. */
   const char *missing;
 };
 
@@ -87,14 +93,14 @@ static pthread_once_t callbox_cuda_once_ = PTHREAD_ONCE_INIT;
 
 static inline void callbox_cuda_open_(void) {
   struct callbox_cuda_driver *driver = &callbox_cuda_driver_;
-  /* In the order in which callbox looks for it, so that there is one driver in the process. */
+  /* The same order as callbox's, so that the process has only one driver. */
   void *library = dlopen("libcuda.so", RTLD_NOW);
   if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL) {
     driver->missing = "libcuda.so.1";
     return;
   }
-/* What dlsym returns is an object pointer, which ISO C does not convert to a function's. */
+/* ISO C does not convert the object pointer that dlsym returns to a function pointer. */
 #define CALLBOX_CUDA_SYMBOL_(function, symbol)                      \
   do {                                                              \
     *(void **)&driver->function = dlsym(library, symbol);           \
@@ -110,7 +116,8 @@ static inline void callbox_cuda_open_(void) {
 #undef CALLBOX_CUDA_SYMBOL_
 }
 
-/* Fails the call with a text. A function of API_VERSION_ORIGINAL has no status (NULL): all that it can do is to say so. */
+/* Fails the call with a text. Without a status (NULL, for API_VERSION_ORIGINAL), it is only
+ * printed. */
 static inline void callbox_cuda_fail(XlaCustomCallStatus *status, const char *text) {
   if (status == NULL) {
     fprintf(stderr, "callbox_cuda: %s\n", text);
@@ -119,7 +126,7 @@ static inline void callbox_cuda_fail(XlaCustomCallStatus *status, const char *te
   XlaCustomCallStatusSetFailure(status, text, __builtin_strlen(text));
 }
 
-/* Whether a driver function succeeded. If not, the call fails with its name and its error's number. */
+/* Returns whether a driver function succeeded. If not, fails the call with its name and error. */
 static inline bool callbox_cuda_ok(CUresult result, const char *function, XlaCustomCallStatus *status) {
   char text[160];
   if (result == 0) return true;
@@ -128,7 +135,7 @@ static inline bool callbox_cuda_ok(CUresult result, const char *function, XlaCus
   return false;
 }
 
-/* The driver; NULL if there is none, and then the call fails. */
+/* Returns the driver. Without one, returns NULL and fails the call. */
 static inline const struct callbox_cuda_driver *callbox_cuda_driver_or_fail(XlaCustomCallStatus *status) {
   char text[160];
   pthread_once(&callbox_cuda_once_, callbox_cuda_open_);
@@ -140,11 +147,12 @@ static inline const struct callbox_cuda_driver *callbox_cuda_driver_or_fail(XlaC
 
 /* ---- Kernels ---- */
 
-/* For how many contexts (one for each device that is used) an image is kept. */
+/* The most contexts, one for each device in use, that an image is kept for. */
 enum { CALLBOX_CUDA_CONTEXTS = 16 };
 
-/* PTX, or another image that the driver takes, and what was made of it for each context. A context must not end while its library is
- * loaded: that of callbox and of XLA is the device's primary one, which is there as long as either has the device open. */
+/* An image, such as PTX, and the module that was loaded from it in each context. A context must
+ * outlive the library's use: callbox and XLA use the device's primary one, which exists while
+ * either has the device open. */
 struct callbox_cuda_image {
   const void *data;
   pthread_mutex_t lock;
@@ -157,7 +165,8 @@ struct callbox_cuda_image {
 
 #define CALLBOX_CUDA_IMAGE(data) {(data), PTHREAD_MUTEX_INITIALIZER, 0, {{0, 0}}}
 
-/* The image's module for the context that is current; NULL if it cannot be loaded, and then the call fails. */
+/* Returns the image's module in the current context. If it cannot be loaded, returns NULL and fails
+ * the call. */
 static inline CUmodule callbox_cuda_module_(struct callbox_cuda_image *image, const struct callbox_cuda_driver *driver,
                                             XlaCustomCallStatus *status) {
   CUcontext context = NULL;
@@ -177,8 +186,9 @@ static inline CUmodule callbox_cuda_module_(struct callbox_cuda_image *image, co
   return module;
 }
 
-/* Launches a kernel of an image on a stream, with one dimension of blocks and threads. `parameters` are the addresses of what the kernel
- * takes. Returns whether that worked; if not, the call has failed. */
+/* Launches a kernel of an image on a stream, with one dimension of blocks and threads. `parameters`
+ * are the addresses of the kernel's parameters. Returns whether it succeeded; if not, the call has
+ * failed. */
 static inline bool callbox_cuda_launch(struct callbox_cuda_image *image, const char *kernel, unsigned grid, unsigned block, CUstream stream,
                                        void **parameters, XlaCustomCallStatus *status) {
   CUfunction function = NULL;
@@ -190,7 +200,7 @@ static inline bool callbox_cuda_launch(struct callbox_cuda_image *image, const c
 
 /* ---- Copies ---- */
 
-/* Copies from the device, and waits for it: for all that is on the stream before. Not while the stream is captured. */
+/* Copies from the device, and waits for the stream. Not possible while the stream is captured. */
 static inline bool callbox_cuda_read(void *to, const void *from, size_t bytes, CUstream stream, XlaCustomCallStatus *status) {
   const struct callbox_cuda_driver *driver = callbox_cuda_driver_or_fail(status);
   return driver != NULL &&
@@ -198,7 +208,8 @@ static inline bool callbox_cuda_read(void *to, const void *from, size_t bytes, C
          callbox_cuda_ok(driver->cuStreamSynchronize(stream), "cuStreamSynchronize", status);
 }
 
-/* Copies to the device, and waits for it, so that `from` may go. Not while the stream is captured. */
+/* Copies to the device, and waits, so that `from` may be freed. Not possible while the stream is
+ * captured. */
 static inline bool callbox_cuda_write(void *to, const void *from, size_t bytes, CUstream stream, XlaCustomCallStatus *status) {
   const struct callbox_cuda_driver *driver = callbox_cuda_driver_or_fail(status);
   return driver != NULL &&

@@ -1,12 +1,14 @@
-/* Tuples in the oldest convention of the platform "CUDA": `buffers` has a pointer for each sub-buffer in preorder. Those of an input tuple's
- * may be null, and are found in its table in device memory; the tables of output tuples are for the target to fill.
+/* Tuples in the oldest convention of the platform "CUDA": `buffers` has a pointer for each
+ * sub-buffer in preorder. A pointer of an input tuple's sub-buffer may be null, and is then in the
+ * tuple's table in device memory. The target fills the tables of output tuples.
  *
  *     struct callbox_cuda_tuples tuples;
  *     if (!callbox_cuda_tuples_open(&tuples, "(a(aa)a)", "(aa)", stream, buffers, status)) return;
  *     ... launch kernels on tuples.leaves[0], tuples.leaves[1], ...
  *     callbox_cuda_tuples_fill(&tuples);
  *
- * Shapes are texts: `a` is an array or a token, `(...)` is a tuple. Those of all operands stand one after the other.
+ * Shapes are texts: `a` is an array or a token, and `(...)` is a tuple. The shapes of all operands
+ * are concatenated.
  */
 #ifndef CALLBOX_CUDA_TUPLES_H
 #define CALLBOX_CUDA_TUPLES_H
@@ -24,12 +26,12 @@ static struct callbox_cuda_image callbox_cuda_tuples_image_ = CALLBOX_CUDA_IMAGE
 struct callbox_cuda_tuples {
   CUstream stream;
   XlaCustomCallStatus *status;
-  /* The next of the buffers. */
+  /* The next buffer. */
   void **buffers;
   /* The leaves of operands and output, in preorder. */
   void *leaves[CALLBOX_CUDA_LEAVES];
   unsigned leaf_count;
-  /* The tables of output tuples, each with the elements that it is to have. */
+  /* The tables of output tuples, each with its future elements. */
   struct {
     void *table;
     void *elements[CALLBOX_CUDA_ELEMENTS];
@@ -38,8 +40,9 @@ struct callbox_cuda_tuples {
   unsigned output_count;
 };
 
-/* Reads one shape and its buffers. `table` is the tuple that it is in, in device memory, and `index` its place there; `element` gets its
- * own address. Returns the shape's end, or NULL if the call has failed. */
+/* Reads one shape and its buffers. `table` is the tuple around it, in device memory, and `index`
+ * its place there. Sets `element` to its address. Returns the shape's end, or NULL if the call has
+ * failed. */
 static inline const char *callbox_cuda_tuples_walk_(struct callbox_cuda_tuples *tuples, const char *shape, bool is_output, void *table,
                                                     int index, void **element) {
   void *buffer = *tuples->buffers++;
@@ -77,8 +80,8 @@ static inline const char *callbox_cuda_tuples_walk_(struct callbox_cuda_tuples *
   return shape + 1;
 }
 
-/* Finds all leaves. Waits for the stream once for each null, and so not while it is captured. Returns whether that worked; if not, the call
- * has failed. */
+/* Finds all leaves. Waits for the stream once for each null pointer, which is not possible while
+ * the stream is captured. Returns whether it succeeded; if not, the call has failed. */
 static inline bool callbox_cuda_tuples_open(struct callbox_cuda_tuples *tuples, const char *operands, const char *output, CUstream stream,
                                             void **buffers, XlaCustomCallStatus *status) {
   void *root;
@@ -90,7 +93,7 @@ static inline bool callbox_cuda_tuples_open(struct callbox_cuda_tuples *tuples, 
   return operands != NULL && callbox_cuda_tuples_walk_(tuples, output, true, NULL, 0, &root) != NULL;
 }
 
-/* Fills the tables of all output tuples, as work on the stream: the host need not wait for it. */
+/* Fills the tables of all output tuples on the stream, without waiting. */
 static inline bool callbox_cuda_tuples_fill(struct callbox_cuda_tuples *tuples) {
   for (unsigned i = 0; i < tuples->output_count; i++) {
     void **e = tuples->outputs[i].elements;

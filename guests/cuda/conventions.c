@@ -1,5 +1,5 @@
-// The targets of ../c/conventions.c on the GPU. `buffers` has a pointer for each leaf; conventions_preorder.c compiles the same for the oldest
-// convention.
+// The targets of ../c/conventions.c on the GPU. `buffers` has a pointer for each leaf.
+// conventions_preorder.c compiles the same source for the oldest convention.
 #include "callbox_cuda.h"
 
 static const char ptx[] = {
@@ -12,7 +12,7 @@ static bool launch(const char *kernel, unsigned threads, CUstream stream, void *
   return callbox_cuda_launch(&image, kernel, 1, threads, stream, parameters, status);
 }
 
-// What a target does with the leaves of its operands and its output.
+// The work of a target, on the leaves of its operands and its output.
 typedef bool Body(CUstream stream, void **leaves, XlaCustomCallStatus *status);
 
 #ifdef CALLBOX_CUDA_PREORDER
@@ -57,7 +57,8 @@ static bool ones_body(CUstream stream, void **leaves, XlaCustomCallStatus *statu
 }
 IN_EVERY_CONVENTION(ones, "", "a");
 
-// p0 = (f32[2], (f32[2], f32[2])) to ((f32[2], f32[2]), f32[2]): the leaves in preorder, each twice its value.
+// p0 = (f32[2], (f32[2], f32[2])) to ((f32[2], f32[2]), f32[2]): the leaves in preorder, each twice
+// its value.
 static bool regroup_body(CUstream stream, void **leaves, XlaCustomCallStatus *status) {
   for (int leaf = 0; leaf < 3; leaf++) {
     void *parameters[] = {&leaves[leaf], &leaves[3 + leaf]};
@@ -67,14 +68,16 @@ static bool regroup_body(CUstream stream, void **leaves, XlaCustomCallStatus *st
 }
 IN_EVERY_CONVENTION(regroup, "(a(aa))", "((aa)a)");
 
-// f32[4] to (f32[4], f32[4]): twice the operand into the second, which is a temp buffer, and one more than that into the first.
+// f32[4] to (f32[4], f32[4]): twice the operand into the second, which is a temp buffer, and one
+// more than that into the first.
 static bool scratch_body(CUstream stream, void **leaves, XlaCustomCallStatus *status) {
   void *parameters[] = {&leaves[0], &leaves[1], &leaves[2]};
   return launch("scratch", 4, stream, parameters, status);
 }
 IN_EVERY_CONVENTION(scratch, "a", "(aa)");
 
-// (f32[4]) to (f32[4]), one more, where they share memory: then in place. Fails if they do not, as f32[4] of NaN.
+// (f32[4]) to (f32[4]): adds one in place if both share memory, and otherwise returns f32[4] of
+// NaN.
 static bool in_place_body(CUstream stream, void **leaves, XlaCustomCallStatus *status) {
   void *parameters[] = {&leaves[0], &leaves[1]};
   return launch("in_place", 4, stream, parameters, status);
@@ -82,8 +85,9 @@ static bool in_place_body(CUstream stream, void **leaves, XlaCustomCallStatus *s
 IN_EVERY_CONVENTION(in_place, "(a)", "(a)");
 
 #ifdef CALLBOX_CUDA_PREORDER
-// p0 = ((), token[], f32[]) to (s32[3], (), token[]): whether the empty tuple has an address, whether the token has one, and f32[]. An empty
-// tuple is no leaf, so that only this convention has a place for it.
+// p0 = ((), token[], f32[]) to (s32[3], (), token[]): whether the empty tuple has an address,
+// whether the token has one, and f32[]. An empty tuple has no leaf, so that only this convention
+// passes it.
 static void empty_tuple_and_token_any(CUstream stream, void **buffers, XlaCustomCallStatus *status) {
   struct callbox_cuda_tuples tuples;
   void *p0[3] = {buffers[1], buffers[2], buffers[3]};
@@ -110,7 +114,8 @@ void empty_tuple_and_token_unified(CUstream stream, void **buffers, const char *
 }
 #endif
 
-// "You can pass the dimensions in as parameters to the call", which is expensive here: in[2] and in[3] are s32[], the sizes of B and C.
+// "You can pass the dimensions in as parameters to the call", which is expensive here: in[2] and
+// in[3] are s32[], the sizes of B and C.
 static bool do_custom_call_sized_body(CUstream stream, void **leaves, XlaCustomCallStatus *status) {
   int32_t sizes[2];
   if (!callbox_cuda_read(&sizes[0], leaves[2], sizeof sizes[0], stream, status)) return false;
@@ -123,7 +128,7 @@ static bool do_custom_call_sized_body(CUstream stream, void **leaves, XlaCustomC
 }
 ORIGINAL(do_custom_call_sized, do_custom_call_sized_body, "aaaa", "a");
 
-// s32[] to s32[]: sets the status in the way of this number. Returns the number.
+// s32[] to s32[]: sets the status in the way that the number selects, and returns the number.
 static bool set_status_body(CUstream stream, void **leaves, XlaCustomCallStatus *status) {
   int32_t way;
   if (!callbox_cuda_read(&way, leaves[0], sizeof way, stream, status)) return false;
@@ -145,7 +150,8 @@ static bool set_status_body(CUstream stream, void **leaves, XlaCustomCallStatus 
       XlaCustomCallStatusSetFailure(status, "first", 5);
       XlaCustomCallStatusSetFailure(status, "second", 6);
       break;
-    // A message that ends with the memory of a module has no twin: 9 and 10 are those of 1 and 3, and 13 is not there.
+    // Messages at the end of a module's memory have no twin: 9 and 10 are the same as 1 and 3, and
+    // there is no 13.
     case 9: XlaCustomCallStatusSetFailure(status, "error", 5); break;
     case 10: XlaCustomCallStatusSetFailure(status, "error", SIZE_MAX); break;
     case 11: XlaCustomCallStatusSetFailure(status, "ab\0cd", 5); break;
@@ -170,7 +176,7 @@ static bool report_failure_body(CUstream stream, void **leaves, XlaCustomCallSta
 }
 STATUS_RETURNING(report_failure, report_failure_body, "a", "a");
 
-// Nothing to u8[64]: four bytes of length, little-endian, then the opaque bytes.
+// No operands to u8[64]: the length as four little-endian bytes, then the opaque bytes.
 void echo_opaque(CUstream stream, void **buffers, const char *opaque, size_t opaque_len, XlaCustomCallStatus *status) {
   uint8_t bytes[64];
   if ((uintptr_t)opaque % 16 != 0) callbox_cuda_fail(status, "opaque is not aligned to 16 bytes");

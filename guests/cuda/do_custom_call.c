@@ -1,5 +1,5 @@
-// The CUDA example of the documents on XLA custom calls, "Custom-call on GPU". There it is one file of nvcc's; here the kernel is in
-// do_custom_call.cu, and is launched through the driver.
+// The CUDA example of the documents on XLA custom calls, "Custom-call on GPU". The documents have
+// one file for nvcc. Here the kernel is in do_custom_call.cu, and is launched through the driver.
 #include "callbox_cuda.h"
 
 static const char ptx[] = {

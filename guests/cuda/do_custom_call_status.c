@@ -1,4 +1,4 @@
-// The documents' example "Signalling an error", for GPUs, with what its comments stand for.
+// The documents' example "Signalling an error" for GPUs, with code in place of its comments.
 #include <string.h>
 
 #include "callbox_cuda.h"
@@ -11,7 +11,8 @@ static struct callbox_cuda_image image = CALLBOX_CUDA_IMAGE(ptx);
 
 void do_custom_call(CUstream stream, void** buffers, const char* opaque, size_t opaque_len, XlaCustomCallStatus* status) {
   (void)opaque, (void)opaque_len;
-  // ... do some work: the condition is of a value in device memory, which takes "an expensive synchronous device-to-host memcpy".
+  // ... do some work: the condition depends on a value in device memory, which takes "an expensive
+  // synchronous device-to-host memcpy".
   float in;
   if (!callbox_cuda_read(&in, buffers[0], sizeof in, stream, status)) return;
   bool bad_condition = in < 0;
@@ -28,7 +29,8 @@ void do_custom_call(CUstream stream, void** buffers, const char* opaque, size_t 
 }
 XLA_REGISTER_CUSTOM_CALL_TARGET(do_custom_call, "CUDA");
 
-// "For custom calls that cannot fail, simply add the new XlaCustomCallStatus* parameter and ignore it."
+// "For custom calls that cannot fail, simply add the new XlaCustomCallStatus* parameter and ignore
+// it."
 void ignores_status(CUstream stream, void** buffers, const char* opaque, size_t opaque_len, XlaCustomCallStatus* status) {
   (void)opaque, (void)opaque_len, (void)status;
   void* parameters[] = {&buffers[0], &buffers[1]};

@@ -1,5 +1,6 @@
-// The documents' example "Tuples in GPU custom-calls", as the newer ones have it: `buffers` is an array of six device pointers, one for each
-// leaf. Parameter 0 is (f32[32], (f32[64], f32[128]), f32[256]), the result is (f32[512], f32[1024]), and its f32[1024] is a temp buffer.
+// The example "Tuples in GPU custom-calls" of the newer documents: `buffers` is an array of six
+// device pointers, one for each leaf. Parameter 0 is (f32[32], (f32[64], f32[128]), f32[256]), the
+// result is (f32[512], f32[1024]), and its f32[1024] is a temp buffer.
 #include "callbox_cuda.h"
 
 static const char ptx[] = {

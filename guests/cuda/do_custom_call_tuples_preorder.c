@@ -1,8 +1,9 @@
-// The documents' example "Tuples in GPU custom-calls", as the oldest one has it: `buffers` is an array of nine device pointers, one for each
-// sub-buffer in preorder. Those of the input may be null; the table of the output is for the target to fill.
+// The example "Tuples in GPU custom-calls" of the oldest document: `buffers` is an array of nine
+// device pointers, one for each sub-buffer in preorder. Those of the input may be null. The target
+// fills the table of the output.
 //
-// Two mistakes of the document's are mended: what is null is read from the table that it is in (it reads `subtuple` from buffers[2], which
-// is null), and subbuf3 is read as well.
+// Two mistakes of the document are corrected: null pointers are read from the table around them (it
+// reads `subtuple` from buffers[2], which is null), and subbuf3 is read as well.
 #include "callbox_cuda.h"
 
 static const char ptx[] = {
@@ -52,8 +53,9 @@ void do_custom_call(CUstream stream, void** buffers, const char* opaque, size_t 
   void* parameters[] = {&subbuf0, &subbuf1, &subbuf2, &subbuf3, &buffers[7], &buffers[8]};
   if (!callbox_cuda_launch(&image, "tuples_kernel", 512 / 64, 64, stream, parameters, NULL)) return;
 
-  // Fill the output tuple. This waits, so that the copy completes before `outputs` goes out of scope: the document's first way. A kernel
-  // that takes the pointers as parameters does without (callbox_cuda_tuples.h).
+  // Fill the output tuple. This waits, so that the copy completes before `outputs` goes out of
+  // scope: the document's first way. A kernel that takes the pointers as parameters need not wait
+  // (callbox_cuda_tuples.h).
   void* outputs[2] = {buffers[7], buffers[8]};
   callbox_cuda_write(buffers[6], outputs, sizeof outputs, stream, NULL);
 }

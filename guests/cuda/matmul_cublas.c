@@ -1,7 +1,7 @@
-// "It could also do something else, like call cublas": a target that enqueues a library's work. C[m,n] = A[m,k] * B[k,n], f32, row-major.
-// The opaque bytes are m, k and n, each an int32.
+// "It could also do something else, like call cublas": a target that enqueues a library's work.
+// C[m,n] = A[m,k] * B[k,n], f32, row-major. The opaque bytes are m, k and n, each an int32.
 //
-// cuBLAS is opened when the target is first called. Where it is not, the call fails and says so.
+// cuBLAS is opened when the target is first called. Without it, the call fails.
 #include <string.h>
 
 #include "callbox_cuda.h"
@@ -32,7 +32,8 @@ static void open_cublas(void) {
   if (cublas.create == NULL || cublas.set_stream == NULL || cublas.sgemm == NULL) cublas.missing = "cublasCreate_v2, cublasSetStream_v2 or cublasSgemm_v2";
 }
 
-// A handle is of one context and has one stream at a time: each context has one, and calls take turns.
+// A handle belongs to one context and has one stream at a time: each context has a handle, which
+// calls use in turn.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context;
@@ -81,7 +82,8 @@ void matmul_cublas(CUstream stream, void** buffers, const char* opaque, size_t o
   const float one = 1, zero = 0;
   pthread_mutex_lock(&lock);
   cublasHandle_t handle = handle_of(context, status);
-  // cuBLAS is column-major: what is row-major there is the transpose, and the transpose of the product is that of the factors in turn.
+  // cuBLAS is column-major: a row-major matrix is the transpose of a column-major one, and the
+  // transpose of a product is the product of the transposed factors in reverse order.
   if (handle != NULL && (cublas.set_stream(handle, stream) != 0 ||
                          cublas.sgemm(handle, 0, 0, n, m, k, &one, buffers[1], n, buffers[0], k, &zero, buffers[2], n) != 0))
     callbox_cuda_fail(status, "cublasSgemm failed");

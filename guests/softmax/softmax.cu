@@ -1,12 +1,13 @@
-// The twin of src/kernel.rs and src/real.rs on the GPU: a block for each row. callbox.json says how it is launched.
+// The twin of callbox-maths' softmax on the GPU, with one block per row. callbox.json says
+// how it is launched.
 //
-// The exponential is the CPU's, bit for bit where products are not fused with sums (--fmad=false). Sums are made in F64 throughout and
-// in a fixed order, so that results are the same each time.
+// The exponential is the CPU's, bit for bit if products are not fused with sums (--fmad=false).
+// Sums are F64 and in a fixed order, so that results are reproducible.
 
 // Threads in a block: a power of two.
 enum : unsigned { THREADS = 256 };
 
-// The polynomial in r of these coefficients, that of the highest power first.
+// The polynomial in r with these coefficients, from the highest power to the lowest.
 template <class T>
 __device__ T horner(T, T q) {
   return q;
@@ -17,7 +18,7 @@ __device__ T horner(T r, T q, T next, Rest... rest) {
   return horner(r, q * r + next, rest...);
 }
 
-// What src/real.rs says of the two types.
+// The constants of the two types, as in host/maths/src/rows/real.rs.
 struct F32 {
   using Element = float;
   using Bits = unsigned;
@@ -51,7 +52,8 @@ struct F64 {
   static __device__ double negative_infinity() { return of_bits(0xfff0000000000000); }
 };
 
-// e^t times a power of two, for t that is not positive, and NaN for NaN. The power keeps results normal numbers that would be subnormal.
+// e^t times a power of two, for t <= 0 or NaN. The power of two keeps results normal that would
+// otherwise be subnormal.
 template <class Real>
 __device__ typename Real::Element exp_scaled(typename Real::Element t) {
   using Element = typename Real::Element;
@@ -64,7 +66,8 @@ __device__ typename Real::Element exp_scaled(typename Real::Element t) {
   return ((r * r * q + r) + 1) * power_of_two;
 }
 
-// What `combine` makes of the values of all threads of a block, by halves. Each thread gets it. `shared` has room for THREADS.
+// Combines the values of all threads of a block by pairwise reduction, and returns the result in
+// each thread. `shared` has room for THREADS values.
 template <class T, class Combine>
 __device__ T reduce(T value, T *shared, Combine combine) {
   shared[threadIdx.x] = value;
@@ -78,7 +81,8 @@ __device__ T reduce(T value, T *shared, Combine combine) {
   return value;
 }
 
-// The softmax of each of `rows` rows of `length` elements. A row with a NaN or plus infinity becomes NaN throughout.
+// The softmax of each of `rows` rows of `length` elements. In a row with a NaN or plus infinity,
+// all results are NaN.
 template <class Real>
 __device__ void softmax(const typename Real::Element *__restrict__ x, typename Real::Element *__restrict__ y, size_t rows, size_t length) {
   using Element = typename Real::Element;

@@ -1,4 +1,5 @@
-// The twins on the GPU of those targets that a manifest can describe. callbox.json says how they are launched.
+// The twins on the GPU of those targets that a manifest can describe. callbox.json says how they
+// are launched.
 
 // Calls `body` with each index below `elements`, spread over the threads of the grid.
 template <class Body>
@@ -21,12 +22,6 @@ extern "C" __global__ void scalars(double *y, unsigned char pred, signed char s8
   y[8] = (double)u64;
   y[9] = f32;
   y[10] = f64;
-}
-
-// enums: the numbers of two enums. One thread.
-extern "C" __global__ void enums(int *y, int rounding, int side) {
-  y[0] = rounding;
-  y[1] = side;
 }
 
 // optional: the lengths of three operands. One thread.
@@ -62,7 +57,7 @@ extern "C" __global__ void scale_f16(const unsigned short *__restrict__ x, unsig
   });
 }
 
-// BF16 is the upper half of F32. Of two that are as near the even one is taken; NaN stays NaN.
+// BF16 is the upper half of F32. Rounds to nearest, ties to even; NaN stays NaN.
 static __device__ unsigned short to_bf16(float value) {
   unsigned bits = __float_as_uint(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return (unsigned short)(bits >> 16 | 0x40);

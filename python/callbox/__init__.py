@@ -1,6 +1,7 @@
 """Untrusted WebAssembly kernels as functions on NumPy arrays and as ops in jitted JAX programs.
 
-A *host* loads modules, under a policy that says what guests may take and do. A module's *targets* are functions on arrays:
+A *host* loads modules under a policy, which limits the kernels and grants them capabilities. A
+module's *targets* are functions on arrays:
 
 >>> import numpy as np
 >>> import callbox
@@ -9,12 +10,13 @@ A *host* loads modules, under a policy that says what guests may take and do. A 
 >>> kernels.add_n(np.arange(4, dtype=np.float32), n=4.0)
 array([4., 5., 6., 7.], dtype=float32)
 
-Whatever a kernel does, it fails alone: a trap, an endless loop or a lie is an exception, and the process goes on.
+A kernel that fails raises an exception, whether it traps, loops endlessly or breaks the ABI. The
+process continues.
 
->>> kernels.add_n(np.arange(4, dtype=np.float32), n=-1.0)
+>>> kernels.add_n(np.arange(4, dtype=np.float32), n=-1.0)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
     ...
-callbox.CallError: INVALID_ARGUMENT: Info must be >= 0
+callbox.CallError: INVALID_ARGUMENT: add_n.wasm: target "add_n" failed: the guest says "Info ..."
 >>> kernels.add_n(np.arange(4, dtype=np.int32), n=4.0)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
     ...
@@ -22,10 +24,14 @@ TypeError: ...
 >>> sorted(host.stats()["failures"].items())
 [('INVALID_ARGUMENT', 1)]
 
-``callbox.jax`` makes the same targets ops in JAX programs, ``callbox.torch`` custom operators of PyTorch. Each needs its framework and
-is imported by itself; this package needs neither, and NumPy only for the arrays that calls return.
+``callbox.jax`` makes ops for JAX programs from the same targets, and ``callbox.torch`` custom
+operators for PyTorch. Each must be imported by itself and needs its framework. This package needs
+NumPy, for the arrays that calls return.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from . import errors
 from ._callbox import (
     FFI_TARGET,
     FFI_TARGET_COMMAND_BUFFER,
@@ -43,12 +49,16 @@ from ._callbox import (
     last_failure,
 )
 
+if TYPE_CHECKING:
+    from ._jit import CompileError, jit
+
 __all__ = [
     "FFI_TARGET",
     "FFI_TARGET_COMMAND_BUFFER",
     "Attribute",
     "Buffer",
     "CallError",
+    "CompileError",
     "Host",
     "InvalidArgumentError",
     "Module",
@@ -56,6 +66,17 @@ __all__ = [
     "Target",
     "__version__",
     "error_name",
+    "errors",
     "ffi_capsules",
+    "jit",
     "last_failure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The compiler's side is imported when it is used.
+    if name in ("CompileError", "jit"):
+        from . import _jit
+
+        return getattr(_jit, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

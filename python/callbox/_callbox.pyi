@@ -22,7 +22,9 @@ __all__ = [
     "__version__",
     "error_name",
     "ffi_capsules",
+    "find_failure",
     "last_failure",
+    "loaded_module",
 ]
 
 __version__: Final[str]
@@ -31,8 +33,11 @@ FFI_TARGET: Final[str]
 """The name of the FFI target by which XLA programs call every target of callbox."""
 
 FFI_TARGET_COMMAND_BUFFER: Final[str]
-"""The same for targets that XLA may record into a command buffer (a CUDA graph) on a GPU: those of the trait
-``command_buffer_compatible``."""
+"""The name of the FFI target for kernels that XLA may record into a command buffer.
+
+These are the targets with the trait ``command_buffer_compatible``, on a GPU. A command buffer is a
+CUDA graph.
+"""
 
 class _HasShapeAndDtype(Protocol):
     @property
@@ -45,22 +50,26 @@ _Array: TypeAlias = Any
 
 @final
 class Host:
-    """Loads modules, and says what their guests may take, do and reach. A process wants one.
+    """Loads WebAssembly modules under a policy. A process usually needs one host.
 
     Args:
-        policy: What guests may take, do and reach, with the fields of callbox's policy in JSON: a mapping, or JSON text. What is left
-            out has its default, which suits untrusted kernels and grants nothing: 1 GiB of memory, 10 seconds for a call.
-        traps: How guests that reach past their memory are caught: "explicit" (the default), by checks that the compiler puts into the
-            guest; or "signals", which is faster for kernels that jump about in memory, and which `faulthandler.enable()`, called after
-            the first call, turns into the end of the process.
-        isolation: Whom an instance serves: "executable" (the default), the calls of one target with the same shapes and attributes; or
-            "fresh", one call alone.
-        cache_dir: A directory for compiled modules, of mode 0700 and the user's own. It is made if it is not there.
+        policy: The limits and grants of guests, in the fields of callbox's JSON policy: a mapping
+            or JSON text. The defaults suit untrusted kernels: no grants, 1 GiB of memory, 10
+            seconds for a call.
+        traps: How memory accesses out of bounds are caught. "explicit" (the default): by compiled
+            checks. "signals": by signal handlers, which is faster for kernels with random memory
+            accesses. Calling `faulthandler.enable()` after the first call replaces these handlers,
+            so that the next access out of bounds ends the process.
+        isolation: Which calls share an instance. "executable" (the default): the calls of one
+            target with the same shapes and options, and with the same attributes if the target has
+            stages or static information. "fresh": none.
+        cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
+            created if missing.
 
     Raises:
-        ValueError: The policy has a field that is not known, or a value that does not fit.
-        TypeError: The policy is no mapping and no text of one.
-        CallError: The machine does not give what the limits ask for.
+        ValueError: The policy has an unknown field or an invalid value.
+        TypeError: The policy is neither a mapping nor JSON text of an object.
+        CallError: The machine cannot provide what the limits ask for.
     """
 
     def __new__(
@@ -73,7 +82,7 @@ class Host:
     ) -> Host: ...
     @property
     def policy(self) -> dict[str, Any]:
-        """What guests may take, do and reach: all fields of callbox's policy in JSON."""
+        """The policy of the guests: all fields of callbox's JSON policy."""
 
     def load(
         self,
@@ -82,64 +91,82 @@ class Host:
         native: str | PathLike[str] | None = None,
         allow_native: str | Sequence[str] | None = None,
     ) -> Module:
-        """Loads a module: checks it against the limits and the ABI, reads what it declares of its targets, and compiles it. Nothing of
-        it runs.
+        """Loads a module: checks it against the limits and the ABI, reads its metadata and compiles
+        it.
+
+        No guest code runs.
 
         Args:
             source: The path of a .wasm file, or its bytes.
-            native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for programs that run on a GPU. They are
-                native code, without a sandbox.
-            allow_native: The SHA-256 digests, in hexadecimal, of the manifests that are trusted: `callbox inspect callbox.json` prints
-                it, and so does the error without it.
+            native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for
+                programs that run on a GPU. They are native code, without a sandbox.
+            allow_native: The SHA-256 digests, in hexadecimal, of the manifests that you vouch for.
+                Their kernels can read and write all memory of the process: one that is wrong is
+                undefined behaviour, as in any native extension. `callbox inspect callbox.json`
+                prints the digest, and the error for a missing digest names it.
 
         Returns:
             The module, with its targets as attributes.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: The file does not exist.
             ValueError: The module has no targets.
-            CallError: What is wrong with the module. PERMISSION_DENIED if it imports what is not granted, or native code is not.
+            CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
+                granted, or if native code is not allowed.
         """
 
     def stats(self) -> dict[str, Any]:
-        """How many calls there were, and how they went: ``calls``, ``bytes_in``, ``bytes_out``, and ``failures`` by the code's name.
+        """Counts calls: ``calls``, ``bytes_in``, ``bytes_out``, and ``failures`` by status code.
 
-        Programs know a module by its file and policy. Where several hosts of one policy have loaded one file, calls of programs are
-        counted by the first of them that a program was traced with.
+        If several hosts have the same policy and load the same file, calls of compiled programs
+        count for the host that the program was traced with first.
         """
 
     def take_logs(self) -> list[dict[str, str]]:
-        """The guests' log messages that the policy grants, since the last time: ``level`` and ``message``, oldest first. The newest
-        1,024 are kept."""
+        """Takes the log messages of guests since the last time: dicts of ``level`` and ``message``.
+
+        Oldest first. The host keeps the newest 1,024 messages that the policy grants.
+        """
 
 @final
 class Module:
-    """A loaded module. Its targets are attributes, ``module.add_n``, and items, ``module["add_n"]``, for names that Python has no
-    attributes for.
+    """A loaded module. Its targets are attributes, ``module.add_n``, and items,
+    ``module["add_n"]``.
 
-    Modules of the same file, policy and native code are equal.
+    Items also work for names that are not Python identifiers. Modules of the same file, policy and
+    native code are equal.
     """
 
     @property
     def digest(self) -> str:
-        """The file's SHA-256, in hexadecimal."""
+        """The SHA-256 digest of the file, in hexadecimal."""
 
     @property
     def key(self) -> str:
-        """The digest, in hexadecimal, of the file, the policy and the native code: what programs know the module by."""
+        """The key of the module in programs: a digest of file, policy and native code, in
+        hexadecimal.
+        """
+
+    @property
+    def compiled_in(self) -> str:
+        """Where the module was compiled.
+
+        ``"process"`` for a process of its own, ``"this_process"``, or ``"cache"`` if it was not.
+        """
 
     @property
     def native(self) -> str | None:
-        """The digest of the manifest that the CUDA kernels come from, if there is one."""
+        """The digest of the manifest of the CUDA kernels, if there is one."""
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """The targets by name."""
 
     def register(self) -> None:
-        """Has programs find the module that were made in another process, and exported or cached: they know it by its key.
+        """Makes the module available to programs that were exported or cached by another process.
 
-        It stays for as long as the process lives. A module that a program of this process was traced with needs no registering.
+        They find it by its key. The module stays until the process ends. Programs that this process
+        traces register their modules themselves.
         """
 
     def __getattr__(self, name: str) -> Target: ...
@@ -150,6 +177,8 @@ class Module:
     def __dir__(self) -> list[str]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+    def __copy__(self) -> Module: ...
+    def __deepcopy__(self, memo: Any, /) -> Module: ...
 
 @final
 class Target:
@@ -157,11 +186,11 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The target's name."""
+        """The name."""
 
     @property
     def module(self) -> Module:
-        """The module that it is a target of."""
+        """The module of the target."""
 
     @property
     def __name__(self) -> str: ...
@@ -171,37 +200,40 @@ class Target:
     def __signature__(self) -> Signature: ...
     @property
     def operands(self) -> tuple[Buffer, ...] | None:
-        """The operands that it declares. None: it does not say."""
+        """The declared operands. None: undeclared."""
 
     @property
     def results(self) -> tuple[Buffer, ...] | None:
-        """The results that it declares. None: it does not say."""
+        """The declared results. None: undeclared."""
 
     @property
     def attributes(self) -> tuple[Attribute, ...] | None:
-        """The attributes that it declares. None: it does not say."""
+        """The declared attributes. None: undeclared."""
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Its traits, such as ``"pure"``."""
+        """The traits, such as ``"pure"``."""
 
     @property
     def api_versions(self) -> tuple[str, ...]:
-        """The conventions by which it can be called, as HLO text names them: ``"API_VERSION_TYPED_FFI"``."""
+        """The calling conventions, by their names in HLO text: ``"API_VERSION_TYPED_FFI"``."""
 
     @property
     def has_native(self) -> bool:
-        """Whether a CUDA kernel of its name was loaded with the module."""
+        """Whether the module has a CUDA kernel of the same name."""
     @property
     def native_traits(self) -> tuple[str, ...]:
-        """The traits of that kernel, such as ``"command_buffer_compatible"``."""
+        """The traits of the CUDA kernel, such as ``"command_buffer_compatible"``."""
 
+    def __copy__(self) -> Target: ...
+    def __deepcopy__(self, memo: Any, /) -> Target: ...
     def __call__(
         self,
         *arrays: _Array,
         out: Any = None,
         result_shape_dtypes: _Shape | Sequence[_Shape] | None = None,
         deadline: float | None = None,
+        threads: int | None = None,
         attributes: Mapping[str, Any] | None = None,
         opaque: bytes | None = None,
         static_info: bytes | StaticInfo | None = None,
@@ -209,21 +241,30 @@ class Target:
         platform: str = "Host",
         **attrs: Any,
     ) -> Any:
-        """Calls the target. The GIL is not held while it runs.
+        """Calls the target, without the GIL.
 
         Args:
-            *arrays: The operands: NumPy arrays, or whatever has a buffer or can be made an array of. One copy is made, into the guest.
-            out: An array, or a tuple of arrays, for the results: contiguous in row-major order, and not read-only. It may be an
-                operand. None, or None in the tuple: arrays are made.
-            result_shape_dtypes: What has the results' ``shape`` and ``dtype``, or pairs ``(dtype, shape)``: one, or a sequence. None:
-                what the metadata says.
-            deadline: How long the call may take, in seconds. None: what the policy says. It takes the place of the policy's.
-            attributes: Attributes whose names are those of the other arguments.
+            *arrays: The operands: NumPy arrays, objects with a buffer, or objects that NumPy can
+                convert. Each is copied once, into the guest.
+            out: An array or a tuple of arrays for the results, writable and contiguous in row-major
+                order. It may be an operand. For None, or None in the tuple, arrays are allocated.
+                If any array is given, all arrays go into the guest as a whole and must fit into its
+                memory, so that `out` is unchanged if the call fails. Otherwise those of elementwise
+                targets and of targets with rows go in pieces, on several threads.
+            result_shape_dtypes: One object or a sequence of objects with the ``shape`` and
+                ``dtype`` of the results, or pairs ``(dtype, shape)``. None: as the metadata says.
+            deadline: The time limit of the call, in seconds, instead of the policy's. None: the
+                policy's.
+            threads: The most threads that share the call if it is large and the target is
+                elementwise or has rows. None: the policy's limit.
+            attributes: Attributes whose names are those of other arguments.
             opaque: The opaque bytes, for a target of XLA's older conventions.
-            static_info: The static information, for a target of the JAX FFI proposal's convention: bytes, or `StaticInfo`.
+            static_info: The static information, for a target of the JAX FFI proposal's convention:
+                bytes or a `StaticInfo`.
             api_version: The convention, for a target that has several.
-            platform: "Host", or "CUDA" for the native kernel of the same name, to which arrays are copied.
-            **attrs: The attributes. Numbers of Python's take the declared type.
+            platform: "Host", or "CUDA" for the native kernel of the same name, to which arrays are
+                copied.
+            **attrs: The attributes. Python's numbers take the declared type.
 
         Returns:
             The result, or a tuple of results.
@@ -232,21 +273,21 @@ class Target:
             TypeError: A wrong dtype, number of operands, attribute, or type of an attribute.
             ValueError: A wrong rank or size.
             BufferError: An `out` that is read-only or not contiguous.
-            CallError: How the call failed. `out` is then as it was.
+            CallError: The call failed. `out` is unchanged.
         """
 
     def infer(self, operands: Sequence[_Shape]) -> list[tuple[str, tuple[int, ...]]]:
-        """The results' dtypes and shapes, by what the metadata says, for operands of these dtypes and shapes.
+        """Infers the dtypes and shapes of the results from those of the operands.
 
         Args:
-            operands: Pairs of dtype and shape, or what has ``dtype`` and ``shape``.
+            operands: Pairs of dtype and shape, or objects with ``dtype`` and ``shape``.
 
         Returns:
-            Pairs of dtype, by NumPy's name, and shape.
+            Pairs of dtype, by its NumPy name, and shape.
 
         Raises:
             TypeError: A wrong number or dtype of operands.
-            ValueError: The metadata does not say, or the operands do not fit it.
+            ValueError: The metadata does not determine them, or the operands do not match it.
         """
 
     def xla_attributes(
@@ -257,22 +298,27 @@ class Target:
         *,
         on_error: str = "raise",
         deadline: float | None = None,
+        threads: int | None = None,
         aliases: dict[int, int] | None = None,
         opaque: bytes | None = None,
         static_info: bytes | StaticInfo | None = None,
         api_version: str | None = None,
     ) -> dict[str, str]:
-        """The attributes of an XLA FFI call of the target `FFI_TARGET`: by these callbox knows what to call. The whole call site is
-        checked.
+        """Makes the attributes of an XLA FFI call of `FFI_TARGET`, which name the target and its
+        call site.
+
+        The whole call site is checked.
 
         Args:
-            operands: The operands of one call, without a batch: pairs of dtype and shape, or what has ``dtype`` and ``shape``.
-            results: Its results, likewise, without the status.
+            operands: The operands of one call, without a batch: pairs of dtype and shape, or
+                objects with ``dtype`` and ``shape``.
+            results: The results likewise, without the status.
             attrs: The target's attributes.
             on_error: "raise", or "status" for one more result, int32.
-            deadline: How long XLA's call may take, in seconds: all elements of a batch together. It takes the place of the policy's,
-                which is for each element.
-            aliases: Operand's number to result's number, as `jax.ffi.ffi_call` has it.
+            deadline: The time limit of XLA's call in seconds, for all elements of a batch together.
+                It replaces the policy's, which is for each element.
+            threads: The most threads that share the call. None: the policy's limit.
+            aliases: Operand numbers to result numbers, as in `jax.ffi.ffi_call`.
             opaque: As in a direct call.
             static_info: As in a direct call.
             api_version: As in a direct call.
@@ -284,66 +330,78 @@ class Target:
 
 @final
 class Buffer:
-    """What a target declares of an operand or result."""
+    """The declaration of an operand or result."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes that it may have, by NumPy's names. Empty: any."""
+        """The accepted dtypes, by their NumPy names. Empty: any."""
 
     @property
     def rank(self) -> int | None:
-        """Its number of dimensions. None: any."""
+        """The number of dimensions. None: any."""
 
     @property
     def dimensions(self) -> tuple[int | str, ...] | None:
-        """Its dimensions: sizes, symbols, and ``".."`` for any number of dimensions. None: not declared."""
+        """The dimensions: sizes, symbols, and ``".."`` for any number of dimensions. None:
+        undeclared.
+        """
 
     @property
     def optional(self) -> bool:
-        """Whether it can be left out, with those after it."""
+        """Whether it can be omitted, together with all that follow."""
 
 @final
 class Attribute:
-    """What a target declares of an attribute."""
+    """The declaration of an attribute."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
 
     @property
     def kind(self) -> str:
-        """Its kind: ``"scalar"``, ``"array"``, ``"string"``, ``"dictionary"`` or ``"function"``."""
+        """The kind: ``"scalar"``, ``"array"``, ``"string"``, ``"dictionary"`` or ``"function"``."""
 
     @property
     def dtype(self) -> str | None:
-        """The dtype of a scalar or array, by NumPy's name."""
+        """The dtype of a scalar or array, by its NumPy name."""
 
     @property
     def optional(self) -> bool:
-        """Whether it can be left out."""
+        """Whether it can be omitted."""
 
 @final
 class StaticInfo:
-    """Static information for a target of the JAX FFI proposal's convention that the guest makes itself, and gets by reference.
+    """Static information that a guest makes itself, for the JAX FFI proposal's convention.
 
-    Bytes are static information by value, without this.
+    The target gets it by reference. Plain bytes are static information by value.
     """
 
     @staticmethod
     def reference(constructor: str, destructor: str, argument: bytes) -> StaticInfo:
-        """What the export `constructor`, ``(data, size) -> object``, makes of `argument` in each instance, and `destructor` takes
-        back."""
+        """The object that the export `constructor` makes of `argument` in each instance.
+
+        `constructor` is ``(data, size) -> object``; the export `destructor` frees the object.
+        """
 
 def ffi_capsules() -> dict[str, Any]:
-    """The handlers that XLA calls, in capsules as `jax.ffi.register_ffi_target` takes them: ``"cpu"``, ``"cuda"``,
-    ``"cuda_command_buffer"``."""
+    """The handlers, in capsules for `jax.ffi.register_ffi_target`.
+
+    Their names are ``"cpu"``, ``"cuda"`` and ``"cuda_command_buffer"``.
+    """
 
 def error_name(code: int) -> str:
     """The name of a status code: ``"OUT_OF_RANGE"`` of 11."""
 
 def last_failure(code: int) -> str | None:
-    """The message of this process's last failure with this code under ``on_error="status"``. None: there was none."""
+    """The message of this process's last failure with this code under ``on_error="status"``."""
+
+def find_failure(text: str) -> CallError | None:
+    """The last failure of a call in a program whose code and message are in the text."""
+
+def loaded_module(key: str) -> Module | None:
+    """The module with this key, if this process has loaded it."""

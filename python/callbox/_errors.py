@@ -1,24 +1,28 @@
-"""What callbox raises."""
+"""The exceptions of callbox."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class CallError(RuntimeError):
     """A failed call, or a module that was refused.
 
-    A target that fails never takes the process with it: whatever a guest does becomes one of these.
+    Every failure of a guest raises this exception, and never ends the process.
 
     Attributes:
         code: XLA's name of the status code, such as ``"OUT_OF_RANGE"``.
-        message: What was expected and what was found. What a guest wrote is capped in length, and its control characters are replaced.
-        recoverable: Whether a later call with other inputs can be expected to succeed, as the target says.
-        blame: Whose doing it is: ``"guest"``, ``"caller"`` or ``"host"``.
-        backtrace: The guest's functions that were running, innermost first. The names are the guest's claim.
+        message: The reason. Text of a guest is limited in length, and its control characters are
+            replaced.
+        recoverable: Whether a later call with other inputs can succeed, according to the target.
+        blame: Who caused the failure: ``"guest"``, ``"caller"`` or ``"host"``.
+        backtrace: The guest's running functions, innermost first. The guest chooses their names.
+        module: The name of the module's file, or None if the failure is not of a target.
+        target: The name of the target, or None.
     """
 
-    # What a traceback calls it.
+    # The module that tracebacks show.
     __module__ = "callbox"
 
     code: str
@@ -26,6 +30,8 @@ class CallError(RuntimeError):
     recoverable: bool
     blame: str
     backtrace: tuple[str, ...]
+    module: str | None
+    target: str | None
 
     def __init__(
         self,
@@ -35,6 +41,8 @@ class CallError(RuntimeError):
         recoverable: bool = False,
         blame: str = "guest",
         backtrace: Sequence[str] = (),
+        module: str | None = None,
+        target: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
@@ -42,18 +50,19 @@ class CallError(RuntimeError):
         self.recoverable = recoverable
         self.blame = blame
         self.backtrace = tuple(backtrace)
+        self.module = module
+        self.target = target
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuilt, (type(self), self.code, self.message, self.recoverable, self.blame, self.backtrace))
+        details = {name: getattr(self, name) for name in ("recoverable", "blame", "backtrace", "module", "target")}
+        return (_rebuilt, (type(self), self.code, self.message, details))
 
 
 class InvalidArgumentError(CallError, ValueError):
-    """What the caller handed over is wrong, whatever the state of the system: code ``"INVALID_ARGUMENT"``, blame ``"caller"``."""
+    """An invalid argument of the caller: code ``"INVALID_ARGUMENT"``, blame ``"caller"``."""
 
     __module__ = "callbox"
 
 
-def _rebuilt(
-    kind: type[CallError], code: str, message: str, recoverable: bool, blame: str, backtrace: tuple[str, ...]
-) -> CallError:
-    return kind(code, message, recoverable=recoverable, blame=blame, backtrace=backtrace)
+def _rebuilt(kind: type[CallError], code: str, message: str, details: dict[str, Any]) -> CallError:
+    return kind(code, message, **details)

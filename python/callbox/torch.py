@@ -1,13 +1,12 @@
 """Targets as custom operators of PyTorch, on the CPU.
 
-`op` makes a function on tensors of a target: an operator of `torch.library`, with which autograd, `torch.compile`, `torch.export` and
-`torch.func.vmap` work. Tensors are used in place: one copy is made into the guest, and one out.
+`op` turns a target into a function on tensors. It is an operator of `torch.library` and supports
+autograd, `torch.compile`, `torch.export` and `torch.func`, except for forward mode. Each tensor is
+copied once, into the guest or out of it.
 """
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
 import inspect
 import operator
@@ -18,16 +17,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from ._callbox import StaticInfo, Target
+from ._literals import attributes as attributes_of
+from ._literals import literal
 
 __all__ = ["op"]
 
-#: How all operators are called: the number of operands and results is the target's affair. The attributes are a literal of Python's. If `like`
-#: is not negative, the results are like the first operands, as many as it says, without those of integers: so are cotangents.
+#: The schema of all operators, because each target has its own number of operands and results. The
+#: attributes are a Python literal. If `like` is not negative, the results have the types of those
+#: of the first `like` operands that are not integers, as cotangents do.
 _SCHEMA = "(Tensor[] operands, str attributes, int like) -> Tensor[]"
 
-#: What PyTorch and NumPy, or ml_dtypes, call the same.
+#: The dtypes that have the same name in PyTorch and in NumPy or ml_dtypes.
 _DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in (
@@ -39,14 +42,14 @@ _DTYPES: dict[str, torch.dtype] = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
-#: What has the bits of the dtypes that ml_dtypes has, and NumPy does not.
+#: The integers with the same bits, for the dtypes of ml_dtypes that NumPy does not have.
 _BITS = {
     dtype: torch.uint16 if name == "bfloat16" else torch.uint8
     for name, dtype in _DTYPES.items()
     if name.startswith(("bfloat", "float8"))
 }
 
-#: A result: its dtype and shape.
+#: The dtype and shape of a result.
 _Result = tuple[torch.dtype, tuple[int, ...]]
 
 _taken: set[str] = set()
@@ -64,39 +67,46 @@ def op(
     static_info: bytes | StaticInfo | None = None,
     api_version: str | None = None,
 ) -> Callable[..., Any]:
-    """A function of a target: ``function(*tensors, **attributes)``, an operator ``torch.ops.callbox.NAME``.
+    """Makes a function of a target: ``function(*tensors, **attributes)``.
 
-    Make it once, where a module is imported: operators stay for as long as the process lives.
+    The function is the operator ``torch.ops.callbox.NAME``. Make it once, where a module is
+    imported, because operators stay until the process ends.
 
     Args:
         target: A module's target, such as ``module.rms_norm``.
-        vjp: The gradients. A target is called with the operands and then the cotangents of the results, with the same attributes, and its
-            results are the cotangents of the operands; it is the one that `callbox.jax.op` takes. A function is
-            ``vjp(operands, results, cotangents, **attributes)``, with a tuple of operands, and results and cotangents as the function
-            returns its results; it returns a cotangent for each operand, or the one if there is one. It can be differentiated in turn
-            if it is made of PyTorch's own operations. Integers have no cotangents: a target neither gets nor gives them, and for a
-            function they are None.
-        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: anything with ``shape`` and ``dtype`` (such as
-            ``torch.empty(2, 3, device="meta")``), or a pair of shape and dtype; or a function ``(*operands, **attributes)`` that returns that.
-            Left out: as the target's metadata infer them from the operands.
-        name: The operator's name, after ``callbox::``. Left out: the target's, and a digest of its module and the options, so that it is
-            the same in each process that makes the same operators in the same order.
-        deadline: How long a call may take, in seconds. Left out: as the policy says.
+        vjp: The gradients, as a target or a function. A target takes the operands and then the
+            cotangents of the results, with the same attributes, and returns the cotangents of the
+            operands, as for `callbox.jax.op`. A function is ``vjp(operands, results, cotangents,
+            **attributes)``, with a tuple of operands, and with results and cotangents in the form
+            in which the function returns its results. It returns one cotangent for each operand,
+            and can itself be differentiated if it uses PyTorch's own operations. Integers have no
+            cotangents: a target neither takes nor returns them, and a function gets None.
+        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: an object
+            with ``shape`` and ``dtype`` (such as ``torch.empty(2, 3, device="meta")``) or a pair of
+            shape and dtype. A function ``(*operands, **attributes)`` may return them. Default: the
+            target's metadata infers them from the operands.
+        name: The operator's name, after ``callbox::``. Default: the target's name with a digest of
+            its module and options, which is the same in each process that makes the same operators
+            in the same order.
+        deadline: The time limit of a call, in seconds. Default: the policy's.
         opaque: The opaque bytes, for a target of XLA's older conventions.
         static_info: The static information, for a target of the JAX FFI proposal's convention.
         api_version: The convention, for a target that has several.
 
     Returns:
-        The function. Its tensors are on the CPU, of the dtypes and ranks that the target declares; those that are not contiguous are copied. It
-        returns one tensor, or a tuple of tensors. Attributes are Python's numbers, strings, lists and dictionaries, or NumPy's scalars and
-        arrays; under `torch.compile` they are constants, each new value compiled anew, and not NumPy's. Under `torch.func.vmap` the target
-        is called once for each element of the batch. `torch.func.grad` takes no operators with gradients of their own, PyTorch says so.
+        The function. Its tensors must be on the CPU and have the dtypes and ranks that the target
+        declares; tensors that are not contiguous are copied. It returns one tensor, or a tuple of
+        tensors. Attributes are Python's numbers, strings, lists and dictionaries, or NumPy's
+        scalars and arrays. Under `torch.compile` attributes are constants: each new value is
+        compiled again, and NumPy's are not supported. Under `torch.func.vmap` the target is called
+        once for each element of the batch. Forward-mode derivatives raise `NotImplementedError`.
 
     Raises:
-        TypeError: `target` is no target; `vjp` neither a target nor a function.
-        ValueError: `name` is no identifier, or another operator's.
+        TypeError: `target` is not a target; `vjp` is neither a target nor a function.
+        ValueError: `name` is not an identifier, or is taken.
 
-    The function raises what a direct call of the target does, and `NotImplementedError` for a tensor that is not on the CPU.
+    The function raises the same exceptions as a direct call of the target, and
+    `NotImplementedError` for a tensor that is not on the CPU.
 
     >>> import torch
     >>> import callbox.torch
@@ -110,6 +120,10 @@ def op(
     >>> x.grad
     tensor([0.2000, 0.5000, 0.8000])
     """
+    vjp = getattr(target, "vjp", None) if vjp is None else vjp
+    # Of a jitted function.
+    target = getattr(target, "__callbox_target__", target)
+    vjp = getattr(vjp, "__callbox_target__", vjp)
     if not isinstance(target, Target):
         raise TypeError(
             f"expected target to be a target of a module, such as module.add_n, found {type(target).__name__}"
@@ -124,7 +138,7 @@ def op(
 
 
 class _Operator:
-    """A target's operator, as the functions that `torch.library` asks for."""
+    """The functions that `torch.library` needs for one target."""
 
     def __init__(
         self,
@@ -144,30 +158,66 @@ class _Operator:
         definition.register_autograd(self._backward, setup_context=self._keep)
         definition.register_vmap(self._map)
         self._overload = getattr(torch.ops.callbox, qualified.removeprefix("callbox::")).default
-        self._vjp_overload = None
+        self._transformable = _transformable(self)
+        self._names = tuple(operand.name for operand in target.operands or ())
+        self._derivative = None
         if isinstance(vjp, Target):
-            self._vjp_overload = _Operator(vjp, options, None, None, f"{name}_vjp" if name else None)._overload
+            self._derivative = _Operator(vjp, options, None, None, f"{name}_vjp" if name else None)
 
     def function(self) -> Callable[..., Any]:
-        """The operator as a function of tensors and attributes. `torch.compile` looks into it."""
-        overload = self._overload
+        """The operator as a function of tensors and attributes, which `torch.compile` traces."""
 
         def function(*tensors: torch.Tensor, **attributes: Any) -> Any:
-            return _packed(overload(tensors, _literal(attributes), -1))
+            operands = self._operands(tensors, attributes)
+            return _packed(self._apply(operands, literal(attributes), -1))
 
         function.__name__ = self._target.__name__
         function.__qualname__ = self._target.__qualname__
         function.__doc__ = self._target.__doc__
         function.__signature__ = _signature(self._target)  # type: ignore[attr-defined]
-        function.operator = overload  # type: ignore[attr-defined]
+        function.operator = self._overload  # type: ignore[attr-defined]
         return function
+
+    def _operands(self, tensors: tuple[torch.Tensor, ...], attributes: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The operands. Takes those that are passed by name out of `attributes`."""
+        for name in self._names[len(tensors) :]:
+            if name in attributes:
+                tensors = (*tensors, attributes.pop(name))
+        for position, tensor in enumerate(tensors):
+            if not isinstance(tensor, torch.Tensor):
+                name = f" ({self._names[position]})" if position < len(self._names) else ""
+                raise TypeError(
+                    f"target {self._target.name!r}: expected a tensor as operand {position}{name}, found "
+                    f"{type(tensor).__name__}: torch.as_tensor makes a tensor of arrays and numbers"
+                )
+        return tensors
+
+    def _apply(self, operands: tuple[torch.Tensor, ...], attributes: str, like: int) -> Sequence[torch.Tensor]:
+        """Calls the operator in the way that the transformations in progress support."""
+        if torch.compiler.is_compiling():
+            return self._overload(operands, attributes, like)  # type: ignore[no-any-return]
+        self._check_tangents(operands)
+        # `torch.func.grad` does not support `torch.library` operators with derivatives.
+        if torch._C._are_functorch_transforms_active():
+            return self._transformable.apply(attributes, like, *operands)  # type: ignore[no-any-return]
+        return self._overload(operands, attributes, like)  # type: ignore[no-any-return]
+
+    def _check_tangents(self, operands: Sequence[torch.Tensor]) -> None:
+        """Refuses forward mode, for which operators of `torch.library` silently have zeros."""
+        if forward_ad._current_level < 0:
+            return
+        if any(forward_ad.unpack_dual(operand).tangent is not None for operand in operands):
+            raise NotImplementedError(
+                f"target {self._target.name!r} has no forward-mode derivatives in PyTorch (torch.func.jvp, jacfwd "
+                "and hessian): use torch.func.vjp, grad or jacrev, or callbox.jax.op, which has jvp="
+            )
 
     def _call(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
         self._check_device(operands)
         results = [torch.empty(shape, dtype=dtype) for dtype, shape in self._results(operands, attributes, like)]
         arrays = [_array(operand.contiguous()) for operand in operands]
-        # A copy: what is known by its text stays as it is.
-        named = dict(_attributes(attributes))
+        # A copy, because the cached attributes must not change.
+        named = dict(attributes_of(attributes))
         self._target(*arrays, out=tuple(map(_array, results)), attributes=named, **self._options)
         return results
 
@@ -198,7 +248,7 @@ class _Operator:
             shapes = [(self._dtype_name(operand.dtype), _sizes(operand.shape)) for operand in operands]
             return [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes)]
         if callable(given) and not hasattr(given, "shape"):
-            given = given(*operands, **_attributes(attributes))
+            given = given(*operands, **attributes_of(attributes))
         if hasattr(given, "shape") or (isinstance(given, tuple) and len(given) == 2 and _is_dtype(given[1])):
             given = (given,)
         return [self._result(result, i) for i, result in enumerate(given)]
@@ -214,7 +264,7 @@ class _Operator:
                 f"found {given!r} at position {position}"
             )
         if not isinstance(dtype, torch.dtype):
-            # NumPy knows ml_dtypes' names only where that was imported.
+            # NumPy knows the names of ml_dtypes only after that is imported.
             dtype = self._dtype(dtype if dtype in _DTYPES else np.dtype(dtype).name)
         return dtype, _sizes(shape)
 
@@ -233,24 +283,26 @@ class _Operator:
     def _keep(self, ctx: Any, inputs: Any, output: Sequence[torch.Tensor]) -> None:
         operands, ctx.attributes, _ = inputs
         ctx.count = len(operands)
-        # A target needs no results.
-        kept = () if self._vjp_overload is not None else output
+        # The vjp of a target does not need the results.
+        kept = () if self._derivative is not None else output
         ctx.dtypes = [result.dtype for result in output]
         ctx.save_for_backward(*operands, *kept)
 
     def _backward(
         self, ctx: Any, cotangents: Sequence[torch.Tensor | None]
     ) -> tuple[list[torch.Tensor | None], None, None]:
-        operands, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        # Under `torch.utils.checkpoint` this can be read only once.
+        saved = ctx.saved_tensors
+        operands, results = saved[: ctx.count], saved[ctx.count :]
         known = tuple(ct if _is_inexact(dtype) else None for ct, dtype in zip(cotangents, ctx.dtypes, strict=True))
         if self._vjp is None:
             raise RuntimeError(
-                f"target {self._target.name!r} cannot be differentiated: nothing says what its gradients are. Pass vjp= to callbox.torch.op"
+                f"target {self._target.name!r} cannot be differentiated: it has no vjp. Pass vjp= to callbox.torch.op"
             )
-        if self._vjp_overload is not None:
+        if self._derivative is not None:
             given: Sequence[Any] = self._call_vjp(operands, known, ctx.attributes)
         else:
-            given = self._vjp(operands, _packed(results), _packed(known), **_attributes(ctx.attributes))
+            given = self._vjp(operands, _packed(results), _packed(known), **attributes_of(ctx.attributes))
             given = given if isinstance(given, (tuple, list)) else (given,)
         if len(given) != len(operands):
             raise ValueError(
@@ -261,9 +313,12 @@ class _Operator:
     def _call_vjp(
         self, operands: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None], attributes: str
     ) -> list[torch.Tensor | None]:
-        """Calls the target that is the vjp. Its cotangents are those of JAX, PyTorch's are their conjugates; for real numbers it is the same."""
+        """Calls the target that is the vjp.
+
+        It uses JAX's cotangents, which are the conjugates of PyTorch's.
+        """
         given = (ct.conj() for ct in cotangents if ct is not None)
-        found = iter(self._vjp_overload((*operands, *given), attributes, len(operands)))  # type: ignore[misc]
+        found = iter(self._derivative._apply((*operands, *given), attributes, len(operands)))  # type: ignore[union-attr]
         return [next(found).conj() if _is_inexact(x.dtype) else None for x in operands]
 
     def _map(
@@ -280,13 +335,39 @@ class _Operator:
             ]
             of_one = self._results(shapes, attributes, like)
             return [torch.empty((0, *shape), dtype=dtype) for dtype, shape in of_one], [0] * len(of_one)
-        calls = [self._overload(element(number), attributes, like) for number in range(info.batch_size)]
+        calls = [self._apply(tuple(element(number)), attributes, like) for number in range(info.batch_size)]
         results = [torch.stack(each) for each in zip(*calls, strict=True)]
         return results, [0] * len(results)
 
 
+def _transformable(operator: _Operator) -> type[torch.autograd.Function]:
+    """The operator as a function that `torch.func` can transform."""
+
+    class Transformable(torch.autograd.Function):
+        @staticmethod
+        def forward(attributes: str, like: int, *operands: torch.Tensor) -> Any:
+            return tuple(operator._overload(operands, attributes, like))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            attributes, like, *operands = inputs
+            operator._keep(ctx, (operands, attributes, like), output)
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+            given, _, _ = operator._backward(ctx, cotangents)
+            return (None, None, *given)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, attributes: str, like: int, *operands: torch.Tensor) -> Any:
+            results, dims = operator._map(info, (in_dims[2:],), operands, attributes, like)
+            return tuple(results), tuple(dims)
+
+    return Transformable
+
+
 def _qualified(target: Target, options: Mapping[str, Any], name: str | None) -> str:
-    """The operator's name, which no other has."""
+    """Reserves a unique name for the operator."""
     with _taken_lock:
         if name is not None:
             if not (name.isascii() and name.isidentifier()):
@@ -306,9 +387,9 @@ def _qualified(target: Target, options: Mapping[str, Any], name: str | None) -> 
 
 
 def _symbolic(target: Target, operands: Sequence[torch.Tensor]) -> list[_Result] | None:
-    """The results by the metadata, of operands whose sizes are variables of `torch.compile`. None if they have to be numbers for that.
+    """Infers the results of operands whose sizes are variables of `torch.compile`.
 
-    What is wrong with the operands is said when the call is made.
+    Returns None if that needs numbers. Errors are reported when the call is made.
     """
     declared, results = target.operands, target.results
     if declared is None or results is None or len(declared) != len(operands):
@@ -337,8 +418,8 @@ def _symbolic(target: Target, operands: Sequence[torch.Tensor]) -> list[_Result]
 
 
 def _signature(target: Target) -> inspect.Signature:
-    """The target's signature without what only a direct call takes."""
-    names = {attribute.name for attribute in target.attributes or ()}
+    """The target's signature without the options of a direct call."""
+    names = {a.name for a in target.attributes or ()}
     parameters = target.__signature__.parameters.values()
     return inspect.Signature([p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY or p.name in names])
 
@@ -348,7 +429,7 @@ def _packed(results: Sequence[Any]) -> Any:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The tensor's memory as an array of NumPy's."""
+    """The tensor's memory as a NumPy array."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     bits = _BITS.get(tensor.dtype)
     if bits is None:
@@ -367,65 +448,9 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    """A shape's numbers. One that `torch.compile` took for a variable becomes a constant."""
+    """The sizes of a shape. One that is a variable of `torch.compile` becomes a constant."""
     return tuple(map(operator.index, shape))
 
 
 def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:
     return (*shape[:dim], *shape[dim + 1 :])
-
-
-def _literal(value: Any) -> str:
-    """The value of an attribute as a literal of Python's, which `_attributes` reads: an operator takes no others.
-
-    In it a tuple is what Python has no literal for: its kind, and what it is made of. `torch.compile` traces this function, for which it is as
-    plain as it is: formatting a number makes it a constant of the program.
-    """
-    if isinstance(value, dict):
-        return "{" + ", ".join([f"{name!r}: {_literal(inner)}" for name, inner in value.items()]) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join([_literal(inner) for inner in value]) + "]"
-    if isinstance(value, (np.ndarray, np.generic)):
-        return f"('array', {value.dtype.name!r}, {value.shape!r}, {value.tobytes()!r})"
-    if isinstance(value, float):
-        return f"('float', '{value!r}')"
-    if isinstance(value, complex):
-        return f"('complex', '{value!r}')"
-    if value is None or isinstance(value, (bool, int, str, bytes)):
-        return f"{value!r}"
-    raise TypeError(
-        f"expected a number, a string, a list, a dictionary or an array of NumPy's as an attribute, found {type(value).__name__}"
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _attributes(literal: str) -> dict[str, Any]:
-    """The attributes that `_literal` wrote. They are not to be changed."""
-    read: dict[str, Any] = _value(ast.literal_eval(literal))
-    return read
-
-
-def _value(read: Any) -> Any:
-    match read:
-        case ("array", dtype, shape, data):
-            array = np.frombuffer(data, _numpy_dtype(dtype)).reshape(shape)
-            return array if shape else array[()]
-        case ("float", text):
-            return float(text)
-        case ("complex", text):
-            return complex(text)
-        case dict():
-            return {name: _value(inner) for name, inner in read.items()}
-        case list():
-            return [_value(inner) for inner in read]
-    return read
-
-
-def _numpy_dtype(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return dtype

@@ -1,4 +1,4 @@
-"""`add_n`, the example of the JAX FFI proposal (2022): by the proposal's interface, and by the typed FFI."""
+"""`add_n`, the example of the JAX FFI proposal (2022), and the same with typed FFI."""
 
 import os
 import struct
@@ -18,19 +18,19 @@ add_n.register_function(add_n_lib.add_n, platform="cpu")
 
 
 def by_value(x):
-    """The static information is a struct of one float, as bytes."""
+    """Passes the static information, a struct of one float, as bytes."""
     static_info = struct.pack("f", 4.0)
     return add_n(x, static_info=static_info, out_shape_dtype=x)
 
 
 def by_reference(x):
-    """The guest makes an object of the bytes, gets a pointer to it in each call, and deletes it in the end."""
+    """Passes the static information by reference: the guest makes an object from the bytes."""
     static_info = callbox.StaticInfo.reference("make_info", "delete_info", struct.pack("f", 4.0))
     return add_n(x, static_info=static_info, out_shape_dtype=x)
 
 
 def typed(x):
-    """The typed FFI: `n` is an attribute, checked by name and type, and the result's shape follows from what the module declares."""
+    """Calls the typed FFI target, whose attribute `n` and result are declared by the module."""
     kernels = host.load(GUESTS / "add_n.wasm")
     return callbox.jax.op(kernels.add_n)(x, n=4.0)
 

@@ -20,17 +20,17 @@ def main() -> None:
     x = np.linspace(-2, 2, 5, dtype=np.float32)
     print(kernels.squareplus(x, beta=4.0))
 
-    # Into an array that is there already: here the operand's own.
+    # Write into an existing array, here the operand.
     kernels.squareplus(x, beta=4.0, out=x)
     print(x)
 
-    # What does not fit is refused before the kernel runs.
+    # The host refuses wrong operands before the kernel runs.
     try:
         kernels.squareplus(x.astype(np.int32), beta=4.0)
     except TypeError as error:
         print("TypeError:", error)
 
-    # What the kernel refuses has a code.
+    # Errors of the kernel have a code.
     try:
         kernels.squareplus(x, beta=-1.0)
     except callbox.CallError as error:

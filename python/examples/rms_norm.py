@@ -1,4 +1,4 @@
-"""RMS norm and its gradient by kernels that nobody has to trust, in a jitted program."""
+"""RMS norm and its gradient as untrusted kernels in a jitted program."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ GUESTS = Path(os.environ.get("CALLBOX_GUESTS", Path(__file__).parent / "../../ta
 
 
 def reference(x, weight, eps):
-    """The same in JAX's own operations."""
+    """The same function in JAX's own operations."""
     return x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True) + eps) * weight
 
 

@@ -1,4 +1,4 @@
-"""A kernel on four devices, with a collective after it, and what happens if it fails on one of them."""
+"""A kernel on four devices, followed by a collective, and its failure on one of them."""
 
 import os
 from functools import partial
@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 GUESTS = Path(os.environ.get("CALLBOX_GUESTS", Path(__file__).parent / "../../target/guests"))
 
-# Four devices of the one CPU. This comes before JAX is first used.
+# Four virtual devices of one CPU. This must be set before JAX is first used.
 jax.config.update("jax_num_cpu_devices", 4)
 
 
@@ -21,7 +21,8 @@ def main() -> None:
     host = callbox.Host()
     activation = host.load(GUESTS / "activation.wasm")
     faults = host.load(GUESTS / "faults.wasm")
-    # A failure is a result and not an error: XLA would wait for the shard that failed, and then end the process.
+    # Failures are results: if a shard raised an error, XLA would wait for it, and then end the
+    # process.
     squareplus = callbox.jax.op(activation.squareplus, on_error="status")
     broken = callbox.jax.op(faults.write_out_of_bounds, on_error="status", result_shape_dtypes=lambda x: x)
 

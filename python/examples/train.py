@@ -1,4 +1,4 @@
-"""Training of a small network whose activation function, and its gradient, are kernels that nobody has to trust."""
+"""Trains a small network whose activation function and gradient are untrusted kernels."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def loss(params, x, y):
 
 @jax.jit
 def train(params, x, y):
-    """500 steps of gradient descent with momentum: one program, with a loop in it that calls the kernels 1,000 times."""
+    """Runs 500 steps of gradient descent with momentum, in one program with 1,000 kernel calls."""
 
     def step(state, _):
         params, speed = state
@@ -38,7 +38,7 @@ def train(params, x, y):
 
 
 def main() -> None:
-    # What is to be learned: the product of two numbers.
+    # The network learns the product of two numbers.
     keys = jax.random.split(jax.random.key(0), 4)
     x = jax.random.normal(keys[0], (256, 2))
     y = x[:, :1] * x[:, 1:]

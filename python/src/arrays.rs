@@ -1,4 +1,4 @@
-//! Python's arrays: whatever has a buffer, and what NumPy makes an array of.
+//! Python's arrays: objects with the buffer protocol, and everything that NumPy can convert.
 #![allow(
     unsafe_code,
     reason = "copies from memory that Python's buffer protocol hands out"
@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use crate::buffers::{Place, Places};
+use crate::buffers::{RawArray, RawArrays};
 use crate::element::{dtype_name, from_dtype, from_format};
 use crate::error::or_raise;
 
-/// An array of Python's, held for as long as this is there.
+/// An array of Python, kept alive and locked in place by its buffer view.
 pub(crate) struct Array {
     view: PyUntypedBuffer,
     element_type: ElementType,
@@ -24,22 +24,25 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// An operand: an array that is there to be read. What is not contiguous is copied; what has no buffer, NumPy makes an array of.
+    /// Takes an array to read.
+    ///
+    /// A non-contiguous array is copied, and an object without a buffer is converted by NumPy.
     pub(crate) fn operand(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(view) = PyUntypedBuffer::get(object) {
-            return match view.is_c_contiguous() {
-                true => Self::of(view, object),
-                false => Self::in_order(object),
+            return if view.is_c_contiguous() {
+                Self::of(view, object)
+            } else {
+                Self::in_order(object)
             };
         }
         Self::in_order(object)
     }
 
-    /// A NumPy array of the same elements in row-major order.
+    /// Copies an object to a NumPy array in row-major order.
     fn in_order(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let array = numpy(py)?.getattr("asarray")?.call1((object,))?;
-        // It would make an array of rank 1 out of one of rank 0.
+        // `ascontiguousarray` would turn a scalar into an array of rank 1.
         let array = match array.getattr("ndim")?.extract::<usize>()? {
             0 => array,
             _ => numpy(py)?.getattr("ascontiguousarray")?.call1((array,))?,
@@ -47,17 +50,18 @@ impl Array {
         Self::of_numpy(&array)
     }
 
-    /// A NumPy array in row-major order.
+    /// Takes a NumPy array that is in row-major order.
     fn of_numpy(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let is_scalar = array.getattr("ndim")?.extract::<usize>()? == 0;
-        let array = match is_scalar {
-            true => &array.call_method1("reshape", (1,))?,
-            false => array,
+        let array = if is_scalar {
+            &array.call_method1("reshape", (1,))?
+        } else {
+            array
         };
         let dtype = array.getattr("dtype")?;
         let own = from_dtype(&dtype)?.filter(|t| is_foreign(*t));
         let view = match own {
-            // NumPy hands no buffers of other people's dtypes out.
+            // NumPy exports no buffers of ml_dtypes' dtypes: view them as integers.
             Some(element_type) => {
                 let bits = format!("uint{}", 8 * element_type.byte_width());
                 PyUntypedBuffer::get(&array.call_method1("view", (bits,))?)?
@@ -86,7 +90,7 @@ impl Array {
         })
     }
 
-    /// A result: an array that is there to be written, in row-major order. `what` says whose, for messages.
+    /// Takes an array to write, in row-major order. Messages begin with `what`.
     pub(crate) fn result(object: &Bound<'_, PyAny>, what: &dyn Fn() -> String) -> PyResult<Self> {
         let not_contiguous = || {
             PyBufferError::new_err(format!(
@@ -112,16 +116,17 @@ impl Array {
                 )));
             }
         };
-        match new.view.readonly() {
-            true => Err(PyBufferError::new_err(format!(
+        if new.view.readonly() {
+            Err(PyBufferError::new_err(format!(
                 "{}: expected an array that can be written, found a read-only one",
                 what()
-            ))),
-            false => Ok(new),
+            )))
+        } else {
+            Ok(new)
         }
     }
 
-    /// Checks that a result has the shape that it has to have.
+    /// Checks the element type and the dimensions of a result.
     pub(crate) fn expect(&self, expected: &ArrayShape, what: &dyn Fn() -> String) -> PyResult<()> {
         if self.element_type != expected.element_type() {
             return Err(PyTypeError::new_err(format!(
@@ -131,53 +136,56 @@ impl Array {
                 dtype_name(self.element_type).unwrap_or("token")
             )));
         }
-        match self.dimensions() == expected.dimensions() {
-            true => Ok(()),
-            false => Err(PyValueError::new_err(format!(
+        if self.dimensions() == expected.dimensions() {
+            Ok(())
+        } else {
+            Err(PyValueError::new_err(format!(
                 "{}: expected shape {}, found {}",
                 what(),
                 shape_text(expected.dimensions()),
                 shape_text(self.dimensions())
-            ))),
+            )))
         }
     }
 
-    /// The type of its elements.
+    /// The type of the elements.
     pub(crate) fn element_type(&self) -> ElementType {
         self.element_type
     }
 
-    /// Its dimensions.
+    /// The dimensions.
     pub(crate) fn dimensions(&self) -> &[usize] {
-        match self.is_scalar {
-            true => &[],
-            false => self.view.shape(),
+        if self.is_scalar {
+            &[]
+        } else {
+            self.view.shape()
         }
     }
 
-    /// Its shape.
+    /// The shape.
     pub(crate) fn shape(&self, py: Python<'_>) -> PyResult<ArrayShape> {
         or_raise(py, ArrayShape::new(self.element_type, self.dimensions()))
     }
 
-    /// Where its elements lie.
-    pub(crate) fn place(&self) -> Place {
-        Place::new(self.view.buf_ptr().cast(), self.view.len_bytes())
+    /// The memory of the elements.
+    pub(crate) fn raw(&self) -> RawArray {
+        RawArray::new(self.view.buf_ptr().cast(), self.view.len_bytes())
     }
 
-    /// A copy of its elements.
+    /// Copies the elements.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: the view keeps the array's memory, and nothing here holds a reference to it.
-        unsafe { Places::bytes(self.place()) }
+        // SAFETY: the view keeps the array's memory alive, and this function holds no reference to
+        // it.
+        unsafe { RawArrays::bytes(self.raw()) }
     }
 
-    /// Gives the array back.
+    /// Releases the buffer view.
     pub(crate) fn release(self, py: Python<'_>) {
         self.view.release(py);
     }
 }
 
-/// Whether it is a dtype that NumPy knows only by way of ml_dtypes.
+/// Returns whether NumPy knows the type only through ml_dtypes.
 fn is_foreign(element_type: ElementType) -> bool {
     use ElementType as T;
     !matches!(
@@ -209,33 +217,32 @@ fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(&numpy(object.py())?.getattr("ndarray")?)
 }
 
-/// NumPy.
+/// Imports NumPy once.
 pub(crate) fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let numpy = NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
     Ok(numpy.bind(py))
 }
 
-/// NumPy's dtype of an element type; ml_dtypes' where NumPy has none.
+/// The dtype of an element type, from NumPy or from ml_dtypes.
 pub(crate) fn dtype(py: Python<'_>, element_type: ElementType) -> PyResult<Bound<'_, PyAny>> {
     let Some(name) = dtype_name(element_type) else {
-        return Err(PyTypeError::new_err("a token is no array"));
+        return Err(PyTypeError::new_err("a token is not an array"));
     };
-    let class = match is_foreign(element_type) {
-        false => numpy(py)?.getattr(if name == "bool" { "bool_" } else { name })?,
-        true => {
-            let own = py.import("ml_dtypes").and_then(|m| m.getattr(name));
-            own.map_err(|_| {
-                PyTypeError::new_err(format!(
-                    "expected the package ml_dtypes for arrays of {name}, found none that has it"
-                ))
-            })?
-        }
+    let class = if is_foreign(element_type) {
+        let own = py.import("ml_dtypes").and_then(|m| m.getattr(name));
+        own.map_err(|_| {
+            PyTypeError::new_err(format!(
+                "arrays of {name} need a version of the package ml_dtypes that has this dtype"
+            ))
+        })?
+    } else {
+        numpy(py)?.getattr(if name == "bool" { "bool_" } else { name })?
     };
     numpy(py)?.getattr("dtype")?.call1((class,))
 }
 
-/// `(2, 3)`.
+/// Formats a shape as Python does: `(2, 3)`.
 pub(crate) fn shape_text(dimensions: &[usize]) -> String {
     match dimensions {
         [one] => format!("({one},)"),
@@ -246,7 +253,7 @@ pub(crate) fn shape_text(dimensions: &[usize]) -> String {
     }
 }
 
-/// How arrays of a shape are made.
+/// Allocates arrays of one shape.
 pub(crate) struct Maker {
     shape: Py<PyTuple>,
     dtype: Py<PyAny>,
@@ -260,7 +267,7 @@ impl Maker {
         })
     }
 
-    /// An array with anything in it.
+    /// Allocates an array with undefined contents.
     pub(crate) fn make<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let empty =
@@ -271,12 +278,13 @@ impl Maker {
     }
 }
 
-/// A shape and a dtype as a pair `(dtype, shape)`, or as anything that has `dtype` and `shape`.
+/// Reads a shape from a pair `(dtype, shape)` or from an object with `dtype` and `shape`.
 pub(crate) fn declared_shape(object: &Bound<'_, PyAny>) -> PyResult<ArrayShape> {
     let py = object.py();
     let wrong = || -> PyErr {
         PyTypeError::new_err(
-            "expected something with shape and dtype, such as jax.ShapeDtypeStruct or a NumPy array, found something else",
+            "expected something with shape and dtype, such as jax.ShapeDtypeStruct or a NumPy \
+             array, found something else",
         )
     };
     let (dtype, shape) = match object.cast::<PyTuple>() {
@@ -287,9 +295,10 @@ pub(crate) fn declared_shape(object: &Bound<'_, PyAny>) -> PyResult<ArrayShape> 
         ),
     };
     let class = numpy(py)?.getattr("dtype")?;
-    let dtype = match dtype.is_instance(&class)? {
-        true => dtype,
-        false => class.call1((&dtype,))?,
+    let dtype = if dtype.is_instance(&class)? {
+        dtype
+    } else {
+        class.call1((&dtype,))?
     };
     let element_type = from_dtype(&dtype)?.ok_or_else(|| no_element_type(&dtype))?;
     let dimensions: Vec<usize> = shape

@@ -1,4 +1,4 @@
-//! Python's values as attributes, by what the target declares of each.
+//! Converts Python's values to attributes of the types that the target declares.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::arrays::{Array, dtype, numpy};
 use crate::element::dtype_name;
 use crate::error::or_raise;
 
-/// How deep dictionaries may nest.
+/// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
 
-/// Attributes by name, as they were given.
+/// Attributes by name, as the caller passed them.
 pub(crate) type Given<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
-/// The attributes of a call.
+/// Converts the attributes of a call.
 ///
 /// # Errors
-/// TypeError for one that is missing, not declared, or of a type that no attribute has or that is not the declared one; OverflowError for
-/// a number that its type can't hold.
+/// TypeError for an attribute that is missing, undeclared or of the wrong type; OverflowError for a
+/// number outside the range of its type.
 pub(crate) fn dictionary(
     py: Python<'_>,
     signature: &Signature,
@@ -37,7 +37,7 @@ pub(crate) fn dictionary(
             continue;
         }
         let attribute = attribute(value, declared, MAX_DEPTH).map_err(|error| {
-            // What somebody else raised stays as it is.
+            // An exception that the value's own code raised stays as it is.
             let kind = error.get_type(py);
             let is_own = [
                 py.get_type::<PyTypeError>(),
@@ -64,7 +64,7 @@ fn declared<'s>(signature: &'s Signature, name: &str) -> Option<&'s AttributeSig
     declared.iter().find(|attribute| attribute.name == name)
 }
 
-/// A target that does not say which attributes it takes, takes any.
+/// Checks the names. A target that declares no attributes accepts all.
 fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
     let Some(declared) = signature.attributes.as_deref() else {
         return Ok(());
@@ -76,15 +76,21 @@ fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
         .filter(|attribute| !attribute.optional && !is_given(&attribute.name))
         .map(|attribute| format!("{:?}", attribute.name))
         .collect();
+    let known = |name: &str| declared.iter().any(|attribute| attribute.name == name);
+    let unknown = given.iter().find(|(name, _)| !known(name));
     if !missing.is_empty() {
+        let other = unknown.map_or_else(String::new, |(name, _)| format!("another {name:?} and "));
         return Err(PyTypeError::new_err(format!(
-            "{target}(): expected the attributes {}, found no {}",
+            "{target}(): expected the attributes {}, found {other}no {}",
             names(declared),
             missing.join(", ")
         )));
     }
-    let known = |name: &str| declared.iter().any(|attribute| attribute.name == name);
-    match given.iter().find(|(name, _)| !known(name)) {
+    let is_operand = |name: &str| signature.operands.iter().flatten().any(|o| o.name == name);
+    match unknown {
+        Some((name, _)) if is_operand(name) => Err(PyTypeError::new_err(format!(
+            "{target}(): expected the operand {name:?} once, found it by position and by name"
+        ))),
         Some((name, _)) if declared.is_empty() => Err(PyTypeError::new_err(format!(
             "{target}(): expected no attributes, found {name:?}"
         ))),
@@ -134,7 +140,7 @@ fn convert(
     }
     if let Ok(dict) = value.cast::<PyDict>() {
         let mut inner = BTreeMap::new();
-        // Reading a value may run code, which may change the dict.
+        // Reading a value may run code that changes the dict.
         let items: Vec<_> = dict.iter().collect();
         for (name, value) in items {
             let Ok(name) = name.extract::<String>() else {
@@ -147,7 +153,7 @@ fn convert(
         }
         return Ok(Attribute::Dictionary(inner));
     }
-    // Numbers of Python's have no width: they take the declared one.
+    // Python's own numbers have no width: they take the declared type.
     if value.is_instance_of::<PyBool>()
         || value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>()
@@ -155,7 +161,7 @@ fn convert(
     {
         return number(value, wanted).map(Attribute::Scalar);
     }
-    // It is a float of Python's, too, and what most of NumPy's functions give.
+    // numpy.float64 is a subclass of `float`, and most of NumPy's functions return it.
     if value.is_instance_of::<PyFloat>() && wanted.is_some_and(is_floating) {
         return number(value, wanted).map(Attribute::Scalar);
     }
@@ -166,9 +172,10 @@ fn convert(
             .shape()
             .as_array()
             .is_some_and(|shape| shape.rank() == 0);
-        return match is_scalar && (is_generic || kind == Some("scalar")) {
-            true => Ok(Attribute::Scalar(literal)),
-            false => or_raise(py, Attribute::array(literal)),
+        return if is_scalar && (is_generic || kind == Some("scalar")) {
+            Ok(Attribute::Scalar(literal))
+        } else {
+            or_raise(py, Attribute::array(literal))
         };
     }
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
@@ -178,9 +185,10 @@ fn convert(
             or_raise(py, Attribute::array(literal(&array)?))
         }
         _ => {
-            let hint = match is_list {
-                true => ", such as numpy.array(...) of it",
-                false => "",
+            let hint = if is_list {
+                ", such as numpy.array(...) of it"
+            } else {
+                ""
             };
             Err(PyTypeError::new_err(format!(
                 "expected a number, a string, bytes, a NumPy array or a dict of these{hint}, found {}",
@@ -229,7 +237,7 @@ fn is_floating(element_type: ElementType) -> bool {
     )
 }
 
-/// A list of Python's numbers as an array of the declared type: each has to be one that the type holds.
+/// Converts a list of Python's numbers to an array of the declared type, which must hold them all.
 fn list<'py>(value: &Bound<'py, PyAny>, element_type: ElementType) -> PyResult<Bound<'py, PyAny>> {
     let numpy = numpy(value.py())?;
     let found = numpy.getattr("asarray")?.call1((value,))?;
@@ -249,7 +257,7 @@ fn list<'py>(value: &Bound<'py, PyAny>, element_type: ElementType) -> PyResult<B
         )));
     }
     let array = found.call_method1("astype", (dtype(value.py(), element_type)?,))?;
-    // A narrower type of integers would wrap them round.
+    // `astype` wraps integers that do not fit.
     if kinds == "iu" {
         let same = numpy.getattr("array_equal")?.call1((&array, &found))?;
         if !is_empty && !same.is_truthy()? {
@@ -265,7 +273,7 @@ fn dtype_is_float(name: &str) -> bool {
     name.starts_with("float")
 }
 
-/// What a NumPy array, or what NumPy makes one of, holds.
+/// Copies a NumPy array, or an object that NumPy converts, into a literal.
 fn literal(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
     let py = value.py();
     let array = Array::operand(value)?;
@@ -275,7 +283,7 @@ fn literal(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
     or_raise(py, Literal::from_bytes(shape, bytes))
 }
 
-/// A number of Python's, of the declared type, or else as JAX takes it: S64, F64, C128 or PRED.
+/// Converts a number to the declared type, or as JAX does: to S64, F64, C128 or PRED.
 fn number(value: &Bound<'_, PyAny>, wanted: Option<ElementType>) -> PyResult<Literal> {
     use ElementType as T;
     let overflow = |element_type: ElementType| {
@@ -331,7 +339,7 @@ fn number(value: &Bound<'_, PyAny>, wanted: Option<ElementType>) -> PyResult<Lit
     literal(&array.call1((value, as_type))?)
 }
 
-/// A number rounded to a type. `None` if that makes it infinite.
+/// Rounds a number to a type. Returns `None` if that makes it infinite.
 fn finite(value: f64, element_type: ElementType) -> Option<Literal> {
     let is_finite = match element_type {
         ElementType::F16 => f16::from_f64(value).is_finite(),
@@ -344,7 +352,7 @@ fn finite(value: f64, element_type: ElementType) -> Option<Literal> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a number of Python's is rounded to the declared type, as NumPy does"
+    reason = "a Python number is rounded to the declared type, as in NumPy"
 )]
 fn floating(value: f64, element_type: ElementType) -> Literal {
     match element_type {

@@ -1,57 +1,79 @@
-//! Arrays where they lie: the caller's memory, as a call reads and writes it.
+//! The caller's memory, which a call reads and writes in place.
 #![allow(
     unsafe_code,
     reason = "copies from and to memory that NumPy or XLA owns"
 )]
 
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
-use callbox::call::CallBuffers;
+use callbox::call::{COPY_BLOCK, CallBuffers, SharedBuffers, is_copied_slowly};
 
-/// Where an array's bytes lie.
+/// The memory of one array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RawArray {
     data: *mut u8,
     size: usize,
 }
 
-impl Place {
+impl RawArray {
     pub(crate) const EMPTY: Self = Self {
         data: std::ptr::null_mut(),
         size: 0,
     };
 
-    /// This many bytes from `data` on.
+    /// The `size` bytes from `data` on.
     pub(crate) fn new(data: *mut u8, size: usize) -> Self {
         Self { data, size }
     }
 
-    /// How many bytes.
+    /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
+
+    /// Whether the two arrays have all of their memory in common.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.data == other.data && self.size == other.size
+    }
+
+    /// Whether the two arrays have any memory in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (own, others) = (self.data.addr(), other.data.addr());
+        let (first, second) = (own.max(others), own.min(others));
+        let size = if own < others { self.size } else { other.size };
+        self.size > 0 && other.size > 0 && first - second < size
+    }
 }
 
-/// The operands and results of one call. An operand and a result may be the same memory, so that there is no reference to either: bytes are
-/// copied by their addresses, operands before the target runs and results after.
+/// The operands and results of one call.
+///
+/// An operand and a result may share memory, so this type never makes references to it: bytes are
+/// copied through raw pointers, operands before the target runs and results after it.
 #[derive(Debug)]
-pub(crate) struct Places<'a> {
-    operands: &'a [Place],
-    results: &'a [Place],
-    /// How many of the results the target knows.
+pub(crate) struct RawArrays<'a> {
+    operands: &'a [RawArray],
+    results: &'a [RawArray],
+    /// The number of results that the target has.
     known: usize,
     arrays: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: addresses mean the same on every thread, and whoever made it promises that the memory stays.
-unsafe impl Send for Places<'_> {}
+// SAFETY: the pointers are valid on every thread, and the caller of `new` keeps the memory alive.
+unsafe impl Send for RawArrays<'_> {}
 
-impl<'a> Places<'a> {
+// SAFETY: as above. Threads that share the value only copy bytes: `read` and `copy_out` use raw
+// pointers, and each thread of a call writes ranges of its own. Where the caller's arrays overlap
+// otherwise, the bytes are unspecified, as `new` says.
+unsafe impl Sync for RawArrays<'_> {}
+
+impl<'a> RawArrays<'a> {
     /// # Safety
-    /// For as long as it is there, the bytes of each operand must be there to be read and those of each result to be written, and nothing may hold
-    /// a reference to them. What another thread writes there meanwhile is read or overwritten byte by byte, as with any function of
-    /// NumPy's that lets go of the GIL.
-    pub(crate) unsafe fn new(operands: &'a [Place], results: &'a [Place]) -> Self {
+    /// While the value exists, the operands must be readable, the results writable, and no
+    /// reference to either may exist. Another thread may write there concurrently: the bytes read
+    /// or overwritten are then unspecified, as in any function of NumPy that releases the GIL.
+    pub(crate) unsafe fn new(operands: &'a [RawArray], results: &'a [RawArray]) -> Self {
         Self {
             operands,
             results,
@@ -60,20 +82,20 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// From here on the last result is not the target's. It is written by its number all the same.
+    /// Hides the last result from the target. `write` and `fill` still reach it by its number.
     pub(crate) fn hide_last_result(&mut self) {
         self.known = self.results.len().saturating_sub(1);
     }
 
-    /// Makes each byte of a result that is not 0 a 1.
+    /// Sets each non-zero byte of a result to 1.
     pub(crate) fn make_truth_values(&mut self, result: usize) {
-        let place = self.results[result];
+        let array = self.results[result];
         let mut piece = [0; 4 << 10];
-        for at in (0..place.size).step_by(piece.len()) {
-            let piece = &mut piece[..(place.size - at).min(4 << 10)];
-            // SAFETY: the range is within the result, whose bytes `new` was promised.
+        for at in (0..array.size).step_by(piece.len()) {
+            let piece = &mut piece[..(array.size - at).min(4 << 10)];
+            // SAFETY: the range is within the result, which `new`'s caller keeps writable.
             unsafe {
-                std::ptr::copy_nonoverlapping(place.data.add(at), piece.as_mut_ptr(), piece.len())
+                std::ptr::copy_nonoverlapping(array.data.add(at), piece.as_mut_ptr(), piece.len())
             };
             piece
                 .iter_mut()
@@ -82,23 +104,24 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The size of the result that is not the target's.
+    /// The size of the hidden result.
     pub(crate) fn hidden_size(&self) -> usize {
-        self.results.get(self.known).map_or(0, Place::size)
+        self.results.get(self.known).map_or(0, RawArray::size)
     }
 
     /// Sets bytes of a result to `value`.
     pub(crate) fn fill(&mut self, result: usize, at: usize, size: usize, value: u8) {
-        let place = self.results[result];
-        assert!(at <= place.size && size <= place.size - at);
+        let array = self.results[result];
+        assert!(at <= array.size && size <= array.size - at);
         if size > 0 {
-            // SAFETY: the range is within the result, whose bytes `new` was promised.
-            unsafe { std::ptr::write_bytes(place.data.add(at), value, size) };
+            // SAFETY: the assertion keeps the range within the result, which `new`'s caller keeps
+            // writable.
+            unsafe { std::ptr::write_bytes(array.data.add(at), value, size) };
         }
     }
 }
 
-impl CallBuffers for Places<'_> {
+impl CallBuffers for RawArrays<'_> {
     #[inline]
     fn operands(&self) -> usize {
         self.operands.len()
@@ -111,12 +134,13 @@ impl CallBuffers for Places<'_> {
 
     #[inline]
     fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
-        let place = self.operands[operand];
-        assert!(at <= place.size && into.len() <= place.size - at);
+        let array = self.operands[operand];
+        assert!(at <= array.size && into.len() <= array.size - at);
         if !into.is_empty() {
-            // SAFETY: the range is within the operand, whose bytes `new` was promised; `into` is borrowed for writing, so that it is other memory.
+            // SAFETY: the assertion keeps the range within the operand, which `new`'s caller keeps
+            // readable. `into` is an exclusive borrow, so the two do not overlap.
             unsafe {
-                std::ptr::copy_nonoverlapping(place.data.add(at), into.as_mut_ptr(), into.len());
+                copy_bytes(array.data.add(at), into.as_mut_ptr(), into.len());
             }
         }
     }
@@ -133,27 +157,187 @@ impl CallBuffers for Places<'_> {
 
     #[inline]
     fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        let place = self.results[result];
-        assert!(at <= place.size && bytes.len() <= place.size - at);
+        self.copy_out(result, at, bytes);
+    }
+
+    fn shared(&mut self) -> Option<Box<dyn SharedBuffers + '_>> {
+        Some(Box::new(SharedArrays(self)))
+    }
+}
+
+/// Arrays of a call that several threads share.
+struct SharedArrays<'a>(&'a RawArrays<'a>);
+
+impl SharedBuffers for SharedArrays<'_> {
+    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
+        self.0.read(operand, at, into);
+    }
+
+    fn write(&self, result: usize, at: usize, bytes: &[u8]) {
+        self.0.copy_out(result, at, bytes);
+    }
+}
+
+impl RawArrays<'_> {
+    /// Copies bytes into a result.
+    #[inline]
+    fn copy_out(&self, result: usize, at: usize, bytes: &[u8]) {
+        let array = self.results[result];
+        assert!(at <= array.size && bytes.len() <= array.size - at);
         if !bytes.is_empty() {
-            // SAFETY: as in `read`, the other way round.
+            // SAFETY: the assertion keeps the range within the result, which `new`'s caller keeps
+            // writable. `bytes` is not of the caller's arrays, so the two do not overlap.
             unsafe {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.data.add(at), bytes.len());
+                copy_bytes(bytes.as_ptr(), array.data.add(at), bytes.len());
             }
+        }
+    }
+
+    /// Copies the bytes of one array.
+    pub(crate) unsafe fn bytes(array: RawArray) -> Vec<u8> {
+        let mut bytes = vec![0; array.size];
+        let operands = [array];
+        // SAFETY: the caller guarantees it.
+        unsafe { RawArrays::new(&operands, &[]) }.read(0, 0, &mut bytes);
+        bytes
+    }
+}
+
+/// The operands and results of a call that leaves its results unchanged if it fails.
+///
+/// The bytes that a result had are saved before they are overwritten, and are restored when the
+/// value is dropped without [`Undo::keep`].
+pub(crate) struct Undo<'a, 'b> {
+    arrays: &'a mut RawArrays<'b>,
+    /// For each result, memory of its size.
+    saved: Vec<RawArray>,
+    memory: PhantomData<&'a mut [u8]>,
+    /// The results and their ranges that were overwritten.
+    written: Mutex<Vec<(usize, Range<usize>)>>,
+}
+
+// SAFETY: `saved` points into memory that the value borrows exclusively. Threads that share the
+// value copy to it by raw pointers, and each thread of a call writes ranges of its own.
+unsafe impl Sync for Undo<'_, '_> {}
+
+impl<'a, 'b> Undo<'a, 'b> {
+    /// Saves results in `memory`, which has the size of all of them.
+    ///
+    /// # Panics
+    /// If `memory` is smaller.
+    pub(crate) fn new(arrays: &'a mut RawArrays<'b>, mut memory: &'a mut [u8]) -> Self {
+        let saved = (0..arrays.results()).map(|result| {
+            let size = arrays.result_size(result);
+            let (own, rest) = std::mem::take(&mut memory).split_at_mut(size);
+            memory = rest;
+            RawArray::new(own.as_mut_ptr(), size)
+        });
+        Self {
+            saved: saved.collect(),
+            arrays,
+            memory: PhantomData,
+            written: Mutex::default(),
+        }
+    }
+
+    /// Keeps the results of a call that succeeded.
+    pub(crate) fn keep(mut self) {
+        self.written_ranges().clear();
+    }
+
+    fn written_ranges(&mut self) -> &mut Vec<(usize, Range<usize>)> {
+        let written = self.written.get_mut();
+        written.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Saves the bytes of a result, and overwrites them.
+    fn overwrite(&self, result: usize, at: usize, bytes: &[u8]) {
+        let range = at..at + bytes.len();
+        copy(self.arrays.results[result], &range, self.saved[result]);
+        let written = self.written.lock();
+        let mut written = written.unwrap_or_else(PoisonError::into_inner);
+        written.push((result, range));
+        drop(written);
+        self.arrays.copy_out(result, at, bytes);
+    }
+}
+
+impl Drop for Undo<'_, '_> {
+    fn drop(&mut self) {
+        for (result, range) in std::mem::take(self.written_ranges()) {
+            copy(self.saved[result], &range, self.arrays.results[result]);
         }
     }
 }
 
-impl Places<'_> {
-    /// The bytes of one array.
-    ///
-    /// # Safety
-    /// As for [`Places::new`].
-    pub(crate) unsafe fn bytes(place: Place) -> Vec<u8> {
-        let mut bytes = vec![0; place.size];
-        let operands = [place];
-        // SAFETY: as the caller promises.
-        unsafe { Places::new(&operands, &[]) }.read(0, 0, &mut bytes);
-        bytes
+/// Copies a range of one of [`Undo`]'s arrays to the same range of another.
+fn copy(from: RawArray, range: &Range<usize>, to: RawArray) {
+    let count = range.len();
+    assert!(range.end <= from.size && range.end <= to.size);
+    if count > 0 {
+        // SAFETY: the assertion keeps the range within both arrays. One is a result, which the
+        // caller of `RawArrays::new` keeps readable and writable, and the other one is memory that
+        // `Undo` borrows exclusively, so the two do not overlap.
+        unsafe { copy_bytes(from.data.add(range.start), to.data.add(range.start), count) };
+    }
+}
+
+impl CallBuffers for Undo<'_, '_> {
+    fn operands(&self) -> usize {
+        self.arrays.operands()
+    }
+
+    fn operand_size(&self, operand: usize) -> usize {
+        self.arrays.operand_size(operand)
+    }
+
+    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
+        self.arrays.read(operand, at, into);
+    }
+
+    fn results(&self) -> usize {
+        self.arrays.results()
+    }
+
+    fn result_size(&self, result: usize) -> usize {
+        self.arrays.result_size(result)
+    }
+
+    fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
+        self.overwrite(result, at, bytes);
+    }
+
+    fn shared(&mut self) -> Option<Box<dyn SharedBuffers + '_>> {
+        Some(Box::new(SharedUndo(self)))
+    }
+}
+
+/// Arrays to be restored that several threads share.
+struct SharedUndo<'s, 'a, 'b>(&'s Undo<'a, 'b>);
+
+impl SharedBuffers for SharedUndo<'_, '_, '_> {
+    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
+        self.0.arrays.read(operand, at, into);
+    }
+
+    fn write(&self, result: usize, at: usize, bytes: &[u8]) {
+        self.0.overwrite(result, at, bytes);
+    }
+}
+
+/// Copies bytes, block by block if that is faster.
+///
+/// # Safety
+/// As for `std::ptr::copy_nonoverlapping`.
+#[inline]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
+    if !is_copied_slowly(from.addr(), to.addr(), count) {
+        // SAFETY: the caller guarantees it.
+        return unsafe { std::ptr::copy_nonoverlapping(from, to, count) };
+    }
+    for at in (0..count).step_by(COPY_BLOCK) {
+        let block = (count - at).min(COPY_BLOCK);
+        // SAFETY: the block ends at `count` or before.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), block) };
     }
 }

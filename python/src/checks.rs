@@ -1,5 +1,6 @@
-//! Whether what was handed over fits what a target declares, as far as Python has exceptions of its own for it. The rest, and the last word, is the
-//! library's.
+//! Checks of operands and results that fail with Python's own exceptions.
+//!
+//! The library checks the rest.
 
 use callbox::call::{ApiVersion, BufferSignature, Signature};
 use callbox::{ArrayShape, ElementType};
@@ -9,33 +10,75 @@ use pyo3::prelude::*;
 use crate::arrays::shape_text;
 use crate::element::dtype_name;
 
-/// Checks number, dtypes and ranks of operands.
-///
-/// # Errors
-/// TypeError for a wrong number or dtype, ValueError for a wrong rank.
+/// Checks the number, the dtypes and the ranks of operands.
 pub(crate) fn operands(signature: &Signature, found: &[ArrayShape]) -> PyResult<()> {
     let Some(declared) = &signature.operands else {
         return Ok(());
     };
-    let takes_more = signature.remaining_operands;
-    buffers(&signature.name, "operand", (declared, takes_more), found)
+    let declared = Declared {
+        buffers: declared,
+        takes_more: signature.remaining_operands,
+    };
+    buffers(&signature.name, "operand", &declared, found)
 }
 
-/// The same of results.
+/// Checks the number, the dtypes and the ranks of results.
 pub(crate) fn results(signature: &Signature, found: &[ArrayShape]) -> PyResult<()> {
     let Some(declared) = &signature.results else {
         return Ok(());
     };
-    let takes_more = signature.remaining_results;
-    buffers(&signature.name, "result", (declared, takes_more), found)
+    let declared = Declared {
+        buffers: declared,
+        takes_more: signature.remaining_results,
+    };
+    buffers(&signature.name, "result", &declared, found)
+}
+
+/// Checks the results against those that the operands determine, if they determine any.
+pub(crate) fn inferred(
+    signature: &Signature,
+    operands: &[ArrayShape],
+    found: &[ArrayShape],
+) -> PyResult<()> {
+    let Ok(expected) = signature.infer_results(operands) else {
+        return Ok(());
+    };
+    let declared = signature.results.iter().flatten();
+    for (number, ((expected, found), declared)) in
+        expected.iter().zip(found).zip(declared).enumerate()
+    {
+        let wrong = |expected: String, found: String| {
+            format!(
+                "{}(): result {number} ({}): expected {expected} for these operands, found {found}",
+                signature.name, declared.name
+            )
+        };
+        if expected.element_type() != found.element_type() {
+            let name = |shape: &ArrayShape| format!("dtype {}", dtypes(&[shape.element_type()]));
+            return Err(PyTypeError::new_err(wrong(name(expected), name(found))));
+        }
+        if expected.dimensions() != found.dimensions() {
+            let text = |shape: &ArrayShape| format!("shape {}", shape_text(shape.dimensions()));
+            return Err(PyValueError::new_err(wrong(text(expected), text(found))));
+        }
+    }
+    Ok(())
+}
+
+/// The declared operands or results, and whether any number of others may follow.
+struct Declared<'a> {
+    buffers: &'a [BufferSignature],
+    takes_more: bool,
 }
 
 fn buffers(
     target: &str,
     what: &str,
-    (declared, takes_more): (&[BufferSignature], bool),
+    declared: &Declared<'_>,
     found: &[ArrayShape],
 ) -> PyResult<()> {
+    let takes_more = declared.takes_more;
+    let declared = declared.buffers;
     let least = declared.iter().filter(|buffer| !buffer.optional).count();
     if found.len() < least || (!takes_more && found.len() > declared.len()) {
         let names: Vec<_> = declared.iter().map(|b| b.name.as_str()).collect();
@@ -71,15 +114,16 @@ fn dtypes(types: &[ElementType]) -> String {
     names.join(" or ")
 }
 
-/// The convention of a call: the one that was asked for, or the one that the target has and that what comes with the call belongs to.
+/// Chooses the convention of a call: the requested one, or the only one that fits its arguments.
 pub(crate) fn api_version(
     signature: &Signature,
     asked: Option<&str>,
-    (has_opaque, has_static_info): (bool, bool),
+    has_opaque: bool,
+    has_static_info: bool,
 ) -> PyResult<ApiVersion> {
     if let Some(asked) = asked {
         let version = asked.parse::<ApiVersion>();
-        return version.map_err(|status| PyValueError::new_err(status.message().to_owned()));
+        return version.map_err(|error| PyValueError::new_err(error.to_string()));
     }
     let fits = |version: &&ApiVersion| match version {
         ApiVersion::JaxFfi => !has_opaque,
@@ -87,7 +131,7 @@ pub(crate) fn api_version(
         _ => !has_static_info && !has_opaque,
     };
     let fitting: Vec<_> = match signature.api_versions.as_slice() {
-        // Whatever comes with the call: the library says what does not go with it.
+        // The library reports arguments that do not belong to the only convention.
         [only] => return Ok(*only),
         several => several.iter().filter(fits).collect(),
     };
@@ -96,7 +140,7 @@ pub(crate) fn api_version(
         _ => {
             let names: Vec<_> = signature.api_versions.iter().map(|v| v.name()).collect();
             Err(PyTypeError::new_err(format!(
-                "{}(): expected api_version to say how it is called ({}), found neither that nor opaque or static_info",
+                "{}(): pass api_version to choose one of its conventions ({})",
                 signature.name,
                 names.join(" or ")
             )))

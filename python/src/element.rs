@@ -1,4 +1,4 @@
-//! Element types by NumPy's names and by the formats of Python's buffers.
+//! Element types by their NumPy names and by the formats of Python's buffers.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,7 @@ use callbox::ElementType;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// NumPy's name of an element type; ml_dtypes' for what NumPy does not have. `None` for a token.
+/// NumPy's name of an element type, or that of ml_dtypes. `None` for a token.
 pub(crate) fn dtype_name(element_type: ElementType) -> Option<&'static str> {
     NAMES
         .iter()
@@ -14,7 +14,7 @@ pub(crate) fn dtype_name(element_type: ElementType) -> Option<&'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The element type that NumPy or ml_dtypes calls so.
+/// The element type with this name in NumPy or ml_dtypes.
 fn from_dtype_name(name: &str) -> Option<ElementType> {
     NAMES
         .iter()
@@ -55,8 +55,10 @@ const NAMES: [(&str, ElementType); 30] = [
     ("uint1", ElementType::U1),
 ];
 
-/// The element type of a buffer with this format (the module `struct`'s, and NumPy's `Z` for complex numbers) and item size. `None` for
-/// records, pointers, another byte order, and what has no element type.
+/// The element type of a buffer with this item size and format.
+///
+/// Formats are those of the module `struct`, and NumPy's `Z` for complex numbers. `None` for
+/// records, pointers, another byte order and other formats without an element type.
 pub(crate) fn from_format(format: &CStr, item_size: usize) -> Option<ElementType> {
     let format = format.to_bytes();
     let (is_foreign, code) = match format {
@@ -87,9 +89,9 @@ pub(crate) fn from_format(format: &CStr, item_size: usize) -> Option<ElementType
     }
 }
 
-/// The element type of a dtype of NumPy's. Its name would say as much, but is computed by code in Python.
+/// The element type of a NumPy dtype. Python code computes `dtype.name`, which is slower.
 pub(crate) fn from_dtype(dtype: &Bound<'_, PyAny>) -> PyResult<Option<ElementType>> {
-    /// NumPy's own dtypes have the numbers below: NPY_NTYPES_LEGACY.
+    /// NumPy's own dtypes have smaller numbers (NPY_NTYPES_LEGACY).
     const OWN: i64 = 24;
     if dtype.getattr("num")?.extract::<i64>()? >= OWN {
         let class = dtype.getattr("type")?;

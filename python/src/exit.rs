@@ -1,8 +1,10 @@
-//! The interpreter's end, while other threads call.
+//! Ends the interpreter while other threads are in calls.
 //!
-//! CPython up to 3.13 ends a thread that wants the GIL back after that by `pthread_exit`, wherever it is; and where it is in the middle of
-//! Rust, the process aborts. PyO3 has such a thread wait instead, where it asks for the GIL itself. But a call also runs code of Python's, which gives the
-//! GIL away and asks for it back on its own. So when the end begins, it waits for calls to get out of there, and no thread but the one that ends begins another.
+//! After finalisation, CPython up to 3.13 ends a thread that asks for the GIL with `pthread_exit`.
+//! If Rust frames are on its stack, that aborts the process. PyO3 parks such a thread where it asks
+//! for the GIL itself, but a call also runs Python code, which releases and takes the GIL on its
+//! own. Therefore `atexit` waits until no call is in such code, and keeps other threads from
+//! beginning one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,34 +13,34 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// How long the end waits at most: the part of a call that it waits for takes microseconds.
+/// The maximum time to wait. The part of a call that runs Python code takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the interpreter is ending.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The thread that ends it.
+/// The thread that ends the interpreter.
 static ENDED_BY: Mutex<Option<ThreadId>> = Mutex::new(None);
 
-/// How many calls are in the middle of what they do with the GIL.
+/// The number of calls that hold the GIL or will ask for it.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// A call that has the GIL, or will ask for it.
+/// A call in the part that needs the GIL.
 pub(crate) struct Inside(());
 
 impl Inside {
-    /// Begins the part of a call that has the GIL. When the interpreter is ending, threads stay here.
+    /// Begins the part that needs the GIL. Parks the thread if the interpreter is ending.
     #[inline]
     pub(crate) fn enter(py: Python<'_>) -> Self {
         if ENDING.load(Ordering::Relaxed) {
             stay(py);
         }
-        // The GIL is held since the flag was looked at, and whoever sets it holds it, too.
+        // The flag cannot have changed since: setting it needs the GIL, which this thread holds.
         INSIDE.fetch_add(1, Ordering::Relaxed);
         Self(())
     }
 
-    /// Does something without the GIL, while which the interpreter may end.
+    /// Runs `work` without the GIL. The interpreter may end meanwhile.
     #[inline]
     pub(crate) fn detach<T: Send>(
         self,
@@ -73,7 +75,7 @@ fn stay(py: Python<'_>) {
     })
 }
 
-/// What `atexit` calls.
+/// Runs at exit, called by `atexit`.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) {
     *ENDED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current().id());

@@ -1,51 +1,63 @@
-//! Hosts: a policy, and the modules that are loaded under it.
+//! Hosts, each with a policy and the modules loaded under it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use callbox::policy::{Isolation, Policy, Traps};
+use callbox::process::Worker;
 use callbox::wasm::{Cache, CacheOptions, Config, Engine};
 use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use crate::compiler::{self, compiler};
 use crate::error::{of_file, or_raise};
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
 use crate::native::Native;
+use crate::registry;
 use crate::stats::Stats;
 
-/// What all modules of a host share.
+/// The state that all modules of a host share.
 pub(crate) struct HostCore {
     pub(crate) policy: Policy,
     pub(crate) stats: Arc<Stats>,
     cache: Option<Arc<Cache>>,
     logs: Arc<Logs>,
+    /// The program of processes that compile.
+    worker: Option<Worker>,
     engine: RwLock<Engine>,
 }
 
 impl HostCore {
-    fn new(policy: Policy, cache: Option<Arc<Cache>>) -> callbox::Result<Self> {
+    fn new(
+        policy: Policy,
+        cache: Option<Arc<Cache>>,
+        worker: Option<Worker>,
+    ) -> callbox::Result<Self> {
         let logs = Arc::default();
-        let engine = new_engine(&policy, cache.as_ref(), &logs)?;
+        let engine = new_engine(&policy, cache.as_ref(), &logs, worker.as_ref())?;
         Ok(Self {
             policy,
             cache,
             stats: Arc::default(),
             logs,
+            worker,
             engine: RwLock::new(engine),
         })
     }
 
-    /// The engine. In a forked child, where one from before the fork stops nothing, it is made anew.
+    /// Returns the engine. A forked child gets a new one, because a ticker does not survive the
+    /// fork.
     pub(crate) fn engine(&self) -> callbox::Result<Engine> {
         let known = read(&self.engine, "the engine")?;
         if known.is_of_this_process() {
             return Ok(known);
         }
-        let engine = new_engine(&self.policy, self.cache.as_ref(), &self.logs)?;
+        let worker = self.worker.as_ref();
+        let engine = new_engine(&self.policy, self.cache.as_ref(), &self.logs, worker)?;
         replace(&self.engine, &engine, "the engine")?;
         Ok(engine)
     }
@@ -55,16 +67,23 @@ fn new_engine(
     policy: &Policy,
     cache: Option<&Arc<Cache>>,
     logs: &Arc<Logs>,
+    worker: Option<&Worker>,
 ) -> callbox::Result<Engine> {
     let logs = Arc::clone(logs);
     Engine::with_config(Config {
         policy: policy.clone(),
         log: Some(Arc::new(move |record| logs.push(record))),
+        threads: None,
         cache: cache.cloned(),
+        compiler: compiler(worker)?,
+        compile_report: None,
     })
 }
 
-/// What is behind a lock. In a forked child a lock may be held by a thread that is not there: it is not waited for without end.
+/// Reads a locked value.
+///
+/// In a forked child the lock may be held by a thread that does not exist there, so this gives up
+/// after some seconds.
 pub(crate) fn read<T: Clone>(lock: &RwLock<T>, what: &str) -> callbox::Result<T> {
     if let Ok(value) = lock.try_read() {
         return Ok(value.clone());
@@ -76,15 +95,15 @@ pub(crate) fn read<T: Clone>(lock: &RwLock<T>, what: &str) -> callbox::Result<T>
     })
 }
 
-/// Puts something else behind a lock.
+/// Replaces a locked value.
 pub(crate) fn replace<T: Clone>(lock: &RwLock<T>, value: &T, what: &str) -> callbox::Result<()> {
     patiently(what, || {
-        let mut place = match lock.try_write() {
-            Ok(place) => place,
+        let mut guard = match lock.try_write() {
+            Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        *place = value.clone();
+        *guard = value.clone();
         Some(())
     })
 }
@@ -99,30 +118,32 @@ fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> callbox::
             return Err(Status::new(
                 StatusCode::FailedPrecondition,
                 Blame::Host,
-                format!(
-                    "expected {what} to be free, found it in use by a thread that a fork left behind"
-                ),
+                format!("{what} is locked by a thread that does not exist after the fork"),
             ));
         }
         std::thread::sleep(Duration::from_micros(50));
     }
 }
 
-/// Loads modules, and says what their guests may take, do and reach. A process wants one.
+/// Loads WebAssembly modules under a policy. A process usually needs one host.
 ///
 /// Args:
-///     policy: What guests may take, do and reach, with the fields of callbox's policy in JSON: a mapping, or JSON text. What is
-///         left out has its default, which suits untrusted kernels and grants nothing: 1 GiB of memory, 10 seconds for a call.
-///     traps: How guests that reach past their memory are caught: "explicit" (the default), by checks that the compiler puts into the guest; or
-///         "signals", which is faster for kernels that jump about in memory, and which `faulthandler.enable()`, called after the
-///         first call, turns into the end of the process.
-///     isolation: Whom an instance serves: "executable" (the default), the calls of one target with the same shapes and attributes; or "fresh", one
-///         call alone.
-///     cache_dir: A directory for compiled modules, of mode 0700 and the user's own. It is made if it is not there.
+///     policy: The limits and grants of guests, in the fields of callbox's JSON policy: a mapping
+///         or JSON text. The defaults suit untrusted kernels: no grants, 1 GiB of memory, 10
+///         seconds for a call.
+///     traps: How memory accesses out of bounds are caught. "explicit" (the default): by compiled
+///         checks. "signals": by signal handlers, which is faster for kernels with random memory
+///         accesses. Calling `faulthandler.enable()` after the first call replaces these handlers,
+///         so that the next access out of bounds ends the process.
+///     isolation: Which calls share an instance. "executable" (the default): the calls of one
+///         target with the same shapes and options, and with the same attributes if the target has
+///         stages or static information. "fresh": none.
+///     cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
+///         created if missing.
 ///
 /// Raises:
-///     ValueError: The policy has a field that is not known, or a value that does not fit.
-///     CallError: The machine does not give what the limits ask for.
+///     ValueError: The policy has an unknown field or an invalid value.
+///     CallError: The machine cannot provide what the limits ask for.
 #[pyclass(frozen, module = "callbox")]
 pub(crate) struct Host(Arc<HostCore>);
 
@@ -143,33 +164,42 @@ impl Host {
             or_raise(py, cache).map(Arc::new)
         });
         let cache = cache.transpose()?;
-        let core = py.detach(|| HostCore::new(policy, cache));
+        let worker = compiler::worker(py)?;
+        let core = py.detach(|| HostCore::new(policy, cache, worker));
         Ok(Self(Arc::new(or_raise(py, core)?)))
     }
 
-    /// What guests may take, do and reach: a dict with all fields of callbox's policy in JSON.
+    /// The policy of the guests: a dict with all fields of callbox's JSON policy.
     #[getter]
     fn policy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let text = or_raise(py, self.0.policy.to_json())?;
         py.import("json")?.call_method1("loads", (text,))
     }
 
-    /// Loads a module: checks it against the limits and the ABI, reads what it declares of its targets, and compiles it. Nothing of it runs.
+    /// Loads a module: checks it against the limits and the ABI, reads its metadata and compiles
+    /// it.
+    ///
+    /// No guest code runs.
     ///
     /// Args:
     ///     source: The path of a .wasm file, or its bytes.
-    ///     native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for programs that run on a GPU. They are native
-    ///         code, without a sandbox.
-    ///     allow_native: The SHA-256 digests, in hexadecimal, of the manifests that are trusted: `callbox inspect callbox.json` prints it, and so
-    ///         does the error without it.
+    ///     native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for
+    ///         programs that run on a GPU. PTX is verified for each call and runs with a fence,
+    ///         within the limits of the policy's `gpu`.
+    ///     allow_native: The SHA-256 digests, in hexadecimal, of the manifests that you vouch for.
+    ///         Their kernels run without a fence and can read and write all memory of the process:
+    ///         one that is wrong is undefined behaviour, as in any native extension. Cubins,
+    ///         fatbins and CUDA sources need it. `callbox inspect callbox.json` prints the digest,
+    ///         and the error for a missing digest names it.
     ///
     /// Returns:
     ///     The module, with its targets as attributes.
     ///
     /// Raises:
-    ///     FileNotFoundError: There is no such file.
+    ///     FileNotFoundError: The file does not exist.
     ///     ValueError: The module has no targets.
-    ///     CallError: What is wrong with the module. PERMISSION_DENIED if it imports what is not granted, or native code is not.
+    ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
+    ///         granted, if native code is not allowed, or if PTX cannot be fenced.
     #[pyo3(signature = (source, *, native=None, allow_native=None))]
     fn load(
         &self,
@@ -181,11 +211,11 @@ impl Host {
         let (name, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
         let digests = digests(allow_native)?;
         let native = native.map(|path| {
-            let native = py.detach(|| Native::load(&path, &digests));
+            let native = py.detach(|| Native::load(&path, &digests, &self.0.policy.gpu));
             or_raise(py, native)
         });
         let native = native.transpose()?;
-        let core = py.detach(|| ModuleCore::new(&self.0, bytes, native));
+        let core = py.detach(|| ModuleCore::new(&self.0, bytes, name.as_deref(), native));
         let core = core.map_err(|status| match &name {
             Some(path) => status.context(path.display()),
             None => status,
@@ -194,14 +224,18 @@ impl Host {
         if core.targets.is_empty() {
             let from = name.map_or_else(String::new, |path| format!("{}: ", path.display()));
             return Err(PyValueError::new_err(format!(
-                "{from}expected a module with targets, found one that exports no function of a target's type"
+                "{from}the module has no targets: it exports no function with the type of a target"
             )));
         }
-        Module::new(py, Arc::new(core))
+        let core = Arc::new(core);
+        registry::note_loaded(&core);
+        Module::new(py, core)
     }
 
-    /// How many calls there were, and how they went: `calls`, `bytes_in`, `bytes_out`, and `failures` by the code's name. Programs call modules by key: where
-    /// several hosts have the same policy and load the same file, their programs' calls are counted by the first that a program was traced with.
+    /// Counts calls: `calls`, `bytes_in`, `bytes_out`, and `failures` by status code.
+    ///
+    /// If several hosts have the same policy and load the same file, calls of compiled programs
+    /// count for the host that the program was traced with first.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
         for (name, count) in self.0.stats.totals() {
@@ -215,8 +249,9 @@ impl Host {
         Ok(stats)
     }
 
-    /// The guests' log messages that the policy grants, since the last time: dicts of `level` and `message`, oldest first. The newest 1,024 are
-    /// kept.
+    /// Takes the log messages of guests since the last time: dicts of `level` and `message`.
+    ///
+    /// Oldest first. The host keeps the newest 1,024 messages that the policy grants.
     fn take_logs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let logs = PyList::empty(py);
         for (level, message) in self.0.logs.take() {
@@ -254,7 +289,10 @@ impl Host {
     }
 }
 
-/// The policy that was given, with what the other arguments say. Traps are explicit unless somebody says otherwise.
+/// Reads the policy, overridden by the other arguments.
+///
+/// Traps default to explicit. With signals, `faulthandler.enable()` after the first call would
+/// install its handler before wasmtime's, and the next access out of bounds would end the process.
 fn read_policy(
     py: Python<'_>,
     policy: Option<&Bound<'_, PyAny>>,
@@ -265,11 +303,12 @@ fn read_policy(
     let fields = match policy {
         None => PyDict::new(py),
         Some(policy) => {
-            let read =
-                match policy.is_instance_of::<PyString>() || policy.is_instance_of::<PyBytes>() {
-                    true => json.call_method1("loads", (policy,))?,
-                    false => policy.clone(),
-                };
+            let read = if policy.is_instance_of::<PyString>() || policy.is_instance_of::<PyBytes>()
+            {
+                json.call_method1("loads", (policy,))?
+            } else {
+                policy.clone()
+            };
             let dict = py.get_type::<PyDict>();
             let is_mapping =
                 read.is_instance(&py.import("collections.abc")?.getattr("Mapping")?)?;
@@ -285,10 +324,10 @@ fn read_policy(
     for (field, value) in [("traps", traps), ("isolation", isolation)] {
         let Some(value) = value else { continue };
         match fields.get_item(field)? {
-            Some(said) if !said.eq(value)? => {
+            Some(known) if !known.eq(value)? => {
                 return Err(PyValueError::new_err(format!(
-                    "expected one {field}, found {value:?} and {} in the policy",
-                    said.repr()?
+                    "expected one {field}, found {value:?} as an argument and {} in the policy",
+                    known.repr()?
                 )));
             }
             _ => fields.set_item(field, value)?,
@@ -301,7 +340,9 @@ fn read_policy(
     or_raise(py, Policy::from_json(text.as_bytes()))
 }
 
-/// The bytes of a module, and its path if it has one. A file is not read further than a module may be long.
+/// Reads a module, and returns its path if it has one.
+///
+/// `most` is the maximum length of a module.
 fn read_module(source: &Bound<'_, PyAny>, most: usize) -> PyResult<(Option<PathBuf>, Vec<u8>)> {
     if let Ok(bytes) = source.extract::<&[u8]>() {
         return Ok((None, bytes.to_vec()));
@@ -321,7 +362,7 @@ fn read_module(source: &Bound<'_, PyAny>, most: usize) -> PyResult<(Option<PathB
 fn read_file(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    // One byte more, so that a file that is too long is refused as that.
+    // One byte more, so that the library refuses a file that is too long.
     let file = std::fs::File::open(path)?;
     file.take((most as u64).saturating_add(1))
         .read_to_end(&mut bytes)?;

@@ -1,16 +1,19 @@
-//! The extension `callbox._callbox`: callbox for Python. Adapters only: what a call is and what guests may do is in the library `callbox`.
+//! The extension `callbox._callbox`, which adapts the library `callbox` to Python.
 //!
-//! Three ways lead to a target. A direct call ([`targets`]) takes what has a buffer, NumPy's arrays above all. XLA calls the handler in [`xla`], for
-//! programs that JAX compiled. Both come to a [`site::Ready`] call, which takes bytes from where they lie ([`buffers`]) and puts
-//! results where they belong: one copy in, one copy out. No Python runs meanwhile, and the GIL is not held.
+//! There are two paths to a target. A direct call ([`targets`]) takes objects with a buffer, such
+//! as NumPy's arrays. A program that JAX compiled calls the handler in [`xla`]. Both end in a
+//! [`site::Ready`] call, which copies operands from the caller's memory ([`buffers`]) to the guest
+//! and results back, without the GIL.
 
 mod arrays;
 mod attributes;
 mod buffers;
 mod checks;
+mod compiler;
 mod element;
 mod error;
 mod exit;
+mod failures;
 mod host;
 mod interpreter;
 mod logs;
@@ -29,9 +32,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _callbox {
     #[pymodule_export]
+    use super::failures::find_failure;
+    #[pymodule_export]
     use super::host::Host;
     #[pymodule_export]
-    use super::module::Module;
+    use super::module::{Module, loaded_module};
     #[pymodule_export]
     use super::signature::{Attribute, Buffer};
     #[pymodule_export]
@@ -63,4 +68,11 @@ mod _callbox {
         }
         Ok(())
     }
+}
+
+/// The same file as the module of a process that compiles: see [`compiler`].
+#[pymodule]
+mod _worker {
+    #[pymodule_export]
+    use super::compiler::main;
 }

@@ -1,4 +1,4 @@
-//! Guests' log messages, kept until somebody takes them: no Python runs during a call.
+//! Keeps the log messages of guests until Python takes them, because no Python runs during a call.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use callbox::policy::LogLevel;
 use callbox::wasm::LogRecord;
 
-/// How many messages are kept. Older ones make way.
+/// The maximum number of messages. The oldest are dropped.
 const MOST: usize = 1024;
 
 /// The newest messages, oldest first.

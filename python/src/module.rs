@@ -1,116 +1,180 @@
 //! Modules, with their targets as attributes.
+//!
+//! In a forked child a module is loaded again by the first direct call. Programs of JAX do not run
+//! there, whatever they call.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use callbox::CallOptions;
 use callbox::call::Signature;
 use callbox::policy::Grants;
-use callbox::wasm::{self, Engine, inspect};
+use callbox::wasm::{self, CompiledIn, Engine, ModuleFile};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyMappingProxy};
+use pyo3::types::{PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
 use sha2::{Digest, Sha256};
 
+use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
-use crate::site::{CallText, Passage, Ready, Shapes, to_hex};
+use crate::site::{Passage, Ready, Shapes, SiteText, to_hex};
 use crate::stats::Stats;
 use crate::targets::Target;
 
-/// How many call sites of a module are kept ready. Past it the oldest make way: whoever calls with ever other shapes or attributes would fill the
-/// memory.
-const MOST_SITES: usize = 256;
+/// The maximum number of call sites of a module. The oldest are dropped first, so that calls with
+/// ever new shapes or attributes do not fill the memory.
+const MOST_SITES: usize = 1024;
 
-/// How many bytes the arenas of a module's call sites may have together, and texts of attributes with them. Past it the oldest make way, but for the one
-/// that comes last.
+/// The maximum size of the arenas and attribute texts of a module's call sites together.
+///
+/// The oldest call sites are dropped first, but never the newest one.
 const MOST_BYTES: usize = 512 << 20;
 
-/// Texts of attributes longer than this are known by their digest.
+/// The maximum length of a text in a key. A longer one is replaced by its digest.
 const LONG: usize = 4 << 10;
 
-/// A module, for all who have it.
+/// A module, shared by its Python objects and by compiled programs.
 pub(crate) struct ModuleCore {
     host: Arc<HostCore>,
-    bytes: Vec<u8>,
+    file: ModuleFile,
     pub(crate) sha256: String,
-    /// What programs know it by: file, policy and native code.
+    /// The key of the module in programs: a digest of file, policy and native code.
     pub(crate) key: String,
     pub(crate) targets: Vec<TargetInfo>,
-    /// What the targets may reach, each once.
+    /// The distinct grants of the targets.
     grants: Vec<Grants>,
     pub(crate) native: Option<Native>,
     loaded: RwLock<Arc<Loaded>>,
 }
 
-/// One of its targets.
+/// A target of a module.
 pub(crate) struct TargetInfo {
     pub(crate) signature: Signature,
-    /// What it may reach: a number of [`ModuleCore::grants`].
+    /// The index of its grants in [`ModuleCore::grants`].
     group: usize,
 }
 
-/// The module in one process: not in one that was forked from it.
+/// The module as loaded in one process. A forked child needs another.
 pub(crate) struct Loaded {
     engine: Engine,
-    /// For each set of grants.
+    /// One module for each set of grants.
     modules: Vec<Arc<wasm::Module>>,
     sites: Mutex<Sites>,
 }
 
-/// Call sites, ready to be called.
+/// The call sites that are ready to be called.
 #[derive(Default)]
 struct Sites {
     ready: HashMap<SiteKey, Arc<Ready>>,
-    /// The oldest first.
+    /// The newest call site of each family, the last one to be dropped.
+    newest: HashMap<Arc<FamilyKey>, Arc<Ready>>,
+    /// Oldest first.
     order: VecDeque<SiteKey>,
+    /// The number of call sites that each arena serves.
+    arenas: HashMap<u64, usize>,
     bytes: usize,
 }
 
 impl Sites {
-    /// Keeps a call site, and gives it, or the one that somebody else made meanwhile. What made way is given, too: it takes time to go.
+    /// Returns a call site, or another one of its family.
+    fn find(&self, key: &SiteKey) -> Found {
+        match self.ready.get(key) {
+            Some(ready) => Found::Same(Arc::clone(ready)),
+            None => Found::Relative(self.newest.get(&key.family).cloned()),
+        }
+    }
+
+    /// Keeps a call site, and returns it or the one that another thread has made meanwhile.
+    ///
+    /// The second value holds the dropped call sites, which the caller drops outside of the lock:
+    /// that takes time.
     fn keep(&mut self, key: SiteKey, ready: Arc<Ready>) -> (Arc<Ready>, Vec<Arc<Ready>>) {
         if let Some(known) = self.ready.get(&key) {
             return (Arc::clone(known), vec![ready]);
         }
-        self.bytes = self.bytes.saturating_add(ready.bytes());
+        let served = self.arenas.entry(ready.arena().id).or_default();
+        let arena_bytes = if *served == 0 { ready.arena().bytes } else { 0 };
+        *served += 1;
+        self.bytes = (self.bytes)
+            .saturating_add(arena_bytes)
+            .saturating_add(ready.attribute_bytes());
         let mut gone = Vec::new();
         while self.order.len() >= MOST_SITES || self.bytes > MOST_BYTES {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
-            if let Some(oldest) = self.ready.remove(&oldest) {
-                self.bytes = self.bytes.saturating_sub(oldest.bytes());
-                gone.push(oldest);
-            }
+            gone.extend(self.remove(&oldest));
         }
         self.order.push_back(key.clone());
+        gone.extend(
+            self.newest
+                .insert(Arc::clone(&key.family), Arc::clone(&ready)),
+        );
         self.ready.insert(key, Arc::clone(&ready));
         (ready, gone)
     }
-}
 
-/// A text by which something is known, or its digest if it is long.
-pub(crate) fn short(text: &str) -> String {
-    match text.len() > LONG {
-        true => format!("sha256 {}", to_hex(&Sha256::digest(text))),
-        false => text.to_owned(),
+    /// Removes a call site, and its arena if that serves no other.
+    fn remove(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
+        let ready = self.ready.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(ready.attribute_bytes());
+        if let Entry::Occupied(mut served) = self.arenas.entry(ready.arena().id) {
+            *served.get_mut() -= 1;
+            if *served.get() == 0 {
+                served.remove();
+                self.bytes = self.bytes.saturating_sub(ready.arena().bytes);
+            }
+        }
+        if let Entry::Occupied(newest) = self.newest.entry(Arc::clone(&key.family))
+            && Arc::ptr_eq(newest.get(), &ready)
+        {
+            newest.remove();
+        }
+        Some(ready)
     }
 }
 
-/// What tells call sites of a module apart.
+/// What is known of a call site.
+enum Found {
+    /// The call site itself.
+    Same(Arc<Ready>),
+    /// A call site that differs in its attributes alone, if there is one.
+    Relative(Option<Arc<Ready>>),
+}
+
+/// A text as part of a key: the text itself, or its digest if it is long.
+pub(crate) fn key_part(text: &str) -> String {
+    if text.len() > LONG {
+        format!("sha256 {}", to_hex(&Sha256::digest(text)))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The key of a call site within its module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SiteKey {
-    pub(crate) target: usize,
-    /// The call's text as JSON, and the attributes as MLIR has them, or their digest.
-    pub(crate) call: String,
+    pub(crate) family: Arc<FamilyKey>,
+    /// The attributes in MLIR's syntax, or their digest.
     pub(crate) attributes: String,
-    /// Element types and dimensions of operands, then results.
+}
+
+/// The key of the call sites that differ in their attributes alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FamilyKey {
+    pub(crate) target: usize,
+    /// The call's text in JSON.
+    pub(crate) call: String,
+    /// The element types and dimensions of the operands, then of the results.
     pub(crate) arrays: Vec<(u8, Vec<usize>)>,
     pub(crate) passage: Passage,
 }
 
-impl SiteKey {
+impl FamilyKey {
     pub(crate) fn arrays(shapes: &Shapes) -> Vec<(u8, Vec<usize>)> {
         let all = shapes.operands.iter().chain(&shapes.results);
         all.map(|shape| (shape.element_type().number(), shape.dimensions().to_vec()))
@@ -119,8 +183,8 @@ impl SiteKey {
 }
 
 impl Loaded {
-    fn new(engine: Engine, bytes: &[u8], grants: &[Grants]) -> callbox::Result<Self> {
-        let modules = grants.iter().map(|grants| engine.load_with(bytes, grants));
+    fn new(engine: Engine, file: &ModuleFile, grants: &[Grants]) -> callbox::Result<Self> {
+        let modules = grants.iter().map(|grants| engine.load_file(file, grants));
         Ok(Self {
             modules: modules.collect::<callbox::Result<_>>()?,
             engine,
@@ -133,12 +197,17 @@ impl ModuleCore {
     pub(crate) fn new(
         host: &Arc<HostCore>,
         bytes: Vec<u8>,
+        name: Option<&Path>,
         native: Option<Native>,
     ) -> callbox::Result<Self> {
-        let info = inspect(&bytes, &host.policy.limits)?;
+        let mut file = ModuleFile::read(bytes, &host.policy.limits)?;
+        if let Some(name) = name.and_then(Path::file_name) {
+            file = file.named(&name.to_string_lossy());
+        }
+        let info = file.info();
         let mut grants: Vec<Grants> = Vec::new();
         let mut targets = Vec::new();
-        for signature in info.targets {
+        for signature in info.targets.iter().cloned() {
             let own = host.policy.grants_for(&signature.name, &info.sha256)?;
             let group = grants.iter().position(|known| known == own);
             let group = group.unwrap_or_else(|| {
@@ -148,11 +217,11 @@ impl ModuleCore {
             targets.push(TargetInfo { signature, group });
         }
         let key = key(&info.sha256, host, native.as_ref())?;
-        let loaded = Loaded::new(host.engine()?, &bytes, &grants)?;
+        let loaded = Loaded::new(host.engine()?, &file, &grants)?;
         Ok(Self {
             host: Arc::clone(host),
-            bytes,
-            sha256: info.sha256,
+            sha256: info.sha256.clone(),
+            file,
             key,
             targets,
             grants,
@@ -161,52 +230,85 @@ impl ModuleCore {
         })
     }
 
-    /// The module in this process. In a forked child it is loaded anew.
+    /// Returns the module in this process. A forked child loads it again.
     pub(crate) fn loaded(&self) -> callbox::Result<Arc<Loaded>> {
         let known = read(&self.loaded, "the module")?;
         if known.engine.is_of_this_process() {
             return Ok(known);
         }
-        let loaded = Loaded::new(self.host.engine()?, &self.bytes, &self.grants)?;
+        let loaded = Loaded::new(self.host.engine()?, &self.file, &self.grants)?;
         let loaded = Arc::new(loaded);
         replace(&self.loaded, &loaded, "the module")?;
         Ok(loaded)
     }
 
-    /// What counts the host's calls.
+    /// Where the module was compiled, in this process.
+    fn compiled_in(&self) -> callbox::Result<&'static str> {
+        let loaded = self.loaded()?;
+        let module = loaded.modules.first();
+        Ok(match module.map(|module| module.compiled_in()) {
+            Some(CompiledIn::Cache) => "cache",
+            Some(CompiledIn::Process) => "process",
+            Some(CompiledIn::ThisProcess(_)) | None => "this_process",
+        })
+    }
+
+    /// The name of the file in messages.
+    pub(crate) fn label(&self) -> String {
+        self.file.label()
+    }
+
+    /// The arguments of `callbox._pickling.module`, which finds the same module when unpickled.
+    pub(crate) fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let policy = or_raise(py, self.host.policy.to_json())?;
+        (&self.key, &self.sha256, self.label(), policy).into_pyobject(py)
+    }
+
+    /// The counters of the host's calls.
     pub(crate) fn stats(&self) -> &Arc<Stats> {
         &self.host.stats
     }
 
-    /// The number of the target of this name.
+    /// The index of the target with this name.
     pub(crate) fn target(&self, name: &str) -> Option<usize> {
         self.targets
             .iter()
             .position(|target| target.signature.name == name)
     }
 
-    /// A call site, ready to be called. Each is laid out once.
+    /// Returns a call site that is ready to be called. The first call prepares it, within
+    /// `options`, or only its attributes if another one of its family is ready.
     pub(crate) fn ready(
         &self,
         loaded: &Loaded,
         key: SiteKey,
-        said: (&CallText, &str),
+        text: SiteText<'_>,
         shapes: &Shapes,
+        options: &CallOptions,
     ) -> callbox::Result<Arc<Ready>> {
         let sites = || loaded.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = sites().ready.get(&key) {
-            return Ok(Arc::clone(ready));
-        }
-        let target = &self.targets[key.target];
-        let ready = Arc::new(Ready::new(
-            &loaded.modules[target.group],
-            &target.signature.name,
-            said,
-            shapes,
-            key.passage,
-            &self.host.stats,
-        )?);
-        let (ready, gone) = sites().keep(key, ready);
+        let found = sites().find(&key);
+        let relative = match found {
+            Found::Same(ready) => return Ok(ready),
+            Found::Relative(relative) => relative,
+        };
+        let varied = relative.map(|relative| relative.with_attributes(text));
+        let ready = match varied.transpose()?.flatten() {
+            Some(ready) => ready,
+            None => {
+                let target = &self.targets[key.family.target];
+                Ready::new(
+                    &loaded.modules[target.group],
+                    &target.signature.name,
+                    text,
+                    shapes,
+                    key.family.passage,
+                    options,
+                    &self.host.stats,
+                )?
+            }
+        };
+        let (ready, gone) = sites().keep(key, Arc::new(ready));
         drop(gone);
         Ok(ready)
     }
@@ -220,10 +322,10 @@ impl fmt::Debug for ModuleCore {
     }
 }
 
-/// The digest of all that decides what a call of one of the module's targets does.
+/// The digest of everything that determines the behaviour of the module's targets.
 fn key(sha256: &str, host: &HostCore, native: Option<&Native>) -> callbox::Result<String> {
     let policy = host.policy.to_json()?;
-    let native = native.map_or("", |native| native.digest.as_str());
+    let native = native.map_or("", Native::identity);
     let digest = Sha256::new()
         .chain_update(sha256)
         .chain_update("\0")
@@ -234,8 +336,17 @@ fn key(sha256: &str, host: &HostCore, native: Option<&Native>) -> callbox::Resul
     Ok(to_hex(&digest))
 }
 
-/// A loaded module. Its targets are attributes, `module.add_n`, and items, `module["add_n"]`, for names that Python has no attributes for.
-#[pyclass(frozen, mapping, module = "callbox")]
+/// The module with this key, if this process has loaded it.
+#[pyfunction]
+pub(crate) fn loaded_module(py: Python<'_>, key: &str) -> PyResult<Option<Module>> {
+    let core = crate::registry::loaded(key);
+    core.map(|core| Module::new(py, core)).transpose()
+}
+
+/// A loaded module. Its targets are attributes, `module.add_n`, and items, `module["add_n"]`.
+///
+/// Items also work for names that are not Python identifiers.
+#[pyclass(frozen, mapping, weakref, module = "callbox")]
 pub(crate) struct Module {
     core: Arc<ModuleCore>,
     targets: Py<PyDict>,
@@ -256,19 +367,27 @@ impl Module {
 
 #[pymethods]
 impl Module {
-    /// The file's SHA-256, in hexadecimal.
+    /// The SHA-256 digest of the file, in hexadecimal.
     #[getter]
     fn digest(&self) -> &str {
         &self.core.sha256
     }
 
-    /// The digest, in hexadecimal, of the file, the policy and the native code: what programs know the module by.
+    /// The key of the module in programs: a digest of file, policy and native code, in hexadecimal.
     #[getter]
     fn key(&self) -> &str {
         &self.core.key
     }
 
-    /// The digest of the manifest that the CUDA kernels come from, if there is one.
+    /// Where the module was compiled: "process" for a process of its own, "this_process", or
+    /// "cache" for nowhere.
+    #[getter]
+    fn compiled_in(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let place = py.detach(|| self.core.compiled_in());
+        or_raise(py, place)
+    }
+
+    /// The digest of the manifest of the CUDA kernels, if there is one.
     #[getter]
     fn native(&self) -> Option<&str> {
         self.core
@@ -283,8 +402,10 @@ impl Module {
         PyMappingProxy::new(py, self.targets.bind(py).as_mapping())
     }
 
-    /// Has programs find the module that were made in another process, and exported or cached: they know it by its key. It stays for as long as
-    /// the process lives. A module that a program of this process was traced with needs no registering.
+    /// Makes the module available to programs that were exported or cached by another process.
+    ///
+    /// They find it by its key. The module stays until the process ends. Programs that this process
+    /// traces register their modules themselves.
     fn register(&self) {
         crate::registry::keep(&self.core);
     }
@@ -321,6 +442,19 @@ impl Module {
             names.append(name)?;
         }
         Ok(names)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let rebuild = py.import("callbox._pickling")?.getattr("module")?;
+        (rebuild, self.core.identity(py)?).into_pyobject(py)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -1,4 +1,8 @@
-//! The CUDA kernels beside a module: native code, by grant.
+//! The CUDA kernels of a module: fenced PTX, or native code, which needs a grant.
+#![allow(
+    unsafe_code,
+    reason = "grants native code that the caller in Python vouches for"
+)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -6,32 +10,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use callbox::call::{CallSite, TargetModule};
 use callbox::cuda::{CudaDevice, CudaModule, NativeGrants};
+use callbox::policy::Gpu;
 use callbox::{CallOptions, Status};
 
 use crate::module::SiteKey;
 use crate::xla::Launches;
 
-/// How many call sites are kept ready. Past it all make way: whoever calls with ever other attributes would fill the memory.
+/// The maximum number of call sites. The cache is cleared when full, so that calls with ever new
+/// attributes do not fill the memory.
 const MOST_SITES: usize = 256;
 
-/// Targets on the platform CUDA.
+/// The targets for the platform CUDA.
 pub(crate) struct Native {
     pub(crate) module: Arc<CudaModule>,
-    /// What was granted.
+    /// The digest of the manifest with its images.
     pub(crate) digest: String,
-    /// Call sites of programs, ready to be launched on any device.
+    /// The call sites of programs, ready to be launched on any device.
     sites: Mutex<HashMap<SiteKey, Arc<Launches>>>,
 }
 
 impl Native {
-    pub(crate) fn load(path: &Path, digests: &[String]) -> callbox::Result<Self> {
+    pub(crate) fn load(path: &Path, digests: &[String], gpu: &Gpu) -> callbox::Result<Self> {
         let mut grants = NativeGrants::none();
         for digest in digests {
-            grants = grants.allow_hex(digest)?;
+            let digest = NativeGrants::parse_digest(digest)?;
+            // SAFETY: with `allow_native=` the caller in Python vouches for the code with this
+            // digest, which runs without a sandbox, as the documentation of `Host.load` says.
+            grants = unsafe { grants.allow(digest) };
         }
-        let module = CudaModule::load_manifest(path, &grants)?;
-        // What was granted is what the module is known by.
-        let digest = module.identity().trim_start_matches("sha256:").to_owned();
+        let module = CudaModule::load_manifest(path, &grants, gpu)?;
+        let identity = module.identity();
+        let digest = identity.rsplit(':').next().unwrap_or(identity).to_owned();
         Ok(Self {
             module,
             digest,
@@ -39,19 +48,24 @@ impl Native {
         })
     }
 
-    /// Whether it has a target of this name.
+    /// The digest, and whether the kernels are granted.
+    pub(crate) fn identity(&self) -> &str {
+        self.module.identity()
+    }
+
+    /// Returns whether there is a target of this name.
     pub(crate) fn has(&self, target: &str) -> bool {
         self.module.targets().iter().any(|t| t.name == target)
     }
 
-    /// The traits of its target of this name.
+    /// The traits of the target of this name.
     pub(crate) fn traits(&self, target: &str) -> Option<&[String]> {
         let mut targets = self.module.targets().iter();
         let target = targets.find(|t| t.name == target)?;
         Some(&target.traits)
     }
 
-    /// A call site of a program, ready to be launched. Each is laid out once.
+    /// Returns a call site of a program that is ready to be launched, prepared at the first call.
     pub(crate) fn launches(
         &self,
         key: SiteKey,
@@ -69,7 +83,7 @@ impl Native {
         Ok(Arc::clone(sites.entry(key).or_insert(ready)))
     }
 
-    /// Calls a target with arrays in the host's memory, which are copied to the first device and back.
+    /// Calls a target with arrays in host memory, which are copied to the first device and back.
     pub(crate) fn call(
         &self,
         site: CallSite,
@@ -83,17 +97,18 @@ impl Native {
     }
 }
 
-/// Keeps a device open for as long as the process lives, with the kernels that were loaded on it: the next call finds them there, and so do XLA's graphs, of which
-/// nobody here knows when they are launched.
+/// Keeps a device open until the process ends, with the kernels loaded on it.
+///
+/// Later calls reuse the kernels, and XLA may launch its graphs, which contain them, at any time.
 pub(crate) fn kept(device: Arc<CudaDevice>) -> Arc<CudaDevice> {
     static KEPT: Mutex<BTreeMap<usize, Arc<CudaDevice>>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(kept.entry(device.ordinal()).or_insert(device))
 }
 
-/// What says that a target has no kernels.
+/// The error for a target without kernels.
 pub(crate) fn missing(target: &str) -> Status {
     Status::not_found(format!(
-        "target {target:?}: expected a CUDA kernel of that name, found none: load the module with native=, its manifest, and allow_native="
+        "target {target:?}: expected a CUDA kernel of that name, found none: load the module with native=, its manifest"
     ))
 }

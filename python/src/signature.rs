@@ -1,4 +1,4 @@
-//! What a target declares, for people and for `inspect.signature`.
+//! The declarations of a target, for people and for `inspect.signature`.
 
 use callbox::call::{AttributeSignature, BufferSignature, Dimension, Signature};
 use pyo3::prelude::*;
@@ -6,32 +6,32 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::element::dtype_name;
 
-/// What a target declares of an operand or result.
+/// The declaration of an operand or result.
 #[pyclass(frozen, module = "callbox")]
 pub(crate) struct Buffer(BufferSignature);
 
 #[pymethods]
 impl Buffer {
-    /// Its name.
+    /// The name.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The dtypes that it may have, by NumPy's names. Empty: any.
+    /// The accepted dtypes, by their NumPy names. Empty: any.
     #[getter]
     fn dtypes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let names = self.0.element_types.iter().filter_map(|t| dtype_name(*t));
         PyTuple::new(py, names.collect::<Vec<_>>())
     }
 
-    /// Its number of dimensions. None: any.
+    /// The number of dimensions. None: any.
     #[getter]
     fn rank(&self) -> Option<usize> {
         self.0.rank
     }
 
-    /// Its dimensions: sizes, symbols, and `".."` for any number of dimensions. None: not declared.
+    /// The dimensions: sizes, symbols, and `".."` for any number of dimensions. None: undeclared.
     #[getter]
     fn dimensions<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(dimensions) = &self.0.dimensions else {
@@ -58,7 +58,7 @@ impl Buffer {
         PyTuple::new(py, dimensions).map(Some)
     }
 
-    /// Whether it can be left out, with those after it.
+    /// Whether it can be omitted, together with all that follow.
     #[getter]
     fn optional(&self) -> bool {
         self.0.optional
@@ -69,31 +69,31 @@ impl Buffer {
     }
 }
 
-/// What a target declares of an attribute.
+/// The declaration of an attribute.
 #[pyclass(frozen, module = "callbox")]
 pub(crate) struct Attribute(AttributeSignature);
 
 #[pymethods]
 impl Attribute {
-    /// Its name.
+    /// The name.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its kind: `"scalar"`, `"array"`, `"string"`, `"dictionary"` or `"function"`.
+    /// The kind: `"scalar"`, `"array"`, `"string"`, `"dictionary"` or `"function"`.
     #[getter]
     fn kind(&self) -> &str {
         &self.0.kind
     }
 
-    /// The dtype of a scalar or array, by NumPy's name.
+    /// The dtype of a scalar or array, by its NumPy name.
     #[getter]
     fn dtype(&self) -> Option<&'static str> {
         self.0.element_type.and_then(dtype_name)
     }
 
-    /// Whether it can be left out.
+    /// Whether it can be omitted.
     #[getter]
     fn optional(&self) -> bool {
         self.0.optional
@@ -104,7 +104,7 @@ impl Attribute {
     }
 }
 
-/// Its declared operands or results.
+/// The declared operands or results as Python objects.
 pub(crate) fn buffers<'py>(
     py: Python<'py>,
     declared: Option<&[BufferSignature]>,
@@ -116,7 +116,7 @@ pub(crate) fn buffers<'py>(
     PyTuple::new(py, buffers.collect::<PyResult<Vec<_>>>()?).map(Some)
 }
 
-/// Its declared attributes.
+/// The declared attributes as Python objects.
 pub(crate) fn attributes<'py>(
     py: Python<'py>,
     declared: Option<&[AttributeSignature]>,
@@ -130,16 +130,17 @@ pub(crate) fn attributes<'py>(
     PyTuple::new(py, attributes.collect::<PyResult<Vec<_>>>()?).map(Some)
 }
 
-/// `x: float32[.., n]`.
+/// Formats an operand or result: `x: float32[.., n]`.
 pub(crate) fn buffer(declared: &BufferSignature) -> String {
     let types: Vec<_> = declared
         .element_types
         .iter()
         .filter_map(|t| dtype_name(*t))
         .collect();
-    let types = match types.is_empty() {
-        true => "any".to_owned(),
-        false => types.join("|"),
+    let types = if types.is_empty() {
+        "any".to_owned()
+    } else {
+        types.join("|")
     };
     let dimensions = match (&declared.dimensions, declared.rank) {
         (Some(dimensions), _) => {
@@ -153,7 +154,7 @@ pub(crate) fn buffer(declared: &BufferSignature) -> String {
     format!("{}: {types}[{dimensions}]{optional}", declared.name)
 }
 
-/// `n: float32`.
+/// Formats an attribute: `n: float32`.
 pub(crate) fn attribute(declared: &AttributeSignature) -> String {
     let dtype = declared.element_type.and_then(dtype_name);
     let kind = match (declared.kind.as_str(), dtype) {
@@ -165,7 +166,7 @@ pub(crate) fn attribute(declared: &AttributeSignature) -> String {
     format!("{}: {kind}{optional}", declared.name)
 }
 
-/// `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.
+/// Formats a signature: `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.
 pub(crate) fn line(signature: &Signature) -> String {
     let mut parameters: Vec<String> = match &signature.operands {
         Some(operands) => operands.iter().map(buffer).collect(),
@@ -189,7 +190,7 @@ pub(crate) fn line(signature: &Signature) -> String {
     format!("{}({}) -> {results}", signature.name, parameters.join(", "))
 }
 
-/// What `inspect.signature` gives: operands by position, attributes by name.
+/// Makes the value for `inspect.signature`: operands by position, attributes by name.
 pub(crate) fn for_inspect<'py>(
     py: Python<'py>,
     signature: &Signature,
@@ -200,12 +201,13 @@ pub(crate) fn for_inspect<'py>(
     let mut names: Vec<String> = Vec::new();
     let mut add = |name: &str, of: &str, default: Option<Option<()>>| -> PyResult<()> {
         let is_free = |name: &str| !names.iter().any(|known| known == name);
-        let name = match is_identifier(name) && is_free(name) {
-            true => name.to_owned(),
-            false => (0..)
+        let name = if is_identifier(name) && is_free(name) {
+            name.to_owned()
+        } else {
+            (0..)
                 .map(|number| format!("_{number}"))
                 .find(|name| is_free(name))
-                .unwrap_or_default(),
+                .unwrap_or_default()
         };
         let details = PyDict::new(py);
         if default.is_some() {
@@ -217,9 +219,17 @@ pub(crate) fn for_inspect<'py>(
     };
     match &signature.operands {
         Some(operands) => {
+            let kind = if operands
+                .iter()
+                .all(|operand| is_free(signature, &operand.name))
+            {
+                "POSITIONAL_OR_KEYWORD"
+            } else {
+                "POSITIONAL_ONLY"
+            };
             for operand in operands {
                 let default = operand.optional.then_some(None);
-                add(&operand.name, "POSITIONAL_ONLY", default)?;
+                add(&operand.name, kind, default)?;
             }
             if signature.remaining_operands {
                 add("arrays", "VAR_POSITIONAL", None)?;
@@ -242,6 +252,27 @@ pub(crate) fn for_inspect<'py>(
         }
     }
     inspect.getattr("Signature")?.call1((parameters,))
+}
+
+/// Whether an operand can be passed by this name.
+fn is_free(signature: &Signature, name: &str) -> bool {
+    const OPTIONS: [&str; 9] = [
+        "out",
+        "result_shape_dtypes",
+        "deadline",
+        "threads",
+        "opaque",
+        "static_info",
+        "api_version",
+        "platform",
+        "attributes",
+    ];
+    let operands = signature.operands.iter().flatten();
+    let mut attributes = signature.attributes.iter().flatten();
+    is_identifier(name)
+        && !OPTIONS.contains(&name)
+        && !attributes.any(|attribute| attribute.name == name)
+        && operands.filter(|operand| operand.name == name).count() == 1
 }
 
 fn is_identifier(name: &str) -> bool {

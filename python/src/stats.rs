@@ -1,21 +1,21 @@
-//! How many calls a host made, and how they went.
+//! Counts the calls of a host and their outcomes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use callbox::{Status, StatusCode};
+use callbox::{Blame, Status, StatusCode};
 
-/// Counters. They only grow.
+/// Counters, which only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     calls: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-    /// By the code's number.
+    /// By the number of the status code.
     failures: [AtomicU64; StatusCode::ALL.len()],
 }
 
 impl Stats {
-    /// Counts a call with operands and results of these sizes. What a failed call would have given is not counted.
+    /// Counts a call. The result bytes of a failed call are not counted.
     #[inline]
     pub(crate) fn count(&self, bytes_in: usize, bytes_out: usize, outcome: &callbox::Result<()>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -25,19 +25,28 @@ impl Stats {
                 self.bytes_out
                     .fetch_add(bytes_out as u64, Ordering::Relaxed);
             }
-            Err(status) => self.count_failure(status),
+            Err(status) => self.count_failures(status, 1),
         }
     }
 
-    /// Counts a failure that did not end a call.
+    /// Counts a call that failed before its target ran, unless its caller is to blame: then nothing
+    /// of the guest ran.
     #[cold]
-    pub(crate) fn count_failure(&self, status: &Status) {
-        if let Some(count) = self.failures.get(usize::from(status.code().number())) {
-            count.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_unprepared(&self, failure: &Status) {
+        if failure.blame() != Blame::Caller {
+            self.count(0, 0, &Err(failure.clone()));
         }
     }
 
-    /// Calls, bytes that went in, bytes that came out.
+    /// Counts the failure of this many batch elements.
+    #[cold]
+    pub(crate) fn count_failures(&self, status: &Status, elements: usize) {
+        if let Some(count) = self.failures.get(usize::from(status.code().number())) {
+            count.fetch_add(elements as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of calls, of operand bytes and of result bytes.
     pub(crate) fn totals(&self) -> [(&'static str, u64); 3] {
         [
             ("calls", self.calls.load(Ordering::Relaxed)),
@@ -46,7 +55,7 @@ impl Stats {
         ]
     }
 
-    /// How many calls failed, by the code's name: those that are not 0.
+    /// The number of failures by status code, without zeros.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = StatusCode::ALL.iter().zip(&self.failures);
         counts

@@ -6,52 +6,41 @@
 
 mod options;
 mod results;
+mod sites;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
-use callbox::call::{ApiVersion, Signature};
-use callbox::program::attributes_to_mlir;
-use callbox::{ArrayShape, CallOptions, CallSite, Dictionary};
+use callbox::ArrayShape;
+use callbox::attributes_to_mlir;
+use callbox::call::Signature;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use self::options::{Options, static_info_text};
-use self::results::{Outs, Results};
-use crate::arrays::{Array, Maker, declared_shape};
+use self::results::Results;
+use self::sites::{DirectSites, Request};
+use crate::arrays::{Array, declared_shape};
 use crate::attributes;
-use crate::buffers::{Place, Places};
+use crate::buffers::{RawArray, RawArrays};
 use crate::checks;
 use crate::element::dtype_name;
-use crate::error::{or_raise, raised};
+use crate::error::{class, or_raise};
 use crate::exit::Inside;
-use crate::module::{Loaded, Module, ModuleCore, SiteKey, short};
-use crate::native;
+use crate::module::{Module, ModuleCore};
 use crate::registry;
 use crate::signature;
-use crate::site::{CallText, InfoText, Passage, Ready, Shapes};
+use crate::site::{CallTime, Shapes};
 use crate::xla::is_packed;
 
-/// How many call sites of direct calls a target keeps. Past it all make way.
-const MOST_SITES: usize = 256;
-
-// A target: a function on arrays, which runs in the sandbox. It has no text of its class, which would hide the targets' own.
-#[pyclass(frozen, module = "callbox")]
+// A target: a function on arrays, which runs in the sandbox. The class has no docstring, because it
+// would hide those of the targets.
+#[pyclass(frozen, weakref, module = "callbox")]
 pub(crate) struct Target {
     core: Arc<ModuleCore>,
     number: usize,
-    /// By what tells calls apart, as bytes.
-    direct: Mutex<HashMap<Vec<u8>, Direct>>,
-}
-
-/// A call site of direct calls.
-struct Direct {
-    /// In which process it is ready.
-    loaded: Arc<Loaded>,
-    /// The module may let it make way.
-    ready: Weak<Ready>,
-    makers: Arc<[Maker]>,
+    /// The call sites of direct calls.
+    direct: Mutex<DirectSites>,
 }
 
 impl Target {
@@ -70,7 +59,7 @@ impl Target {
 
 #[pymethods]
 impl Target {
-    /// The target's name.
+    /// The name.
     #[getter]
     fn name(&self) -> &str {
         &self.signature().name
@@ -86,7 +75,7 @@ impl Target {
         &self.signature().name
     }
 
-    /// What it is and does: its signature, and the documentation that the module has for it, which is its author's text.
+    /// The signature, and the documentation that the module's author wrote.
     #[getter]
     fn __doc__(&self) -> String {
         let line = signature::line(self.signature());
@@ -96,57 +85,57 @@ impl Target {
         }
     }
 
-    /// What `inspect.signature` gives.
+    /// The value for `inspect.signature`.
     #[getter]
     fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         signature::for_inspect(py, self.signature())
     }
 
-    /// The module that it is a target of.
+    /// The module of the target.
     #[getter]
     fn module(&self, py: Python<'_>) -> PyResult<Module> {
         Module::new(py, Arc::clone(&self.core))
     }
 
-    /// The operands that it declares. None: it does not say.
+    /// The declared operands. None: undeclared.
     #[getter]
     fn operands<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         signature::buffers(py, self.signature().operands.as_deref())
     }
 
-    /// The results that it declares. None: it does not say.
+    /// The declared results. None: undeclared.
     #[getter]
     fn results<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         signature::buffers(py, self.signature().results.as_deref())
     }
 
-    /// The attributes that it declares. None: it does not say.
+    /// The declared attributes. None: undeclared.
     #[getter]
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         signature::attributes(py, self.signature().attributes.as_deref())
     }
 
-    /// Its traits, such as `"pure"`.
+    /// The traits, such as `"pure"`.
     #[getter]
     fn traits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.signature().traits)
     }
 
-    /// The conventions by which it can be called, as HLO text names them.
+    /// The calling conventions, by their names in HLO text.
     #[getter]
     fn api_versions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let versions = self.signature().api_versions.iter();
         PyTuple::new(py, versions.map(|version| version.name()))
     }
 
-    /// Whether a CUDA kernel of its name was loaded with the module.
+    /// Whether the module has a CUDA kernel of the same name.
     #[getter]
     fn has_native(&self) -> bool {
         let native = self.core.native.as_ref();
         native.is_some_and(|native| native.has(&self.signature().name))
     }
 
-    /// The traits of that kernel, such as `"command_buffer_compatible"`.
+    /// The traits of the CUDA kernel, such as `"command_buffer_compatible"`.
     #[getter]
     fn native_traits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let native = self.core.native.as_ref();
@@ -156,6 +145,20 @@ impl Target {
 
     fn __repr__(&self) -> String {
         format!("<callbox.Target {}>", signature::line(self.signature()))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let rebuild = py.import("callbox._pickling")?.getattr("target")?;
+        let name = &self.signature().name;
+        (rebuild, (self.core.identity(py)?, name)).into_pyobject(py)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -172,21 +175,31 @@ impl Target {
         hasher.finish()
     }
 
-    /// Calls the target. The GIL is not held while it runs.
+    /// Calls the target, without the GIL.
     ///
     /// Args:
-    ///     *arrays: The operands: NumPy arrays, or whatever has a buffer or can be made an array of. One copy is made, into the guest.
-    ///     out: An array, or a tuple of arrays, for the results: contiguous in row-major order, and not read-only. It may be an operand. None, or
-    ///         None in the tuple: arrays are made. With an array of the caller's all arrays go into the guest as a whole, and have to fit into its memory, so
-    ///         that it stays as it was if the call fails; without, those of elementwise targets go in pieces.
-    ///     result_shape_dtypes: What has the results' `shape` and `dtype`: one, or a sequence. None: what the metadata says.
-    ///     deadline: How long the call may take, in seconds. None: what the policy says.
-    ///     attributes: Attributes whose names are those of the other arguments.
+    ///     *arrays: The operands: NumPy arrays, objects with a buffer, or objects that NumPy can
+    ///         convert. Each is copied once, into the guest. They may be passed by name. If one is
+    ///         traced by JAX, the call becomes part of the program, as by `callbox.jax.call`.
+    ///     out: An array or a tuple of arrays for the results, writable and contiguous in row-major
+    ///         order. It may be an operand. For None, or None in the tuple, arrays are allocated.
+    ///         It is unchanged if the call fails. Large arrays of elementwise targets and of
+    ///         targets with rows go into the guest in pieces, on several threads. All others must
+    ///         fit into the guest's memory as a whole, and so must arrays if an array in `out`
+    ///         overlaps another one of the call in part.
+    ///     result_shape_dtypes: One object or a sequence of objects with the `shape` and `dtype` of
+    ///         the results. None: as the metadata says.
+    ///     deadline: The time limit of the call, in seconds. None: the policy's.
+    ///     threads: The most threads that share the call if it is large and the target is
+    ///         elementwise or has rows. None: the policy's limit.
+    ///     attributes: Attributes whose names are those of other arguments.
     ///     opaque: The opaque bytes, for a target of XLA's older conventions.
-    ///     static_info: The static information, for a target of the JAX FFI proposal's convention: bytes, or `StaticInfo`.
+    ///     static_info: The static information, for a target of the JAX FFI proposal's convention:
+    ///         bytes or a `StaticInfo`.
     ///     api_version: The convention, for a target that has several.
-    ///     platform: "Host", or "CUDA" for the native kernel of the same name, to which arrays are copied.
-    ///     **attrs: The attributes. Numbers of Python's take the declared type.
+    ///     platform: "Host", or "CUDA" for the native kernel of the same name, to which arrays are
+    ///         copied.
+    ///     **attrs: The attributes. Python's numbers take the declared type.
     ///
     /// Returns:
     ///     The result, or a tuple of results.
@@ -195,7 +208,7 @@ impl Target {
     ///     TypeError: A wrong dtype, number of operands, attribute, or type of an attribute.
     ///     ValueError: A wrong rank or size.
     ///     BufferError: An `out` that is read-only or not contiguous.
-    ///     CallError: How the call failed. `out` is then as it was.
+    ///     CallError: The call failed. `out` is unchanged.
     #[pyo3(signature = (*arrays, **options))]
     fn __call__<'py>(
         &self,
@@ -203,41 +216,20 @@ impl Target {
         arrays: &Bound<'py, PyTuple>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inside = Inside::enter(py);
-        let options = Options::read(options)?;
-        let operands = arrays
-            .iter()
-            .map(|array| Array::operand(&array))
-            .collect::<PyResult<Vec<_>>>()?;
-        let outs = options.outs(&self.signature().name)?;
-        if options.is_cuda {
-            return self.call_native(py, inside, &operands, &options, outs);
-        }
-        let (ready, makers) = self.direct(py, &operands, &options, &outs)?;
-        let results = Results::new(py, outs, &makers)?;
-        let from: Vec<Place> = operands.iter().map(Array::place).collect();
-        let to = results.places();
-        let own = options.call_options();
-        // SAFETY: `operands` and `results` keep the arrays' memory until after the call, and nothing holds a reference to it.
-        let mut places = unsafe { Places::new(&from, &to) };
-        let (_inside, outcome) = inside.detach(py, || ready.call(own.as_ref(), &mut places));
-        for operand in operands {
-            operand.release(py);
-        }
-        or_raise(py, outcome)?;
-        results.into_python(py)
+        let outcome = self.call(py, arrays, options);
+        outcome.map_err(|error| self.named(py, error))
     }
 
-    /// The results' dtypes and shapes, by what the metadata says, for operands of these dtypes and shapes.
+    /// Infers the dtypes and shapes of the results from those of the operands.
     ///
     /// Args:
-    ///     operands: Pairs of dtype and shape, or what has `dtype` and `shape`.
+    ///     operands: Pairs of dtype and shape, or objects with `dtype` and `shape`.
     ///
     /// Returns:
     ///     A list of pairs of dtype and shape.
     ///
     /// Raises:
-    ///     ValueError: The metadata does not say, or the operands do not fit it.
+    ///     ValueError: The metadata does not determine them, or the operands do not match it.
     fn infer<'py>(
         &self,
         py: Python<'py>,
@@ -253,21 +245,26 @@ impl Target {
         Ok(results)
     }
 
-    /// The attributes of an XLA FFI call of the target `FFI_TARGET`: by these callbox knows what to call. The whole call site is checked.
+    /// Makes the attributes of an XLA FFI call of `FFI_TARGET`, which name the target and its call
+    /// site.
+    ///
+    /// The whole call site is checked.
     ///
     /// Args:
-    ///     operands: The operands of one call, without a batch: pairs of dtype and shape, or what has `dtype` and `shape`.
-    ///     results: Its results, likewise, without the status.
+    ///     operands: The operands of one call, without a batch: pairs of dtype and shape, or
+    ///         objects with `dtype` and `shape`.
+    ///     results: The results likewise, without the status.
     ///     attrs: The target's attributes.
     ///     on_error: "raise", or "status" for one more result, int32.
-    ///     deadline: How long the call may take, in seconds: all elements of a batch together.
-    ///     aliases: Operand's number to result's number, as jax.ffi.ffi_call has it.
+    ///     deadline: The time limit of the call in seconds, for all elements of a batch together.
+    ///     threads: The most threads that share the call. None: the policy's limit.
+    ///     aliases: Operand numbers to result numbers, as in jax.ffi.ffi_call.
     ///     opaque, static_info, api_version: As in a direct call.
     ///
     /// Raises:
     ///     TypeError, ValueError: As in a direct call.
-    #[pyo3(signature = (operands, results, attrs, *, on_error="raise", deadline=None, aliases=None, opaque=None, static_info=None, api_version=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are a call site's")]
+    #[pyo3(signature = (operands, results, attrs, *, on_error="raise", deadline=None, threads=None, aliases=None, opaque=None, static_info=None, api_version=None))]
+    #[expect(clippy::too_many_arguments, reason = "a call site has them")]
     fn xla_attributes<'py>(
         &self,
         py: Python<'py>,
@@ -276,6 +273,7 @@ impl Target {
         attrs: &Bound<'py, PyDict>,
         on_error: &str,
         deadline: Option<f64>,
+        threads: Option<i64>,
         aliases: Option<&Bound<'py, PyDict>>,
         opaque: Option<Vec<u8>>,
         static_info: Option<&Bound<'py, PyAny>>,
@@ -309,6 +307,7 @@ impl Target {
             }
         };
         text.deadline_ms = deadline.map(options::milliseconds).transpose()?;
+        text.threads = threads.map(options::thread_count).transpose()?;
         for (operand, result) in aliases.iter().flat_map(|aliases| aliases.iter()) {
             text.aliases.push((result.extract()?, operand.extract()?));
         }
@@ -330,261 +329,93 @@ impl Target {
 }
 
 impl Target {
-    fn call_text(
-        &self,
-        shapes: &Shapes,
-        opaque: Option<&[u8]>,
-        static_info: Option<InfoText>,
-        api_version: Option<&str>,
-    ) -> PyResult<CallText> {
-        let comes = (opaque.is_some(), static_info.is_some());
-        let version = checks::api_version(self.signature(), api_version, comes)?;
-        if comes.0 && version == ApiVersion::TypedFfi {
-            return Err(PyTypeError::new_err(format!(
-                "{}(): expected no opaque, which {version} has no place for, found some",
-                self.signature().name
-            )));
-        }
-        let mut text = CallText::new(version, shapes);
-        text.opaque = crate::site::to_hex(opaque.unwrap_or_default());
-        text.static_info = static_info;
-        Ok(text)
-    }
-
-    /// Checks a call site as far as nothing of the guest runs.
-    fn check(
-        &self,
-        py: Python<'_>,
-        shapes: &Shapes,
-        text: &CallText,
-        attributes: Dictionary,
-    ) -> PyResult<CallSite> {
-        checks::operands(self.signature(), &shapes.operands)?;
-        checks::results(self.signature(), &shapes.results)?;
-        for &(result, operand) in &text.aliases {
-            let pair = (shapes.results.get(result), shapes.operands.get(operand));
-            let (Some(to), Some(from)) = pair else {
-                return Err(PyValueError::new_err(format!(
-                    "expected aliases of {} operands and {} results, found operand {operand} and result {result}",
-                    shapes.operands.len(),
-                    shapes.results.len()
-                )));
-            };
-            if !to.is_compatible(from) {
-                return Err(PyValueError::new_err(format!(
-                    "expected operand {operand} and result {result}, which share memory, to have one shape, found {from} and {to}"
-                )));
-            }
-        }
-        let site = or_raise(py, text.site(&self.signature().name, attributes, shapes))?;
-        or_raise(py, self.signature().check(&site))?;
-        Ok(site)
-    }
-
-    /// The call site of a direct call.
-    fn direct(
-        &self,
-        py: Python<'_>,
-        operands: &[Array],
-        options: &Options<'_>,
-        outs: &Outs<'_>,
-    ) -> PyResult<(Arc<Ready>, Arc<[Maker]>)> {
-        let loaded = or_raise(py, self.core.loaded())?;
-        let mut key = Vec::with_capacity(256);
-        options.write_key(&mut key);
-        key.push(u8::from(outs.iter().any(Option::is_some)));
-        write_arrays(&mut key, operands.iter().map(Some));
-        write_arrays(
-            &mut key,
-            outs.iter().map(|out| out.as_ref().map(|(_, array)| array)),
-        );
-        let is_complete = options.write_attributes(&mut key);
-        let known = |key: &[u8]| {
-            let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = direct
-                .get(key)
-                .filter(|known| Arc::ptr_eq(&known.loaded, &loaded))?;
-            Some((known.ready.upgrade()?, Arc::clone(&known.makers)))
-        };
-        if is_complete && let Some(direct) = known(&key) {
-            return Ok(direct);
-        }
-        let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
-        let text = attributes_to_mlir(&attributes);
-        if !is_complete {
-            key.extend_from_slice(short(&text).as_bytes());
-            if let Some(direct) = known(&key) {
-                return Ok(direct);
-            }
-        }
-        let site = (options, outs, attributes, text);
-        let (ready, makers) = self.new_direct(py, &loaded, operands, site)?;
-        let direct = Direct {
-            ready: Arc::downgrade(&ready),
-            makers: Arc::clone(&makers),
-            loaded,
-        };
-        let mut kept = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST_SITES {
-            kept.clear();
-        }
-        kept.insert(key, direct);
-        Ok((ready, makers))
-    }
-
-    fn new_direct(
-        &self,
-        py: Python<'_>,
-        loaded: &Arc<Loaded>,
-        operands: &[Array],
-        (options, outs, attributes, text_of_attributes): (
-            &Options<'_>,
-            &Outs<'_>,
-            Dictionary,
-            String,
-        ),
-    ) -> PyResult<(Arc<Ready>, Arc<[Maker]>)> {
-        let shapes = self.shapes(py, operands, options, outs)?;
-        let info = options.static_info.clone();
-        let text = self.call_text(
-            &shapes,
-            options.opaque.as_deref(),
-            info,
-            options.api_version(),
-        )?;
-        self.check(py, &shapes, &text, attributes)?;
-        let key = SiteKey {
-            target: self.number,
-            call: serde_json::to_string(&text)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?,
-            attributes: short(&text_of_attributes),
-            arrays: SiteKey::arrays(&shapes),
-            // A caller's own array stays as it was when the call fails.
-            passage: match outs.iter().any(Option::is_some) {
-                true => Passage::Whole,
-                false => Passage::Pieces,
-            },
-        };
-        let said = (&text, text_of_attributes.as_str());
-        let ready = py.detach(|| self.core.ready(loaded, key, said, &shapes));
-        let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
-        let makers = makers.collect::<PyResult<Vec<_>>>()?;
-        Ok((or_raise(py, ready)?, makers.into()))
-    }
-
-    /// The shapes of a direct call: results as they were given, or as the metadata says, or else as `out` has them.
-    fn shapes(
-        &self,
-        py: Python<'_>,
-        operands: &[Array],
-        options: &Options<'_>,
-        outs: &Outs<'_>,
-    ) -> PyResult<Shapes> {
-        let operands = operands.iter().map(|array| array.shape(py));
-        let operands = operands.collect::<PyResult<Vec<_>>>()?;
-        checks::operands(self.signature(), &operands)?;
-        let arrays = || outs.iter().map(|out| out.as_ref().map(|(_, array)| array));
-        let results = match &options.result_shape_dtypes {
-            Some(given) => options::result_shapes(given)?,
-            None => match self.signature().infer_results(&operands) {
-                Ok(results) => results,
-                Err(_) if !outs.is_empty() && arrays().all(|array| array.is_some()) => {
-                    let shapes = arrays().flatten().map(|array| array.shape(py));
-                    shapes.collect::<PyResult<_>>()?
-                }
-                Err(status) => {
-                    let signature = self.signature();
-                    let declared = signature.results.iter().flatten();
-                    let says = signature.has_trait("elementwise")
-                        || declared.clone().count() > 0
-                            && declared.clone().all(|result| result.dimensions.is_some());
-                    let status = match says {
-                        true => status,
-                        false => status.context("pass out= or result_shape_dtypes="),
-                    };
-                    let name = &signature.name;
-                    return Err(raised(py, &status.context(format_args!("{name}()"))));
-                }
-            },
-        };
-        if !outs.is_empty() && outs.len() != results.len() {
-            return Err(PyTypeError::new_err(format!(
-                "{}(): expected {} arrays as out, found {}",
-                self.signature().name,
-                results.len(),
-                outs.len()
-            )));
-        }
-        for (number, (out, expected)) in arrays().zip(&results).enumerate() {
-            if let Some(out) = out {
-                out.expect(expected, &|| {
-                    format!("{}(): out {number}", self.signature().name)
-                })?;
-            }
-        }
-        Ok(Shapes { operands, results })
-    }
-
-    /// A direct call of the native kernel. Arrays go to the device and back.
-    fn call_native<'py>(
+    fn call<'py>(
         &self,
         py: Python<'py>,
-        inside: Inside,
-        operands: &[Array],
-        options: &Options<'py>,
-        outs: Outs<'py>,
+        arrays: &Bound<'py, PyTuple>,
+        given: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let name = &self.signature().name;
-        let native = self.core.native.as_ref().filter(|native| native.has(name));
-        let native = native.ok_or_else(|| raised(py, &native::missing(name)))?;
-        let shapes = self.shapes(py, operands, options, &outs)?;
-        let info = options.static_info.clone();
-        let text = self.call_text(
-            &shapes,
-            options.opaque.as_deref(),
-            info,
-            options.api_version(),
-        )?;
-        let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
-        let site = self.check(py, &shapes, &text, attributes)?;
-        let from: Vec<Vec<u8>> = operands.iter().map(Array::to_bytes).collect();
-        let mut to: Vec<Vec<u8>> = shapes
-            .results
-            .iter()
-            .map(|shape| vec![0; shape.byte_size()])
-            .collect();
-        let own: CallOptions = options.call_options().unwrap_or_default();
-        let (_inside, outcome) = inside.detach(py, || {
-            let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
-            let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
-            native.call(site, &own, &from, &mut to)
-        });
+        let inside = Inside::enter(py);
+        let mut options = Options::read(given)?;
+        let time = CallTime::begin(options.call_options());
+        let named = options.take_operands(self.signature(), arrays.len())?;
+        let operands = arrays.iter().chain(named);
+        let operands = operands.map(|array| Array::operand(&array));
+        let operands = match operands.collect::<PyResult<Vec<_>>>() {
+            Ok(operands) => operands,
+            Err(error) => {
+                drop(inside);
+                let traced = self.traced(py, arrays, given)?;
+                return traced.ok_or(error);
+            }
+        };
+        let outs = options.outs(&self.signature().name)?;
+        if options.is_cuda {
+            return self.call_native(py, inside, &operands, &options, outs, time);
+        }
+        let request = Request {
+            operands: &operands,
+            options: &options,
+            outs: &outs,
+        };
+        let (ready, makers) = self.direct(py, &request, &time)?;
+        let results = Results::new(py, outs, &makers)?;
+        let from: Vec<RawArray> = operands.iter().map(Array::raw).collect();
+        let to = results.raw_arrays();
+        let own = time.rest();
+        // SAFETY: `operands` and `results` keep the arrays' memory alive until the call has
+        // returned, and no reference to it exists.
+        let mut arrays = unsafe { RawArrays::new(&from, &to) };
+        let (_inside, outcome) = inside.detach(py, || ready.call(Some(&own), &mut arrays));
+        for operand in operands {
+            operand.release(py);
+        }
         or_raise(py, outcome)?;
-        let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
-        let results = Results::new(py, outs, &makers.collect::<PyResult<Vec<_>>>()?)?;
-        results.write(&to);
         results.into_python(py)
     }
-}
 
-/// Element types and dimensions, so that no two lists of arrays have the same bytes.
-fn write_arrays<'a>(key: &mut Vec<u8>, arrays: impl ExactSizeIterator<Item = Option<&'a Array>>) {
-    key.extend_from_slice(&arrays.len().to_le_bytes());
-    for array in arrays {
-        let Some(array) = array else {
-            key.push(0);
-            continue;
+    /// Makes the call a part of the program that JAX traces. None if no operand is traced.
+    #[cold]
+    fn traced<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyTuple>,
+        given: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let modules = py.import("sys")?.getattr("modules")?;
+        let Ok(core) = modules.get_item("jax.core") else {
+            return Ok(None);
         };
-        key.push(array.element_type().number());
-        let dimensions = array.dimensions();
-        key.extend_from_slice(&dimensions.len().to_le_bytes());
-        for dimension in dimensions {
-            key.extend_from_slice(&dimension.to_le_bytes());
+        let tracer = core.getattr("Tracer")?;
+        let by_name = given.map(|given| given.values());
+        let mut values = arrays.iter().chain(by_name.iter().flatten());
+        if !values.any(|value| value.is_instance(&tracer).unwrap_or(false)) {
+            return Ok(None);
         }
+        let call = py.import("callbox.jax._call")?.getattr("traced")?;
+        let target = Self::new(&self.core, self.number);
+        call.call1((target, arrays, given)).map(Some)
+    }
+
+    /// Adds the module and the target to a `CallError` without them.
+    #[cold]
+    fn named(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        let add = || -> PyResult<()> {
+            let value = error.value(py);
+            let kind = class(py, "CallError")?;
+            if value.is_instance(&kind)? && value.getattr("target")?.is_none() {
+                value.setattr("module", self.core.label())?;
+                value.setattr("target", &self.signature().name)?;
+            }
+            Ok(())
+        };
+        // The exception is more important than its attributes.
+        let _ = add();
+        error
     }
 }
 
-/// Shapes of a sequence.
+/// Reads a sequence of shapes.
 fn shapes(objects: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayShape>> {
     objects
         .try_iter()?

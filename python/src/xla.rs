@@ -1,4 +1,13 @@
-//! XLA's side: the handler that compiled programs call, by XLA's C API for custom calls (xla/ffi/api/c_api.h).
+//! XLA's side: the handler that compiled programs call, by XLA's C API (xla/ffi/api/c_api.h).
+//!
+//! All of callbox's targets are one target of XLA, with attributes in text: a handler is not told
+//! by which name it was called, and a registered name cannot be given up. XLA's own attributes lose
+//! the shapes of arrays and exclude booleans. Text in MLIR's notation loses nothing, is readable in
+//! HLO, and is compared as bytes.
+//!
+//! The handler has no state, and reports version 0.1 of XLA's API, the lowest version with all that
+//! it uses: a framework refuses a handler of a newer version than its own. The calls for state
+//! changed without a new version.
 
 mod abi;
 mod cuda;
@@ -15,10 +24,12 @@ use pyo3::types::{PyCapsule, PyDict};
 pub(crate) use self::cuda::Launches;
 use crate::site;
 
-/// The one target that programs call: its attributes say the rest. The number goes up if these change their meaning.
+/// The name of the handler for programs. Its version grows if the attributes change their meaning.
 pub(crate) const TARGET: &str = "callbox.v1";
 
-/// The same for targets whose kernels can become part of a command buffer: XLA knows traits by target.
+/// The name of the handler for kernels that can become part of a command buffer.
+///
+/// XLA knows traits by handler.
 pub(crate) const TARGET_COMMAND_BUFFER: &str = "callbox.v1.command_buffer";
 
 /// The handlers, for `jax.ffi.register_ffi_target`: "cpu", "cuda" and "cuda_command_buffer".
@@ -36,19 +47,19 @@ fn capsule<'py>(py: Python<'py>, handler: abi::Handler) -> PyResult<Bound<'py, P
     handler::capsule(py, handler)
 }
 
-/// The name of the status code of this number, as XLA has it.
+/// The name of a status code, as in XLA.
 ///
 /// Raises:
-///     ValueError: No code has this number.
+///     ValueError: `code` is not a status code.
 #[pyfunction]
 pub(crate) fn error_name(code: i64) -> PyResult<&'static str> {
     of_number(code).map(StatusCode::name)
 }
 
-/// The message of the last failure with this code that was a result (`on_error="status"`), in this process.
+/// The message of this process's last failure with this code under `on_error="status"`.
 ///
 /// Raises:
-///     ValueError: No code has this number.
+///     ValueError: `code` is not a status code.
 #[pyfunction]
 pub(crate) fn last_failure(code: i64) -> PyResult<Option<String>> {
     of_number(code).map(site::last_failure)

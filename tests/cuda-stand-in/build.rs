@@ -1,4 +1,4 @@
-//! Gives the shared library the name by which cudarc asks for NVIDIA's driver.
+//! Gives the shared library the name under which cudarc looks for NVIDIA's driver.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

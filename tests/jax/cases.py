@@ -1,4 +1,4 @@
-"""Writes cases: literals and the JSON around them, as tests/cases wants them."""
+"""Writes cases as JSON, in the format of tests/cases."""
 
 import json
 
@@ -26,7 +26,7 @@ ELEMENT_TYPES = {
     "float4_e2m1fn": "f4e2m1fn",
 }
 
-# What a case can say in place of many values.
+# Rules that replace long lists of values.
 RULES = {"iota": lambda i: i, "ramp": lambda i: i / 8 - 16}
 
 
@@ -36,7 +36,7 @@ def shape(array) -> str:
 
 
 def literal(array) -> dict:
-    """An array as a case writes it: values in row-major order, each the shortest text that reads back exactly."""
+    """An array as a literal: values in row-major order, each the shortest text that reads back."""
     array = np.asarray(array)
     if array.size > 100:
         for rule, values in RULES.items():
@@ -62,7 +62,7 @@ def _float(element):
         return "nan"
     if np.isinf(wide):
         return "inf" if wide > 0 else "-inf"
-    # The shortest decimal for the type, unless rounding it to f64 first, as readers of JSON do, would change it.
+    # The shortest decimal for the type, unless JSON readers' rounding to f64 would change it.
     if element.dtype == np.float32:
         short = float(str(element))
         if np.float32(short).tobytes() == element.tobytes():
@@ -71,7 +71,7 @@ def _float(element):
 
 
 def encode(case: dict) -> str:
-    """A case as JSON: one line for each literal, since a long column of numbers helps nobody."""
+    """A case as JSON, with one line per literal."""
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {_field(key, value)}" for key, value in case.items()) + "\n}\n"
 
 
@@ -91,7 +91,7 @@ def _list(items, indent):
 
 
 def distance(left, right) -> int:
-    """How many representable values apart the farthest elements are; NaN equals NaN."""
+    """The largest distance of elements in representable values; NaN equals NaN."""
     left, right = np.asarray(left), np.asarray(right)
     if left.dtype.kind == "c":
         return max(distance(left.real, right.real), distance(left.imag, right.imag))

@@ -3,9 +3,9 @@
     pip install -r tests/jax/requirements.txt
     python tests/jax/generate.py [NAME...]
 
-Each program gives two HLO texts, as JAX prints it before XLA's optimisation and after it, and a case for each. All is
-written anew, or only the programs named. Nothing depends on the machine but the last bits of transcendental functions
-and what XLA:CPU chooses to fuse.
+Each program gives two HLO texts, as JAX prints it before XLA's optimisation and after it, and a
+case for each. Without names, all programs are written. Only the last bits of transcendental
+functions and XLA:CPU's fusions depend on the machine.
 """
 
 import os
@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# JAX reads both when it is imported: the CPU only, and none of the user's flags.
+# JAX reads both at its import: use the CPU only, and none of the user's flags.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = ""
 
@@ -30,7 +30,7 @@ OUTPUT = Path(__file__).resolve().parent.parent / "cases" / "jax"
 def main(names):
     if unknown := set(names) - {program.name for program in PROGRAMS}:
         sys.exit(f"no such program: {', '.join(sorted(unknown))}")
-    # The texts name source files; only their last components are the same for everybody.
+    # The texts name source files; only the last components are the same on every machine.
     jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
     custom_calls.register_placeholders()
     if not names:
@@ -62,21 +62,21 @@ def write(program: Program):
 
 
 def check_operands(program, lowered):
-    """JAX narrows 64-bit operands unless told not to; then the case's operands would not be the program's."""
+    """Checks that JAX did not narrow 64-bit operands, which would differ from the case's."""
     for operand, argument in zip(leaves(program.operands), jax.tree.leaves(lowered.in_avals), strict=True):
         if operand.dtype != argument.dtype:
             raise ValueError(f"{program.name}: JAX takes {argument.dtype}, the operand is {operand.dtype}")
 
 
 def check_refusal(program, text):
-    """What a status must name is in the text, otherwise the program does not make the mistake that it is there for."""
+    """Checks that the text contains the word that the expected status must name."""
     named = (program.status or {}).get("contains", "")
     if not program.targets and named not in text:
         raise ValueError(f"{program.name}: the text has no {named}")
 
 
 def refusal(program, lowered) -> dict:
-    """What XLA says when it refuses to compile a program."""
+    """The error with which XLA refuses to compile a program."""
     try:
         lowered.compile()
     except jax.errors.JaxRuntimeError as error:
@@ -94,24 +94,24 @@ def results(program: Program) -> dict:
 def compute(program, operands):
     """JAX's results on CPU, compiled as a whole."""
     with custom_calls.computing():
-        # A new function, so that JAX does not remember what it lowered before.
+        # A new function, so that JAX does not reuse an earlier lowering.
         function = jax.jit(lambda *args: program.function(*args), keep_unused=True)
         return leaves(function(*operands))
 
 
 def check_tolerance(program, found):
-    """Raises unless the bound lets through a second opinion on the results as well.
+    """Raises unless the bound accepts reference results as well.
 
-    Operations one at a time, which nothing fuses or reorders, are one; they alone decide where the bound is 0. The
-    other is what a perfect executor would give. A bound above 0 leaves room for one ULP more than the distance to
-    either.
+    One reference runs operations one at a time, without fusion or reordering; it alone decides
+    where the bound is 0. The other is correctly rounded. A bound above 0 must exceed the distance
+    to both by at least one ULP.
     """
     plain = one_at_a_time(program)
     exact = correctly_rounded(program) if np.any(program.ulps) else plain
     bounds = np.broadcast_to(program.ulps, len(found))
     for index, (leaf, bound) in enumerate(zip(found, bounds, strict=True)):
         others = (plain, exact) if bound else (plain,)
-        with np.errstate(over="ignore"):  # What overflows the narrower type is infinity in it.
+        with np.errstate(over="ignore"):  # Overflow in the narrower type gives infinity.
             apart = [cases.distance(leaf, other[index].astype(leaf.dtype)) for other in others]
         if max(apart) + 1 > max(bound, 1):
             raise ValueError(f"{program.name}: result {index} is {apart} ULPs from others, too many for {bound}")
@@ -123,7 +123,7 @@ def one_at_a_time(program):
 
 
 def correctly_rounded(program):
-    """The program's reference if it has one, otherwise the program in f64. The caller rounds, once."""
+    """The program's reference if it has one, otherwise the program in f64. The caller rounds."""
     if program.reference:
         return leaves(program.reference(*program.operands))
     with jax.enable_x64(True):

@@ -1,4 +1,5 @@
-//! Cases: what a file of `tests/cases` or `tests/hostile` says, checked as a whole before anything runs.
+//! Test cases, read from the files of `tests/cases` and `tests/hostile`. A case is checked as a
+//! whole before anything runs.
 
 mod call;
 mod expect;
@@ -39,17 +40,18 @@ pub struct Case {
     pub origin: String,
     /// What is run.
     pub subject: Subject,
-    /// The runs, one after the other, on one executable or one prepared call. Loading has a single one.
+    /// The runs, in order, on one executable or one prepared call. A `load` case has exactly one.
     pub steps: Vec<Step>,
-    /// The engine's policy, if it is not the default one.
+    /// The engine's policy. `None` means the default.
     pub policy: Option<Policy>,
-    /// Whether something healthy runs in the same place after each step: a hostile guest's case is not over before that.
+    /// Whether a healthy guest runs on the same engine after each step, as for the cases of hostile
+    /// guests.
     pub is_hostile: bool,
-    /// Where it runs, and why not elsewhere.
+    /// Where the case runs, and why not elsewhere.
     pub platforms: Platforms,
-    /// How it is run many times at once.
+    /// How the case is run concurrently.
     pub stress: Stress,
-    /// What the case says of its own failure, at most one mark for each platform.
+    /// The case's marks (`unsupported`, `expected_failure`), at most one per platform.
     pub marks: Vec<Mark>,
 }
 
@@ -60,50 +62,50 @@ pub enum Subject {
     Program {
         /// HLO text.
         text: String,
-        /// What its custom calls call, by name.
+        /// The targets of its custom calls.
         targets: Vec<Target>,
     },
     /// One target, without a program.
     Call {
-        /// The module that has it.
+        /// The module that exports the target.
         module: ModuleSource,
         /// The call site.
         site: Box<CallSite>,
     },
-    /// A call by the JAX FFI proposal's own interface.
+    /// A call through the interface of the JAX FFI proposal.
     FfiCall(Box<FfiCall>),
-    /// A module that is loaded and not run.
+    /// A module that is loaded only.
     Load {
         /// The module.
         module: ModuleSource,
     },
 }
 
-/// A call of `callbox::jax_ffi`.
+/// A call of `jax_ffi`.
 #[derive(Debug)]
 pub struct FfiCall {
-    /// The module that has the function.
+    /// The module that exports the function.
     pub module: ModuleSource,
-    /// Its name there.
+    /// The function's name in the module.
     pub function: String,
     /// The platform that it is registered for.
     pub platform: String,
-    /// What it knows from when it was traced.
+    /// The static information, fixed at trace time.
     pub static_info: Option<StaticInfo>,
-    /// The shape of one call's result.
+    /// The shape of an unbatched call's result.
     pub result: Shape,
-    /// For each operand which of its dimensions is the batch, if the call is mapped over one.
+    /// For each operand the dimension that is the batch, if the call is mapped over one.
     pub in_axes: Option<Vec<Option<usize>>>,
 }
 
 /// A registered target.
 #[derive(Debug)]
 pub struct Target {
-    /// The name that programs call it by.
+    /// The name that the program calls it by.
     pub name: String,
-    /// The module that has it.
+    /// The module that exports it.
     pub module: ModuleSource,
-    /// Its name there.
+    /// The export's name.
     pub export: String,
 }
 
@@ -114,11 +116,11 @@ pub struct Step {
     pub function: Function,
     /// The inputs.
     pub operands: Vec<Literal>,
-    /// How long the caller gives it.
+    /// The deadline, relative to the start of the call.
     pub deadline: Option<Duration>,
-    /// What the caller attaches to it.
+    /// The user data of the call.
     pub user_data: Option<Arc<UserData>>,
-    /// What comes of it.
+    /// The expected outcome.
     pub expect: Expect,
 }
 
@@ -132,10 +134,10 @@ pub enum Function {
 }
 
 impl Case {
-    /// Reads the case at `path`. Files that it names lie beside it.
+    /// Reads the case at `path`. The files that it names are in the same folder.
     ///
     /// # Errors
-    /// What is wrong with it: JSON, unknown keys, keys that exclude each other, literals that are none.
+    /// Malformed JSON, unknown keys, keys that exclude each other, and malformed literals.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -143,7 +145,7 @@ impl Case {
         Self::parse(&text, folder)
     }
 
-    /// Reads a case from its text. Files that it names lie in `folder`.
+    /// Reads a case from JSON text. The files that it names are in `folder`.
     ///
     /// # Errors
     /// As for [`Case::read`].
@@ -195,7 +197,7 @@ impl Case {
         })
     }
 
-    /// What the case says of its failure on this platform.
+    /// Returns the case's mark for this platform.
     #[must_use]
     pub fn mark(&self, platform: PlatformName) -> Option<&Mark> {
         self.marks.iter().find(|mark| mark.is_for(platform))
@@ -226,7 +228,7 @@ fn program_subject(
     Ok(Subject::Program { text, targets })
 }
 
-/// Reads `FILE.wasm#EXPORT`. The export is `name` if it is left out.
+/// Parses `FILE.wasm#EXPORT`. The export defaults to `name`.
 fn read_target(name: &str, target: &str, folder: &Path) -> Result<Target> {
     let (file, export) = target.split_once('#').unwrap_or((target, name));
     Ok(Target {
@@ -262,7 +264,7 @@ fn read_step(step: StepText, folder: &Path) -> Result<Step> {
     })
 }
 
-/// Refuses keys that would have no effect: a case says nothing in vain.
+/// Rejects keys that would have no effect on this subject.
 fn check_keys(subject: &Subject, steps: &[Step], has_targets: bool) -> Result<()> {
     let is_program = matches!(subject, Subject::Program { .. });
     ensure!(
@@ -297,7 +299,7 @@ fn check_keys(subject: &Subject, steps: &[Step], has_targets: bool) -> Result<()
     Ok(())
 }
 
-/// The code of this name.
+/// Looks up a status code by its name.
 fn status_code(name: &str) -> Result<StatusCode> {
     StatusCode::from_name(name)
         .with_context(|| format!("expected a status code such as INVALID_ARGUMENT, found {name:?}"))

@@ -1,65 +1,66 @@
-//! Compares what a run gave with what a case expects.
+//! Compares actual results with expected ones.
 //!
-//! With 0 ULPs, elements are equal if their bits are, or if both are NaN: the zeros of either sign are then two values. With more, a
-//! floating-point element may be that many representable values away, each part of a complex one by itself; both zeros count as
-//! one value, and infinity as the one next to the largest finite value. Integers and PRED are always compared exactly.
+//! With a tolerance of 0 ULPs, elements are equal if their bits are equal or both are NaN; +0 and
+//! -0 then differ. With a larger tolerance, a floating-point element, or each part of a complex
+//! one, may be that many representable values away; +0 and -0 count as one value, and infinity as
+//! the neighbour of the largest finite value. Integers and PRED always compare exactly.
 
 use callbox::{ArrayShape, ElementType};
 
 use crate::element;
 
-/// How many differing elements are described.
+/// The number of differing elements that a mismatch describes.
 const SHOWN: usize = 8;
 
-/// How two arrays differ.
+/// The difference between two arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// In shape.
+    /// The shapes differ.
     Shape {
-        /// What was expected.
+        /// The expected shape.
         expected: ArrayShape,
-        /// What was found.
+        /// The actual shape.
         found: ArrayShape,
     },
-    /// In how many bytes there are for the shape.
+    /// The number of bytes does not match the shape.
     Size {
-        /// How many the shape takes.
+        /// The bytes that the shape takes.
         expected: usize,
-        /// How many there are.
+        /// The actual number of bytes.
         found: usize,
     },
-    /// In elements.
+    /// Elements differ.
     Elements {
-        /// The shape of both.
+        /// The common shape.
         shape: ArrayShape,
-        /// How many representable values were allowed.
+        /// The tolerance.
         ulps: u64,
-        /// How many elements differ.
+        /// The number of differing elements.
         count: usize,
-        /// The first of them.
+        /// The first differing elements.
         first: Vec<Element>,
-        /// How far the farthest is.
+        /// The largest distance.
         farthest: String,
     },
 }
 
-/// An element that differs.
+/// A differing element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// Where it is: `[0,1]`.
+    /// Its index, such as `[0,1]`.
     pub index: String,
-    /// What was expected, with its bits.
+    /// The expected value, with its bits.
     pub expected: String,
-    /// What was found, with its bits.
+    /// The actual value, with its bits.
     pub found: String,
-    /// How far one is from the other.
+    /// The distance between them.
     pub distance: String,
 }
 
-/// Compares an array's elements, which are dense and in row-major order.
+/// Compares the elements of two dense, row-major arrays.
 ///
 /// # Errors
-/// What differs: how many elements, the first of them, and the farthest.
+/// The mismatch: the number of differing elements, the first of them, and the largest distance.
 pub fn compare(
     expected: (&ArrayShape, &[u8]),
     found: (&ArrayShape, &[u8]),
@@ -118,14 +119,14 @@ pub fn compare(
     })
 }
 
-/// How far an element is from the expected one.
+/// The distance between two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
-    /// This many representable values. 0: the bits are the same, or both are NaN.
+    /// A number of representable values. 0 means equal bits, or NaN on both sides.
     Steps(u128),
-    /// Zeros of either sign.
+    /// Zeros of opposite sign.
     ZeroSign,
-    /// NaN and a number, or values that are compared exactly.
+    /// NaN against a number, or types that compare exactly.
     Other,
 }
 
@@ -175,7 +176,7 @@ fn part_distance(element_type: ElementType, expected: &[u8], found: &[u8]) -> Di
     }
 }
 
-/// An element's index: `[0,1]`.
+/// Formats an element's index, such as `[0,1]`.
 fn index(shape: &ArrayShape, element: usize) -> String {
     let mut rest = element;
     let mut numbers: Vec<String> = Vec::new();
@@ -193,7 +194,7 @@ mod tests {
     use callbox::Literal;
     use num_complex::Complex;
 
-    /// What is different, and the first element that is.
+    /// Describes how two literals differ, and the first differing element.
     fn difference(expected: &Literal, found: &Literal, ulps: u64) -> Option<String> {
         match compare_leaves(expected, found, ulps).err()? {
             Mismatch::Shape { expected, found } => Some(format!("{expected}, {found}")),

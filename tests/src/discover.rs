@@ -1,4 +1,4 @@
-//! Finds the cases: every `.json` file below a folder is one.
+//! Finds the cases: each `.json` file below a folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A case's file.
+/// The file of a case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    /// Its path below the folder, with `/` and without `.json`: the test's name.
+    /// The path below the folder, with `/` and without `.json`. It names the test.
     pub name: String,
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
 }
 
-/// What the names of hostile guests' cases begin with.
+/// The first component of the names of hostile cases.
 const HOSTILE: &str = "hostile";
 
-/// Where this repository's cases are: what works, and what is refused.
+/// Returns the folder of the ordinary cases.
 #[must_use]
 pub fn folder() -> PathBuf {
     crate::root::root().join("tests/cases")
 }
 
-/// Where the cases of hostile guests are. After each of their steps something healthy runs in the same place.
+/// Returns the folder of the hostile guests' cases. A healthy guest runs after each of their steps.
 #[must_use]
 pub fn hostile_folder() -> PathBuf {
     crate::root::root().join("tests").join(HOSTILE)
 }
 
-/// All cases, in the order of their names. Those of hostile guests are named `hostile/...`.
+/// Returns all cases, sorted by name. Those of hostile guests are named `hostile/...`.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -44,7 +44,7 @@ pub fn all() -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// The file of the case of this name, below the repository's root.
+/// Returns the path of the named case's file, relative to the repository's root.
 #[must_use]
 pub fn file_of(name: &str) -> String {
     let is_hostile = name
@@ -54,7 +54,7 @@ pub fn file_of(name: &str) -> String {
     format!("{folder}/{name}.json")
 }
 
-/// The cases below a folder, in the order of their names.
+/// Returns the cases below a folder, sorted by name.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -75,7 +75,7 @@ pub fn cases(folder: &Path) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Files below a folder that no case in their own folder names: text that nobody runs.
+/// Returns the files below a folder that no case in the same folder names.
 ///
 /// # Errors
 /// A file or folder that cannot be read.
@@ -108,9 +108,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
             fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
         for entry in entries {
             let path = entry?.path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => files.push(path),
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                files.push(path)
             }
         }
     }

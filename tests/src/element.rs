@@ -1,4 +1,4 @@
-//! Elements: from JSON to bytes, from bytes to the line of the type's numbers, and to text.
+//! Array elements: converted from JSON to bytes, from bytes to ordinals, and to text.
 
 use anyhow::{Context, Result, bail, ensure};
 use callbox::ElementType;
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::minifloat;
 
-/// The type of an element's parts, and how many there are: two of a complex number, one of any other.
+/// Returns the type of an element's parts and their number: two for a complex number, one
+/// otherwise.
 #[must_use]
 pub fn parts(element_type: ElementType) -> (ElementType, usize) {
     match element_type {
@@ -17,12 +18,13 @@ pub fn parts(element_type: ElementType) -> (ElementType, usize) {
     }
 }
 
-/// The little-endian bytes of an element that JSON says: a number, `true` or `false`, `"nan"`, `"inf"`, `"-inf"`, or
-/// `[real, imaginary]`.
+/// Encodes an element from JSON as little-endian bytes: a number, `true` or `false`, `"nan"`,
+/// `"inf"`, `"-inf"`, or `[real, imaginary]`.
 ///
 /// # Errors
-/// A value that is not the type's: a number out of an integer's range, or one that F16, BF16 or a narrower type rounds. F32
-/// and F64 take the nearest value, for decimal fractions are seldom exact.
+/// A value that the type does not have: an integer out of range, or a number that F16, BF16 or a
+/// narrower type would round. F32 and F64 round to nearest, because few decimal fractions are
+/// exact.
 pub fn encode(element_type: ElementType, value: &Value) -> Result<Vec<u8>> {
     let (part, count) = parts(element_type);
     match (count, value) {
@@ -65,18 +67,19 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// An integer in as many bytes as the type takes. Types narrower than a byte are extended to one, with their sign.
+/// Encodes an integer in the type's size. Types narrower than a byte are sign-extended to one.
 pub(crate) fn encode_integer(element_type: ElementType, value: i128) -> Option<Vec<u8>> {
     let bits = element_type.bit_width();
-    let (least, most) = match element_type.is_signed_integral() {
-        true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
-        false => (0, (1_i128 << bits) - 1),
+    let (least, most) = if element_type.is_signed_integral() {
+        (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+    } else {
+        (0, (1_i128 << bits) - 1)
     };
     let fits = (least..=most).contains(&value);
     fits.then(|| value.to_le_bytes()[..element_type.byte_width()].to_vec())
 }
 
-/// A float's bytes, if the type has the value. F32 and F64 take the nearest.
+/// Encodes a float if the type has the value. F32 and F64 round to nearest.
 pub(crate) fn encode_float(element_type: ElementType, value: f64) -> Option<Vec<u8>> {
     let exact = |found: f64| found == value || (found.is_nan() && value.is_nan());
     match element_type {
@@ -94,8 +97,10 @@ pub(crate) fn encode_float(element_type: ElementType, value: f64) -> Option<Vec<
     }
 }
 
-/// Where an element that is not complex stands on the line of its type's values, in steps from one representable value to the
-/// next: infinity is the neighbour of the largest finite value, both zeros have one place. `None` for NaN.
+/// Returns the position of a real element among the representable values of its type.
+///
+/// Infinity is the neighbour of the largest finite value, and both zeros have the same position.
+/// NaN has none.
 #[must_use]
 pub fn ordinal(element_type: ElementType, bytes: &[u8]) -> Option<i128> {
     match element_type {
@@ -116,7 +121,7 @@ pub fn ordinal(element_type: ElementType, bytes: &[u8]) -> Option<i128> {
     }
 }
 
-/// An element as a person reads it, with its bits where those say more.
+/// Formats an element for a report, with its bits where they add information.
 #[must_use]
 pub fn show(element_type: ElementType, bytes: &[u8]) -> String {
     let (part, count) = parts(element_type);
@@ -128,7 +133,7 @@ pub fn show(element_type: ElementType, bytes: &[u8]) -> String {
         let bits = unsigned(bytes);
         let digits = 2 * element_type.byte_width();
         let value = match element_type {
-            // The shortest text that reads back in the type itself.
+            // Formats in the type itself: the shortest text that reads back to the same value.
             ElementType::F32 => f32::from_bits(bits as u32).to_string(),
             _ => float(element_type, bytes).to_string(),
         };
@@ -143,7 +148,7 @@ pub fn show(element_type: ElementType, bytes: &[u8]) -> String {
     }
 }
 
-/// A floating-point element's value, exactly.
+/// Converts a floating-point element exactly.
 fn float(element_type: ElementType, bytes: &[u8]) -> f64 {
     let bits = unsigned(bytes);
     match element_type {
@@ -164,9 +169,10 @@ fn unsigned(bytes: &[u8]) -> u128 {
 
 fn signed(bytes: &[u8]) -> i128 {
     let unused = 128 - 8 * bytes.len() as u32;
-    match bytes.is_empty() {
-        true => 0,
-        false => (unsigned(bytes) << unused) as i128 >> unused,
+    if bytes.is_empty() {
+        0
+    } else {
+        (unsigned(bytes) << unused) as i128 >> unused
     }
 }
 

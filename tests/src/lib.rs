@@ -1,8 +1,9 @@
-//! The conformance suite's runner: cases are data, and this crate reads, runs and judges them.
+//! The runner of the conformance suite: cases are data, and this crate reads, runs and judges them.
 //!
-//! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a [`platform`] and judges it, [`compare`] holds arrays
-//! against each other, [`suite`] runs many cases, [`report`] shows what came of them, and [`soak`] runs them among other things for as long as one likes. The runner knows callbox by its public interface only. `tests/README.md` has the
-//! format.
+//! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a [`platform`] and judges
+//! it, [`compare`] compares arrays, [`suite`] runs many cases, [`report`] shows the results, and
+//! [`soak`] mixes cases with other calls for a given time. The runner uses callbox's public
+//! interface only. The format of cases is in `tests/README.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,10 +11,13 @@
     reason = "a test fails by panicking"
 )]
 
+pub mod abi_records;
 pub mod case;
 pub mod compare;
+pub mod date;
 pub mod discover;
 pub mod element;
+pub mod jax_ffi;
 pub mod literal;
 pub mod minifloat;
 pub mod module;

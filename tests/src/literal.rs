@@ -1,4 +1,4 @@
-//! Literals as cases write them: values, bytes, a rule or a file.
+//! Literals of cases: values, bytes, a generating rule or a file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{element, npy};
 
-/// A literal's JSON. `tuple` stands alone; of the others, `shape` and one more are there.
+/// The JSON of a literal: `tuple` alone, or `shape` with exactly one of the other keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiteralText {
@@ -21,22 +21,22 @@ pub struct LiteralText {
     tuple: Option<Vec<LiteralText>>,
 }
 
-/// How elements are made from their number.
+/// A rule that computes each element from its index.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Rule {
-    /// Element `i` is `i`, converted to the type: integers wrap.
+    /// Element `i` is `i`, converted to the type. Integers wrap.
     Iota,
-    /// Element `i` is `i / 8 - 16`, for floating-point types.
+    /// Element `i` is `i / 8 - 16`. Floating-point types only.
     Ramp,
-    /// Element `i` is [`scattered`], for every type that has its values: numbers of either sign in no order, which repeat late.
+    /// Element `i` is [`scattered`]: irregular numbers of both signs with a long period.
     Scatter,
 }
 
-/// Reads a literal. Files lie in `folder`.
+/// Reads a literal. The files that it names are in `folder`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A malformed literal.
 pub fn read(text: LiteralText, folder: &Path) -> Result<Literal> {
     if let Some(elements) = text.tuple {
         ensure!(
@@ -64,10 +64,10 @@ pub fn read(text: LiteralText, folder: &Path) -> Result<Literal> {
     }
 }
 
-/// A literal of these elements, in row-major order.
+/// Makes a literal from its elements in row-major order.
 ///
 /// # Errors
-/// A wrong number of elements, or one that the type lacks.
+/// A wrong number of elements, or a value that the type does not have.
 pub fn of_values(shape: &ArrayShape, values: &[Value]) -> Result<Literal> {
     ensure!(
         values.len() == shape.element_count() || shape.element_type() == ElementType::Token,
@@ -85,10 +85,10 @@ pub fn of_values(shape: &ArrayShape, values: &[Value]) -> Result<Literal> {
     Ok(Literal::from_bytes(shape.clone(), elements.concat())?)
 }
 
-/// Bytes in hexadecimal. Blanks between them are left out.
+/// Decodes hexadecimal text. White space is ignored.
 ///
 /// # Errors
-/// What is not a digit, and an odd number of them.
+/// A character that is not a hexadecimal digit, or an odd number of digits.
 pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>> {
     let digits: Vec<u32> = text
         .chars()
@@ -120,7 +120,7 @@ fn of_rule(shape: &ArrayShape, rule: Rule) -> Result<Literal> {
     Ok(Literal::from_bytes(shape.clone(), bytes.concat())?)
 }
 
-/// An element by its number, if the type has it.
+/// Returns the rule's element at index `i`, if the type has that value.
 fn of_index(ty: ElementType, rule: Rule, i: usize) -> Option<Vec<u8>> {
     match rule {
         Rule::Iota if ty.is_integral() => element::encode_integer(ty, wrap(ty, i as i128)),
@@ -133,12 +133,12 @@ fn of_index(ty: ElementType, rule: Rule, i: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// `37 i` modulo 101, less 50: from -50 to 50.
+/// Returns `37 i` modulo 101, minus 50: a number from -50 to 50.
 fn scattered(i: usize) -> i128 {
     (37 * i as i128) % 101 - 50
 }
 
-/// An integer modulo what the type has.
+/// Wraps an integer to the type's range.
 fn wrap(ty: ElementType, value: i128) -> i128 {
     let modulus = 1 << ty.bit_width();
     let wrapped = value.rem_euclid(modulus);

@@ -1,11 +1,13 @@
-//! Floating-point types of 8 bits and less, by their definitions: the codes are few enough to be searched.
+//! Floating-point types of at most 8 bits, decoded by definition and encoded by search over all
+//! codes.
 //!
-//! Written from the types' published definitions (OCP 8-bit Floating Point Specification 1.0, OCP Microscaling Formats 1.0,
-//! and for `fnuz` arXiv 2206.02915), not from callbox's own conversions, which it judges.
+//! Written from the published definitions (OCP 8-bit Floating Point Specification 1.0, OCP
+//! Microscaling Formats 1.0, and for `fnuz` arXiv 2206.02915) and independent of callbox's own
+//! conversions, which it judges.
 
 use callbox::ElementType;
 
-/// How a type's bits are read.
+/// The bit layout of a type.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     exponent_bits: u32,
@@ -14,20 +16,20 @@ struct Format {
     special: Special,
 }
 
-/// Which codes are not numbers.
+/// The codes that are not finite numbers.
 #[derive(Clone, Copy, Debug)]
 enum Special {
-    /// The largest exponent is infinity and NaN, as in IEEE 754.
+    /// The largest exponent encodes infinity and NaN, as in IEEE 754.
     Ieee,
-    /// Exponent and mantissa of ones are NaN; there is no infinity.
+    /// All ones in exponent and mantissa encode NaN; there is no infinity.
     OnesAreNan,
-    /// Negative zero's code is NaN; there are neither infinity nor negative zero.
+    /// The code of negative zero encodes NaN; there is neither infinity nor negative zero.
     NegativeZeroIsNan,
-    /// Every code is a number.
+    /// Every code is a finite number.
     None,
 }
 
-/// The value of a code of a minifloat type. `None` if the type is none.
+/// Decodes a code of a minifloat type. Returns `None` for other types.
 #[must_use]
 pub fn decode(element_type: ElementType, code: u8) -> Option<f64> {
     if element_type == ElementType::F8e8m0fnu {
@@ -39,7 +41,8 @@ pub fn decode(element_type: ElementType, code: u8) -> Option<f64> {
     format(element_type).map(|format| format.decode(code))
 }
 
-/// The code of a value that the type has, bit for bit: also the zero of the right sign. `None` if there is none.
+/// Encodes a value that the type represents exactly, including the sign of zero. Returns `None`
+/// otherwise.
 #[must_use]
 pub fn encode(element_type: ElementType, value: f64) -> Option<u8> {
     let codes = 0..=u8::MAX >> (8 - element_type.bit_width().min(8));
@@ -51,7 +54,7 @@ pub fn encode(element_type: ElementType, value: f64) -> Option<u8> {
     })
 }
 
-/// Where a code stands on the line of the type's numbers. NaN has no place there; both zeros have the same.
+/// Returns the position of a code among the type's numbers. NaN has none; both zeros have the same.
 #[must_use]
 pub fn ordinal(element_type: ElementType, code: u8) -> Option<i128> {
     if decode(element_type, code).is_none_or(f64::is_nan) {
@@ -121,7 +124,7 @@ impl Format {
     }
 }
 
-/// 2 to this power: exact, for every power that these types have is normal in an f64.
+/// Returns 2 to this power. It is exact, because each power that these types use is normal in f64.
 fn power_of_two(power: i32) -> f64 {
     2f64.powi(power)
 }
@@ -130,7 +133,8 @@ fn power_of_two(power: i32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Largest finite value, smallest positive value, and how many codes are NaN, from the specifications named above.
+    /// Largest finite value, smallest positive value, and number of NaN codes, from the
+    /// specifications named above.
     #[test]
     fn extremes_are_those_of_the_specifications() {
         use ElementType as E;
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn codes_are_found_again_and_ordered_by_value() {
-        for &element_type in ElementType::ALL {
+        for &element_type in &ElementType::ALL {
             let codes = 0..=u8::MAX >> (8 - element_type.bit_width().clamp(1, 8));
             for (a, b) in codes
                 .clone()

@@ -1,4 +1,4 @@
-//! Modules that cases run: built guests, and WebAssembly written down in the case.
+//! Modules that cases run: built guests, and WebAssembly written in the case.
 
 mod piece;
 
@@ -6,42 +6,42 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use callbox::frame::abi::METADATA_SECTION;
+use callbox_abi::METADATA_SECTION;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use self::piece::Piece;
 use crate::literal;
 
-/// A module's JSON: a name, or an object that says more.
+/// The JSON of a module: a name, or an object.
 #[derive(Debug)]
 pub enum ModuleText {
     /// A built guest's name, or the name of a `.wat` file beside the case.
     Name(String),
-    /// Where it comes from and what is done to it.
+    /// A source, and changes to it.
     Object(Box<ModuleObject>),
 }
 
-/// A module's JSON object: one of the first five keys, and perhaps the others.
+/// The JSON object of a module: one of the first five keys, and any of the others.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleObject {
     guest: Option<String>,
-    /// Lines.
+    /// Lines of WebAssembly text.
     wat: Option<Vec<Piece>>,
     file: Option<String>,
     hex: Option<String>,
-    /// The file itself, one piece right behind the other.
+    /// The bytes of the module, concatenated.
     bytes: Option<Vec<Piece>>,
-    /// Added as the section `callbox.targets`: objects as JSON, strings as they are.
+    /// Entries of the added section `callbox.targets`: objects as JSON, strings verbatim.
     metadata: Option<Vec<Value>>,
-    /// Added as the section `callbox.targets`, one piece right behind the other.
+    /// The contents of the added section `callbox.targets`, concatenated.
     metadata_bytes: Option<Vec<Piece>>,
-    /// How many bytes of the module are kept.
+    /// The number of leading bytes to keep.
     truncate: Option<usize>,
 }
 
-/// Where a module comes from and what is done to it.
+/// The source of a module, and the changes to it.
 #[derive(Clone, Debug)]
 pub struct ModuleSource {
     origin: Origin,
@@ -67,10 +67,10 @@ impl<'de> Deserialize<'de> for ModuleText {
 }
 
 impl ModuleSource {
-    /// Reads what a case says of a module. Files lie in `folder`.
+    /// Reads a case's module. The files that it names are in `folder`.
     ///
     /// # Errors
-    /// Keys that exclude each other, a file that is not there, WebAssembly text that is none.
+    /// Keys that exclude each other, a missing file, malformed WebAssembly text.
     pub fn read(text: ModuleText, folder: &Path) -> Result<Self> {
         let object = match text {
             ModuleText::Name(name) => return Self::of_name(&name, folder),
@@ -97,14 +97,15 @@ impl ModuleSource {
         })
     }
 
-    /// A built guest (`add_n`, `add_n.wasm`) or a `.wat` file in `folder`.
+    /// Resolves a built guest (`add_n`, `add_n.wasm`) or a `.wat` file in `folder`.
     ///
     /// # Errors
     /// As for [`ModuleSource::read`].
     pub fn of_name(name: &str, folder: &Path) -> Result<Self> {
-        let origin = match name.ends_with(".wat") {
-            true => of_file(name, folder)?,
-            false => Origin::Guest(name.strip_suffix(".wasm").unwrap_or(name).to_owned()),
+        let origin = if name.ends_with(".wat") {
+            of_file(name, folder)?
+        } else {
+            Origin::Guest(name.strip_suffix(".wasm").unwrap_or(name).to_owned())
         };
         Ok(Self {
             origin,
@@ -113,7 +114,7 @@ impl ModuleSource {
         })
     }
 
-    /// The guest's name, if it is a built guest as it is.
+    /// Returns the guest's name, if this is an unchanged built guest.
     #[must_use]
     pub fn guest(&self) -> Option<&str> {
         match &self.origin {
@@ -122,10 +123,10 @@ impl ModuleSource {
         }
     }
 
-    /// The module's bytes.
+    /// Returns the module's bytes.
     ///
     /// # Errors
-    /// A guest that was not built, or that has fewer bytes than are to be kept.
+    /// A guest that was not built, or a module shorter than the bytes to keep.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = match &self.origin {
             Origin::Guest(name) => read_guest(name)?,
@@ -146,16 +147,16 @@ impl ModuleSource {
     }
 }
 
-/// The repository's root folder.
+/// Returns the repository's root folder.
 #[must_use]
 pub fn repository() -> PathBuf {
     crate::root::root()
 }
 
-/// The bytes of a guest that `cargo xtask guests` built.
+/// Reads a guest that `cargo xtask guests` built.
 ///
 /// # Errors
-/// One that is not there.
+/// A guest that was not built.
 pub fn read_guest(name: &str) -> Result<Vec<u8>> {
     let path = repository()
         .join("target/guests")
@@ -176,7 +177,7 @@ fn assemble_lines(lines: &[Piece]) -> Result<Vec<u8>> {
     assemble(&String::from_utf8(piece::join(lines, "\n")?)?)
 }
 
-/// The section `callbox.targets`, if the case adds one.
+/// Builds the section `callbox.targets`, if the case adds one.
 fn metadata(entries: Option<Vec<Value>>, pieces: Option<Vec<Piece>>) -> Result<Option<Vec<u8>>> {
     let entry = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -193,12 +194,12 @@ fn metadata(entries: Option<Vec<Value>>, pieces: Option<Vec<Piece>>) -> Result<O
     }
 }
 
-/// Turns WebAssembly text into bytes.
+/// Assembles WebAssembly text.
 fn assemble(text: &str) -> Result<Vec<u8>> {
     Ok(wat::parse_str(text)?)
 }
 
-/// Adds a custom section behind all others.
+/// Appends a custom section.
 fn append_section(module: &mut Vec<u8>, name: &str, contents: &[u8]) {
     let mut section = leb128(name.len());
     section.extend_from_slice(name.as_bytes());
@@ -208,7 +209,7 @@ fn append_section(module: &mut Vec<u8>, name: &str, contents: &[u8]) {
     module.extend(section);
 }
 
-/// WebAssembly's encoding of sizes.
+/// Encodes a size as WebAssembly's LEB128.
 fn leb128(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {

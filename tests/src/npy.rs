@@ -1,4 +1,4 @@
-//! Reads .npy files that lie beside cases.
+//! Reads the .npy files that cases name.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use callbox::{ArrayShape, ElementType, Literal};
 /// Reads an array of this shape.
 ///
 /// # Errors
-/// What is wrong with the file, and an array of another shape, order or byte order.
+/// A malformed file, or an array of another shape, order or byte order.
 pub fn read(path: &Path, shape: &ArrayShape) -> Result<Literal> {
     let mut file = fs::File::open(path)?;
     let header = npyz::NpyHeader::from_reader(&mut file)?;
@@ -39,7 +39,7 @@ pub fn read(path: &Path, shape: &ArrayShape) -> Result<Literal> {
     Ok(Literal::from_bytes(shape.clone(), bytes)?)
 }
 
-/// numpy's name of an element type, little-endian.
+/// Returns NumPy's little-endian name of an element type.
 fn descr(element_type: ElementType) -> Option<&'static str> {
     use ElementType as E;
     Some(match element_type {

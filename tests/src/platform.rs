@@ -1,5 +1,7 @@
-//! Platforms that cases run on. Each is one small adapter: it makes what a case runs ready, and runs steps of it from any
-//! thread. What the steps must give is judged elsewhere, and the same everywhere.
+//! Platforms that cases run on.
+//!
+//! Each platform is a small adapter that prepares a case's subject and runs its steps from any
+//! thread. Results are judged elsewhere, in the same way for all platforms.
 
 pub mod cuda;
 mod ffi_call;
@@ -20,100 +22,104 @@ use crate::case::{Case, ExpectedLog, Phase, Step};
 /// A platform's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlatformName {
-    /// callbox on the CPU: WebAssembly modules.
+    /// callbox on the CPU, with WebAssembly modules.
     Host,
-    /// callbox on NVIDIA GPUs: native kernels.
+    /// callbox on NVIDIA GPUs, with native kernels.
     Cuda,
-    /// XLA itself, through JAX on the CPU: an oracle for programs without custom calls.
+    /// XLA itself, through JAX on the CPU: the reference for programs without custom calls.
     Xla,
 }
 
-/// An adapter.
+/// An adapter for a platform.
 pub trait Platform: Send + Sync {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> PlatformName;
 
-    /// What reports call it. What stands in for a device is never called by that device's name alone.
+    /// Returns its label in reports. A stand-in for a device is never labelled with the device's
+    /// name alone.
     fn label(&self) -> String {
         self.name().to_string()
     }
 
-    /// Whether anything can run here.
+    /// Checks that this machine can run cases on the platform.
     ///
     /// # Errors
-    /// Why not, for a person to read.
+    /// Why not, as text for a person.
     fn availability(&self) -> Result<(), String>;
 
-    /// Why a case that is for this platform is not run on it all the same, if it is not.
+    /// Returns why a case that names this platform cannot run on it, if it cannot.
     fn reason_against(&self, _: &Case) -> Option<&'static str> {
         None
     }
 
-    /// Whether cases are also run many times at once: what runs them is callbox.
+    /// Returns whether cases are also run concurrently. Only callbox's own platforms are.
     fn is_stressed(&self) -> bool {
         true
     }
 
-    /// What a case needs before its subject is prepared, for as long as it runs.
+    /// Sets up a case's environment, which lives as long as the case runs.
     ///
     /// # Errors
-    /// A case that cannot be run at all, whatever it expects.
+    /// A case that cannot run at all, whatever it expects.
     fn open<'c>(&'c self, case: &'c Case) -> Result<Box<dyn Bench + 'c>>;
 }
 
-/// A case's place to run.
+/// The environment in which a case runs.
 pub trait Bench: Sync {
-    /// Makes the case's subject ready: loads, parses, registers and binds what it runs. The inner error is an outcome, which the case
-    /// may expect.
+    /// Prepares the case's subject: loads, parses, registers and binds it. The inner error is an
+    /// outcome, which the case may expect.
     ///
     /// # Errors
-    /// A case that cannot be run at all, say for want of a guest.
+    /// A case that cannot run at all, for example because a guest was not built.
     fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>>;
 
-    /// Loads and calls something healthy in the place where the case ran.
+    /// Loads and calls a healthy guest in the same environment.
     ///
     /// # Errors
-    /// What it came to instead of its result: the case did harm.
+    /// A wrong outcome of the healthy guest: the case did harm.
     fn run_healthy(&self) -> Result<()>;
 }
 
-/// What a case runs, made ready. Many threads may run steps at once.
+/// A prepared subject. Threads may run steps concurrently.
 pub trait Prepared: Sync {
     /// Runs one step.
     ///
     /// # Errors
-    /// The outer one if the platform itself gave up; the inner one is an outcome, which the case may expect.
+    /// The outer error is the platform's own failure; the inner one is an outcome, which the case
+    /// may expect.
     fn run(&self, step: &Step) -> Result<Outcome>;
 }
 
-/// What came of one step.
+/// The outcome of one step.
 pub type Outcome = Result<Found, Failure>;
 
-/// What a step gave.
+/// The output of a successful step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Results, as leaves in preorder, each row-major, and what the guest logged meanwhile.
+    /// The result's leaves in preorder, each row-major, and the guest's log messages.
     Results(Vec<(ArrayShape, Vec<u8>)>, Vec<ExpectedLog>),
-    /// A loaded module's targets.
+    /// The targets of a loaded module.
     Targets(Vec<String>),
 }
 
-/// How a step failed.
+/// A failed step.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was being done.
+    /// The phase in which it failed.
     pub phase: Phase,
     /// The status.
     pub status: Status,
-    /// Whether the caller's result buffers were written to all the same.
+    /// What the guest itself said, on a platform that marks it; empty if it said nothing.
+    pub said: Option<String>,
+    /// Whether the caller's result buffers were written to in spite of the failure.
     pub wrote_results: bool,
 }
 
 impl PlatformName {
-    /// All of them, in the order of reports.
+    /// All platforms, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Host, Self::Cuda, Self::Xla];
 
-    /// The name as cases and the command line have it.
+    /// Returns the name in cases and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -143,17 +149,19 @@ impl FromStr for PlatformName {
 }
 
 impl Failure {
-    /// A failure that left the caller's buffers alone.
+    /// A failure that left the caller's buffers unchanged.
     #[must_use]
     pub fn new(phase: Phase, status: Status) -> Self {
         Self {
             phase,
             status,
+            said: None,
             wrote_results: false,
         }
     }
 
-    /// Whether it is the very same failure. Where a guest that is stopped happens to be is its own affair: no backtrace.
+    /// Returns whether both failures are the same. Backtraces are ignored: where a stopped guest
+    /// was running is arbitrary.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let facts = |failure: &Self| {
@@ -171,7 +179,7 @@ impl Failure {
     }
 }
 
-/// Whether two outcomes are the same, bit by bit.
+/// Returns whether both outcomes are the same, bit for bit.
 #[must_use]
 pub fn is_same(a: &Outcome, b: &Outcome) -> bool {
     match (a, b) {
@@ -181,7 +189,7 @@ pub fn is_same(a: &Outcome, b: &Outcome) -> bool {
     }
 }
 
-/// What came of a step, for people.
+/// Describes an outcome for a report.
 #[must_use]
 pub fn describe(outcome: &Outcome) -> String {
     match outcome {
@@ -191,6 +199,7 @@ pub fn describe(outcome: &Outcome) -> String {
                 phase,
                 status,
                 wrote_results,
+                ..
             } = failure;
             let wrote = if *wrote_results {
                 ", results written to"

@@ -1,16 +1,19 @@
-//! What came of a run of the suite, as data: the summary, the JSON report and the HTML page are three ways to show it.
+//! The results of a suite run, as data. The summary, the JSON report and the HTML page present it.
 
 pub mod html;
+mod provenance;
 mod summary;
 
 use std::fmt;
 
 use serde::Serialize;
 
+pub use self::provenance::Provenance;
 pub use self::summary::summary;
 use crate::run::{Problem, Ran, Stressed, Verdict};
 
-/// The number of the JSON report's format. It changes when a key goes or changes its meaning, not when one is added.
+/// The version of the JSON report's format. It changes when a key is removed or changes its
+/// meaning, not when a key is added.
 pub const FORMAT: u32 = 1;
 
 /// A run of the suite.
@@ -18,54 +21,60 @@ pub const FORMAT: u32 = 1;
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
-    /// callbox's version.
+    /// The version of callbox.
     pub callbox: String,
-    /// The text that the names of the cases contain. Empty if all cases were run.
+    /// The time and place of the run.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+    /// The filter on case names. Empty if all cases were chosen.
     pub filter: String,
-    /// How long it took.
+    /// The duration of the run.
     pub seconds: f64,
-    /// The platforms that were asked for.
+    /// The requested platforms.
     pub platforms: Vec<PlatformReport>,
-    /// The cases, in the order of their names.
+    /// The cases, sorted by name.
     pub cases: Vec<CaseReport>,
 }
 
 /// A platform of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlatformReport {
-    /// Its name.
+    /// The platform's label.
     pub name: String,
-    /// Why it is not there. Empty if it is.
+    /// Why the platform is unavailable. Empty if it is available.
     pub unavailable: String,
-    /// What came of its cases.
+    /// The numbers of cases by ending.
     pub counts: Counts,
 }
 
 /// A case of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
-    /// Its path below `tests/cases`, without `.json`; of a hostile guest its path below `tests`.
+    /// The path below `tests/cases`, or below `tests` for a hostile case, without `.json`.
     pub name: String,
-    /// Where its expectation comes from.
+    /// The origin of the case's expectation.
     pub origin: String,
-    /// What came of it, for each platform in the order of the report's.
+    /// The program's HLO text, or the case's file for other subjects. Only the page shows it.
+    #[serde(skip)]
+    pub program: String,
+    /// The results, one per platform, in the order of the report's platforms.
     pub results: Vec<ResultReport>,
 }
 
-/// What came of a case on a platform.
+/// The result of a case on a platform.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResultReport {
-    /// The platform's name.
+    /// The platform's label.
     pub platform: String,
-    /// How it ended.
+    /// How the case ended.
     pub ending: Ending,
-    /// Why it was not run, is not supported, or is expected to fail. Empty otherwise.
+    /// Why the case was not run, is unsupported, or is expected to fail. Empty otherwise.
     pub reason: String,
-    /// Why it failed, if it did.
+    /// Why the case failed, if it did.
     pub problem: Option<Problem>,
-    /// How long it took.
+    /// The duration of the case, concurrent runs included.
     pub seconds: f64,
-    /// What was done to it in many threads at once, if it came to that.
+    /// The concurrent runs of the case, if there were any.
     pub stress: Option<Stressed>,
 }
 
@@ -73,19 +82,25 @@ pub struct ResultReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It did what it expects.
+    /// The outcome was as expected.
     Passed,
-    /// It did not.
+    /// The outcome was not as expected.
     Failed,
-    /// The platform said that it does not do this, and the case says why.
+    /// The platform reported UNIMPLEMENTED, as the case's mark says.
     Unsupported,
-    /// It failed, and the case says why.
+    /// The case failed, as its mark says.
     ExpectedFailure,
-    /// It was not run, and there is a reason.
+    /// The case was not run, for a reason.
     NotRun,
 }
 
-/// How many cases ended how.
+/// Returns `1 case`, `2 cases` and so on.
+fn count_of(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// The numbers of cases by ending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     passed: usize,
@@ -96,7 +111,7 @@ pub struct Counts {
 }
 
 impl Ending {
-    /// All of them, in the order of reports.
+    /// All endings, in the order of reports.
     pub const ALL: [Self; 5] = [
         Self::Passed,
         Self::Failed,
@@ -105,7 +120,7 @@ impl Ending {
         Self::NotRun,
     ];
 
-    /// What a person calls it.
+    /// Returns the name in summaries and pages.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -125,7 +140,7 @@ impl fmt::Display for Ending {
 }
 
 impl Counts {
-    /// Counts one more.
+    /// Counts one more case.
     pub fn add(&mut self, ending: Ending) {
         *match ending {
             Ending::Passed => &mut self.passed,
@@ -136,7 +151,7 @@ impl Counts {
         } += 1;
     }
 
-    /// How many ended so.
+    /// Returns the number of cases with this ending.
     #[must_use]
     pub const fn of(&self, ending: Ending) -> usize {
         match ending {
@@ -148,13 +163,13 @@ impl Counts {
         }
     }
 
-    /// How many were run.
+    /// Returns the number of cases that were run.
     #[must_use]
     pub const fn run(&self) -> usize {
         self.passed + self.failed + self.unsupported + self.expected_failure
     }
 
-    /// How many there are.
+    /// Returns the number of all cases.
     #[must_use]
     pub const fn all(&self) -> usize {
         self.run() + self.not_run
@@ -178,7 +193,7 @@ impl fmt::Display for Counts {
 }
 
 impl ResultReport {
-    /// The report of what came of a case on a platform, by its label.
+    /// Makes the report of a case that ran on the platform of this label.
     #[must_use]
     pub fn new(platform: impl fmt::Display, ran: Ran) -> Self {
         let (ending, reason, problem) = match ran.verdict {
@@ -200,7 +215,7 @@ impl ResultReport {
 }
 
 impl CaseReport {
-    /// The folder that the case is in, below `tests/cases`.
+    /// Returns the folder of the case, below `tests/cases`.
     #[must_use]
     pub fn folder(&self) -> &str {
         self.name.rsplit_once('/').map_or("", |(folder, _)| folder)
@@ -208,7 +223,7 @@ impl CaseReport {
 }
 
 impl Report {
-    /// The results on a platform, each with its case.
+    /// Returns the results on a platform, each with its case.
     pub fn results<'r>(
         &'r self,
         platform: &'r str,
@@ -221,14 +236,14 @@ impl Report {
         })
     }
 
-    /// Whether a case failed.
+    /// Returns whether a case failed.
     #[must_use]
     pub fn has_failures(&self) -> bool {
         let counts = self.platforms.iter().map(|platform| platform.counts);
         counts.into_iter().any(|counts| counts.failed > 0)
     }
 
-    /// Runs of cases in many threads at once, of all platforms together.
+    /// Returns the number of concurrent runs, on all platforms together.
     #[must_use]
     pub fn stress_runs(&self) -> usize {
         let results = self.cases.iter().flat_map(|case| &case.results);
@@ -242,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::run::Difference;
 
-    /// A case on one platform that ended so, with this text wherever text may come from outside.
+    /// Makes a case with one result. `text` fills every field whose text may come from outside.
     pub(crate) fn case(name: &str, ending: Ending, text: &str) -> CaseReport {
         let difference = Difference::new(text, text, text).with_note(text);
         let problem = Problem {
@@ -263,11 +278,12 @@ pub(crate) mod tests {
         CaseReport {
             name: name.to_owned(),
             origin: text.to_owned(),
+            program: text.to_owned(),
             results: vec![result],
         }
     }
 
-    /// A report of these cases.
+    /// Makes a report of these cases.
     pub(crate) fn report(cases: Vec<CaseReport>) -> Report {
         let endings = cases.iter().map(|case| case.results[0].ending);
         let platform = PlatformReport {
@@ -278,6 +294,11 @@ pub(crate) mod tests {
         Report {
             format: FORMAT,
             callbox: "0.0.0".to_owned(),
+            provenance: Provenance {
+                date: "2026-11-21T20:15:00Z".to_owned(),
+                commit: "0123456789ab".to_owned(),
+                machine: "a machine".to_owned(),
+            },
             filter: String::new(),
             seconds: 1.5,
             platforms: vec![platform],
@@ -293,6 +314,9 @@ pub(crate) mod tests {
         let expected = serde_json::json!({
             "format": 1,
             "callbox": "0.0.0",
+            "date": "2026-11-21T20:15:00Z",
+            "commit": "0123456789ab",
+            "machine": "a machine",
             "filter": "",
             "seconds": 1.5,
             "platforms": [{

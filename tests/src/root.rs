@@ -1,11 +1,11 @@
-//! Where cases and guests lie.
+//! The folder of cases and guests.
 
 use std::path::PathBuf;
 
-/// The environment variable that names the folder, for programs that run without the repository that they were built in.
+/// The environment variable that names the folder, for programs that run without their repository.
 pub const VARIABLE: &str = "CALLBOX_ROOT";
 
-/// The folder that [`VARIABLE`] names, else the repository's root.
+/// Returns the folder named by [`VARIABLE`], otherwise the repository's root.
 #[must_use]
 pub fn root() -> PathBuf {
     if let Some(root) = std::env::var_os(VARIABLE) {

@@ -1,4 +1,4 @@
-//! Runs a case on a platform, and judges what came of it.
+//! Runs a case on a platform and judges its outcome.
 
 mod problem;
 mod stress;
@@ -10,38 +10,38 @@ use std::time::{Duration, Instant};
 
 pub use self::problem::{Difference, Problem};
 pub use self::stress::{RUNS, Stressed, THREADS};
-use crate::case::{Case, MarkKind};
+use crate::case::{Case, Expect, MarkKind, Step};
 pub use crate::platform::host::{guest, shared_engine};
 use crate::platform::{Bench, Outcome, Platform, Prepared};
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did what it expects.
+    /// The outcome was as expected.
     Passed,
-    /// It did not, and is marked so for this reason.
+    /// The case failed, as it is marked, for this reason.
     FailedAsExpected(String),
-    /// callbox said that it does not do this, and the case is marked so for this reason.
+    /// callbox reported UNIMPLEMENTED, as the case is marked, for this reason.
     Unsupported(String),
-    /// It was not run, for this reason.
+    /// The case was not run, for this reason.
     NotRun(String),
-    /// It did not do what it expects.
+    /// The outcome was not as expected.
     Failed(Problem),
 }
 
-/// What came of a case on a platform.
+/// The result of a case on a platform.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// How the case ended.
     pub verdict: Verdict,
-    /// What was done to it in many threads at once, if it was.
+    /// The concurrent runs, if there were any.
     pub stressed: Option<Stressed>,
-    /// How long it took, all in all.
+    /// The total duration.
     pub time: Duration,
 }
 
 impl Ran {
-    /// A case that was not run.
+    /// Makes the result of a case that was not run.
     #[must_use]
     pub fn not_run(reason: impl Into<String>) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Ran {
         }
     }
 
-    /// A case that failed before it could be run.
+    /// Makes the result of a case that failed before it could run.
     #[must_use]
     pub fn failed(problem: Problem) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Ran {
     }
 }
 
-/// Runs a case on a platform and judges it, alone and then in many threads at once.
+/// Runs a case on a platform, first alone and then concurrently, and judges it.
 pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
     if let Some(reason) = case.platforms.reason_against(platform.name()) {
         return Ran::not_run(reason);
@@ -85,7 +85,8 @@ pub fn run(case: &Case, platform: &dyn Platform) -> Ran {
     }
 }
 
-/// Runs a case once, prepared anew, and judges it. That the platform is there and the case is for it is the caller's to see to.
+/// Prepares a case, runs it once and judges it. The caller has checked that the platform is
+/// available and that the case is for it.
 pub fn once(case: &Case, platform: &dyn Platform) -> Verdict {
     let judged = || {
         let bench = platform.open(case)?;
@@ -122,7 +123,7 @@ fn verdict(case: &Case, platform: &dyn Platform) -> Result<(Verdict, Option<Stre
     Ok((verdict, Some(stressed)))
 }
 
-/// Runs the steps, one after the other.
+/// Runs the steps in order.
 fn steps(case: &Case, bench: &dyn Bench, prepared: &dyn Prepared) -> Result<Vec<Outcome>, Problem> {
     let step = |step| {
         let outcome = prepared.run(step)?;
@@ -132,18 +133,19 @@ fn steps(case: &Case, bench: &dyn Bench, prepared: &dyn Prepared) -> Result<Vec<
     case.steps.iter().map(step).collect()
 }
 
-/// After a hostile guest ran, a healthy one does.
+/// Runs a healthy guest after a step of a hostile case.
 fn after_step(case: &Case, bench: &dyn Bench) -> Result<(), Problem> {
-    match case.is_hostile {
-        true => Ok(bench.run_healthy()?),
-        false => Ok(()),
+    if case.is_hostile {
+        Ok(bench.run_healthy()?)
+    } else {
+        Ok(())
     }
 }
 
-/// Holds what came of a case's steps against what it expects, and against what it says of its own failure.
+/// Judges the outcomes of a case's steps by its expectation and its marks.
 ///
 /// # Errors
-/// What is not as expected.
+/// The differences from the expectation.
 pub fn judge(
     case: &Case,
     platform: &dyn Platform,
@@ -157,10 +159,17 @@ pub fn judge(
         MarkKind::ExpectedFailure => match verdict::check(case, outcomes) {
             Err(_) => Ok(Verdict::FailedAsExpected(reason.clone())),
             Ok(()) => Err(Problem::new(format!(
-                "expected the case to fail ({reason}), and it passed: take the mark away"
+                "expected the case to fail ({reason}), and it passed: remove the mark"
             ))),
         },
-        MarkKind::Unsupported => verdict::check_unsupported(reason, outcomes)
-            .map(|()| Verdict::Unsupported(reason.clone())),
+        MarkKind::Unsupported => {
+            verdict::check_unsupported(reason, outcomes)?;
+            // An expected status says what the message must contain.
+            let expects_status = |step: &Step| matches!(step.expect, Expect::Status(_));
+            if case.steps.iter().all(expects_status) {
+                verdict::check(case, outcomes)?;
+            }
+            Ok(Verdict::Unsupported(reason.clone()))
+        }
     }
 }

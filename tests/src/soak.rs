@@ -1,8 +1,9 @@
-//! The soak: a random mix of healthy, failing, trapping, stopped and hostile calls from many threads, for as long as one likes, while what
-//! the process has of the machine is watched. Nothing may grow.
+//! The soak: a random mix of healthy, failing, trapping, stopped and hostile calls from many
+//! threads, while the resources of the process are sampled. Nothing may grow.
 //!
-//! [`run`] makes the mix, [`cycles`] a million traps on one call site. Either gives a [`Report`], as data, as a table and as a plot. What a
-//! thread does is chosen by a seeded generator; how threads meet is not.
+//! [`run`] runs the mix, [`cycles`] a million traps on one call site. Both return a [`Report`],
+//! which renders as JSON, as a table and as a plot. A seeded generator chooses what each thread
+//! does; the interleaving of threads is not reproducible.
 
 mod cancel;
 mod corpus;
@@ -26,23 +27,24 @@ pub use self::report::{Kind, Measure, Report, Verdict};
 pub use self::usage::Usage;
 pub use self::watch::{OUTCOMES, Outcome, Sample};
 
-/// How a soak is run.
+/// The options of a soak.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What threads do follows from this.
+    /// The seed of the threads' random choices.
     pub seed: u64,
-    /// Threads that call.
+    /// The number of calling threads.
     pub threads: usize,
-    /// How long the mix goes on.
+    /// The duration of the mix.
     pub time: Duration,
-    /// From one sample to the next.
+    /// The interval between samples.
     pub interval: Duration,
-    /// The cases that are among the mix: those with this text in their names.
+    /// Restricts the cases in the mix to those whose names contain this text.
     pub cases: String,
 }
 
 impl Options {
-    /// Samples each second, or often enough for 40 in all if there is less time.
+    /// Makes options that sample once per second, or more often in short runs, for at least 40
+    /// samples.
     #[must_use]
     pub fn new(seed: u64, threads: usize, time: Duration) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Runs cases on platforms, several cases at a time, and gathers what came of them.
+//! Runs cases on platforms, several at a time, and collects the results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,28 +6,28 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::case::Case;
+use crate::case::{Case, Subject};
 use crate::discover::Found;
 use crate::platform::Platform;
-use crate::report::{CaseReport, FORMAT, PlatformReport, Report, ResultReport};
+use crate::report::{CaseReport, FORMAT, PlatformReport, Provenance, Report, ResultReport};
 use crate::run::{self, Problem, Ran};
 
-/// Cases and the platforms that they are run on.
+/// The cases, and the platforms to run them on.
 #[derive(Clone, Copy)]
 pub struct Suite<'s> {
     /// The cases.
     pub cases: &'s [Found],
     /// The platforms.
     pub platforms: &'s [&'s dyn Platform],
-    /// The text by which the cases were chosen, for the report.
+    /// The filter by which the cases were chosen, for the report.
     pub filter: &'s str,
 }
 
 impl Suite<'_> {
-    /// Runs everything. `ended` hears of each case, from any thread, in the order in which they end.
+    /// Runs all cases. `ended` is called with each case as it ends, from any thread.
     pub fn run(self, ended: &(dyn Fn(&CaseReport) + Sync)) -> Report {
         let begun = Instant::now();
-        // A platform says at once whether it is there: the first case should not wait for it.
+        // Query the platforms first, so that the first case does not include their start-up time.
         let unavailable: Vec<String> = self
             .platforms
             .iter()
@@ -43,6 +43,7 @@ impl Suite<'_> {
         Report {
             format: FORMAT,
             callbox: env!("CARGO_PKG_VERSION").to_owned(),
+            provenance: Provenance::now(),
             filter: self.filter.to_owned(),
             platforms: platforms.collect(),
             seconds: begun.elapsed().as_secs_f64(),
@@ -50,7 +51,7 @@ impl Suite<'_> {
         }
     }
 
-    /// As many cases at a time as the machine has processors.
+    /// Runs one case per processor at a time.
     fn run_cases(self, ended: &(dyn Fn(&CaseReport) + Sync)) -> Vec<CaseReport> {
         let next = AtomicUsize::new(0);
         let reports = Mutex::new(Vec::new());
@@ -77,7 +78,7 @@ impl Suite<'_> {
         let case = Case::read(&found.path);
         let results = self.platforms.iter().map(|platform| {
             let ran = match &case {
-                // A panic is a failure of this case, which has a name.
+                // A panic counts as a failure of this case.
                 Ok(case) => catch_unwind(AssertUnwindSafe(|| run::run(case, *platform)))
                     .unwrap_or_else(|_| Ran::failed(Problem::new("callbox panicked".to_owned()))),
                 Err(error) => Ran::failed(Problem::new(format!("cannot read the case: {error:#}"))),
@@ -87,8 +88,17 @@ impl Suite<'_> {
         CaseReport {
             name: found.name.clone(),
             results: results.collect(),
+            program: program(&case, found),
             origin: case.map(|case| case.origin).unwrap_or_default(),
         }
+    }
+}
+
+/// Returns the program's HLO text, or the case's file for other subjects and unreadable cases.
+fn program(case: &anyhow::Result<Case>, found: &Found) -> String {
+    match case.as_ref().map(|case| &case.subject) {
+        Ok(Subject::Program { text, .. }) => text.clone(),
+        _ => std::fs::read_to_string(&found.path).unwrap_or_default(),
     }
 }
 

@@ -1,30 +1,35 @@
-//! What a test program does when it is started as another: a worker of the second wall, a worker that misbehaves, or one that tries what
-//! its filter lets through.
+//! The roles in which a test program starts itself: a worker of the second wall, a misbehaving
+//! worker, or a probe of the worker's filter.
 #![allow(
     clippy::print_stdout,
-    reason = "a program says on standard output what came of what it tried"
+    reason = "a probe prints the outcome of its attempt"
 )]
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+mod raw;
+
 /// The first argument of a worker.
 pub const WORKER: &str = "worker";
 
-/// The first argument of a program that tries something, which the second one names, confined if there is no third.
+/// The first argument of a probe. The second names the attempt; a third, if any, disables the
+/// confinement, unless it is [`COMPILER`].
 pub const PROBE: &str = "probe";
 
-/// The first argument of a worker that misbehaves as the second one says.
+/// The third argument of a probe that is confined as a compiler is.
+pub const COMPILER: &str = "compiler";
+
+/// The first argument of a misbehaving worker. The second names the misbehaviour.
 pub const HOSTILE: &str = "hostile";
 
-/// What [`PROBE`] can try, each of which works in a program that is not confined.
-pub const PROBES: [&str; 16] = [
+/// The attempts of a [`PROBE`]. Each of them works in an unconfined process.
+pub const PROBES: [&str; 22] = [
     "open",
     "create",
     "folder",
@@ -37,27 +42,38 @@ pub const PROBES: [&str; 16] = [
     "kill",
     "cwd",
     "duplicate",
-    "grow",
-    "far",
+    "memory_file",
     "thread",
+    "huge_pages",
+    "stack",
+    "shared",
+    "read_only",
+    "affinity",
+    "clock",
+    "resolution",
     "memory",
 ];
 
-/// Serves as what the arguments say, if they say anything of the kind.
+/// Runs in the role that the arguments name, if they name one.
 #[must_use]
 pub fn as_told() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     match arguments.next()?.as_str() {
         WORKER => Some(callbox::process::worker_main()),
-        PROBE => Some(probe(&arguments.next()?, arguments.next().is_none())),
+        PROBE => Some(probe(&arguments.next()?, arguments.next().as_deref())),
         HOSTILE => Some(hostile(&arguments.next()?)),
         _ => None,
     }
 }
 
-/// Tries something and says what came of it: `done`, or the error's number.
-fn probe(what: &str, confined: bool) -> ExitCode {
-    if confined && let Err(status) = callbox::process::confine() {
+/// Attempts an operation and prints the outcome: `done`, or the error number.
+fn probe(what: &str, confinement: Option<&str>) -> ExitCode {
+    let confined = match confinement {
+        None => callbox::process::confine(),
+        Some(COMPILER) => callbox::process::confine_compiler(),
+        Some(_) => Ok(()),
+    };
+    if let Err(status) = confined {
         println!("not confined: {status}");
         return ExitCode::FAILURE;
     }
@@ -74,7 +90,7 @@ fn attempt(what: &str) -> io::Result<()> {
         "open" => fs::File::open("/proc/self/status").map(drop),
         "create" => fs::write(&own, "").and_then(|()| fs::remove_file(&own)),
         "folder" => fs::create_dir(&own).and_then(|()| fs::remove_dir(&own)),
-        // There is nothing to remove: what matters is whether it is looked for.
+        // The file does not exist; what matters is whether the lookup is allowed.
         "remove" => match fs::remove_file(&own) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
@@ -89,20 +105,26 @@ fn attempt(what: &str) -> io::Result<()> {
         )?),
         "cwd" => std::env::set_current_dir("/"),
         "duplicate" => io::stdin().as_fd().try_clone_to_owned().map(drop),
-        // Memory that is a file, which no limit on memory counts.
-        "grow" => {
-            let memory = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC)?;
-            Ok(rustix::fs::ftruncate(&memory, 1 << 40)?)
+        // A file in memory, which no limit on memory counts.
+        "memory_file" => {
+            Ok(rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC).map(drop)?)
         }
-        "far" => {
-            let memory = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC)?;
-            fs::File::from(memory).write_all_at(b"x", 1 << 40)
-        }
-        // What a worker needs.
         "thread" => std::thread::Builder::new()
             .spawn(|| ())?
             .join()
             .map_err(|_| io::Error::other("it panicked")),
+        "huge_pages" => raw::map(2 << 20, libc::MAP_HUGETLB | libc::MAP_NORESERVE).map(drop),
+        "stack" => raw::map(1 << 20, libc::MAP_GROWSDOWN).map(drop),
+        "shared" => raw::map(1 << 20, libc::MAP_SHARED).map(drop),
+        // Memory that was written and then made read-only, which the limit on memory does not
+        // count: 64 GiB of it.
+        "read_only" => {
+            (0..64).try_for_each(|_| raw::make_read_only(raw::map(1 << 30, libc::MAP_NORESERVE)?))
+        }
+        "affinity" => raw::affinity(1),
+        "clock" => raw::clock(1),
+        "resolution" => raw::resolution(1),
+        // An operation that a worker needs.
         "memory" => {
             let bytes = vec![1_u8; 64 << 20];
             io::sink().write_all(&bytes)
@@ -111,10 +133,10 @@ fn attempt(what: &str) -> io::Result<()> {
     }
 }
 
-/// The answer that something is done.
+/// The reply that a request was carried out.
 const DONE: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
-/// Answers as a worker does as far as the call, and then as no worker would. `early` misbehaves at once.
+/// Answers like a worker until the call, and then misbehaves. `early` misbehaves at once.
 fn hostile(how: &str) -> ExitCode {
     match answer_badly(how) {
         Ok(()) => ExitCode::SUCCESS,
@@ -124,22 +146,24 @@ fn hostile(how: &str) -> ExitCode {
 
 fn answer_badly(how: &str) -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // It is told to start, to load and to prepare, and says that it did.
+    // Answers the requests to start, to load and to prepare.
     for _ in 0..3 {
         take(&mut socket)?;
         socket.write_all(&DONE)?;
     }
     take(&mut socket)?;
-    let u64 = |n: u64| n.to_le_bytes().to_vec();
     match how {
         "tag" => say(&mut socket, &[77]),
         "empty" => say(&mut socket, &[]),
         "trailing" => say(&mut socket, &[0, 0, 0]),
-        "ok_as_failure" => say(&mut socket, &[&[1, 0, 0, 0][..], &u64(0), &[0, 0]].concat()),
-        "text_length" => say(&mut socket, &[&[1, 3, 0, 0][..], &u64(u64::MAX)].concat()),
-        "not_utf8" => say(&mut socket, &[&[2, 0][..], &u64(1), &[0xff]].concat()),
-        "function" => say(&mut socket, &[&[3][..], &u64(0), &u64(0), &[0, 0]].concat()),
-        "list_length" => say(&mut socket, &[&[3][..], &u64(0), &u64(u64::MAX)].concat()),
+        "ok_as_failure" => say(&mut socket, &[1, 0, 0, 0, 0, 0, 0]),
+        "text_length" => say(
+            &mut socket,
+            &[&[1, 3, 0, 0][..], &varint(u64::MAX)].concat(),
+        ),
+        "not_utf8" => say(&mut socket, &[2, 0, 1, 0xff]),
+        "function" => say(&mut socket, &[3, 0, 0, 0, 0]),
+        "list_length" => say(&mut socket, &[&[3, 0][..], &varint(u64::MAX)].concat()),
         "length" => socket.write_all(&u32::MAX.to_le_bytes()),
         "half" => socket.write_all(&[200, 0, 0, 0, 0]),
         "silence" => Ok(()),
@@ -149,11 +173,11 @@ fn answer_badly(how: &str) -> io::Result<()> {
         "flood" => flood(&mut socket, 1000),
         "empty_flood" => flood(&mut socket, 0),
         "endless" => endless(&mut socket),
-        // What is done leaves the results as they are in the shared memory: zeros.
+        // The results in shared memory stay zero.
         "nothing" => socket.write_all(&DONE),
         "control" => {
             let text = b"\x1b[31mred\x00";
-            let length = u64(text.len() as u64);
+            let length = varint(text.len() as u64);
             say(
                 &mut socket,
                 &[&[1, 3, 0, 0][..], &length, text, &[0, 0]].concat(),
@@ -161,22 +185,33 @@ fn answer_badly(how: &str) -> io::Result<()> {
         }
         other => Err(io::Error::other(other.to_owned())),
     }?;
-    // It stays until it is killed.
+    // Stays until it is killed.
     loop {
         std::thread::park();
     }
 }
 
-/// Log messages of this length without end.
+/// A number as postcard encodes it.
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// Sends log messages of this length without end.
 fn flood(socket: &mut UnixStream, length: usize) -> io::Result<()> {
     let text = vec![b'x'; length];
-    let record = [&[2, 0][..], &(length as u64).to_le_bytes(), &text].concat();
+    let record = [&[2, 0][..], &varint(length as u64), &text].concat();
     loop {
         say(socket, &record)?;
     }
 }
 
-/// A message of which there is always more.
+/// Sends a message that never ends.
 fn endless(socket: &mut UnixStream) -> io::Result<()> {
     socket.write_all(&1_000_000_u32.to_le_bytes())?;
     for _ in 0..999_999 {

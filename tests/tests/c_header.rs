@@ -1,21 +1,20 @@
-//! What `guest-sdk/include/callbox.h` says of records and numbers against what the host has. That the C compiler lays the records out so, the header
-//! asserts itself.
+//! The records and numbers of `guest-sdk/include/callbox.h` against those of `callbox-abi`. The
+//! header itself asserts that the C compiler lays the records out so.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use callbox::call::Stage;
-use callbox::frame::abi::{self, RECORDS};
-use callbox::{ElementType, StatusCode};
+use callbox_abi::{AttributeKind, ElementType, LogLevel, MAJOR, MINOR, Stage, StatusCode};
+use callbox_tests::abi_records::records;
 
 fn header() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-sdk/include/callbox.h");
     fs::read_to_string(path).unwrap()
 }
 
-/// The header's name of a record's field.
+/// Returns the header's name for a record's field.
 fn field_name(record: &str, field: &str) -> String {
     match (record, field) {
         ("buffer", "aliased-operand") => "alias".to_owned(),
@@ -25,21 +24,21 @@ fn field_name(record: &str, field: &str) -> String {
 }
 
 #[test]
-fn records_are_asserted_to_lie_as_the_host_lays_them() {
+fn the_header_asserts_the_layout_of_the_records() {
     let header = header();
-    for record in RECORDS {
+    for record in records() {
         let name = format!("callbox_{}", record.name.replace('-', "_"));
         let size = format!("CALLBOX_ASSERT(sizeof({name}) == {});", record.size);
         assert!(header.contains(&size), "{size}");
-        for (field, offset) in record.fields {
-            let field = field_name(record.name, field);
+        for (field, offset) in &record.fields {
+            let field = field_name(&record.name, field);
             let line = format!("CALLBOX_ASSERT_FIELD({name}, {field}, {offset});");
             assert!(header.contains(&line), "{line}");
         }
     }
 }
 
-/// The constants of an enumeration, with their numbers: none is given one.
+/// Returns the constants of an enumeration with their numbers. The header assigns none explicitly.
 fn numbers(header: &str, name: &str) -> BTreeMap<usize, String> {
     let (_, rest) = header.split_once(&format!("enum {name} {{")).unwrap();
     let (body, _) = rest.split_once('}').unwrap();
@@ -65,23 +64,18 @@ fn numbers_are_xlas() {
     let expected = Stage::ALL.map(|stage| (stage as usize, name(stage)));
     assert_eq!(stages, BTreeMap::from(expected));
     let kinds = numbers(&header, "callbox_attribute_kind");
-    for (number, name) in [
-        (abi::attribute::KIND_ARRAY, "ARRAY"),
-        (abi::attribute::KIND_DICTIONARY, "DICTIONARY"),
-        (abi::attribute::KIND_SCALAR, "SCALAR"),
-        (abi::attribute::KIND_STRING, "STRING"),
-        (abi::attribute::KIND_FUNCTION, "FUNCTION"),
-    ] {
-        assert_eq!(kinds[&number.into()], format!("CALLBOX_KIND_{name}"));
+    for kind in AttributeKind::ALL {
+        let name = kind.name().to_ascii_uppercase();
+        assert_eq!(kinds[&kind.number().into()], format!("CALLBOX_KIND_{name}"));
     }
+    let levels = numbers(&header, "callbox_log_level");
+    let name = |level: LogLevel| format!("CALLBOX_LOG_{}", level.name().to_ascii_uppercase());
+    let expected = LogLevel::ALL.map(|level| (level as usize, name(level)));
+    assert_eq!(levels, BTreeMap::from(expected));
 }
 
 #[test]
 fn the_version_is_the_hosts() {
-    let line = format!(
-        "#define CALLBOX_VERSION ({}u << 16 | {}u)",
-        abi::MAJOR,
-        abi::MINOR
-    );
+    let line = format!("#define CALLBOX_VERSION ({}u << 16 | {}u)", MAJOR, MINOR);
     assert!(header().contains(&line), "{line}");
 }

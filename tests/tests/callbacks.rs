@@ -1,4 +1,5 @@
-//! What stops a target stops what it called back into the program: cancellation, which no case can time.
+//! Cancellation of a target also stops the functions that it called back. A case cannot time a
+//! cancellation.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,8 +16,8 @@ use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::wasm::{Config, Engine};
 use callbox::{Blame, CallOptions, CancelToken, Literal, Registry, Status, StatusCode};
 
-/// `ignore` calls the first function of its frame with its own operand and result, an s32[], and succeeds whatever becomes of it. `loop_if`
-/// returns 7 if its operand is 0, and otherwise says so in the log and loops.
+/// `ignore` calls the first function of its frame with its own s32[] operand and result, and
+/// succeeds in any case. `loop_if` returns 7 if its operand is 0; otherwise it logs and loops.
 const MODULE: &str = r#"(module
   (import "callbox:ffi/api@1.1.0" "log" (func $log (param i32 i32 i32)))
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
@@ -34,7 +35,7 @@ const MODULE: &str = r#"(module
     (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (i32.const 7))
     (i32.const 0)))"#;
 
-/// `main` calls `outer`, which calls `inner`, both by way of a target that does not care what becomes of it.
+/// `main` calls `outer`, which calls `inner`, both through a target that ignores failures.
 const PROGRAM: &str = r#"HloModule callbacks
 
 inner {
@@ -52,7 +53,7 @@ ENTRY main {
   ROOT y = s32[] custom-call(x), custom_call_target="ignore", called_computations={outer}, api_version=API_VERSION_TYPED_FFI
 }"#;
 
-/// The program, and how often `loop_if` has begun to loop.
+/// Returns the executable, and a counter of calls of `loop_if` that began to loop.
 fn fixture() -> (Executable, Arc<AtomicUsize>) {
     let loops = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&loops);
@@ -104,7 +105,7 @@ fn a_cancelled_execution_ends_in_the_function_that_was_called_back() {
         token.cancel();
         running.join().unwrap()
     });
-    // Neither of the targets on the way could make a success of it.
+    // The targets in between could not turn the cancellation into a success.
     let status = outcome.unwrap_err();
     assert_eq!(
         (status.code(), status.blame()),
@@ -112,7 +113,7 @@ fn a_cancelled_execution_ends_in_the_function_that_was_called_back() {
         "{status}"
     );
     assert_eq!(loops.load(Ordering::SeqCst), 1);
-    // A cancelled token stops an execution before it begins; another one's runs as ever.
+    // A cancelled token stops an execution before it begins, and does not affect other executions.
     let outcome = run(&executable, 0, &token);
     assert_eq!(outcome.unwrap_err().code(), StatusCode::Cancelled);
     assert_eq!(run(&executable, 0, &CancelToken::new()), Ok(7));

@@ -1,5 +1,5 @@
-//! No byte of one executable's, or of one fresh call's, data is there for another: canaries that guests leave and look for, through the reuse of
-//! memory, traps, cancellation and growth.
+//! No data of one executable, or of one fresh call, is visible to another. Guests leave canary
+//! values and look for them across the reuse of memory, traps, cancellation and growth.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod canary;
@@ -30,8 +30,8 @@ fn nothing_is_left_for_another_fresh_call_with_explicit_traps() {
     canary::nothing_is_left(Isolation::Fresh, Traps::Explicit);
 }
 
-/// `take` is handed a long operand and gives a long result, both all canaries, and scratch that it fills. `look` counts the canaries in all of
-/// its memory.
+/// `take` copies a long operand full of canaries to its result. `look` counts the canaries in all
+/// of its memory.
 const NEIGHBOURS: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "take") (param $frame i32) (result i32)
@@ -65,7 +65,8 @@ ENTRY main {
   ROOT out = (s64[1], s64[128]) tuple(found, taken)
 }"#;
 
-/// What `look` finds of the operand and result of `take`, a call site of the same executable that ran before it.
+/// Returns how many canaries `look` finds after `take`, another call site of the same executable,
+/// ran.
 fn neighbours(isolation: Isolation) -> i64 {
     let engine = Engine::with_config(Config {
         policy: Policy {
@@ -93,8 +94,8 @@ fn neighbours(isolation: Isolation) -> i64 {
     result.into_elements()[0].to_vec::<i64>().unwrap()[0]
 }
 
-/// In the arena, outside its own buffers, a guest finds what calls of the same executable left there, unless each call has an instance of its
-/// own.
+/// Call sites of one executable can see each other's data in the arena, unless each call has a
+/// fresh instance.
 #[test]
 fn call_sites_share_an_arena_only_within_an_executable() {
     assert!(neighbours(Isolation::Executable) > 0);

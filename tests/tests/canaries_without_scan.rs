@@ -1,5 +1,6 @@
-//! The canaries of `canaries.rs` where the kernel does not say which pages were written to: memory is then given back in another way. It takes a
-//! process of its own, because wasmtime looks once for each process whether it can ask.
+//! The canaries of `canaries.rs` on kernels that do not report which pages were written to;
+//! wasmtime then clears memory in another way. This test needs its own process, because wasmtime
+//! checks for the feature once per process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +12,7 @@ use callbox::policy::{Isolation, Policy, Traps};
 use callbox::wasm::{Config, Engine};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Whether this process has the file open by which one asks.
+/// Returns whether this process has the file open through which wasmtime asks the kernel.
 fn asks() -> bool {
     fs::read_dir("/proc/self/fd").unwrap().any(|entry| {
         let target = fs::read_link(entry.unwrap().path());
@@ -21,7 +22,7 @@ fn asks() -> bool {
 
 #[test]
 fn nothing_is_left_where_pages_are_given_back() {
-    // While no file can be opened, wasmtime finds that it cannot ask.
+    // With no descriptor available, wasmtime concludes that it cannot ask.
     let before = getrlimit(Resource::Nofile);
     let none = Rlimit {
         current: Some(0),

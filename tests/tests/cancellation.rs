@@ -1,5 +1,10 @@
-//! One of 64 calls at once is stopped, or traps: the others give the very bits that they give undisturbed.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! One of 64 concurrent calls is stopped or traps; the results of the others stay the same bit for
+//! bit.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and prints what it measured"
+)]
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -11,9 +16,10 @@ use callbox::{CallOptions, CallSite, CancelToken, Deadline, Result, Shape, Statu
 
 const CALLS: usize = 64;
 
-/// A target `f` of an s64[2] that says that it began, and then by the first element: 1 traps and 2 loops; both say so before. Otherwise it
-/// computes with the second element as its seed, in memory, a global and locals; says when half is done; and goes on. The result depends on
-/// all of it, and so would on whatever was disturbed.
+/// A target `f` of an s64[2] logs when it begins. A first element of 1 makes it trap and 2 makes it
+/// loop; it logs before either. Otherwise it computes from the second element as a seed, in memory,
+/// a global and locals, and logs halfway. The result depends on all of that state, and so shows any
+/// disturbance.
 const MODULE: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 3)
@@ -51,7 +57,7 @@ const MODULE: &str = r#"(module
     (f64.store offset=24 (local.get $out) (f64.load (i32.const 98312)))
     (i32.const 0)))"#;
 
-/// Holds guests back where they speak, so that all are in the middle of their calls when one is stopped.
+/// Blocks guests in their log messages, so that all calls are in progress when one is stopped.
 #[derive(Default)]
 struct Stage {
     counts: Mutex<Counts>,
@@ -60,7 +66,7 @@ struct Stage {
 
 #[derive(Default)]
 struct Counts {
-    /// Nobody is held back.
+    /// Whether calls pass without blocking.
     is_open: bool,
     began: usize,
     half: usize,
@@ -101,7 +107,7 @@ impl Stage {
         counts
     }
 
-    /// Begins anew.
+    /// Resets the stage.
     fn set(&self, is_open: bool) {
         *self.counts.lock().unwrap() = Counts {
             is_open,
@@ -109,14 +115,14 @@ impl Stage {
         };
     }
 
-    /// The call that is stopped is: the others go on.
+    /// Releases the other calls after one has been stopped.
     fn end(&self) {
         self.counts.lock().unwrap().is_over = true;
         self.changed.notify_all();
     }
 }
 
-/// A call site, and where its calls are held back.
+/// A call site, and the stage of its calls.
 struct Fixture {
     call: PreparedCall,
     stage: Arc<Stage>,
@@ -169,27 +175,30 @@ impl Fixture {
         outcome.map(|()| result)
     }
 
-    /// What each call gives by itself.
+    /// Returns the result of each call on its own.
     fn undisturbed(&self) -> Vec<[u8; 32]> {
         self.stage.set(true);
         let results = (0..CALLS).map(|seed| self.call(0, seed, &CallOptions::default()));
         results.collect::<Result<_>>().unwrap()
     }
 
-    /// All calls at once, of which one is stopped when all others are in the middle of theirs.
+    /// Runs all calls concurrently and stops one when all others are in progress.
     fn disturb(&self, victim: usize, how: Stop, expected: &[[u8; 32]]) {
         self.stage.set(false);
         let token = CancelToken::new();
         let options = how.options(&token);
         thread::scope(|scope| {
             let calls: Vec<_> = (0..CALLS)
-                .map(|seed| match seed == victim {
-                    true => scope.spawn(|| {
-                        let outcome = self.call(how.what(), victim, &options);
-                        self.stage.end();
-                        outcome
-                    }),
-                    false => scope.spawn(move || self.call(0, seed, &CallOptions::default())),
+                .map(|seed| {
+                    if seed == victim {
+                        scope.spawn(|| {
+                            let outcome = self.call(how.what(), victim, &options);
+                            self.stage.end();
+                            outcome
+                        })
+                    } else {
+                        scope.spawn(move || self.call(0, seed, &CallOptions::default()))
+                    }
                 })
                 .collect();
             if how == Stop::Cancel {
@@ -213,7 +222,7 @@ impl Fixture {
     }
 }
 
-/// What becomes of the one call.
+/// How the one call is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Cancel,
@@ -232,7 +241,7 @@ impl Stop {
     fn options(self, token: &CancelToken) -> CallOptions {
         CallOptions {
             cancel: (self == Self::Cancel).then(|| token.clone()),
-            // It passes while the call is held back for the others, and ends it when it goes on.
+            // It passes while the call is blocked, and ends the call when it continues.
             deadline: (self == Self::Deadline).then(|| Deadline::After(Duration::from_millis(20))),
             ..CallOptions::default()
         }
@@ -250,7 +259,7 @@ impl Stop {
 fn one_of_many(isolation: Isolation, traps: Traps) {
     let fixture = Fixture::new(isolation, traps);
     let expected = fixture.undisturbed();
-    // The results say which call they are of.
+    // The results differ from call to call.
     for (seed, result) in expected.iter().enumerate() {
         assert!(!expected[..seed].contains(result), "{seed}");
     }
@@ -287,8 +296,48 @@ fn of_64_fresh_calls_with_explicit_traps_one_is_stopped() {
     one_of_many(Isolation::Fresh, Traps::Explicit);
 }
 
-/// A tight loop is stopped soon after its deadline. The bound is wide, for a machine that is busy: how soon it is, `cargo xtask latency`
-/// measures; here a stop that takes seconds would be seen.
+/// Deadlines of 64 concurrent calls pass about when the calls end. The next call in the same
+/// instance has no deadline, and none stops it.
+fn next_to_deadlines(traps: Traps) {
+    const ROUNDS: usize = 10;
+    let fixture = Fixture::new(Isolation::Executable, traps);
+    let expected = fixture.undisturbed();
+    thread::scope(|scope| {
+        for (seed, expected) in expected.iter().enumerate() {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let micros = (seed * 37 + round * 211) % 2000;
+                    let options = CallOptions {
+                        deadline: Some(Deadline::After(Duration::from_micros(micros as u64))),
+                        ..CallOptions::default()
+                    };
+                    match fixture.call(0, seed, &options) {
+                        Ok(result) => assert_eq!(result, *expected),
+                        Err(status) => {
+                            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+                        }
+                    }
+                    let next = fixture.call(0, seed, &CallOptions::default());
+                    assert_eq!(next.unwrap(), *expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_stop_never_reaches_the_next_call() {
+    next_to_deadlines(Traps::Signals);
+}
+
+#[test]
+fn a_stop_with_explicit_traps_never_reaches_the_next_call() {
+    next_to_deadlines(Traps::Explicit);
+}
+
+/// A deadline stops a tight loop promptly. The bound is wide for busy machines and only catches
+/// delays of seconds; `cargo xtask latency` measures the latency.
 #[test]
 fn a_deadline_stops_a_loop_soon() {
     let mut policy = Policy::default();
@@ -317,7 +366,8 @@ fn a_deadline_stops_a_loop_soon() {
             let status = call.call_with(&options, &[], &mut []).unwrap_err();
             let took = begin.elapsed();
             assert_eq!(status.code(), StatusCode::DeadlineExceeded);
-            // A call reads no clock before its first tick, of a millisecond, and may end that much early.
+            // A call reads no clock before its first tick of one millisecond, and may end that much
+            // early.
             assert!(took + Duration::from_millis(1) >= deadline, "{took:?}");
             took.saturating_sub(deadline)
         })
@@ -325,4 +375,70 @@ fn a_deadline_stops_a_loop_soon() {
     overruns.sort();
     let median = overruns[overruns.len() / 2];
     assert!(median < Duration::from_millis(100), "{overruns:?}");
+}
+
+/// `fill` writes 400 MiB, and runs on. `spin` runs on. `nothing` returns at once.
+const LARGE: &str = r#"(module
+  (memory (export "memory") 1)
+  (func (export "fill") (param i32) (result i32)
+    (if (i32.eq (memory.grow (i32.const 6399)) (i32.const -1)) (then unreachable))
+    (memory.fill (i32.const 65536) (i32.const 1) (i32.const 419364864))
+    (loop (br 0)) (unreachable))
+  (func (export "spin") (param i32) (result i32) (loop (br 0)) (unreachable))
+  (func (export "nothing") (param i32) (result i32) (i32.const 0)))"#;
+
+/// How late calls returned after their deadline, and how long short calls took, at the most, while
+/// this many calls of 400 MiB were stopped at one time and their memory was freed.
+fn lateness(large: usize) -> (Duration, Duration) {
+    let engine = Engine::new().unwrap();
+    let module = engine.load(&wat::parse_str(LARGE).unwrap()).unwrap();
+    let prepare = |target| {
+        let nothing = Shape::tuple(Vec::new()).unwrap();
+        let site = CallSite::new(target, Vec::new(), nothing);
+        module.prepare_call(site).unwrap()
+    };
+    let until = |at| CallOptions {
+        deadline: Some(Deadline::At(at)),
+        ..CallOptions::default()
+    };
+    let stop = Instant::now() + Duration::from_secs(4);
+    let calls: Vec<_> = (0..large).map(|_| prepare("fill")).collect();
+    let (spin, nothing) = (prepare("spin"), prepare("nothing"));
+    thread::scope(|scope| {
+        for call in &calls {
+            scope.spawn(|| {
+                let status = call.call_with(&until(stop), &[], &mut []).unwrap_err();
+                assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+            });
+        }
+        let late = scope.spawn(|| {
+            let mut late = Duration::ZERO;
+            // The first of these calls is stopped together with the large ones.
+            let mut end = stop;
+            while end < stop + Duration::from_secs(1) {
+                spin.call_with(&until(end), &[], &mut []).unwrap_err();
+                late = late.max(end.elapsed());
+                end = Instant::now() + Duration::from_millis(5);
+            }
+            late
+        });
+        let mut longest = Duration::ZERO;
+        thread::sleep(stop.saturating_duration_since(Instant::now()));
+        while stop.elapsed() < Duration::from_secs(1) {
+            let began = Instant::now();
+            nothing.call(&[], &mut []).unwrap();
+            longest = longest.max(began.elapsed());
+            thread::sleep(Duration::from_micros(200));
+        }
+        (late.join().unwrap(), longest)
+    })
+}
+
+/// Their memory, 3.1 GiB, is freed in the background, where it holds up other threads for a moment.
+#[test]
+fn stopped_calls_of_much_memory_hold_up_others_little() {
+    let (alone, beside) = (lateness(0), lateness(8));
+    eprintln!("late and longest: alone {alone:?}, beside eight calls of 400 MiB {beside:?}");
+    assert!(beside.0 < Duration::from_secs(2), "{alone:?}, {beside:?}");
+    assert!(beside.1 < Duration::from_secs(2), "{alone:?}, {beside:?}");
 }

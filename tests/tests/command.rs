@@ -1,4 +1,4 @@
-//! What the command `callbox-conformance` says by its exit code and in its reports, on cases that need no guest.
+//! The exit codes and reports of the command `callbox-conformance`, on cases without guests.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 fn conformance(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callbox-conformance"));
-    // A machine with a GPU says the same as one without.
+    // Hide the GPU, if the machine has one.
     command.env("CUDA_VISIBLE_DEVICES", "-1");
     command.args(arguments).output().unwrap()
 }
@@ -19,7 +19,7 @@ fn check(output: &Output, code: i32, part: &str) {
     assert!(text.contains(part), "expected {part:?}, found {text}");
 }
 
-/// A file of this test process.
+/// Returns the path of a file for this test process.
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("callbox-{}-{name}", std::process::id()))
 }

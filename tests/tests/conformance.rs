@@ -1,7 +1,8 @@
-//! Runs every case of `tests/cases` and `tests/hostile` on the platform Host: one test for each file, named by its path.
+//! Runs every case of `tests/cases` and `tests/hostile` on the platform Host, one test per file,
+//! named by its path.
 //!
-//! A word on the command line filters by name: `cargo test -p callbox-tests --test conformance -- faults/`. `cargo xtask conformance` runs
-//! the same cases and writes reports.
+//! A word on the command line filters by name: `cargo test -p callbox-tests --test conformance --
+//! faults/`. `cargo xtask conformance` runs the same cases and writes reports.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,11 +59,12 @@ fn trial(case: Found, counts: &Arc<Mutex<Counts>>) -> Trial {
 
 fn no_strays(folder: &Path) -> Result<(), Failed> {
     let strays: Vec<PathBuf> = discover::strays(folder).map_err(|error| format!("{error:#}"))?;
-    match strays.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
-            "expected every file beside cases to be named by one, found {strays:#?}"
+    if strays.is_empty() {
+        Ok(())
+    } else {
+        Err(
+            format!("expected every file beside cases to be named by one, found {strays:#?}")
+                .into(),
         )
-        .into()),
     }
 }

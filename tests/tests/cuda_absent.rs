@@ -1,4 +1,5 @@
-//! Where CUDA is not to be had, callbox says why, the same each time, and does not panic. Each of the tests is a process of its own, for the answer is kept.
+//! Without CUDA, callbox reports the reason, the same each time, and does not panic. Each test runs
+//! a process of its own, because the answer is kept for the life of a process.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -12,10 +13,10 @@ use callbox::StatusCode;
 use callbox::cuda::{CudaDevice, probe};
 use callbox_cuda_stand_in::StandIn;
 
-/// What the child is to be.
+/// The environment variable with the scene that the child plays.
 const SCENE: &str = "CALLBOX_TEST_CUDA_SCENE";
 
-/// Runs one scene in a process of its own, and gives what it says.
+/// Runs one scene in a process of its own, and returns what it prints.
 fn in_a_process(scene: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_child", "--nocapture"])
@@ -79,7 +80,7 @@ fn a_driver_with_a_device_is_there() {
 #[test]
 fn without_a_driver_there_is_no_cuda() {
     let said = in_a_process("nothing");
-    // A machine with a GPU has one all the same.
+    // On a machine with a GPU, the child finds its driver.
     let has_driver = said.ends_with("devices");
     assert!(
         has_driver

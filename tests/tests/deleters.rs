@@ -1,18 +1,21 @@
-//! When the guest takes back what its stages left: once for each time that a stage succeeded, and never in an instance that broke.
+//! Deleters of states run once for each successful stage, and never in an instance that trapped or
+//! was stopped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox::call::{CallOptions, Deadline};
 use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy};
-use callbox::wasm::{Config, Engine, PreparedCall};
+use callbox::wasm::{Config, Engine, Mapping, PreparedCall};
 use callbox::{CallSite, CancelToken, Shape, Status, StatusCode};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Each stage leaves the address of its letter as its state and logs the letter; its deleter logs the small letter. The operand says what
-/// the call does: 0 succeeds, 1 fails, 2 traps, 3 runs on. `initialize` fails if the byte at 1 is 1, which a call with 4 sets.
+/// Each stage leaves the address of its letter as its state and logs the letter; its deleter logs
+/// the lower-case letter. The operand selects the outcome of the call: 0 succeeds, 1 fails, 2
+/// traps, 3 loops. `initialize` fails if the byte at address 1 is 1, which a call with 4 sets.
 const STAGES: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
@@ -74,9 +77,20 @@ fn call_with(prepared: &PreparedCall, what: i32, options: &CallOptions) -> Resul
     prepared.call_with(options, &[&what.to_le_bytes()], &mut [])
 }
 
-/// What was logged since the last time.
+/// Returns and clears the log.
 fn taken(log: &Log) -> String {
     std::mem::take(&mut *log.lock().unwrap()).concat()
+}
+
+/// Waits until the log has as many letters as `expected`: dropped instances run their deleters in
+/// the background.
+#[track_caller]
+fn comes(log: &Log, expected: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while log.lock().unwrap().concat().len() < expected.len() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(taken(log), expected);
 }
 
 #[test]
@@ -89,7 +103,7 @@ fn states_are_taken_back_when_what_they_are_for_ends() {
     assert!(call(&prepared, 1).is_err());
     assert_eq!(taken(&log), "PNnp", "also after a failure");
     drop(prepared);
-    assert_eq!(taken(&log), "i");
+    comes(&log, "i");
 }
 
 #[test]
@@ -141,7 +155,7 @@ fn a_cancelled_caller_does_not_keep_an_idle_instance_from_taking_back() {
         StatusCode::Cancelled
     );
     drop(prepared);
-    assert_eq!(taken(&log), "i");
+    comes(&log, "i");
 }
 
 #[test]
@@ -165,21 +179,123 @@ fn instances_that_make_way_take_back_what_they_have() {
     let second = prepare(&engine, STAGES);
     assert_eq!(taken(&log), "iI");
     drop((first, second));
-    assert_eq!(taken(&log), "i");
+    comes(&log, "i");
+}
+
+/// A target whose stage `instantiate` logs `I`. Its deleter logs `i` and runs on.
+const DELETER_RUNS_ON: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 16) "Ii")
+  (func (export "f.instantiate") (param i32) (result i32)
+    (call $log (i32.const 2) (i32.const 16) (i32.const 1))
+    (i32.const 0))
+  (func (export "f.instantiate.drop") (param i32)
+    (call $log (i32.const 2) (i32.const 17) (i32.const 1))
+    (loop $on (br $on)))
+  (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+
+/// The bound of what takes no time, on a busy machine.
+const SOON: Duration = Duration::from_millis(700);
+
+#[track_caller]
+fn soon<T>(work: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    let done = work();
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    done
 }
 
 #[test]
-fn a_deleter_that_runs_on_is_stopped() {
+fn whoever_drops_an_instance_does_not_wait_for_its_deleters() {
+    let (engine, log) = engine(Isolation::Executable, 64);
+    let many: Vec<_> = (0..40)
+        .map(|_| {
+            let prepared = prepare(&engine, DELETER_RUNS_ON);
+            call(&prepared, 0).unwrap();
+            prepared
+        })
+        .collect();
+    taken(&log);
+    let healthy = prepare(&engine, STAGES);
+    soon(|| drop(many));
+    // The deleters that run on keep no other call waiting.
+    taken(&log);
+    soon(|| call(&healthy, 0)).unwrap();
+    soon(|| drop((healthy, engine)));
+}
+
+#[test]
+fn deleters_that_run_on_give_up_their_instances_soon() {
+    let (engine, _) = engine(Isolation::Executable, 2);
+    for _ in 0..6 {
+        let prepared = soon(|| prepare(&engine, DELETER_RUNS_ON));
+        soon(|| call(&prepared, 0)).unwrap();
+    }
+}
+
+#[test]
+fn deleters_of_a_fresh_instance_end_at_the_calls_deadline() {
+    let (engine, log) = engine(Isolation::Fresh, 8);
+    let prepared = prepare(&engine, DELETER_RUNS_ON);
+    let options = CallOptions {
+        deadline: Some(Deadline::After(Duration::from_millis(20))),
+        ..CallOptions::default()
+    };
+    // The call itself succeeded in time.
+    soon(|| call_with(&prepared, 0, &options)).unwrap();
+    assert_eq!(taken(&log), "Ii");
+}
+
+#[test]
+fn deleters_of_a_fresh_instance_end_when_the_caller_cancels() {
+    let (engine, log) = engine(Isolation::Fresh, 8);
+    let prepared = prepare(&engine, DELETER_RUNS_ON);
+    let token = CancelToken::new();
+    let options = CallOptions {
+        cancel: Some(token.clone()),
+        ..CallOptions::default()
+    };
+    thread::scope(|scope| {
+        let called = scope.spawn(|| soon(|| call_with(&prepared, 0, &options)));
+        while !log.lock().unwrap().concat().ends_with('i') {
+            thread::sleep(Duration::from_millis(1));
+        }
+        token.cancel();
+        called.join().unwrap().unwrap();
+    });
+}
+
+/// The stages of an execution may run on, too.
+#[test]
+fn deleters_of_an_execution_end_at_the_calls_deadline() {
     let (engine, _) = engine(Isolation::Executable, 8);
-    let text = r#"(module
+    let text = DELETER_RUNS_ON.replace("instantiate", "prepare");
+    let prepared = prepare(&engine, &text);
+    let options = CallOptions {
+        deadline: Some(Deadline::After(Duration::from_millis(20))),
+        ..CallOptions::default()
+    };
+    for _ in 0..3 {
+        soon(|| call_with(&prepared, 0, &options)).unwrap();
+    }
+}
+
+/// Preparing a call site can be a part of the call.
+#[test]
+fn the_stage_instantiate_ends_at_the_calls_deadline() {
+    const TEXT: &str = r#"(module
       (memory (export "memory") 1)
-      (func (export "f.instantiate") (param i32) (result i32) (i32.const 0))
-      (func (export "f.instantiate.drop") (param i32) (loop $on (br $on)))
+      (func (export "f.instantiate") (param i32) (result i32) (loop $on (br $on)) (unreachable))
       (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
-    let prepared = prepare(&engine, text);
-    call(&prepared, 0).unwrap();
-    let begin = Instant::now();
-    drop(prepared);
-    // It has a second; the rest is for a machine that is busy.
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    let (engine, _) = engine(Isolation::Executable, 8);
+    let module = engine.load(&wat::parse_str(TEXT).unwrap()).unwrap();
+    let site = CallSite::new("f", vec![], Shape::tuple(Vec::new()).unwrap());
+    let options = CallOptions {
+        deadline: Some(Deadline::After(Duration::from_millis(20))),
+        ..CallOptions::default()
+    };
+    let mapping = Mapping::default();
+    let prepared = soon(|| module.prepare_within(site, &mapping, &options));
+    assert_eq!(prepared.unwrap_err().code(), StatusCode::DeadlineExceeded);
 }

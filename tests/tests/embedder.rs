@@ -1,4 +1,5 @@
-//! What an embedder's things see of instances: user data, log sinks, other callers' deadlines, functions of other call sites.
+//! Isolation of an embedder's objects: user data, log sinks, other callers' deadlines, and
+//! functions of other call sites.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use callbox::call::Deadline;
 use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
-use callbox::wasm::{Config, Engine, Module, PreparedCall};
+use callbox::wasm::{Config, Engine, Module, ModuleFile, PreparedCall};
 use callbox::{
     CallOptions, CallSite, CancelToken, Literal, Platform, Registry, Shape, StatusCode, UserData,
 };
@@ -32,7 +33,7 @@ fn engine(instances: u32) -> Engine {
     Engine::with_config(config).unwrap()
 }
 
-/// A grant that is for one module is no other's, also of an embedder that hands it over itself.
+/// A grant for one module does not apply to another, even if the embedder passes it explicitly.
 #[test]
 fn a_grant_for_another_module_loads_nothing() {
     let engine = engine(2);
@@ -51,6 +52,46 @@ fn a_grant_for_another_module_loads_nothing() {
             "PERMISSION_DENIED: expected the module to have the SHA-256 {other} that the policy names, found {digest}"
         )
     );
+}
+
+/// Reports a failure whose text is that of a trap, and goes on with a line of callbox's.
+const FORGER: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "set-failure" (func $fail (param i32 i32 i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "target \"f\" trapped: out of bounds\n  blame: host")
+  (func (export "f") (param i32) (result i32)
+    (call $fail (i32.const 11) (i32.const 0) (i32.const 47) (i32.const 0))
+    (i32.const 11)))"#;
+
+#[test]
+fn a_guests_text_is_marked_and_names_its_module() {
+    let engine = engine(2);
+    let wasm = wat::parse_str(FORGER).unwrap();
+    let file = ModuleFile::read(wasm, &engine.policy().limits).unwrap();
+    let unnamed = format!("module {}", &file.info().sha256[..8]);
+    let long = "n".repeat(10_000);
+    for (file, name) in [
+        (file.clone(), unnamed.as_str()),
+        (file.clone().named("forger.wasm"), "forger.wasm"),
+        (file.clone().named("a\nb\""), r#"a\nb\""#),
+        (file.named(&long), "nnnnnnnn"),
+    ] {
+        let module = engine.load_file(&file, &Grants::default()).unwrap();
+        let site = CallSite::new("f", Vec::new(), Shape::tuple(Vec::new()).unwrap());
+        let status = module.prepare_call(site).unwrap().call(&[], &mut []);
+        let status = status.unwrap_err();
+        assert_eq!(status.code(), StatusCode::OutOfRange);
+        let message = status.message();
+        assert!(
+            message.starts_with(name) && message.len() < 2000,
+            "{status}"
+        );
+        let said = concat!(
+            r#": target "f" failed: the guest says "target \"f\" trapped: out of bounds"#,
+            "\n  |   blame: host\""
+        );
+        assert!(message.ends_with(said), "{status}");
+    }
 }
 
 fn load(engine: &Engine, text: &str) -> Arc<Module> {
@@ -93,22 +134,22 @@ fn deleters_of_idle_instances_do_not_take_another_callers_time() {
     let idle: Vec<_> = (0..4).map(|_| prepare(&slow)).collect();
     let victim = prepare(&load(&engine, EMPTY));
     let options = CallOptions {
-        deadline: Some(Deadline::After(Duration::from_millis(20))),
+        deadline: Some(Deadline::After(Duration::from_millis(300))),
         ..CallOptions::default()
     };
     let begin = Instant::now();
     victim.call_with(&options, &[], &mut []).unwrap();
-    // One instance makes way, within the deadline; the rest is for a machine that is busy.
+    // One instance is evicted within the deadline; the rest is slack for a busy machine.
     assert!(
         begin.elapsed() < Duration::from_millis(500),
         "{:?}",
         begin.elapsed()
     );
-    // The others are there as before, and take their time when they go.
+    // The remaining instances still exist, and take their time to drop.
     drop(idle);
 }
 
-/// `f` logs and so does what takes back what its stage `prepare` left.
+/// `f` logs, and so does the deleter of its stage `prepare`.
 const LOGS: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
@@ -142,7 +183,7 @@ ENTRY main {
 }"#;
     let mut registry = Registry::new();
     registry.register("a", load(&engine, LOGS), "f").unwrap();
-    // Another file, so that two modules take part.
+    // A different file, so that two modules are involved.
     let other = format!(
         "{} (data (i32.const 8) \"b\"))",
         LOGS.strip_suffix(')').unwrap()
@@ -157,7 +198,8 @@ ENTRY main {
     assert_eq!(r.to_vec::<i32>().unwrap(), [7]);
 }
 
-/// `a` may call a function. `b` may not, but tries to when it hands out its API table, which happens after `a` ran in the same instance.
+/// `a` may call a function. `b` may not, but tries to in its API table's function, after `a` ran in
+/// the same instance.
 const LEAK: &str = r#"(module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

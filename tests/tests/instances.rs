@@ -1,4 +1,4 @@
-//! When instances are made, kept, and dropped; and what an engine's policy has to do with it.
+//! When instances are created, pooled and dropped, depending on the engine's policy.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,10 +11,12 @@ use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy};
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::wasm::{Config, Engine, LogRecord, Module, PreparedCall};
 use callbox::{
-    Blame, CallOptions, CallSite, Deadline, Literal, Registry, Result, Status, StatusCode,
+    Attribute, Blame, CallOptions, CallSite, Deadline, Dictionary, Literal, Registry, Result,
+    Status, StatusCode,
 };
 
-/// A target `f` over an s32[] that gives how often it was called in its instance. If its operand is not 0, it logs first.
+/// A target `f` of an s32[] that returns how often its instance was called. It logs first if its
+/// operand is not 0.
 const COUNTER: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
@@ -54,7 +56,7 @@ fn engine(instances: u32, isolation: Isolation, sink: Sink) -> Engine {
 
 fn ignore(_: &LogRecord<'_>) {}
 
-/// Panics, without the message that a panic prints.
+/// Panics without printing a message.
 fn fail(_: &LogRecord<'_>) {
     resume_unwind(Box::new("the sink is full"));
 }
@@ -104,6 +106,54 @@ fn idle_instances_make_way() {
     }
 }
 
+/// A target of an s32[] that returns the attribute whose name comes first, an s32, and in the upper
+/// 16 bits how often its instance was called.
+const ECHO: &str = r#"(module
+  (memory (export "memory") 1)
+  (global $calls (mut i32) (i32.const 0))
+  (func (export "f") (param $frame i32) (result i32)
+    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame)))
+      (i32.or (i32.shl (global.get $calls) (i32.const 16))
+        (i32.load (i32.load offset=8 (i32.load offset=24 (local.get $frame))))))
+    (i32.const 0))
+  (func (export "staged") (param i32) (result i32) (i32.const 0))
+  (func (export "staged.instantiate") (param i32) (result i32) (i32.const 0)))"#;
+
+fn attributes(value: i32) -> Dictionary {
+    let attribute = Attribute::Scalar(Literal::scalar(value));
+    [("a".to_owned(), attribute)].into_iter().collect()
+}
+
+#[test]
+fn call_sites_that_differ_in_their_attributes_share_instances() {
+    let module = load(&engine(2, Isolation::Executable, ignore), ECHO);
+    let shape = || "s32[]".parse().unwrap();
+    let site = CallSite::new("f", vec![shape()], shape()).with_attributes(attributes(0));
+    let first = module.prepare_call(site).unwrap();
+    assert_eq!(call(&first, 0), Ok(1 << 16));
+    for value in 1..1000 {
+        let other = first.with_attributes(attributes(value)).unwrap().unwrap();
+        assert_eq!(call(&other, 0), Ok((2 * value) << 16 | value));
+        assert_eq!(call(&first, 0), Ok((2 * value + 1) << 16));
+    }
+}
+
+#[test]
+fn call_sites_with_stages_or_long_attributes_have_instances_of_their_own() {
+    let module = load(&engine(2, Isolation::Executable, ignore), ECHO);
+    let shape = || "s32[]".parse().unwrap();
+    let prepare = |target| {
+        let site = CallSite::new(target, vec![shape()], shape()).with_attributes(attributes(0));
+        module.prepare_call(site).unwrap()
+    };
+    let staged = prepare("staged").with_attributes(attributes(1));
+    assert!(staged.unwrap().is_none());
+    let long = Attribute::String(vec![0; 1 << 20]);
+    let long = [("a".to_owned(), long)].into_iter().collect();
+    assert!(prepare("f").with_attributes(long).unwrap().is_none());
+}
+
 #[test]
 fn a_panic_of_the_sink_drops_the_instance() {
     let call_site = prepare(&load(&engine(2, Isolation::Executable, fail), COUNTER));
@@ -145,7 +195,9 @@ fn a_past_deadline_keeps_the_instance() {
     let refused = |status: Status| {
         assert_eq!(status.code(), StatusCode::DeadlineExceeded);
         assert_eq!(status.blame(), Blame::Caller);
-        status.message().to_owned()
+        let (module, message) = status.message().split_once(": ").unwrap();
+        assert!(module.starts_with("module "), "{status}");
+        message.to_owned()
     };
     let status = call_with(&call_site, &past, 0).unwrap_err();
     assert_eq!(
@@ -173,7 +225,8 @@ fn a_start_that_loops_is_stopped() {
     assert_eq!(status.blame(), Blame::Guest);
 }
 
-/// `_initialize`, a stage and the target each take two thirds of the time that there is: each alone would end before the deadline.
+/// `_initialize`, a stage and the target each take two thirds of the deadline, so that each alone
+/// would end in time.
 #[test]
 fn one_deadline_is_for_everything_that_a_call_runs() {
     const NAPS: u32 = 10;

@@ -1,4 +1,5 @@
-//! Limits that no case reaches: how long compiling may take, and how many instances an executable may have at one time.
+//! Limits that no case reaches: the time of compilation, and the number of an executable's
+//! instances.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
@@ -6,8 +7,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use callbox::policy::{Isolation, Limits, Policy};
-use callbox::wasm::{Config, Engine, PreparedCall};
+use callbox::policy::{Grants, Isolation, Limits, Policy};
+use callbox::wasm::{Config, Engine, ModuleFile, PreparedCall};
 use callbox::{Blame, CallSite, Deadline, Result, Shape, StatusCode};
 
 fn engine(limits: Limits, isolation: Isolation) -> Engine {
@@ -27,7 +28,7 @@ fn nothing() -> Shape {
     Shape::tuple(Vec::new()).unwrap()
 }
 
-/// A module whose compilation takes a while, of functions that differ.
+/// Returns a module of many different functions, which takes a while to compile.
 fn large() -> Vec<u8> {
     let mut text = r#"(module (memory (export "memory") 1) (func (export "f") (param i32) (result i32) (i32.const 0))"#.to_owned();
     for i in 0..120 {
@@ -50,15 +51,19 @@ fn a_compilation_past_its_limit_is_left_to_itself() {
     let wasm = large();
     let limits = Limits {
         compile_time: Some(Duration::ZERO),
+        compile_refusal: None,
         instances: 8,
         ..Limits::default()
     };
+    // The time is for compiling alone if the file was read before.
+    let file = ModuleFile::read(wasm.clone(), &Limits::default()).unwrap();
     let strict = engine(limits, Isolation::Executable);
-    // As many as may go on behind are; then nothing else is begun.
-    let statuses: Vec<_> = (0..24).map(|_| strict.load(&wasm).unwrap_err()).collect();
+    let load = || strict.load_file(&file, &Grants::default()).unwrap_err();
+    // Once the maximum number of background compilations is running, no more are started.
+    let statuses: Vec<_> = (0..48).map(|_| load()).collect();
     assert_eq!(
         statuses[0].to_string(),
-        "DEADLINE_EXCEEDED: expected the module to compile within 0ns, found that it takes longer"
+        "DEADLINE_EXCEEDED: expected the module to compile within 0ns (`compile_time_ms`), found that it takes longer"
     );
     assert_eq!(statuses[0].blame(), Blame::Guest);
     let full = statuses
@@ -69,8 +74,8 @@ fn a_compilation_past_its_limit_is_left_to_itself() {
         "RESOURCE_EXHAUSTED: expected one of 8 places to compile in within 0ns, found them taken by other modules"
     );
     assert_eq!(full.unwrap().blame(), Blame::Caller);
-    // Once they have ended, there is room again.
-    while strict.load(&wasm).unwrap_err().code() == StatusCode::ResourceExhausted {
+    // There is room again when they have ended.
+    while load().code() == StatusCode::ResourceExhausted {
         thread::sleep(Duration::from_millis(10));
     }
 
@@ -91,7 +96,7 @@ const LOOP: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "f") (param i32) (result i32) (loop $on (br $on)) (unreachable)))"#;
 
-/// What as many calls at one time come to.
+/// Runs `count` concurrent calls and returns their outcomes.
 fn at_one_time(call: &PreparedCall, count: usize) -> Vec<Result<()>> {
     let options = callbox::CallOptions {
         deadline: Some(Deadline::After(Duration::from_millis(300))),
@@ -157,7 +162,7 @@ fn an_executable_has_no_more_instances_than_it_may() {
             refused.message(),
             "expected at most 3 instances of a module at one time for one executable, found one more execution"
         );
-        // Another executable has its own.
+        // Another executable has instances of its own.
         assert_eq!(codes(&at_one_time(&other, 3)), [DeadlineExceeded; 3]);
     }
 }
@@ -172,7 +177,8 @@ const GROW: &str = r#"(module
 
 #[test]
 fn instances_of_an_executable_share_its_memory_limit() {
-    // Each has one page and one for the arena, and takes sixteen more: 18 of 64 KiB. Two fit, three do not.
+    // Each instance has one page, one for the arena, and grows by sixteen: 18 pages of 64 KiB. Two
+    // of them fit the limit, three do not.
     let limits = Limits {
         executable_memory_bytes: 40 << 16,
         instances: 16,
@@ -205,6 +211,6 @@ fn instances_of_an_executable_share_its_memory_limit() {
         "{}",
         failures[0]
     );
-    // What the three had is given back.
+    // The memory of the three is released.
     call.call(&[], &mut []).unwrap();
 }

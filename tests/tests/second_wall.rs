@@ -1,4 +1,5 @@
-//! The second wall: what a worker that is killed, lies or says nothing costs its caller, what is left of it, and what it can do.
+//! The second wall: workers that are killed, lie or stay silent, what remains of them, and what
+//! their filter allows.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,128 +11,26 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy};
-use callbox::process::{ProcessCall, Sandbox, SandboxConfig, Worker};
+use callbox::call::TargetModule;
+use callbox::policy::{Grants, Isolation};
+use callbox::process::{Sandbox, Worker};
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{
     Blame, CallOptions, CallSite, CancelToken, Deadline, Literal, Platform, Registry, Shape,
-    Status, StatusCode,
+    StatusCode,
 };
 use callbox_tests::worker::{HOSTILE, PROBE, PROBES, WORKER};
 
-/// The program that workers are.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_callbox-conformance");
+mod workers;
 
-/// `double` doubles an s32; `spin` logs and loops; `ignore` calls its function and succeeds whatever becomes of it.
-const MODULE: &str = r#"(module
-  (import "callbox:ffi/api@1.1.0" "log" (func $log (param i32 i32 i32)))
-  (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
-  (memory (export "memory") 1)
-  (func (export "double") (param $frame i32) (result i32)
-    (i32.store (i32.load (i32.load offset=16 (local.get $frame)))
-      (i32.mul (i32.const 2) (i32.load (i32.load (i32.load offset=8 (local.get $frame))))))
-    (i32.const 0))
-  (func (export "spin") (param i32) (result i32)
-    (call $log (i32.const 2) (i32.const 0) (i32.const 0))
-    (loop (br 0))
-    (i32.const 0))
-  (func (export "ignore") (param $frame i32) (result i32)
-    (drop (call $call
-      (i32.load (i32.load offset=60 (local.get $frame)))
-      (i32.load offset=8 (local.get $frame)) (i32.const 1)
-      (i32.load offset=16 (local.get $frame)) (i32.const 1)))
-    (i32.const 0)))"#;
-
-/// Tests count processes and descriptors: one at a time.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Children of this process: with zombies, by what the kernel says.
-fn children() -> BTreeSet<i32> {
-    let own = std::process::id().to_string();
-    let processes = fs::read_dir("/proc").unwrap();
-    let numbers = processes.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            return false;
-        };
-        // After the name, which may hold anything: the state, and the parent.
-        let rest = stat.rsplit(')').next().unwrap();
-        rest.split_whitespace().nth(1) == Some(&own)
-    };
-    numbers.filter(is_child).collect()
-}
-
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-fn kill(pid: i32) {
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    // One that ended meanwhile is no longer there to be killed.
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-}
-
-fn config(worker: Worker) -> SandboxConfig {
-    SandboxConfig {
-        policy: Policy {
-            limits: Limits {
-                deadline: Some(Duration::from_secs(60)),
-                ..Limits::default()
-            },
-            grants: Grants::log(LogLevel::Trace),
-            ..Policy::default()
-        },
-        ..SandboxConfig::new(worker)
-    }
-}
-
-fn sandbox() -> (Sandbox, Arc<AtomicUsize>) {
-    let logged = Arc::<AtomicUsize>::default();
-    let counter = Arc::clone(&logged);
-    let sandbox = Sandbox::new(SandboxConfig {
-        log: Some(Arc::new(move |_| {
-            counter.fetch_add(1, Ordering::SeqCst);
-        })),
-        ..config(Worker::new(PROGRAM, [WORKER]))
-    });
-    (sandbox.unwrap(), logged)
-}
-
-fn module() -> Vec<u8> {
-    wat::parse_str(MODULE).unwrap()
-}
-
-fn site(target: &str) -> CallSite {
-    let shape: Shape = "s32[]".parse().unwrap();
-    CallSite::new(target, vec![shape.clone()], shape)
-}
-
-fn double(call: &ProcessCall) -> Result<i32, Status> {
-    let mut result = [0; 4];
-    call.call(&[&21_i32.to_le_bytes()], &mut [&mut result])?;
-    Ok(i32::from_le_bytes(result))
-}
-
-fn facts(status: &Status) -> (StatusCode, Blame) {
-    (status.code(), status.blame())
-}
-
-/// Waits for something that another process does.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
+use workers::{
+    PROGRAM, alone, children, config, descriptors, double, facts, is_zombie, kill, module, sandbox,
+    site, until,
+};
 
 #[test]
 fn a_worker_that_is_killed_while_idle_is_replaced() {
@@ -147,7 +46,7 @@ fn a_worker_that_is_killed_while_idle_is_replaced() {
         let workers = children();
         assert_eq!(workers.len(), 1);
         workers.iter().copied().for_each(kill);
-        // The socket says so before the next call begins, or else the call says it.
+        // The socket reports it before the next call begins, or else during the call.
         match double(&call) {
             Ok(result) => assert_eq!(result, 42),
             Err(status) => assert_eq!(facts(&status), (StatusCode::Unavailable, Blame::Guest)),
@@ -195,7 +94,7 @@ fn workers_can_be_killed_at_any_moment() {
                 children().into_iter().for_each(kill);
             }
         });
-        // Starting, compiling, preparing and calling are all in here.
+        // Covers starting, compiling, preparing and calling.
         for _ in 0..60 {
             let outcome = sandbox.load(&module()).and_then(|module| {
                 let call = module.prepare_call(site("double"))?;
@@ -224,7 +123,7 @@ fn workers_can_be_killed_at_any_moment() {
     assert_eq!(double(&call), Ok(42));
 }
 
-/// Calls a function of the program back, in which another target loops.
+/// Calls back a function of the program, in which another target loops.
 const PROGRAM_TEXT: &str = r#"HloModule m
 
 inner {
@@ -257,7 +156,7 @@ fn a_worker_that_is_killed_in_a_call_back_costs_the_execution() {
         until("the inner target to run", || {
             logged.load(Ordering::SeqCst) > 0
         });
-        // Both: the one that called back and the one that was called.
+        // Kill both workers: the one that called back and the one that was called.
         children().into_iter().for_each(kill);
         running.join().unwrap()
     });
@@ -300,6 +199,62 @@ fn cancellation_and_deadlines_reach_across_the_wall() {
         .call_with(&options, &[&[0; 4]], &mut [&mut [0; 4]])
         .unwrap_err();
     assert_eq!(facts(&status), (StatusCode::DeadlineExceeded, Blame::Guest));
+}
+
+/// A guest behind the second wall with these functions and the target `f`.
+fn guest(functions: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(module (memory (export "memory") 1) {functions}
+          (func (export "f") (param i32) (result i32) (i32.const 0)))"#
+    ))
+    .unwrap()
+}
+
+fn nothing() -> CallSite {
+    CallSite::new("f", vec![], Shape::tuple(Vec::new()).unwrap())
+}
+
+fn within(milliseconds: u64) -> CallOptions {
+    CallOptions {
+        deadline: Some(Deadline::After(Duration::from_millis(milliseconds))),
+        ..CallOptions::default()
+    }
+}
+
+#[test]
+fn the_stage_instantiate_ends_at_the_callers_deadline() {
+    let _alone = alone();
+    let (sandbox, _) = sandbox();
+    let guest = guest(
+        r#"(func (export "f.instantiate") (param i32) (result i32)
+          (loop $on (br $on)) (unreachable))"#,
+    );
+    let module = sandbox.load(&guest).unwrap();
+    let begin = Instant::now();
+    let status = module.prepare(vec![nothing()], &within(50)).unwrap_err();
+    assert_eq!(status.code(), StatusCode::DeadlineExceeded);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn deleters_of_an_execution_end_at_the_callers_deadline() {
+    let _alone = alone();
+    let (sandbox, _) = sandbox();
+    let guest = guest(
+        r#"(func (export "f.prepare") (param i32) (result i32) (i32.const 0))
+          (func (export "f.prepare.drop") (param i32) (loop $on (br $on)))"#,
+    );
+    let module = sandbox.load(&guest).unwrap();
+    let calls = module
+        .prepare(vec![nothing()], &CallOptions::default())
+        .unwrap();
+    let begin = Instant::now();
+    let mut execution = calls.begin(&within(200), None, &[0]).unwrap();
+    execution.initialize().unwrap();
+    execution.call(0, &[], &mut []).unwrap();
+    drop(execution);
+    // Deleters have 1 second if there is no deadline.
+    assert!(begin.elapsed() < Duration::from_millis(900));
 }
 
 #[test]
@@ -351,7 +306,7 @@ fn what_a_hostile_worker_says_is_only_a_status() {
         ("control", (StatusCode::InvalidArgument, Blame::Guest)),
     ] {
         let mut config = config(Worker::new(PROGRAM, [HOSTILE, how]));
-        // A flood is soon more than this.
+        // A flood soon exceeds this limit.
         config.policy.limits.log_bytes = 1 << 10;
         let sandbox = Sandbox::new(config).unwrap();
         let call = sandbox
@@ -374,6 +329,43 @@ fn what_a_hostile_worker_says_is_only_a_status() {
         );
     }
     assert_eq!(children(), BTreeSet::new());
+}
+
+/// Set in a child process whose limit on files is low.
+const LIMITED: &str = "CALLBOX_TEST_LIMITED_FILES";
+
+/// Runs in such a child; otherwise it does nothing.
+#[test]
+fn buffers_past_a_limit_on_files() {
+    if std::env::var_os(LIMITED).is_none() {
+        return;
+    }
+    let (sandbox, _) = sandbox();
+    let module = sandbox.load(&module()).unwrap();
+    let shape: Shape = "s32[4096]".parse().unwrap();
+    let site = CallSite::new("double", vec![shape.clone()], shape);
+    let called = module
+        .prepare_call(site)
+        .and_then(|call| call.call(&[&[0; 16384]], &mut [&mut [0; 16384]]));
+    let status = called.unwrap_err();
+    assert_eq!(facts(&status), (StatusCode::Unavailable, Blame::Host));
+    assert!(status.message().contains("`ulimit -f`"), "{status}");
+}
+
+#[test]
+fn a_limit_on_files_is_a_status() {
+    let _alone = alone();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -c 0; ulimit -f 4; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["buffers_past_a_limit_on_files", "--exact"])
+        .env(LIMITED, "1");
+    // The output goes through a pipe, because the limit also applies to a file.
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 #[test]
@@ -426,7 +418,8 @@ fn a_call_does_not_wait_for_a_worker_longer_than_its_caller() {
         "{status}"
     );
     assert!(begun.elapsed() < Duration::from_secs(5), "{status}");
-    // The start goes on, and is the only one: in the end there is a worker, however short the calls' patience.
+    // Starting the worker continues in the background, once only: in the end there is a worker,
+    // however short the calls' deadlines.
     until("a call that has a worker", || {
         assert!(children().len() <= 3, "{:?}", children());
         !matches!(short(), Err(status) if status.blame() == Blame::Caller)
@@ -450,27 +443,17 @@ fn a_call_does_not_wait_for_a_worker_longer_than_its_caller() {
     );
 }
 
-/// Whether a child has ended, or is gone.
-/// Whether a process has ended, all of its threads: while one is left, the parent does not learn of it.
-fn is_zombie(pid: &i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    let leader_has_ended = stat.map_or(true, |stat| {
-        stat.rsplit(')').next().unwrap().starts_with(" Z")
-    });
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    leader_has_ended && threads <= 1
-}
-
 #[test]
 fn a_worker_has_no_privileges_and_inherits_nothing() {
     let _alone = alone();
     let (mut reader, writer) = std::io::pipe().unwrap();
-    // As something in the embedder would have it that knows nothing of other processes.
+    // Clear close-on-exec, as other code in the embedder might.
     rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
     let (sandbox, _) = sandbox();
     let module = sandbox.load(&module()).unwrap();
     drop(writer);
-    // Nobody else has the other end: were it open in the worker, this would wait for ever.
+    // The read ends at once, because only this process has the other end. A copy in the worker
+    // would keep it open.
     let ended = thread::spawn(move || reader.read(&mut [0]));
     until("the pipe's end", || ended.is_finished());
     assert_eq!(ended.join().unwrap().unwrap(), 0);
@@ -485,7 +468,7 @@ fn a_worker_has_no_privileges_and_inherits_nothing() {
     drop(module);
 }
 
-/// What becomes of an attempt: what the probe says, or the signal that it dies of.
+/// Returns what the probe prints about its attempt, or the signal that ends it.
 fn probe(what: &str, confined: bool) -> String {
     let mut command = Command::new(PROGRAM);
     command.args([PROBE, what]);
@@ -493,9 +476,10 @@ fn probe(what: &str, confined: bool) -> String {
         command.arg("free");
     }
     let output = command.output().unwrap();
-    match output.status.success() {
-        true => String::from_utf8(output.stdout).unwrap().trim().to_owned(),
-        false => output.status.to_string(),
+    if output.status.success() {
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    } else {
+        output.status.to_string()
     }
 }
 
@@ -504,13 +488,15 @@ fn a_worker_reaches_nothing() {
     let _alone = alone();
     let refused = libc::EPERM.to_string();
     for what in PROBES {
-        // In a program that is free it works: what is found below is the filter's doing.
+        // The attempt works without the filter, so its failure below is due to the filter.
         assert_eq!(probe(what, false), "done", "{what}");
         let found = probe(what, true);
         match what {
-            "thread" | "memory" => assert_eq!(found, "done", "{what}"),
-            // How large a file may be is said by a signal.
-            "far" => assert!(found.contains("SIGXFSZ"), "{what}: {found}"),
+            "memory" => assert_eq!(found, "done", "{what}"),
+            // The limit on address space.
+            "read_only" => assert_eq!(found, libc::ENOMEM.to_string(), "{what}"),
+            // libc goes on without an answer only on this number.
+            "affinity" => assert_eq!(found, libc::ENOSYS.to_string(), "{what}"),
             "socket" | "listen" | "udp" | "exec" | "kill" => {
                 assert!(found.contains("SIGSYS"), "{what}: {found}");
             }

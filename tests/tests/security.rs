@@ -1,4 +1,5 @@
-//! What `SECURITY.md` says, held against the code: its limits are the defaults, and each promise names a test that is there.
+//! Compares `SECURITY.md` with the code: limits are the defaults, and each promise names an
+//! existing test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The rows of the table under this heading, each as its cells.
+/// Returns the cells of each row of the table under this heading.
 fn table(heading: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
     let section = text
@@ -46,11 +47,14 @@ fn the_limits_are_the_defaults() {
     assert_eq!(documented, defaults);
 }
 
-/// Limits that no single call reaches, and where they are tested.
-const NO_CASES: [(&str, &str); 3] = [
+/// Limits that no single call reaches, and their tests.
+const NO_CASES: [(&str, &str); 6] = [
+    ("threads", "tests/tests/threads/limits.rs"),
     ("open_files", "tests/tests/capabilities/limits.rs"),
     ("engine_open_files", "tests/tests/capabilities/limits.rs"),
     ("compile_time_ms", "tests/tests/limits.rs"),
+    ("compile_memory_bytes", "tests/tests/compile_child.rs"),
+    ("compile_refusal_ms", "tests/tests/compile_child.rs"),
 ];
 
 #[test]
@@ -62,10 +66,10 @@ fn each_limit_has_a_case() {
     let limits = table("Limits");
     for row in &limits {
         let limit = row[0].trim_matches('`');
-        // Times have their unit in JSON only.
+        // Only the JSON names of times contain the unit.
         let name = limit.trim_end_matches("_ms");
         let found = match NO_CASES.iter().find(|(other, _)| *other == limit) {
-            // As a field, so that one limit's name within another's does not count.
+            // Search for a field, because one limit's name may be part of another's.
             Some((_, test)) => fs::read_to_string(root().join(test))
                 .unwrap()
                 .lines()
@@ -77,7 +81,7 @@ fn each_limit_has_a_case() {
             None => ["at", "past"].iter().all(|end| {
                 cases.iter().any(|case| {
                     let rest = case.strip_prefix(name).and_then(|r| r.strip_prefix('_'));
-                    // What does not say where exactly it ends has one that is within it.
+                    // A test without an exact bound has a case within the limit.
                     rest.is_some_and(|rest| {
                         let rest = rest.trim_end_matches(".json");
                         rest == *end || (*end == "at" && rest.starts_with("within"))
@@ -97,7 +101,10 @@ fn each_limit_has_a_case() {
 fn each_promise_names_a_test() {
     let promises = table("What is promised");
     assert!(promises.len() > 10);
-    for row in promises {
+    let fenced = table("Fenced GPU kernels").into_iter();
+    // The second table is of statuses.
+    let fenced = fenced.take_while(|row| !row[0].starts_with("what it did"));
+    for row in promises.into_iter().chain(fenced) {
         let tests: Vec<_> = row[2]
             .split("](")
             .skip(1)

@@ -1,6 +1,7 @@
-//! Whose the process's signals are: with explicit checks no handler is installed, whatever a guest does.
+//! With explicit checks callbox installs no signal handlers, whatever a guest does.
 //!
-//! It has a `main` of its own: a handler is the whole process's, so that other tests beside it would decide what it sees.
+//! It has its own `main`: signal handlers belong to the whole process, so other tests beside it
+//! would affect the outcome.
 
 use std::process::ExitCode;
 
@@ -24,7 +25,8 @@ mod linux {
         (i32.add (call $deeper (i32.add (local.get 0) (i32.const 1))) (local.get 0)))
       (func (export "healthy") (param i32) (result i32) (i32.const 0)))"#;
 
-    /// The signals that have a handler: bit `n - 1` is signal `n`'s. Those of glibc's own, 32 and 33, which threads bring, are left out.
+    /// Returns the signals that have a handler, bit `n - 1` for signal `n`. glibc's internal
+    /// signals 32 and 33, which threads install, are left out.
     fn caught() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let mut lines = status.lines();
@@ -36,7 +38,7 @@ mod linux {
         1 << (signal - 1)
     }
 
-    /// Lets guests trap in each way that a processor can find for wasmtime.
+    /// Runs guests that trap in each way that a processor can report.
     fn trap(traps: Traps) {
         let mut policy = Policy {
             traps,
@@ -66,12 +68,12 @@ mod linux {
 
     pub(super) fn test() {
         let before = caught();
-        // Rust itself has handlers of SIGSEGV and SIGBUS, for overflows of the stack. These it does not have.
+        // Rust's runtime handles SIGSEGV and SIGBUS for stack overflows, but not these.
         let wasmtimes = bit(libc::SIGILL) | bit(libc::SIGFPE);
         assert_eq!(before & wasmtimes, 0, "{before:x}");
         trap(Traps::Explicit);
         assert_eq!(caught(), before, "explicit checks need no handler");
-        // That it would have been seen.
+        // The positive control: with signals, the handlers show.
         trap(Traps::Signals);
         let after = caught();
         assert_ne!(after & wasmtimes, 0, "{before:x} {after:x}");

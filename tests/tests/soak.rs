@@ -1,5 +1,8 @@
-//! A short soak: every kind of call from a few threads at once, each with the result or the status that it must have, and no descriptors or threads
-//! that stay. In a process of its own, for what a process has is what is measured. Memory takes longer to say something: `cargo xtask soak`.
+//! A short soak: calls of every kind from a few threads, each with the expected result or status,
+//! and no growth in descriptors or threads.
+//!
+//! It runs in a process of its own, whose resources it measures. Memory needs a longer run: `cargo
+//! xtask soak`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs `callbox-soak`, and gives what it says and its report.
+/// Runs `callbox-soak` and returns its output and its report.
 fn soak(name: &str, arguments: &[&str]) -> (Output, Value) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}"));
     let output = Command::new(env!("CARGO_BIN_EXE_callbox-soak"))
@@ -39,9 +42,10 @@ fn verdict<'r>(report: &'r Value, measure: &str) -> &'r Value {
 
 fn check_what_stays(report: &Value) {
     for measure in ["threads", "descriptors"] {
-        let expected = match cfg!(target_os = "linux") {
-            true => "flat",
-            false => "not available",
+        let expected = if cfg!(target_os = "linux") {
+            "flat"
+        } else {
+            "not available"
         };
         assert_eq!(
             verdict(report, measure),
@@ -74,7 +78,7 @@ fn ten_seconds_of_everything() {
             "expected {outcome} in {report:#}"
         );
     }
-    // Whether memory grew is not judged after ten seconds; all else is.
+    // Ten seconds are too short to judge memory; the other measures are judged.
     assert!(
         output.status.code().is_some_and(|code| code < 2),
         "{output:?}"

@@ -1,4 +1,5 @@
-//! Calls from threads with little stack: refused before the guest runs, instead of ending the process.
+//! Calls from threads with small stacks are rejected before the guest runs, instead of crashing the
+//! process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::thread;
@@ -7,7 +8,7 @@ use callbox::policy::{Limits, Policy};
 use callbox::wasm::{Config, Engine, PreparedCall};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
 
-/// Calls itself until the stack's limit.
+/// Recurses until the stack limit.
 const RECURSION: &str = r#"(module
   (memory (export "memory") 1)
   (func $f (export "f") (param i32) (result i32) (i32.add (call $f (local.get 0)) (i32.const 1))))"#;
@@ -44,7 +45,8 @@ fn call_on(stack: usize, prepared: &PreparedCall) -> Result<(), Status> {
     })
 }
 
-/// Threads may get a larger stack than they ask for, one that another thread left: so the limit is past any that there are.
+/// A thread may get a larger stack than it requests, one that another thread left. The limit is
+/// therefore larger than any stack in use.
 #[test]
 fn a_stack_that_is_smaller_than_the_limit_is_refused() {
     for text in [EMPTY, RECURSION] {

@@ -1,7 +1,8 @@
-//! What callbox is built from: where crates come from, that the ones that hold the sandbox are new enough and have no more in them than is
-//! used, and that licences and duplicates are those of `deny.toml`. cargo-deny checks the same, with advisories: `cargo xtask deny`.
+//! Checks dependencies: their sources, licences and duplicates by the rules of `deny.toml`, and the
+//! versions and features of the crates that hold the sandbox. `cargo xtask deny` checks the rules
+//! with cargo-deny, and advisories too.
 //!
-//! Lock files say it for every platform. Licences and features are those of the platform that this runs on, of which cargo has everything.
+//! Lock files name crates for every platform. Licences and features are those of this platform.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +13,10 @@ use callbox_tests::module::repository;
 use spdx::{Expression, ParseMode};
 use toml::{Table, Value};
 
-/// Where every crate comes from that is not our own.
+/// The source of every crate outside this repository.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The oldest releases without known escapes, and the reason for each.
+/// The oldest acceptable release of each crate that holds the sandbox, with the reason.
 const FLOORS: [(&str, [u64; 3], &str); 6] = [
     (
         "wasmtime",
@@ -33,8 +34,8 @@ const FLOORS: [(&str, [u64; 3], &str); 6] = [
     ("cap-fs-ext", [4, 0, 3], "goes with cap-std"),
 ];
 
-/// wasmtime's features, as `Cargo.toml` asks for them and with what they bring.
-const FEATURES: [&str; 9] = [
+/// wasmtime's features: those that `Cargo.toml` enables, and those that these enable.
+const FEATURES: [&str; 10] = [
     "addr2line",
     "cranelift",
     "demangle",
@@ -43,14 +44,15 @@ const FEATURES: [&str; 9] = [
     "pooling-allocator",
     "runtime",
     "std",
+    "threads",
     "wasmtime-jit-icache-coherence",
 ];
 
-/// What wasmtime-wasi asks of wasmtime besides. callbox calls it synchronously and loads no components; a library without
-/// the feature `capabilities` is built without these.
+/// The features of wasmtime that wasmtime-wasi enables. Without the feature `capabilities` they are
+/// off. callbox calls wasmtime-wasi synchronously and loads no components.
 const FEATURES_OF_WASI: [&str; 2] = ["async", "component-model"];
 
-/// Crates that must not be built in: compilers and proposals that the sandbox does not use.
+/// Crates that must be in no lock file: compilers and proposals that the sandbox does not use.
 const ABSENT: [&str; 6] = [
     "winch-codegen",
     "wasmtime-internal-winch",
@@ -68,7 +70,7 @@ struct Locked {
     has_checksum: bool,
 }
 
-/// The files of this name in the repository, but for what is built.
+/// Returns the paths of the repository's files with this name, without build outputs.
 fn files(name: &str) -> Vec<String> {
     let root = repository();
     let mut found = Vec::new();
@@ -77,19 +79,13 @@ fn files(name: &str) -> Vec<String> {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let last = path.file_name().unwrap().to_str().unwrap();
-            match path.is_dir() {
-                true if last == "target" || last.starts_with('.') => {}
-                true => folders.push(path),
-                false if last == name => {
-                    found.push(
-                        path.strip_prefix(&root)
-                            .unwrap()
-                            .to_str()
-                            .unwrap()
-                            .to_owned(),
-                    );
+            if path.is_dir() {
+                if last != "target" && !last.starts_with('.') {
+                    folders.push(path);
                 }
-                false => {}
+            } else if last == name {
+                let below = path.strip_prefix(&root).unwrap();
+                found.push(below.to_str().unwrap().to_owned());
             }
         }
     }
@@ -100,7 +96,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// The crates of each lock file of the repository.
+/// Returns the crates of each lock file in the repository.
 fn locks() -> BTreeMap<String, Vec<Locked>> {
     let paths = files("Cargo.lock").into_iter();
     let locks: BTreeMap<_, _> = paths.map(|path| (path.clone(), lock(&path))).collect();
@@ -146,18 +142,12 @@ fn numbers(version: &str) -> [u64; 3] {
     numbers.try_into().unwrap()
 }
 
-/// The crates that are built with these arguments, each as `name version`, with what `format` says of it. Nothing is fetched.
+/// Returns the crates of a build with these arguments, each as `name version` with the output of
+/// `format`. Cargo downloads the crates that it has not downloaded yet, to read their licences.
 fn built(workspace: &str, arguments: &[&str], format: &str) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .current_dir(repository().join(workspace))
-        .args([
-            "tree",
-            "--locked",
-            "--offline",
-            "--prefix",
-            "none",
-            "--no-dedupe",
-        ])
+        .args(["tree", "--locked", "--prefix", "none", "--no-dedupe"])
         .args(["--edges", "normal,build,dev", "--format"])
         .arg(format!("{{p}}\t{format}"))
         .args(arguments)
@@ -171,7 +161,11 @@ fn built(workspace: &str, arguments: &[&str], format: &str) -> BTreeSet<(String,
     let lines = String::from_utf8(output.stdout).unwrap();
     let lines = lines.lines().filter_map(|line| line.split_once('\t'));
     lines
-        .map(|(name, said)| (name.to_owned(), said.to_owned()))
+        .map(|(name, value)| {
+            // Cargo marks a package that depends on itself for its tests.
+            let value = value.trim_end_matches(" (*)");
+            (name.to_owned(), value.to_owned())
+        })
         .collect()
 }
 
@@ -182,7 +176,7 @@ fn crates_come_from_the_registry() {
     for (path, crates) in locks() {
         for found in &crates {
             match &found.source {
-                // One of this repository's own: cargo writes no source for a path.
+                // Cargo writes no source for the repository's own crates.
                 None if own.contains(&found.name) => {}
                 Some(source) if source == REGISTRY && found.has_checksum => {}
                 other => problems.push(format!(
@@ -203,7 +197,7 @@ fn crates_come_from_the_registry() {
     assert_eq!(sources["unknown-registry"].as_str(), Some("deny"));
 }
 
-/// The names of this repository's own crates.
+/// Returns the names of this repository's own crates.
 fn own_crates() -> BTreeSet<String> {
     let manifests = files("Cargo.toml").into_iter();
     let manifests = manifests.map(|path| read(&path).parse::<Table>().unwrap());
@@ -212,7 +206,7 @@ fn own_crates() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_holds_the_sandbox_is_new_enough() {
+fn crates_of_the_sandbox_are_new_enough() {
     let locks = locks();
     for (name, floor, reason) in FLOORS {
         let of_workspace = locks["Cargo.lock"]
@@ -231,28 +225,28 @@ fn what_holds_the_sandbox_is_new_enough() {
     }
 }
 
-/// A lock file is not for those who build on callbox: what it asks for is.
+/// For embedders, who have lock files of their own, the requirements in `Cargo.toml` count.
 #[test]
-fn what_is_asked_for_is_new_enough() {
+fn requirements_are_new_enough() {
     let manifest: Table = read("Cargo.toml").parse().unwrap();
-    let asked = manifest["workspace"]["dependencies"].as_table().unwrap();
+    let required = manifest["workspace"]["dependencies"].as_table().unwrap();
     for (name, floor, reason) in FLOORS {
-        let Some(dependency) = asked.get(name) else {
+        let Some(dependency) = required.get(name) else {
             continue;
         };
         let version = dependency.get("version").unwrap_or(dependency);
         let version = text(version);
         assert!(
             numbers(&version) >= floor,
-            "expected {name} to be asked for with at least {floor:?} ({reason}), found {version}"
+            "Cargo.toml: expected {name} of at least {floor:?} ({reason}), found {version}"
         );
     }
     for name in ["wasmtime", "wasmtime-wasi", "cap-std"] {
-        assert!(asked.contains_key(name), "expected {name} in Cargo.toml");
+        assert!(required.contains_key(name), "expected {name} in Cargo.toml");
     }
 }
 
-/// The features of wasmtime that are built in with these arguments.
+/// Returns the features of wasmtime in a build with these arguments.
 fn features(arguments: &[&str]) -> BTreeSet<String> {
     let crates = built(".", arguments, "{f}");
     let mut found = crates
@@ -271,12 +265,16 @@ fn features(arguments: &[&str]) -> BTreeSet<String> {
 fn wasmtime_has_no_more_in_it_than_is_used() {
     let set = |features: &[&str]| features.iter().copied().map(str::to_owned).collect();
     let alone: BTreeSet<String> = set(&FEATURES);
-    let bare = ["--package", "callbox", "--no-default-features"];
-    assert_eq!(features(&bare), alone);
-    let with_wasi: BTreeSet<String> = alone.union(&set(&FEATURES_OF_WASI)).cloned().collect();
-    // The tests and fuzzers of the whole workspace too: what is tested is what is used.
     for arguments in [
         &["--package", "callbox"][..],
+        &["--package", "callbox-cli", "--no-default-features"],
+    ] {
+        assert_eq!(features(arguments), alone, "{arguments:?}");
+    }
+    let with_wasi: BTreeSet<String> = alone.union(&set(&FEATURES_OF_WASI)).cloned().collect();
+    // Tests and fuzzers must run with the same features as users.
+    for arguments in [
+        &["--package", "callbox-cli"][..],
         &["--workspace", "--all-features"],
     ] {
         assert_eq!(features(arguments), with_wasi, "{arguments:?}");
@@ -287,6 +285,25 @@ fn wasmtime_has_no_more_in_it_than_is_used() {
             .find(|found| ABSENT.contains(&found.name.as_str()));
         assert!(found.is_none(), "{path} has {}", found.unwrap().name);
     }
+}
+
+/// Otherwise `cargo xtask test` compiles wasmtime a second time, for the Python package.
+#[test]
+fn the_tested_wheel_shares_its_dependencies() {
+    let is_shared =
+        |(name, _): &(String, String)| !name.starts_with("pyo3") && !name.starts_with("callbox");
+    let tests = ["--workspace", "--exclude", "callbox-python"];
+    let tests = built(".", &tests, "{f}");
+    let wheel = ["--package", "callbox-python", "--features", "shared-build"];
+    let wheel = built(".", &wheel, "{f}");
+    let others: Vec<_> = wheel
+        .difference(&tests)
+        .filter(|found| is_shared(found))
+        .collect();
+    assert!(
+        others.is_empty(),
+        "expected dependencies with the features that tests enable (the feature `shared-build` of python/Cargo.toml adds them), found {others:#?}"
+    );
 }
 
 #[test]
@@ -372,6 +389,53 @@ fn duplicates_have_reasons() {
         .collect();
     assert!(
         needless.is_empty(),
-        "deny.toml exempts what is there once: {needless:?}"
+        "deny.toml exempts crates that occur once: {needless:?}"
     );
+}
+
+/// Crates that no build of a library crate alone may contain, by library crate.
+const WALLS: [(&str, &[&str]); 5] = [
+    (
+        "callbox-core",
+        &["wasmtime", "cudarc", "clap", "callbox-hlo", "callbox-wasm"],
+    ),
+    (
+        "callbox-wasm",
+        &[
+            "clap",
+            "indicatif",
+            "cudarc",
+            "seccompiler",
+            "wasmtime-wasi",
+            "callbox-hlo",
+        ],
+    ),
+    ("callbox-hlo", &["wasmtime", "cudarc", "clap"]),
+    (
+        "callbox-ptx",
+        &["wasmtime", "cudarc", "serde", "callbox-core"],
+    ),
+    ("callbox-cuda", &["wasmtime", "clap", "callbox-hlo"]),
+];
+
+#[test]
+fn crates_build_without_what_they_do_not_use() {
+    for (name, forbidden) in WALLS {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(repository())
+            .args(["tree", "--locked", "--prefix", "none", "--edges", "normal"])
+            .args(["--package", name, "--format", "{p}"])
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        let tree = String::from_utf8(output.stdout).unwrap();
+        let crates: BTreeSet<&str> = tree
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert!(crates.contains(name), "{name} is not in its own tree");
+        let found: Vec<_> = forbidden.iter().filter(|c| crates.contains(*c)).collect();
+        assert!(found.is_empty(), "{name} depends on {found:?}");
+    }
 }

@@ -1,4 +1,5 @@
-//! What ARCHITECTURE.md says of the sources, checked against them, and what documents link to.
+//! Checks the statements of ARCHITECTURE.md about the sources, the links of documents, and rules
+//! for sources that no lint has.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,7 +12,7 @@ mod sources;
 
 use sources::{Source, Token, files, read, sources};
 
-/// Where Rust sources are.
+/// The folders with Rust sources.
 const FOLDERS: [&str; 7] = [
     "host",
     "guest-sdk",
@@ -22,74 +23,20 @@ const FOLDERS: [&str; 7] = [
     "xtask",
 ];
 
-/// The most lines that a source may have.
+/// The maximum number of lines of a source.
 const MAX_LINES: usize = 600;
 
-/// The rooms of `host/src`, and the rooms that each may know besides itself. The command line may know all.
-const ROOMS: &[(&str, &[&str])] = &[
-    ("values", &[]),
-    ("arrays", &["values"]),
-    ("call", &["values"]),
-    ("frame", &["values", "call"]),
-    ("registry", &["values", "call"]),
-    ("graph_launch", &["values", "call"]),
-    ("jax_ffi", &["values", "call"]),
-    ("policy", &["values"]),
-    ("wasm", &["values", "call", "frame", "policy"]),
-    ("process", &["values", "call", "policy", "wasm"]),
-    (
-        "cuda",
-        &[
-            "values",
-            "call",
-            "frame",
-            "registry",
-            "graph_launch",
-            "wasm",
-        ],
-    ),
-    ("program", &["values", "call", "registry"]),
-];
+/// The only source that uses wasmtime's functions for a guest's values.
+const CLAIMS: &str = "host/wasm/src/claim.rs";
 
-/// Names that only some of the host's sources may mention: the name, and where.
-const CONFINED: &[(&str, &[&str])] = &[
-    ("wasmtime", &["host/src/wasm", "host/src/wasm.rs"]),
-    ("wasmparser", &["host/src/wasm", "host/src/wasm.rs"]),
-    ("cudarc", &["host/src/cuda", "host/src/cuda.rs"]),
-    ("libloading", &["host/src/cuda"]),
-    (
-        "anyhow",
-        &["host/src/cli", "host/src/cli.rs", "host/src/main.rs"],
-    ),
-    (
-        "clap",
-        &["host/src/cli", "host/src/cli.rs", "host/src/main.rs"],
-    ),
-    // The readers of text formats: metadata in modules, manifests, policies, headers of tensors, HLO text, and the command line.
-    (
-        "serde_json",
-        &[
-            "host/src/arrays/tensors.rs",
-            "host/src/call/signature/json.rs",
-            "host/src/cuda/manifest",
-            "host/src/policy/json.rs",
-            "host/src/process",
-            "host/src/wasm/metadata.rs",
-            "host/src/program/hlo",
-            "host/src/cli",
-            "host/src/cli.rs",
-        ],
-    ),
-];
+/// The source that links WASI's functions, whose parameters wasmtime-wasi checks.
+const WASI: &str = "host/wasm/src/capabilities/link.rs";
 
-/// Where what a guest says comes into the host: nowhere else are wasmtime's own ways to it taken.
-const CLAIMS: &str = "host/src/wasm/claim.rs";
+/// The sources with the stop memory, which guests cannot write.
+const STOP: &str = "host/wasm/src/stop/";
 
-/// Where functions of WASI get their parameters, which wasmtime-wasi checks.
-const WASI: &str = "host/src/wasm/capabilities/link.rs";
-
-/// wasmtime's names for ways to a guest's values: functions, imports, memories, globals and tables.
-const WAYS_TO_VALUES: [&str; 20] = [
+/// wasmtime's names that give access to a guest's functions, imports, memories, globals and tables.
+const ACCESSES: [&str; 20] = [
     "TypedFunc",
     "SharedMemory",
     "Extern",
@@ -116,12 +63,12 @@ fn every_source() -> Vec<Source> {
     FOLDERS.iter().flat_map(|folder| sources(folder)).collect()
 }
 
-/// Texts between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The lines of a section of ARCHITECTURE.md, without its heading.
+/// Returns the lines of a section of ARCHITECTURE.md, without its heading.
 fn section(heading: &str) -> Vec<String> {
     let text = read("ARCHITECTURE.md");
     let lines = text.lines().skip_while(|line| *line != heading).skip(1);
@@ -156,9 +103,8 @@ fn unsafe_code_is_where_the_list_says() {
         .filter(has_unsafe)
         .map(|source| source.path.as_str())
         .collect();
-    let covers = |listed: &str, path: &str| match listed.ends_with('/') {
-        true => path.starts_with(listed),
-        false => path == listed,
+    let covers = |listed: &str, path: &str| {
+        path == listed || listed.ends_with('/') && path.starts_with(listed)
     };
     let unlisted: Vec<_> = found
         .iter()
@@ -185,7 +131,8 @@ fn invariants_name_their_tests() {
     let mut starts: Vec<usize> = numbers.collect();
     assert!(!starts.is_empty(), "expected numbered invariants");
     starts.push(text.len());
-    for invariant in starts.windows(2).map(|ends| text[ends[0]..ends[1]].trim()) {
+    for invariant in starts.windows(2).map(|ends| &text[ends[0]..ends[1]]) {
+        let invariant = invariant.split_whitespace().collect::<Vec<_>>().join(" ");
         let checks = invariant.split("checked by ").skip(1);
         let paths: Vec<&str> = checks.filter_map(|check| quoted(check).next()).collect();
         assert!(
@@ -196,7 +143,7 @@ fn invariants_name_their_tests() {
 }
 
 #[test]
-fn the_map_names_what_is_there() {
+fn paths_of_the_map_exist() {
     let text = read("ARCHITECTURE.md");
     let paths = quoted(&text).filter(|text| {
         let folder = text.split('/').next().unwrap_or_default();
@@ -206,11 +153,11 @@ fn the_map_names_what_is_there() {
     let missing: BTreeSet<&str> = paths.filter(|path| !root.join(path).exists()).collect();
     assert!(
         missing.is_empty(),
-        "ARCHITECTURE.md names what is not there: {missing:?}"
+        "ARCHITECTURE.md names paths that do not exist: {missing:?}"
     );
 }
 
-/// Documents whose links lead into the repository.
+/// Documents whose relative links are checked.
 const LINKING: [&str; 4] = [
     "README.md",
     "tests/README.md",
@@ -218,7 +165,7 @@ const LINKING: [&str; 4] = [
     "guests/c/README.md",
 ];
 
-/// Where the links of a Markdown text lead, without those to other sites and to places of the text itself.
+/// Returns the targets of a Markdown text's links to other files of the repository.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| {
         let target = rest.split(')').next()?;
@@ -228,7 +175,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn coverage_links_exist() {
+fn links_of_documents_exist() {
     let root = callbox_tests::module::repository();
     for document in LINKING {
         let text = read(document);
@@ -237,7 +184,10 @@ fn coverage_links_exist() {
         let dead: BTreeSet<&str> = links(&text)
             .filter(|target| !folder.join(target).exists())
             .collect();
-        assert!(dead.is_empty(), "{document} links to nothing: {dead:?}");
+        assert!(
+            dead.is_empty(),
+            "{document} links to files that do not exist: {dead:?}"
+        );
     }
     let coverage = read("tests/COVERAGE.md");
     let cases = links(&coverage).filter(|target| target.starts_with("cases/"));
@@ -272,7 +222,7 @@ fn every_crate_inherits_the_workspace_lints() {
     );
 }
 
-/// The tables of a manifest whose names begin so.
+/// Returns the lines of each table of a manifest whose name begins with `prefix`.
 fn tables(manifest: &str, prefix: &str) -> BTreeMap<String, Vec<String>> {
     let text = read(manifest);
     let tables = text.split("\n[").filter(|table| table.starts_with(prefix));
@@ -297,211 +247,44 @@ fn guests_have_the_same_lints() {
     assert_eq!(lints, tables("guests/Cargo.toml", "workspace.lints"));
 }
 
-/// What the crate's root re-exports, with the room that it comes from.
-fn re_exports() -> BTreeMap<String, String> {
-    let lib = sources("host/src")
-        .into_iter()
-        .find(|source| source.path == "host/src/lib.rs")
-        .unwrap();
-    let mut names = BTreeMap::new();
-    for (at, token) in lib.tokens.iter().enumerate() {
-        if let (true, Some(Token::Word(room))) = (token.is_word("use"), lib.tokens.get(at + 1)) {
-            let rest = lib.tokens[at + 2..]
-                .iter()
-                .take_while(|token| **token != Token::Sign(';'));
-            let words = rest.filter_map(|token| match token {
-                Token::Word(name) => Some(name.clone()),
-                _ => None,
-            });
-            names.extend(words.map(|name| (name, room.clone())));
-        }
-    }
-    assert_eq!(names["CallSite"], "call");
-    names
-}
-
-/// The words that follow a path's beginning: one, or those that begin each path in braces.
-fn heads(tokens: &[Token]) -> Vec<&str> {
-    match tokens {
-        [Token::Word(word), ..] => vec![word],
-        [Token::Sign('{'), inside @ ..] => {
-            let mut depth = 0;
-            let mut begins = true;
-            let mut words = Vec::new();
-            for token in inside {
-                match token {
-                    Token::Sign('{') => depth += 1,
-                    Token::Sign('}') if depth == 0 => break,
-                    Token::Sign('}') => depth -= 1,
-                    Token::Sign(',') if depth == 0 => begins = true,
-                    Token::Word(word) if begins => {
-                        words.push(word.as_str());
-                        begins = false;
-                    }
-                    _ => begins = false,
-                }
-            }
-            words
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// What a source takes from the crate's root: by `crate::`, or by as many `super::` as its folder is deep.
-fn taken_from_root(source: &Source) -> Vec<&str> {
-    let module = source
-        .path
-        .strip_prefix("host/src/")
-        .unwrap()
-        .trim_end_matches(".rs");
-    let depth = module.split('/').count();
-    let separator = [Token::Sign(':'), Token::Sign(':')];
-    let mut taken = Vec::new();
-    let mut supers = 0;
-    let mut at = 0;
-    while at < source.tokens.len() {
-        let is_path = source.tokens[at + 1..].starts_with(&separator);
-        let is_super = is_path && source.tokens[at].is_word("super");
-        supers = if is_super { supers + 1 } else { 0 };
-        if is_path && (source.tokens[at].is_word("crate") || (is_super && supers == depth)) {
-            taken.extend(heads(&source.tokens[at + 3..]));
-        }
-        // A chain of `super::` is walked in steps of three tokens, so that a break in it shows.
-        at += if is_super { 3 } else { 1 };
-    }
-    taken
-}
-
 #[test]
-fn what_a_source_takes_is_seen() {
-    let source = |path: &str, text: &str| Source::new(format!("host/src/{path}"), text.to_owned());
-    for (path, text, taken) in [
-        ("values/a.rs", "use crate::call::{Stage, x};", &["call"][..]),
-        (
-            "values/a.rs",
-            "use crate::{call::{A, B}, frame, wasm::C as D};",
-            &["call", "frame", "wasm"],
-        ),
-        (
-            "values/a.rs",
-            "fn f() -> crate::CallSite { crate::program::g() }",
-            &["CallSite", "program"],
-        ),
-        (
-            "values/a.rs",
-            "use super::super::wasm; use super::b;",
-            &["wasm"],
-        ),
-        (
-            "values/a/b.rs",
-            "use super::super::wasm; use super::super::super::program::{x};",
-            &["program"],
-        ),
-        ("values.rs", "use super::wasm;", &["wasm"]),
-        (
-            "values/a.rs",
-            "// use crate::call;\nconst A: &str = \"crate::call\";",
-            &[],
-        ),
-    ] {
-        assert_eq!(taken_from_root(&source(path, text)), taken, "{text}");
-    }
-}
-
-#[test]
-fn rooms_know_only_the_rooms_below_them() {
-    let re_exports = re_exports();
-    let mut seen = BTreeSet::new();
-    let mut problems = Vec::new();
-    for source in sources("host/src") {
-        let module = source
-            .path
-            .strip_prefix("host/src/")
-            .unwrap()
-            .trim_end_matches(".rs");
-        let first = module.split('/').next().unwrap();
-        let Some((room, known)) = ROOMS.iter().find(|(name, _)| *name == first) else {
-            if !["lib", "main", "cli"].contains(&first) {
-                problems.push(format!(
-                    "{} is in no room that this test knows",
-                    source.path
-                ));
-            }
-            continue;
-        };
-        seen.insert(*room);
-        for name in taken_from_root(&source) {
-            // What `values` re-exports is there by a glob.
-            let from = match ROOMS.iter().any(|(room, _)| *room == name) {
-                true => name,
-                false => re_exports.get(name).map_or("values", String::as_str),
-            };
-            if from != *room && !known.contains(&from) {
-                problems.push(format!(
-                    "{} takes {name} from {from}, which {room} must not know",
-                    source.path
-                ));
-            }
-        }
-    }
-    assert!(problems.is_empty(), "{problems:#?}");
-    assert_eq!(seen.len(), ROOMS.len(), "expected sources in each room");
-}
-
-#[test]
-fn names_stay_in_their_rooms() {
-    let mut problems = Vec::new();
-    for source in sources("host/src") {
-        let mentions = |name: &str| source.tokens.iter().any(|token| token.is_word(name));
-        for (name, places) in CONFINED {
-            let is_in = |place: &&str| {
-                source.path == *place || source.path.starts_with(&format!("{place}/"))
-            };
-            if !places.iter().any(is_in) && mentions(name) {
-                problems.push(format!("{} mentions {name}", source.path));
-            }
-        }
-        if source.path.starts_with("host/src/program") && mentions("wasm") {
-            problems.push(format!("{} mentions wasm", source.path));
-        }
-    }
-    assert!(problems.is_empty(), "{problems:#?}");
-}
-
-#[test]
-fn what_guests_say_comes_in_at_one_place() {
+fn values_of_guests_enter_at_one_place() {
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
     let is_test = |source: &Source| source.path.ends_with("/tests.rs");
-    for source in sources("host/src/wasm").into_iter().filter(|s| !is_test(s)) {
+    for source in sources("host/wasm/src").into_iter().filter(|s| !is_test(s)) {
         for (at, token) in source.tokens.iter().enumerate() {
-            let way = WAYS_TO_VALUES.iter().find(|name| token.is_word(name));
-            if let Some(way) = way {
-                let is_wasi = source.path == WASI && *way == "func_wrap";
-                match source.path == CLAIMS || is_wasi {
-                    true => drop(seen.insert(*way)),
-                    false => problems.push(format!("{} mentions {way}", source.path)),
+            if let Some(access) = ACCESSES.iter().find(|name| token.is_word(name)) {
+                let is_wasi = source.path == WASI && *access == "func_wrap";
+                let is_stop = source.path.starts_with(STOP) && *access == "SharedMemory";
+                if source.path == CLAIMS || is_wasi || is_stop {
+                    seen.insert(*access);
+                } else {
+                    problems.push(format!("{} mentions {access}", source.path));
                 }
             }
-            // `memory.data(&store)`, but not `store.data()`.
+            // Finds `memory.data(&store)`, but not `store.data()`.
             let is_bytes = (token.is_word("data") || token.is_word("data_mut"))
                 && at > 0
                 && source.tokens[at - 1] == Token::Sign('.')
                 && source.tokens.get(at + 1) == Some(&Token::Sign('('))
                 && source.tokens.get(at + 2) != Some(&Token::Sign(')'));
             if is_bytes && source.path != CLAIMS {
-                problems.push(format!("{} takes a memory's bytes", source.path));
+                problems.push(format!("{} accesses a memory's bytes", source.path));
             }
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
-    for way in ["TypedFunc", "func_wrap", "get_typed_func", "get_export"] {
-        assert!(seen.contains(way), "expected {CLAIMS} to mention {way}");
+    for access in ["TypedFunc", "func_wrap", "get_typed_func", "get_export"] {
+        assert!(
+            seen.contains(access),
+            "expected {CLAIMS} to mention {access}"
+        );
     }
 }
 
 #[test]
-fn nothing_is_left_to_do_or_left_out() {
+fn no_source_has_unfinished_code_or_ignored_tests() {
     let mut problems = Vec::new();
     for source in every_source() {
         for (at, token) in source.tokens.iter().enumerate() {
@@ -509,9 +292,9 @@ fn nothing_is_left_to_do_or_left_out() {
             let is_attribute =
                 at >= 2 && source.tokens[at - 2..at] == [Token::Sign('#'), Token::Sign('[')];
             let words = |words: &[&str]| words.iter().any(|word| token.is_word(word));
-            let is_left_out = is_attribute && words(&["ignore", "should_panic"]);
-            let is_left_to_do = is_macro && words(&["todo", "unimplemented", "dbg"]);
-            if is_left_out || is_left_to_do {
+            let is_ignored = is_attribute && words(&["ignore", "should_panic"]);
+            let is_unfinished = is_macro && words(&["todo", "unimplemented", "dbg"]);
+            if is_ignored || is_unfinished {
                 problems.push(format!("{} has {token:?}", source.path));
             }
         }
@@ -520,7 +303,7 @@ fn nothing_is_left_to_do_or_left_out() {
 }
 
 #[test]
-fn sources_are_short_and_say_what_they_are_for() {
+fn sources_are_short_and_begin_with_a_comment() {
     let mut problems = Vec::new();
     for source in every_source() {
         let lines = source.text.lines().count();
@@ -530,10 +313,10 @@ fn sources_are_short_and_say_what_they_are_for() {
                 source.path
             ));
         }
-        // A file of unit tests is for the module that it is named by.
+        // A file of unit tests needs no comment: its folder is named like the module.
         if !source.text.starts_with("//!") && !source.path.ends_with("/tests.rs") {
             problems.push(format!(
-                "{} does not begin with a comment that says what it is for",
+                "{} does not begin with a comment that describes it",
                 source.path
             ));
         }

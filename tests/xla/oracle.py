@@ -1,21 +1,21 @@
 """Runs HLO text with XLA's CPU backend, for the platform XLA of the conformance suite.
 
-Speaks JSON, one object a line. The first line is {"ready": VERSION}. Each request has one reply, and a reply with "error" says what went
-wrong and changes nothing:
+The protocol is JSON, one object per line. The first line is {"ready": VERSION}. Each request has
+one reply; a reply with "error" reports a failed request, which has no effect:
 
     {"compile": HLO text}                    {"program": NUMBER}
     {"execute": NUMBER, "operands": [A...]}  {"results": [A...]}
     {"release": NUMBER}                      {}
 
-An array A is {"type": "f32", "dimensions": [2, 3], "hex": little-endian elements in row-major order}. Integers narrower
-than a byte have one each.
+An array A is {"type": "f32", "dimensions": [2, 3], "hex": little-endian elements in row-major
+order}. Integers narrower than a byte take one byte each.
 """
 
 import json
 import os
 import sys
 
-# Nothing but replies goes to the pipe that was the standard output: XLA writes to it.
+# Reserve the original standard output for replies, because XLA prints to standard output too.
 REPLIES = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -58,7 +58,7 @@ TYPES = {
     "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "f8e8m0fnu": ml_dtypes.float8_e8m0fnu,
 }
-# What has a byte for each element, which it fills with its sign.
+# Types with one byte per element, sign-extended.
 NARROW = {"s2": np.int8, "s4": np.int8, "u2": np.uint8, "u4": np.uint8}
 NAMES = {np.dtype(dtype): name for name, dtype in TYPES.items()}
 
@@ -70,7 +70,7 @@ class Oracle:
         jax.config.update("jax_enable_x64", True)
         self.device = jax.devices("cpu")[0]
         self.programs = {}
-        # Programs of an earlier process have other numbers.
+        # Numbers continue after those of an earlier process.
         self.count = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else 0
 
     def answer(self, request):
@@ -86,7 +86,7 @@ class Oracle:
         raise ValueError(f"expected compile, execute or release, found {sorted(request)}")
 
     def compile(self, text):
-        """From HLO text by way of its proto to StableHLO, which is what the client takes."""
+        """Converts HLO text through its proto to StableHLO, which the client accepts."""
         module = _hlo.hlo_module_from_text(text)
         computation = _hlo.XlaComputation(module.as_serialized_hlo_module_proto())
         stablehlo = _jax.mlir.xla_computation_to_mlir_module(computation)
@@ -123,7 +123,7 @@ def main():
     for line in sys.stdin:
         try:
             message = oracle.answer(json.loads(line))
-        except Exception as error:  # noqa: BLE001: whatever XLA raises is the reply
+        except Exception as error:  # noqa: BLE001: any exception of XLA is the reply
             message = {"error": f"{type(error).__name__}: {error}"}
         reply(message)
 

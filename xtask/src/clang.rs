@@ -1,37 +1,38 @@
 //! Compiles the guests in C and C++, and checks the C guest SDK.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{root, run, say, shown, succeeds};
+use crate::process::{command_line, root, run, say, succeeds};
 use crate::toolchain::install;
+use crate::wasi::Wasi;
 
-/// Names a clang to take instead of those on the path.
+/// Names a clang to use instead of those on the PATH.
 const VARIABLE: &str = "CALLBOX_CLANG";
 
-/// Debian's clang, and the linker for WebAssembly that it calls.
+/// Debian's clang, and the linker for WebAssembly that clang calls.
 const DEBIAN_PACKAGES: [&str; 2] = ["clang-19", "lld-19"];
 
-/// Clangs, in the order in which they are tried.
+/// Names of clang, in the order in which they are tried. Older ones lack `#embed`.
 const PROGRAMS: [&str; 5] = ["clang-19", "clang-20", "clang-21", "clang-22", "clang"];
 
-/// Where the guests are.
+/// The folder where clang looks for programs first. Its `wasm-opt` does nothing; clang would run
+/// one from the PATH, and modules would differ between machines. clang 19 also has an option
+/// `--no-wasm-opt`, but does not link with it.
+const PROGRAMS_FIRST: &str = "-Bxtask/src/clang";
+
+/// How guests are compiled and linked, without a C library and with wasi-libc. Users have the same
+/// files.
+const CONFIG: &str = "--config=guest-sdk/wasm32.cfg";
+const WASI_CONFIG: &str = "--config=guest-sdk/wasm32-wasi.cfg";
+
 const GUESTS: &str = "guests/c";
 
-/// Where the headers are.
 const HEADERS: &str = "guest-sdk/include";
-
-/// Names the folder of a wasi-libc to take instead of Debian's.
-const WASI_VARIABLE: &str = "WASI_SYSROOT";
-
-/// Debian's wasi-libc.
-const WASI_PACKAGE: &str = "wasi-libc";
-
-/// What WASI's functions are imported from.
-const WASI_MODULE: &[u8] = b"wasi_snapshot_preview1";
 
 /// A clang that compiles and links for wasm32.
 pub(crate) struct Clang {
@@ -39,10 +40,10 @@ pub(crate) struct Clang {
 }
 
 impl Clang {
-    /// Finds a clang, and installs one if there is none.
+    /// Finds a clang. Installs one if there is none.
     ///
     /// # Errors
-    /// What to do about it: no clang that works, and none that can be installed.
+    /// No clang works, and none can be installed: the error says how to get one.
     pub(crate) fn find() -> Result<Self> {
         if let Some(program) = std::env::var_os(VARIABLE) {
             let clang = Self {
@@ -50,7 +51,8 @@ impl Clang {
             };
             ensure!(
                 clang.links(),
-                "expected {VARIABLE}={} to compile and link for wasm32: it needs that target, and wasm-ld beside it or on the path",
+                "{VARIABLE}={} cannot compile and link for wasm32: it must be clang 19 or newer \
+                 with that target, and wasm-ld beside it or on the PATH",
                 clang.program.display()
             );
             return Ok(clang);
@@ -59,17 +61,16 @@ impl Clang {
             return Ok(clang);
         }
         let packages = DEBIAN_PACKAGES.join(" ");
-        say(&format!(
-            "There is no clang for wasm32: installing {packages}"
-        ));
-        install(&DEBIAN_PACKAGES).with_context(|| {
-            format!(
-                "expected a clang for wasm32, with wasm-ld: install {packages} (Debian, Ubuntu), clang and lld (others), \
-                 or say where one is in {VARIABLE}"
-            )
-        })?;
-        Self::installed()
-            .with_context(|| format!("expected clang of {packages} to compile and link for wasm32"))
+        say(&format!("Installing {packages}, for guests in C"));
+        install(&DEBIAN_PACKAGES)
+            .and_then(|()| Self::installed().context("the installed clang cannot link for wasm32"))
+            .with_context(|| {
+                format!(
+                    "clang 19 or newer with wasm-ld is missing, which compiles guests in C: \
+                     install {packages} (Debian, Ubuntu), or clang and lld (others), or name a \
+                     clang in {VARIABLE}"
+                )
+            })
     }
 
     fn installed() -> Option<Self> {
@@ -79,51 +80,44 @@ impl Clang {
         clangs.find(Self::links)
     }
 
-    /// Whether it makes a module of an empty source.
+    /// The program, for other targets than wasm32.
+    pub(crate) fn program(&self) -> &OsStr {
+        self.program.as_os_str()
+    }
+
+    /// Whether an empty source becomes a module.
     fn links(&self) -> bool {
         let module = root().join("target/clang.wasm");
-        let made = fs::create_dir_all(root().join("target")).is_ok();
-        let mut command = Command::new(&self.program);
-        command
-            .args(["--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-xc", "-"])
-            .arg("-o")
-            .arg(&module);
-        made && succeeds(&mut command) && fs::remove_file(&module).is_ok()
+        let has_folder = fs::create_dir_all(root().join("target")).is_ok();
+        let mut command = self.command(Language::C, None);
+        command.args(["-Wno-empty-translation-unit", "-x", "c", "-", "-o"]);
+        command.arg(&module);
+        has_folder && succeeds(&mut command) && fs::remove_file(&module).is_ok()
     }
 
     /// A command with the flags that all compilations have, to be run in the repository's root.
     fn command(&self, language: Language, wasi: Option<&Wasi>) -> Command {
         let mut command = Command::new(&self.program);
         command.current_dir(root()).stdin(Stdio::null());
-        match wasi {
-            Some(wasi) => {
-                command.arg("--target=wasm32-wasi");
-                command.arg("--sysroot").arg(&wasi.sysroot)
-            }
-            None => command.arg("--target=wasm32"),
-        };
-        // Where a guest has no C library, there is no memcpy to call.
-        command.args(["-O3", "-msimd128", "-mbulk-memory"]);
-        command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
-        command.args(language.flags()).args(["-I", HEADERS]);
+        if let Some(wasi) = wasi {
+            command.args([WASI_CONFIG, "--sysroot"]).arg(wasi.sysroot());
+        } else {
+            command.arg(CONFIG);
+        }
+        command.args([PROGRAMS_FIRST, "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+        command.args(language.flags());
         command
     }
 
-    /// A command that compiles a source without a C library and links it.
-    fn compile(&self, source: &Path, module: &Path) -> Command {
-        let mut command = self.command(Language::of(source), None);
-        // A stack that overflows traps, if it lies before all else.
-        command.args(["-nostdlib", "-Wl,--no-entry,--stack-first"]);
-        command.arg(source).arg("-o").arg(module);
-        command
-    }
-
-    /// A command that compiles a source with wasi-libc and links it.
-    fn compile_with_libc(&self, wasi: &Wasi, source: &Path, module: &Path) -> Command {
-        let mut command = self.command(Language::of(source), Some(wasi));
-        // A reactor has no `main`, and an `_initialize` by which the host runs constructors.
-        command.args(["-mexec-model=reactor", "-nodefaultlibs"]);
-        command.arg(source).args(["-lc", "-o"]).arg(module);
+    /// A command that compiles a source and links it, with wasi-libc if `wasi` is given.
+    fn compile(&self, source: &Path, wasi: Option<&Wasi>, module: &Path) -> Command {
+        let mut command = self.command(Language::of(source), wasi);
+        command.arg(source);
+        if wasi.is_some() {
+            // The samples do without compiler-rt, which is a package of its own.
+            command.args(["-nodefaultlibs", "-lc"]);
+        }
+        command.arg("-o").arg(module);
         command
     }
 }
@@ -136,9 +130,13 @@ enum Language {
 
 impl Language {
     fn of(source: &Path) -> Self {
-        match source.extension().is_some_and(|e| e == "cc") {
-            true => Self::CPlusPlus,
-            false => Self::C,
+        if source
+            .extension()
+            .is_some_and(|extension| extension == "cc")
+        {
+            Self::CPlusPlus
+        } else {
+            Self::C
         }
     }
 
@@ -157,24 +155,24 @@ impl Language {
     }
 }
 
-/// Compiles every guest of `guests/c` to `NAME.wasm` in `target/guests`, and checks the headers. `taken` are the modules made from Rust.
-pub(crate) fn build(taken: &[String]) -> Result<()> {
-    let clang = Clang::find()?;
+/// Compiles every guest of `guests/c` to `target/guests/NAME.wasm`, and checks the headers. `taken`
+/// are the file names of the modules in Rust.
+pub(crate) fn build(clang: &Clang, taken: &[String]) -> Result<()> {
     say("Building the guests in C and C++");
     for source in sources(GUESTS, &["c", "cc"])? {
         let name = source.with_extension("wasm");
         let name = name.file_name().unwrap_or_default();
         ensure!(
             !taken.iter().any(|taken| name == taken.as_str()),
-            "expected {} to have a name that no guest in Rust has",
+            "{} has the name of a guest in Rust",
             source.display()
         );
-        run(&mut clang.compile(&source, &Path::new("target/guests").join(name)))?;
+        run(&mut clang.compile(&source, None, &Path::new("target/guests").join(name)))?;
     }
     say("Checking the C guest SDK");
-    check_headers(&clang, None)?;
-    check_refusals(&clang)?;
-    build_with_wasi_libc(&clang)
+    check_headers(clang, None)?;
+    check_refusals(clang)?;
+    build_with_wasi_libc(clang)
 }
 
 /// Compiles each header alone, as C and as C++.
@@ -189,16 +187,22 @@ fn check_headers(clang: &Clang, wasi: Option<&Wasi>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that sources that are wrong do not compile, for the reason that their first line gives.
+/// Checks that wrong sources do not compile, for the reason that their first line gives.
 fn check_refusals(clang: &Clang) -> Result<()> {
     for source in sources(&format!("{GUESTS}/refused"), &["c", "cc"])? {
         let text = fs::read_to_string(root().join(&source))?;
-        let first = text.lines().next().unwrap_or_default();
-        let expected = first
-            .strip_prefix("// expected error: ")
-            .with_context(|| format!("expected {} to say its error", source.display()))?;
-        let mut command = clang.compile(&source, Path::new("target/refused.wasm"));
-        println!("   {}", shown(&command));
+        let expected = text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("// expected error: "))
+            .with_context(|| {
+                format!(
+                    "{} does not begin with `// expected error: `",
+                    source.display()
+                )
+            })?;
+        let mut command = clang.compile(&source, None, Path::new("target/refused.wasm"));
+        println!("   {}", command_line(&command));
         let output = command.output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
@@ -210,79 +214,91 @@ fn check_refusals(clang: &Clang) -> Result<()> {
     Ok(())
 }
 
-/// Compiles with wasi-libc: guests that need nothing of WASI, which is checked, and guests that take grants, which go to `target/guests`.
+/// Compiles with wasi-libc: guests that must import nothing of WASI, and one that needs grants.
 fn build_with_wasi_libc(clang: &Clang) -> Result<()> {
     let wasi = Wasi::find()?;
     check_headers(clang, Some(&wasi))?;
+    let module = Path::new("target/wasi.wasm");
     for source in ["wasi/allocates.c", "do_custom_call_status.c"] {
         let source = Path::new(GUESTS).join(source);
-        let module = Path::new("target/wasi.wasm");
-        run(&mut clang.compile_with_libc(&wasi, &source, module))?;
-        let bytes = fs::read(root().join(module))?;
+        run(&mut clang.compile(&source, Some(&wasi), module))?;
         ensure!(
-            !bytes.windows(WASI_MODULE.len()).any(|at| at == WASI_MODULE),
-            "expected {} to import nothing of WASI, found {} to do so",
-            source.display(),
-            module.display()
+            !Wasi::is_imported_by(&root().join(module))?,
+            "{} imports functions of WASI, which it must not need",
+            source.display()
         );
     }
-    let source = Path::new(GUESTS).join("wasi/table.c");
-    let module = Path::new("target/guests/table.wasm");
-    run(&mut clang.compile_with_libc(&wasi, &source, module))
+    run(&mut clang.compile(
+        &Path::new(GUESTS).join("wasi/table.c"),
+        Some(&wasi),
+        Path::new("target/guests/table.wasm"),
+    ))
 }
 
-/// Where wasi-libc is installed.
-struct Wasi {
-    sysroot: PathBuf,
-}
-
-impl Wasi {
-    /// Finds wasi-libc, and installs it if there is none.
-    fn find() -> Result<Self> {
-        if let Some(sysroot) = std::env::var_os(WASI_VARIABLE) {
-            let wasi = Self {
-                sysroot: sysroot.into(),
-            };
-            ensure!(
-                wasi.is_there(),
-                "expected {WASI_VARIABLE}={} to have lib/wasm32-wasi/libc.a",
-                wasi.sysroot.display()
-            );
-            return Ok(wasi);
-        }
-        let wasi = Self {
-            sysroot: "/usr".into(),
-        };
-        if !wasi.is_there() {
-            say(&format!("There is no wasi-libc: installing {WASI_PACKAGE}"));
-            install(&[WASI_PACKAGE]).with_context(|| {
-                format!(
-                    "expected wasi-libc: install {WASI_PACKAGE} (Debian, Ubuntu), or say where one is in {WASI_VARIABLE}"
-                )
-            })?;
-        }
-        Ok(wasi)
-    }
-
-    fn is_there(&self) -> bool {
-        self.sysroot.join("lib/wasm32-wasi/libc.a").is_file()
-    }
-}
-
-/// The files of a folder with one of these extensions, by name. Paths begin at the repository's root.
-fn sources(folder: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+/// The files of a folder with one of these extensions, sorted. Paths begin at the root.
+pub(crate) fn sources(folder: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
     let entries =
-        fs::read_dir(root().join(folder)).with_context(|| format!("expected to read {folder}"))?;
+        fs::read_dir(root().join(folder)).with_context(|| format!("cannot read {folder}"))?;
     for entry in entries {
         let path = Path::new(folder).join(entry?.file_name());
         if extensions
             .iter()
-            .any(|e| path.extension() == Some(e.as_ref()))
+            .any(|extension| path.extension() == Some(extension.as_ref()))
         {
             sources.push(path);
         }
     }
     sources.sort();
     Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENTS: [&str; 3] = [
+        "README.md",
+        "guests/c/README.md",
+        "guest-sdk/include/callbox.h",
+    ];
+
+    #[test]
+    fn modules_depend_on_config_files_and_not_on_the_path() {
+        let clang = Clang {
+            program: "clang".into(),
+        };
+        let wasi = Wasi::at("/usr");
+        for source in ["a.c", "a.cc"].map(Path::new) {
+            for (wasi, config) in [(None, CONFIG), (Some(&wasi), WASI_CONFIG)] {
+                let command = clang.compile(source, wasi, Path::new("a.wasm"));
+                for flag in [PROGRAMS_FIRST, config] {
+                    assert!(
+                        command.get_args().any(|argument| argument == flag),
+                        "{flag} in {command:?}"
+                    );
+                }
+            }
+        }
+        let folder = PROGRAMS_FIRST.trim_start_matches("-B");
+        let wasm_opt = root().join(folder).join("wasm-opt");
+        assert!(
+            succeeds(&mut Command::new(wasm_opt)),
+            "wasm-opt in {folder}"
+        );
+    }
+
+    /// A command line with flags of its own would leave some out.
+    #[test]
+    fn documents_compile_by_the_config_files() -> Result<()> {
+        for document in DOCUMENTS {
+            let text = fs::read_to_string(root().join(document))?;
+            let is_command = |line: &str| line.contains("clang --target") && line.contains(" -O");
+            assert!(
+                !text.lines().any(is_command),
+                "{document} must compile guests by `clang {CONFIG}`"
+            );
+        }
+        Ok(())
+    }
 }

@@ -1,40 +1,29 @@
-//! Runs the cases while what the host reads from guests is altered.
+//! Runs the cases while the values that the host reads from guests are altered.
 
 use std::process::Command;
 
 use anyhow::Result;
+use lexopt::Parser;
 
-use crate::process::{cargo, root, run, say};
+use crate::process::{cargo, debug_program, run, say};
 use crate::{guests, python};
 
-/// The package whose callbox has a feature that no other has: other packages' tests are built without it.
+/// The package that enables callbox's feature for altered values. Other tests run without it.
 pub(crate) const PACKAGE: &str = "callbox-fault-injection";
 
-/// How long it goes on.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// Random runs of each case. Besides, each value that a case reads is altered in each way.
-    #[arg(long, default_value_t = 100)]
-    seeds: u64,
-    /// Only cases with this in their names.
-    #[arg(long, default_value = "")]
-    filter: String,
-}
-
-pub(crate) fn faults(arguments: &Arguments) -> Result<()> {
+/// Runs `cargo xtask faults`. The program parses the options.
+pub(crate) fn faults(parser: &mut Parser) -> Result<()> {
+    let options: Vec<_> = parser.raw_args()?.collect();
     guests::build()?;
-    say("Altering what the host reads from guests");
-    let seeds = arguments.seeds.to_string();
+    say("Altering the values that the host reads from guests");
     run(tests().arg("--no-run"))?;
-    let mut command = Command::new(root().join("target/debug/callbox-faults"));
-    run(command
-        .current_dir(root())
-        .args(["--each-read", "--seeds", &seeds])
-        .args(["--filter", &arguments.filter]))
+    run(debug_program("callbox-faults")
+        .arg("--each-read")
+        .args(options))
 }
 
-/// The package's test. Among all packages, so that what they depend on is built with the same features: alone it would have wasmtime built
-/// once more.
+/// The package's test. It is selected among all packages, so that dependencies keep their features:
+/// on its own it would compile wasmtime again.
 pub(crate) fn tests() -> Command {
     let mut command = cargo();
     command.args(["test", "--workspace", "--exclude", python::PACKAGE]);

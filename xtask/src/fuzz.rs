@@ -1,68 +1,57 @@
-//! Runs fuzz targets for a while.
+//! Runs fuzz targets for a limited time.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use lexopt::Arg::Long;
+use lexopt::{Parser, ValueExt};
 
-use crate::process::{cargo, root, run, say, shown, tests};
+use crate::process::{built, cargo, root, run_for_code, say};
 
-/// What `cargo xtask fuzz` takes.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// How many minutes, for all targets together.
-    #[arg(long, default_value_t = 10.0)]
-    minutes: f64,
-    /// The target. Without it, all of them in turn.
-    #[arg(long)]
-    target: Option<String>,
-    /// The first seed: the same makes the same inputs.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Runs the target under libFuzzer, which is led by coverage. It takes `cargo-fuzz`, and builds everything anew, instrumented.
-    #[arg(long, requires = "target")]
-    libfuzzer: bool,
+/// Runs `cargo xtask fuzz`. The exit code is 1 after a find, whose input is in `target/fuzz`.
+pub(crate) fn fuzz(parser: &mut Parser) -> Result<ExitCode> {
+    let mut minutes = 10.0_f64;
+    let mut target = None;
+    let mut seed: u64 = 1;
+    let mut under_libfuzzer = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("minutes") => minutes = parser.value()?.parse()?,
+            Long("target") => target = Some(parser.value()?.string()?),
+            Long("seed") => seed = parser.value()?.parse()?,
+            Long("libfuzzer") => under_libfuzzer = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    ensure!(
+        minutes.is_finite() && minutes > 0.0,
+        "--minutes must be above 0, found {minutes}"
+    );
+    match target {
+        Some(target) if under_libfuzzer => libfuzzer(&target, minutes),
+        None if under_libfuzzer => bail!("--libfuzzer needs --target"),
+        target => in_process(target, minutes, seed),
+    }
 }
 
-/// Builds the fuzz targets and runs them. The exit code is 0 if nothing was found, and 1 if something was: its input is in `target/fuzz`.
-pub(crate) fn fuzz(arguments: &Arguments) -> Result<ExitCode> {
-    if !(arguments.minutes.is_finite() && arguments.minutes > 0.0) {
-        bail!("expected minutes above 0, found {}", arguments.minutes);
-    }
-    match (&arguments.target, arguments.libfuzzer) {
-        (Some(target), true) => libfuzzer(target, arguments.minutes),
-        _ => in_process(arguments),
-    }
-}
-
-fn in_process(arguments: &Arguments) -> Result<ExitCode> {
-    say("Building the fuzz targets");
-    // With all tests, as the runner of the cases is: alone they would have other features.
-    run(tests().args(["--no-run", "--quiet"]))?;
-    let mut command = Command::new(root().join("target/debug/callbox-fuzz"));
-    command.current_dir(root()).arg("run");
-    command.args(["--minutes", &arguments.minutes.to_string()]);
-    command.args(["--seed", &arguments.seed.to_string()]);
-    if let Some(target) = &arguments.target {
-        command.args(["--target", target]);
+fn in_process(target: Option<String>, minutes: f64, seed: u64) -> Result<ExitCode> {
+    let mut command = built("callbox-fuzz")?;
+    command.args(["run", "--minutes", &minutes.to_string()]);
+    command.args(["--seed", &seed.to_string()]);
+    if let Some(target) = target {
+        command.args(["--target", &target]);
     }
     say("Fuzzing");
-    println!("   {}", shown(&command));
-    let status = command
-        .status()
-        .context("expected to start the fuzz targets")?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
+    run_for_code(&mut command, 1)
 }
 
-/// libFuzzer's instrumentation is a compiler's option that only a nightly one takes, unless it is told that it is one.
+/// RUSTC_BOOTSTRAP lets a stable compiler instrument programs for libFuzzer.
 fn libfuzzer(target: &str, minutes: f64) -> Result<ExitCode> {
     let seeds = root().join("tests/fuzz/seeds").join(target);
-    if !seeds.is_dir() {
-        bail!("expected a target with a folder {}", seeds.display());
-    }
-    let corpus = folder(&format!("target/fuzz/corpus/{target}"))?;
-    let artifacts = folder(&format!("target/fuzz/finds/{target}"))?;
+    ensure!(seeds.is_dir(), "there is no fuzz target `{target}`");
+    let corpus = make_folder(&format!("target/fuzz/corpus/{target}"))?;
+    let artifacts = make_folder(&format!("target/fuzz/finds/{target}"))?;
     say("Fuzzing under libFuzzer");
     let mut command = cargo();
     command.env("RUSTC_BOOTSTRAP", "1");
@@ -72,13 +61,12 @@ fn libfuzzer(target: &str, minutes: f64) -> Result<ExitCode> {
     command.args([&corpus, &seeds]).arg("--");
     command.arg(format!("-max_total_time={}", (minutes * 60.0).ceil()));
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    println!("   {}", shown(&command));
-    let status = command.status().context("expected to start cargo fuzz")?;
-    Ok(ExitCode::from(u8::from(!status.success())))
+    run_for_code(&mut command, 1)
 }
 
-fn folder(path: &str) -> Result<PathBuf> {
-    let folder: &Path = &root().join(path);
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    Ok(folder.to_owned())
+fn make_folder(path: &str) -> Result<PathBuf> {
+    let folder = root().join(path);
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
 }

@@ -1,25 +1,26 @@
-//! Measures how long after its deadline, or after it was cancelled, a call has returned.
+//! Measures how soon a call returns after its deadline, or after it was cancelled.
 
 use anyhow::Result;
+use lexopt::Arg::Long;
+use lexopt::{Parser, ValueExt};
 
 use crate::bench::native_cargo;
 use crate::process::{run, say};
 
-/// How much is measured.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// Kills of each guest in each way.
-    #[arg(long, default_value_t = 2000)]
-    kills: usize,
-    /// Only guests whose names have this in them.
-    #[arg(long, default_value = "")]
-    filter: String,
-}
-
-pub(crate) fn latency(arguments: &Arguments) -> Result<()> {
-    say("Stopping calls: figures are good only on a machine that does nothing else meanwhile");
+/// Runs `cargo xtask latency`.
+pub(crate) fn latency(parser: &mut Parser) -> Result<()> {
+    let mut kills: u32 = 2000;
+    let mut filter = String::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("kills") => kills = parser.value()?.parse()?,
+            Long("filter") => filter = parser.value()?.string()?,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    say("Stopping calls: figures are valid only on an idle machine");
     run(native_cargo()
         .args(["run", "--quiet", "--release"])
         .args(["--package", "callbox-benches", "--bin", "latency", "--"])
-        .args([&arguments.kills.to_string(), &arguments.filter]))
+        .args([&kills.to_string(), &filter]))
 }

@@ -1,74 +1,81 @@
-//! What a change must pass besides its tests.
+//! Checks formatting, lints and documentation.
 
 use anyhow::Result;
+use lexopt::Arg::Long;
+use lexopt::Parser;
 
-use crate::deny;
 use crate::process::{cargo, root, run, say};
-use crate::python;
 use crate::toolchain::{TARGET, Toolchain};
+use crate::{deny, python};
 
-/// What `cargo xtask lint` takes.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// Also runs cargo-deny where it has to be installed first, which takes some minutes. Where it is there it is run in any case.
-    #[arg(long)]
-    with_deny: bool,
+/// The libraries that users depend on.
+const DOCUMENTED: [&str; 10] = [
+    "callbox",
+    "callbox-abi",
+    "callbox-core",
+    "callbox-cuda",
+    "callbox-guest",
+    "callbox-hlo",
+    "callbox-maths",
+    "callbox-process",
+    "callbox-ptx",
+    "callbox-wasm",
+];
+
+/// Runs `cargo xtask lint`.
+pub(crate) fn lint(parser: &mut Parser) -> Result<()> {
+    let mut with_deny = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("with-deny") => with_deny = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    say("Formatting");
+    for folder in [root(), root().join("guests")] {
+        run(cargo()
+            .current_dir(folder)
+            .args(["fmt", "--all", "--check"]))?;
+    }
+    say("Lints");
+    clippy()?;
+    python::lint()?;
+    say("Documentation");
+    document()?;
+
+    if with_deny || deny::is_installed() {
+        return deny::deny();
+    }
+    say("cargo-deny is not installed and does not run: `cargo xtask deny` installs it");
+    Ok(())
 }
 
-pub(crate) fn lint(arguments: &Arguments) -> Result<()> {
-    let guests = root().join("guests");
-    say("Formatting");
-    run(cargo().args(["fmt", "--all", "--check"]))?;
-    run(cargo()
-        .current_dir(&guests)
-        .args(["fmt", "--all", "--check"]))?;
-
-    say("Lints");
-    // With the feature of callbox that is for faults, and then the library without what only the command line needs.
+fn clippy() -> Result<()> {
     run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
-    run(cargo().args([
-        "clippy",
-        "--package",
-        "callbox",
-        "--no-default-features",
-        "--lib",
-        "--",
-        "-Dwarnings",
-    ]))?;
+    // Alone, a package lacks the features that the rest of the workspace enables.
+    for package in ["callbox", "callbox-cli"] {
+        run(cargo()
+            .args(["clippy", "--package", package, "--no-default-features"])
+            .args(["--lib", "--", "-Dwarnings"]))?;
+    }
     let mut clippy = cargo();
-    clippy.current_dir(&guests).args(["clippy", "--release"]);
+    clippy.current_dir(root().join("guests"));
+    clippy.args(["clippy", "--release"]);
     match Toolchain::find()? {
-        Toolchain::Rustup => {
-            clippy.args(["--target", TARGET]);
-        }
-        Toolchain::Debian(_) => {
-            say("Debian's compiler has no clippy: the guests are linted natively, without `faults`")
+        Toolchain::Rustup => _ = clippy.args(["--target", TARGET]),
+        Toolchain::Debian => {
+            say("Debian's compiler has no clippy: linting the guests natively, without `faults`");
         }
     }
-    run(clippy.args(["--", "-Dwarnings"]))?;
+    run(clippy.args(["--", "-Dwarnings"]))
+}
 
-    python::lint()?;
-
-    say("Documentation");
+fn document() -> Result<()> {
     let mut doc = cargo();
     doc.env("RUSTDOCFLAGS", "-Dwarnings");
-    run(doc.args([
-        "doc",
-        "--no-deps",
-        "--package",
-        "callbox",
-        "--package",
-        "callbox-guest",
-        "--lib",
-    ]))?;
-
-    match arguments.with_deny || deny::is_installed() {
-        true => deny::deny(),
-        false => {
-            say(
-                "cargo-deny is not run: `cargo xtask deny` installs it. tests/supply_chain.rs checks what needs no tool",
-            );
-            Ok(())
-        }
+    doc.args(["doc", "--no-deps", "--lib", "--all-features"]);
+    for package in DOCUMENTED {
+        doc.args(["--package", package]);
     }
+    run(&mut doc)
 }

@@ -1,10 +1,10 @@
-//! The set-up that a person would otherwise type: `cargo xtask demo`, `cargo xtask test`.
+//! The tasks of this repository: `cargo xtask demo`, `cargo xtask test` and others (`HELP`).
 //!
-//! Each step says what it does before it does it, so that it can be done by hand.
+//! Each task prints the commands that it runs, so that they can be run by hand.
 
 #![allow(
     clippy::print_stdout,
-    reason = "xtask is run by people and by CI, and talks to them"
+    reason = "xtask is a command-line tool: it prints to people and to CI"
 )]
 
 mod bench;
@@ -18,76 +18,79 @@ mod gpu_check;
 mod guests;
 mod latency;
 mod lint;
+mod npy;
 mod process;
 mod ptx;
 mod python;
 mod soak;
+mod summary;
 mod test;
 mod toolchain;
 mod venv;
+mod wasi;
 mod xla;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use lexopt::Arg::{Long, Short, Value};
+use lexopt::Parser;
 
-/// What can be done in this repository.
-#[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
-    #[command(subcommand)]
-    task: Task,
+const HELP: &str = include_str!("help.txt");
+
+fn main() -> ExitCode {
+    match run(&mut Parser::from_env()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
-#[derive(Subcommand)]
-enum Task {
-    /// Builds guests and host, runs the seeds' program on real input, and shows how a faulty kernel fails.
-    Demo,
-    /// Builds the guests to target/guests/NAME.wasm.
-    Guests,
-    /// Runs all tests.
-    Test,
-    /// Runs the conformance suite on a platform, and writes reports.
-    Conformance(conformance::Arguments),
-    /// Runs the fuzz targets for a while, and says how many executions and finds there were.
-    Fuzz(fuzz::Arguments),
-    /// Checks formatting, lints and documentation, with warnings denied.
-    Lint(lint::Arguments),
-    /// Compiles the guests' CUDA sources to the PTX beside them, or checks that it is what they make. Installs NVRTC the first time.
-    Ptx(ptx::Arguments),
-    /// Builds the wheel of callbox for Python, and tests it as it is installed: without JAX, with the newest JAX and with the oldest that will do.
-    Python(python::Arguments),
-    /// Checks licences, duplicates, sources and advisories of what callbox is built from. Installs cargo-deny the first time.
-    Deny,
-    /// Runs a random mix of calls from many threads for as long as one likes, and checks that nothing grows.
-    Soak(soak::Arguments),
-    /// Runs the cases while what the host reads from guests is altered.
-    Faults(faults::Arguments),
-    /// Measures how long after it is stopped a call has returned. Takes a free machine.
-    Latency(latency::Arguments),
-    /// Runs the benchmarks and prints their ratios to their baselines.
-    Bench(bench::Arguments),
-    /// Builds the program that runs suite, faults and measurements on a GPU, with what it needs, to target/gpu-check.
-    GpuCheck,
-}
-
-fn main() -> Result<ExitCode> {
-    match Arguments::parse().task {
-        Task::Conformance(arguments) => return conformance::conformance(&arguments),
-        Task::Fuzz(arguments) => return fuzz::fuzz(&arguments),
-        Task::Soak(arguments) => return soak::soak(&arguments),
-        Task::Demo => demo::demo()?,
-        Task::Guests => guests::build()?,
-        Task::Test => test::test()?,
-        Task::Lint(arguments) => lint::lint(&arguments)?,
-        Task::Ptx(arguments) => ptx::ptx(&arguments)?,
-        Task::Python(arguments) => python::python(&arguments)?,
-        Task::Deny => deny::deny()?,
-        Task::Faults(arguments) => faults::faults(&arguments)?,
-        Task::Latency(arguments) => latency::latency(&arguments)?,
-        Task::Bench(arguments) => bench::bench(&arguments)?,
-        Task::GpuCheck => gpu_check::gpu_check()?,
+/// Runs the task that the first argument names. Its other arguments are parsed by the task.
+fn run(parser: &mut Parser) -> Result<ExitCode> {
+    let task = match parser.next()? {
+        Some(Value(task)) => task.to_string_lossy().into_owned(),
+        Some(Long("help") | Short('h')) | None => "help".to_owned(),
+        Some(other) => return Err(other.unexpected().into()),
+    };
+    if task == "help" || asks_for_help(parser) {
+        print!("{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match task.as_str() {
+        "demo" => no_options(parser).and_then(|()| demo::demo())?,
+        "guests" => no_options(parser).and_then(|()| guests::build())?,
+        "test" => return no_options(parser).and_then(|()| test::test()),
+        "conformance" => return conformance::conformance(parser),
+        "fuzz" => return fuzz::fuzz(parser),
+        "soak" => return soak::soak(parser),
+        "lint" => lint::lint(parser)?,
+        "ptx" => ptx::ptx(parser)?,
+        "python" => python::python(parser)?,
+        "deny" => no_options(parser).and_then(|()| deny::deny())?,
+        "faults" => faults::faults(parser)?,
+        "latency" => latency::latency(parser)?,
+        "bench" => bench::bench(parser)?,
+        "gpu-check" => no_options(parser).and_then(|()| gpu_check::gpu_check())?,
+        _ => anyhow::bail!("there is no task `{task}`; `cargo xtask --help` lists the tasks"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a task's arguments ask for help. What comes after `--` belongs to another program.
+fn asks_for_help(parser: &mut Parser) -> bool {
+    let Some(rest) = parser.try_raw_args() else {
+        return false;
+    };
+    let mut options = rest.as_slice().iter().take_while(|word| *word != "--");
+    options.any(|word| word == "--help" || word == "-h")
+}
+
+fn no_options(parser: &mut Parser) -> Result<()> {
+    match parser.next()? {
+        Some(argument) => Err(argument.unexpected().into()),
+        None => Ok(()),
+    }
 }

@@ -1,112 +1,136 @@
-//! Makes the PTX that is committed beside the guests' CUDA sources, or checks that it is what those make.
+//! Compiles the guests' CUDA sources and Triton kernels to the PTX that lies beside them, or
+//! checks that PTX.
+//!
+//! NVRTC and ptxas come from PyPI, in an environment of their own in `target/nvrtc`, and Triton in
+//! `target/triton`. They need no GPU and no driver.
 
-mod image;
+mod assemble;
+mod fenced;
 pub(crate) mod libraries;
-mod nvrtc;
+mod machine_code;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use clap::Args;
+use anyhow::{Result, ensure};
+use lexopt::Arg::Long;
+use lexopt::Parser;
 
-use self::image::Image;
-use self::nvrtc::Nvrtc;
-use crate::process::{root, say};
+use crate::clang::Clang;
+use crate::process::{run, say};
+use crate::summary::Outcome;
+use crate::venv::{Environment, Interpreter};
 
-/// Where what was compiled goes before it is compared or committed.
-const OUT: &str = "target/ptx";
+/// NVRTC, and the assembler of the same release. Other versions make other PTX.
+const WHEELS: [&str; 2] = ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-nvcc==13.0.88"];
 
-/// What to do.
-#[derive(Args)]
-pub(crate) struct Arguments {
-    /// Compares with what is committed, and writes nothing. It is skipped where NVRTC cannot be had.
-    #[arg(long)]
-    check: bool,
-    /// Compiles the libraries of guests/cuda, which have PTX in them, to target/guests/NAME.so, and does nothing else.
-    #[arg(long, conflicts_with = "check")]
-    libraries: bool,
-}
+/// Triton. Other versions make other PTX.
+const TRITON: &str = "triton==3.9.0";
 
-/// Checks that the PTX that is committed is what the sources make, where NVRTC can be had.
-///
-/// # Errors
-/// As for [`ptx`].
-pub(crate) fn check() -> Result<()> {
-    say("Comparing the PTX of the guests with what their sources make");
-    ptx(&Arguments {
-        check: true,
-        libraries: false,
-    })
-}
+/// Finds the sources, and compiles them by NVRTC.
+const SCRIPT: &str = "xtask/src/ptx/images.py";
 
-/// Compiles each CUDA source of the guests to PTX.
-///
-/// # Errors
-/// A source that does not compile, a manifest without its image, and with `--check` the files that are not what their sources make.
-pub(crate) fn ptx(arguments: &Arguments) -> Result<()> {
-    if arguments.libraries {
-        return libraries::build();
-    }
-    let nvrtc = match Nvrtc::find() {
-        Ok(nvrtc) => nvrtc,
-        Err(why) if arguments.check => {
-            println!(
-                "   skipped: the PTX was compared with nothing, because there is no NVRTC: {why:#}"
-            );
-            return Ok(());
+/// Finds the kernels in Triton, and compiles them.
+const TRITON_SCRIPT: &str = "xtask/src/ptx/triton_images.py";
+
+/// How every kernel is compiled. The oldest GPU that this NVRTC knows takes PTX of compute
+/// capability 7.5, and newer ones compile it further. Products are not fused with the sums that
+/// follow, so that results equal those of the same source on a CPU.
+const OPTIONS: [&str; 3] = [
+    "--gpu-architecture=compute_75",
+    "--std=c++17",
+    "--fmad=false",
+];
+
+/// Runs `cargo xtask ptx`.
+pub(crate) fn ptx(parser: &mut Parser) -> Result<()> {
+    let (mut check_only, mut libraries_only, mut fences_only) = (false, false, false);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("check") => check_only = true,
+            Long("libraries") => libraries_only = true,
+            Long("fences") => fences_only = true,
+            other => return Err(other.unexpected().into()),
         }
-        Err(why) => return Err(why),
-    };
-    say("Compiling the guests' CUDA sources to PTX");
-    let images = image::all()?;
-    let compiled = compile(&nvrtc, &images)?;
-    let mut changed = Vec::new();
-    for (path, text) in compiled {
-        let committed = fs::read_to_string(root().join(&path)).unwrap_or_default();
-        if committed == text {
-            continue;
-        }
-        if !arguments.check {
-            fs::write(root().join(&path), text)
-                .with_context(|| format!("expected to write {}", path.display()))?;
-        }
-        changed.push(path.display().to_string());
     }
     ensure!(
-        !arguments.check || changed.is_empty(),
-        "expected what the sources make, found something else in {}: run `cargo xtask ptx`",
-        changed.join(", ")
+        u8::from(check_only) + u8::from(libraries_only) + u8::from(fences_only) <= 1,
+        "--check, --libraries and --fences cannot be combined"
     );
-    let changed = match changed.is_empty() {
-        true => "none".to_owned(),
-        false => changed.join(", "),
-    };
-    println!("   {} images, changed: {changed}", images.len());
+    if libraries_only {
+        return libraries::build(&Clang::find()?);
+    }
+    if fences_only {
+        return measure_fences(&nvrtc()?, &triton()?, false);
+    }
+    if !check_only {
+        say("Compiling the guests' CUDA sources to PTX");
+        let (nvrtc, triton) = (nvrtc()?, triton()?);
+        run(&mut images(&nvrtc, &[]))?;
+        run(&mut triton_images(&triton, &[]))?;
+        return measure_fences(&nvrtc, &triton, false);
+    }
+    if let Outcome::NotRun(reason) = check()? {
+        println!("   not run: {reason}");
+    }
     Ok(())
 }
 
-/// What each file that is made of sources has to be: PTX, and manifests with the digests of their images.
-fn compile(nvrtc: &Nvrtc, images: &[Image]) -> Result<Vec<(PathBuf, String)>> {
-    let out = root().join(OUT);
-    fs::create_dir_all(&out).with_context(|| format!("expected to make {}", out.display()))?;
-    let sources: Vec<_> = images.iter().map(|image| image.source.clone()).collect();
-    let digests = nvrtc.compile(&sources, &out)?;
-    let mut files = Vec::new();
-    for (image, digest) in images.iter().zip(&digests) {
-        let ptx = out.join(image.ptx.file_name().unwrap_or_default());
-        files.push((image.ptx.clone(), read(&ptx)?));
-        if let Some(manifest) = &image.manifest {
-            let text = match files.iter().position(|(path, _)| path == manifest) {
-                Some(known) => files.swap_remove(known).1,
-                None => read(&root().join(manifest))?,
-            };
-            files.push((manifest.clone(), image.with_digest(&text, digest)?));
-        }
-    }
-    Ok(files)
+/// Checks that the committed PTX is what the sources make, that callbox-ptx prints it as the same
+/// program, which assembles, and what the fence costs. Not run without the compilers.
+///
+/// # Errors
+/// A source does not compile, its PTX or a digest differs, the printed text is another program or
+/// does not assemble, or a fence is removed by the assembler or costs more than the table says.
+pub(crate) fn check() -> Result<Outcome> {
+    let nvrtc = match nvrtc() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => return Ok(Outcome::NotRun(format!("NVRTC is missing: {error:#}"))),
+    };
+    run(nvrtc.python().args(["-I", "-m", "doctest", SCRIPT]))?;
+    run(&mut images(&nvrtc, &["--check"]))?;
+    assemble::check(&nvrtc.packages().join("nvidia/cu13/bin/ptxas"))?;
+    let triton = match triton() {
+        Ok(triton) => triton,
+        Err(error) => return Ok(Outcome::NotRun(format!("Triton is missing: {error:#}"))),
+    };
+    run(&mut triton_images(&triton, &["--check"]))?;
+    measure_fences(&nvrtc, &triton, true)?;
+    Ok(Outcome::Ran)
 }
 
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("expected to read {}", path.display()))
+/// The assembler of NVRTC's release, and the disassembler in Triton's wheel.
+fn measure_fences(nvrtc: &Environment, triton: &Environment, is_check: bool) -> Result<()> {
+    let tools = fenced::Tools {
+        ptxas: &nvrtc.packages().join("nvidia/cu13/bin/ptxas"),
+        nvdisasm: &triton
+            .packages()
+            .join("triton/backends/nvidia/bin/nvdisasm"),
+    };
+    fenced::check(&tools, is_check)
+}
+
+fn images(nvrtc: &Environment, options: &[&str]) -> Command {
+    let mut command = nvrtc.python();
+    command.args(["-I", SCRIPT]).args(options);
+    command.arg(nvrtc.packages().join("nvidia/cu13/lib"));
+    command.args(OPTIONS);
+    command
+}
+
+fn triton_images(triton: &Environment, options: &[&str]) -> Command {
+    let mut command = triton.python();
+    command.args(["-I", TRITON_SCRIPT]).args(options);
+    command
+}
+
+/// An environment with NVRTC and ptxas.
+fn nvrtc() -> Result<Environment> {
+    let interpreter = Interpreter::default_python()?;
+    Environment::of("nvrtc", &interpreter, &WHEELS.map(str::to_owned), "")
+}
+
+/// An environment with Triton.
+fn triton() -> Result<Environment> {
+    let interpreter = Interpreter::default_python()?;
+    Environment::of("triton", &interpreter, &[TRITON.to_owned()], "")
 }

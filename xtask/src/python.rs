@@ -1,4 +1,7 @@
-//! callbox for Python: the wheel, its tests as it is installed, and what its sources must be like.
+//! callbox for Python: builds the wheel, tests it as users install it, and lints its sources.
+//!
+//! maturin builds the extension apart from the other members of the workspace, because it needs
+//! other features of their common dependencies. Its tests are in Python.
 
 mod environments;
 
@@ -9,188 +12,205 @@ use std::process::Command;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail, ensure};
+use lexopt::Arg::Long;
+use lexopt::Parser;
 
-use self::environments::{Kind, Tested};
+pub(crate) use self::environments::Kind;
+use self::environments::Tested;
 use crate::guests;
-use crate::process::{cargo, root, run, say};
+use crate::process::{cargo, root, run, run_tests, say};
+use crate::summary::{Counts, Outcome};
 use crate::venv::{Environment, Interpreter};
 
-/// The package that maturin builds: no other part of the workspace needs Python.
+/// The package that maturin builds. The rest of the workspace needs no Python.
 pub(crate) const PACKAGE: &str = "callbox-python";
 
-/// What builds the wheel and what looks at the sources.
+/// Arguments for the wheel that users have.
+const RELEASE: &[&str] = &["--profile", "release"];
+
+/// Arguments for the wheel that `cargo xtask test` tests. Its dependencies are those of the other
+/// tests, which takes minutes less than a release.
+const TESTED: &[&str] = &["--profile", "dev", "--features", "shared-build"];
+
+/// Builds the wheel, and lints the sources.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "ruff==0.17.6"];
 
-/// What the type stubs are held against the extension with.
+/// Compares the type stubs with the extension.
 const MYPY: &str = "mypy==2.4.1";
 
-/// Where the wheel is, and nothing else.
+/// The folder of the wheel, which has no other files.
 const WHEELS: &str = "target/python/wheels";
 
-/// What the tests are run with, and the tools.
+/// The configuration of pytest, ruff and mypy.
 const CONFIGURATION: &str = "python/pyproject.toml";
 
-/// What the type stubs may have besides.
+/// Differences that the type stubs may have.
 const ALLOWLIST: &str = "xtask/src/python/stubtest.txt";
 
-/// Names interpreters besides those on the path, separated as on the path.
+/// Names interpreters besides those on the PATH, separated as on the PATH.
 const VARIABLE: &str = "CALLBOX_PYTHONS";
 
-/// What `cargo xtask python` takes. Without `--core`, `--new`, `--old` and `--torch`, the first three are run.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// Builds the wheel to target/python/wheels, and does nothing else.
-    #[arg(long)]
-    wheel_only: bool,
-    /// Tests with NumPy alone: python/tests/core.
-    #[arg(long)]
-    core: bool,
-    /// Tests with the newest JAX that PyPI has for the Python: all tests but PyTorch's.
-    #[arg(long)]
-    new: bool,
-    /// Tests with JAX 0.5.0, the oldest that will do: all tests but PyTorch's and those marked `newest`.
-    #[arg(long)]
-    old: bool,
-    /// Tests with PyTorch: python/tests/torch. The first time this installs PyTorch with all of its CUDA, without which it does not start: 5 GiB.
-    #[arg(long)]
-    torch: bool,
-    /// Another Python than `python3` to test the wheel on. May be given more than once.
-    #[arg(long, value_name = "PATH")]
-    python: Vec<PathBuf>,
-    /// Tests the wheel on every python3.11 and newer that is on the path or named in CALLBOX_PYTHONS.
-    #[arg(long, conflicts_with = "python")]
-    every_python: bool,
-    /// What pytest gets besides, after `--`.
-    #[arg(last = true)]
-    pytest: Vec<String>,
-}
-
-/// Builds the wheel and tests it.
+/// Runs `cargo xtask python`.
 ///
 /// # Errors
-/// What does not build, cannot be installed, or fails.
-pub(crate) fn python(arguments: &Arguments) -> Result<()> {
-    let wheel = wheel()?;
-    if arguments.wheel_only {
+/// The wheel does not build, cannot be installed, or fails a test.
+pub(crate) fn python(parser: &mut Parser) -> Result<()> {
+    let mut wheel_only = false;
+    let mut kinds = Vec::new();
+    let mut named = Vec::new();
+    let mut every = false;
+    let mut pytest = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("wheel-only") => wheel_only = true,
+            Long("core") => kinds.push(Kind::Core),
+            Long("new") => kinds.push(Kind::New),
+            Long("old") => kinds.push(Kind::Old),
+            Long("torch") => kinds.push(Kind::Torch),
+            Long("python") => named.push(Interpreter::of(Path::new(&parser.value()?))?),
+            Long("every-python") => every = true,
+            // lexopt yields no `--`: what follows it are values.
+            lexopt::Arg::Value(argument) => pytest.push(argument.to_string_lossy().into_owned()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    ensure!(
+        !every || named.is_empty(),
+        "--every-python finds the interpreters: it takes no --python"
+    );
+    let wheel = wheel(&tools()?, RELEASE)?;
+    if wheel_only {
         return Ok(());
     }
     guests::build()?;
-    let interpreters = match (arguments.every_python, &arguments.python[..]) {
-        (true, _) => found()?,
-        (false, []) => vec![Interpreter::at_hand()?],
-        (false, programs) => {
-            let of = |program: &PathBuf| Interpreter::of(program);
-            programs.iter().map(of).collect::<Result<_>>()?
-        }
+    let interpreters = match named {
+        _ if every => every_interpreter()?,
+        named if named.is_empty() => vec![Interpreter::default_python()?],
+        named => named,
     };
-    let mut kinds: Vec<Kind> = [
-        (Kind::Core, arguments.core),
-        (Kind::New, arguments.new),
-        (Kind::Old, arguments.old),
-        (Kind::Torch, arguments.torch),
-    ]
-    .into_iter()
-    .filter_map(|(kind, is_wanted)| is_wanted.then_some(kind))
-    .collect();
-    let are_asked_for = !kinds.is_empty();
-    if !are_asked_for {
-        kinds = Kind::USUAL.to_vec();
+    let are_named = !kinds.is_empty();
+    if !are_named {
+        kinds.extend(Kind::DEFAULTS);
     }
     for interpreter in &interpreters {
         for kind in &kinds {
             match kind.unavailable(interpreter) {
-                Some(why) if are_asked_for => bail!("{why}"),
-                Some(why) => println!("\n   not run: {why}"),
-                None => check(*kind, interpreter, &wheel, &arguments.pytest)?,
+                Some(reason) if are_named => bail!("{reason}"),
+                Some(reason) => println!("\n   not run: {reason}"),
+                None => check(*kind, interpreter, &wheel, &pytest, &mut Counts::default())?,
             }
         }
     }
     Ok(())
 }
 
-/// What `cargo xtask test` does: the tests without JAX and with the oldest and the newest, and those with PyTorch where `--torch` was run before.
+/// Builds the wheel for `test`. Its dependencies have been compiled for the other tests. Not run
+/// without Python or its tools.
 ///
 /// # Errors
-/// As for [`python`].
-pub(crate) fn test() -> Result<()> {
-    let interpreter = Interpreter::at_hand()?;
-    let wheel = wheel()?;
-    for kind in Kind::USUAL {
-        match kind.unavailable(&interpreter) {
-            Some(why) => println!("\n   not run: {why}"),
-            None => check(kind, &interpreter, &wheel, &[])?,
-        }
-    }
-    match Environment::is_there(&Kind::Torch.folder(&interpreter)) {
-        true => check(Kind::Torch, &interpreter, &wheel, &[]),
-        false => {
-            say(
-                "The tests with PyTorch are not run: it is 5 GiB. `cargo xtask python --torch` installs it",
-            );
-            Ok(())
-        }
+/// The wheel does not build.
+pub(crate) fn build_wheel() -> Result<Outcome> {
+    match tools() {
+        Ok(tools) => wheel(&tools, TESTED).map(|_| Outcome::Ran),
+        Err(error) => Ok(Outcome::NotRun(format!("{error:#}"))),
     }
 }
 
-/// Measures what callbox costs in Python, beside a native handler, a callback and NumPy.
+/// Tests the wheel that `build_wheel` built in one kind of environment.
+///
+/// # Errors
+/// The wheel cannot be installed, or fails a test.
+pub(crate) fn test(kind: Kind, counts: &mut Counts) -> Result<Outcome> {
+    let interpreter = match Interpreter::default_python() {
+        Ok(interpreter) => interpreter,
+        Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
+    };
+    let Ok(wheel) = built_wheel() else {
+        return Ok(Outcome::NotRun("the wheel was not built".to_owned()));
+    };
+    if let Some(reason) = kind.unavailable(&interpreter) {
+        return Ok(Outcome::NotRun(reason));
+    }
+    if kind == Kind::Torch && !Environment::exists(&kind.folder(&interpreter)) {
+        let reason = "PyTorch is 5 GiB; `cargo xtask python --torch` installs it";
+        return Ok(Outcome::NotRun(reason.to_owned()));
+    }
+    check(kind, &interpreter, &wheel, &[], counts)?;
+    Ok(Outcome::Ran)
+}
+
+/// Measures calls from Python, beside a native handler, a callback and NumPy.
 ///
 /// # Errors
 /// As for [`python`].
 pub(crate) fn speed() -> Result<()> {
-    let interpreter = Interpreter::at_hand()?;
-    let tested = Tested::of(Kind::New, &interpreter, &wheel()?)?;
+    let interpreter = Interpreter::default_python()?;
+    let tested = Tested::of(Kind::New, &interpreter, &wheel(&tools()?, RELEASE)?)?;
     guests::build()?;
     run(cargo().args(["build", "--release", "--package", "callbox-bench-native"]))?;
     let mut python = tested.environment.python();
-    command(&mut python).current_dir(root());
+    isolate(&mut python);
     python.args(["benches/python/speed.py", "--guests", "target/guests"]);
     run(python.args(["--native", "target/release/libcallbox_bench_native.so"]))
 }
 
-/// Checks formatting and lints of what is written in Python.
+/// Checks formatting and lints of the Python sources.
 ///
 /// # Errors
-/// What ruff finds.
+/// ruff reports something.
 pub(crate) fn lint() -> Result<()> {
     say("Python");
-    let tools = tools()?;
-    let ruff = |arguments: &[&str]| {
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => {
+            println!("   not run: {error:#}");
+            return Ok(());
+        }
+    };
+    for task in [
+        ["format", "--quiet", "--diff"],
+        ["check", "--quiet", "--no-fix"],
+    ] {
         let mut ruff = tools.program("ruff");
-        // Paths in the configuration begin where it is.
+        // Paths in the configuration begin at its folder.
         ruff.current_dir(root().join("python"));
         ruff.env("RUFF_CACHE_DIR", root().join("target/python/ruff"));
-        ruff.args(arguments);
-        ruff.args(["--config", "pyproject.toml", ".", "../benches/python"]);
-        run(&mut ruff)
-    };
-    ruff(&["format", "--quiet", "--diff"])?;
-    ruff(&["check", "--quiet"])
+        ruff.args(task);
+        run(ruff.args(["--config", "pyproject.toml", ".", "../benches/python"]))?;
+    }
+    Ok(())
 }
 
-/// The tools, in an environment of their own: what a person would have on the path.
+/// An environment with the tools.
 fn tools() -> Result<Environment> {
     let tools = TOOLS.map(str::to_owned);
-    Environment::of("python/build", &Interpreter::at_hand()?, &tools, "")
+    Environment::of("python/build", &Interpreter::default_python()?, &tools, "")
 }
 
-/// Builds the wheel.
-fn wheel() -> Result<PathBuf> {
-    let tools = tools()?;
+/// Builds the wheel with these arguments.
+fn wheel(tools: &Environment, arguments: &[&str]) -> Result<PathBuf> {
     say("Building the wheel: minutes the first time");
     let folder = root().join(WHEELS);
     if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .with_context(|| format!("expected to remove {}", folder.display()))?;
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {WHEELS}"))?;
     }
     let mut maturin = tools.program("maturin");
-    maturin.args(["build", "--release", "--locked", "--quiet"]);
+    maturin
+        .args(["build", "--locked", "--quiet"])
+        .args(arguments);
     maturin.args(["--manifest-path", "python/Cargo.toml", "--out", WHEELS]);
-    // For this machine: pip takes it, and PyPI would not.
+    // The wheel is for this machine: pip installs it, PyPI would refuse it.
     maturin.args(["--compatibility", "linux", "--target-dir", "target"]);
     maturin.arg("--interpreter").arg(tools.path("python"));
     run(&mut maturin)?;
+    built_wheel()
+}
+
+/// The only file in the folder of the wheel.
+fn built_wheel() -> Result<PathBuf> {
     let mut wheels = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("expected to read {WHEELS}"))? {
+    let entries = fs::read_dir(root().join(WHEELS));
+    for entry in entries.with_context(|| format!("cannot read {WHEELS}"))? {
         wheels.push(entry?.path());
     }
     ensure!(
@@ -202,41 +222,41 @@ fn wheel() -> Result<PathBuf> {
 }
 
 /// Installs the wheel as a user would, and tests it.
-fn check(kind: Kind, interpreter: &Interpreter, wheel: &Path, pytest: &[String]) -> Result<()> {
+fn check(
+    kind: Kind,
+    interpreter: &Interpreter,
+    wheel: &Path,
+    pytest: &[String],
+    counts: &mut Counts,
+) -> Result<()> {
     let tested = Tested::of(kind, interpreter, wheel)?;
     let (major, minor) = interpreter.version;
     say(&format!(
-        "Testing callbox for Python {major}.{minor}{}",
-        kind.with()
+        "Testing callbox for Python {major}.{minor} with {}",
+        kind.heading()
     ));
-    // The first of all: the package asks for nothing that it does not name.
-    let versions = format!("import callbox, {}", kind.shown());
-    run(command(&mut tested.environment.python()).args(["-c", &versions]))?;
+    run(isolate(&mut tested.environment.python()).args(["-c", kind.versions()]))?;
     let mut python = tested.environment.python();
-    command(&mut python).args(["-m", "pytest", "--quiet", "-c", CONFIGURATION]);
+    isolate(&mut python).args(["-m", "pytest", "--quiet", "-c", CONFIGURATION]);
     python.arg(format!("--override-ini=cache_dir={}", cache("pytest")));
     let workers = available_parallelism().map_or(1, NonZero::get).min(4);
     python.arg(format!("--numprocesses={workers}"));
     python.args(tested.selection()).args(pytest);
-    run(&mut python)?;
+    run_tests(&mut python, counts)?;
     if kind == Kind::New && pytest.is_empty() {
         say("Comparing the type stubs with the extension");
         let mut stubtest = tested.environment.python();
-        command(&mut stubtest).env("MYPY_CACHE_DIR", cache("mypy"));
+        isolate(&mut stubtest).env("MYPY_CACHE_DIR", cache("mypy"));
         stubtest.args(["-m", "mypy.stubtest", "--concise", "callbox._callbox"]);
-        run(stubtest.args([
-            "--mypy-config-file",
-            CONFIGURATION,
-            "--allowlist",
-            ALLOWLIST,
-        ]))?;
+        stubtest.args(["--mypy-config-file", CONFIGURATION]);
+        run(stubtest.args(["--allowlist", ALLOWLIST]))?;
     }
     Ok(())
 }
 
-/// Has Python take nothing from elsewhere, and leave nothing among the sources.
-fn command(python: &mut Command) -> &mut Command {
-    // The workspace's tests build it. Without it the tests of the CUDA handler say that they are not run.
+/// Keeps Python from importing other packages and from writing caches beside sources.
+fn isolate(python: &mut Command) -> &mut Command {
+    // The workspace's tests build it. Without it, the tests of CUDA say that they do not run.
     let stand_in = root().join("target/debug/deps/libcallbox_cuda_stand_in.so");
     if stand_in.exists() {
         python.env("CALLBOX_CUDA_STAND_IN", stand_in);
@@ -256,16 +276,16 @@ fn cache(name: &str) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// Every interpreter that there is, by version: `python3`, those on the path with their versions in their names, and those that the
-/// variable names. Of each version one is taken.
-fn found() -> Result<Vec<Interpreter>> {
-    let mut found = vec![Interpreter::at_hand()?];
+/// One interpreter of each version: the default one, those with a version in their names on the
+/// PATH, and those that the variable names.
+fn every_interpreter() -> Result<Vec<Interpreter>> {
+    let mut found = vec![Interpreter::default_python()?];
     let named = std::env::var_os(VARIABLE).unwrap_or_default();
     for program in std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()) {
         found.push(Interpreter::of(&program)?);
     }
     for minor in 11..=19 {
-        // What a name leads to need not be there: a version manager has scripts for all names.
+        // A version manager has scripts for versions that are not installed.
         found.extend(Interpreter::of(Path::new(&format!("python3.{minor}"))));
     }
     found.sort_by_key(|interpreter| interpreter.version);

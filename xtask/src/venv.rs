@@ -1,64 +1,79 @@
-//! Virtual environments of Python below `target`, each made the first time.
+//! Virtual environments of Python below `target`, each made the first time it is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{root, run, say};
 
-/// The interpreter that is taken if none is named.
-const AT_HAND: &str = "python3";
+/// Interpreters to use by default, in the order in which they are tried. A version manager has
+/// scripts for names that do not work, so each is tried by running it.
+const PROGRAMS: [&str; 5] = [
+    "python3",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "/usr/bin/python3",
+];
 
 /// Prints the version of an interpreter that can make environments.
 const PROBE: &str = "import sys, venv, ensurepip; print(*sys.version_info[:2])";
 
-/// An interpreter.
+/// A Python interpreter.
 pub(crate) struct Interpreter {
     program: PathBuf,
-    /// Its version, such as 3.11.
+    /// Its version, such as (3, 11).
     pub(crate) version: (u32, u32),
+    /// Whether it was found, not named by the caller.
+    pub(crate) is_default: bool,
 }
 
 impl Interpreter {
-    /// `python3`.
+    /// The first of `PROGRAMS` that works.
     ///
     /// # Errors
-    /// As for [`Interpreter::of`].
-    pub(crate) fn at_hand() -> Result<Self> {
-        Self::of(Path::new(AT_HAND))
+    /// None works: the error says why `python3` does not.
+    pub(crate) fn default_python() -> Result<Self> {
+        let mut found = PROGRAMS
+            .map(|program| Self::of(Path::new(program)))
+            .into_iter();
+        let first = found
+            .next()
+            .unwrap_or_else(|| bail!("there is no interpreter"));
+        let interpreter = first.or_else(|error| found.find_map(Result::ok).ok_or(error));
+        interpreter
+            .map(|interpreter| Self {
+                is_default: true,
+                ..interpreter
+            })
+            .context("install python3 and python3-venv (Debian, Ubuntu), or Python 3.11 or newer")
     }
 
-    /// Whether it is `python3`.
-    pub(crate) fn is_at_hand(&self) -> bool {
-        self.program == Path::new(AT_HAND)
-    }
-
-    /// The interpreter that a program is.
+    /// The interpreter of a program.
     ///
     /// # Errors
-    /// It is none, is older than 3.11, or has no venv.
+    /// The program is not Python, is older than 3.11, or has no venv.
     pub(crate) fn of(program: &Path) -> Result<Self> {
-        let expected = || format!("expected {} of at least 3.11 with venv", program.display());
-        let mut probe = Command::new(program);
-        let output = probe.args(["-I", "-c", PROBE]).output();
-        let output = output.with_context(expected)?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let mut numbers = said.split_whitespace().map(str::parse::<u32>);
+        let needed = || format!("{} is not Python 3.11+ with venv", program.display());
+        let output = Command::new(program)
+            .args(["-I", "-c", PROBE])
+            .output()
+            .with_context(needed)?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let mut numbers = printed.split_whitespace().map(str::parse::<u32>);
         let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().last().unwrap_or("it said nothing");
-            anyhow::bail!("{}, found that `{PROBE}` failed: {last}", expected());
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let last = errors.lines().last().unwrap_or("it printed nothing");
+            bail!("{}: {last}", needed());
         };
-        ensure!(
-            (major, minor) >= (3, 11),
-            "{}, found {major}.{minor}",
-            expected()
-        );
+        let version = (major, minor);
+        ensure!(version >= (3, 11), "{}: it is {major}.{minor}", needed());
         Ok(Self {
             program: program.to_owned(),
-            version: (major, minor),
+            version,
+            is_default: false,
         })
     }
 }
@@ -72,21 +87,25 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The environment of that folder below `target`, with what pip installs by these requirements. It is made if it is not there, and
-    /// made anew if it was made for another version of Python, by other requirements or with another `key`.
+    /// The environment in a folder below `target`, with these requirements installed by pip. It is
+    /// made if it is missing, or was made for another Python, other requirements or another `key`.
     ///
     /// # Errors
-    /// What pip cannot install, as without a network.
+    /// pip cannot install a requirement, for instance without a network.
     pub(crate) fn of(
         folder: &str,
         interpreter: &Interpreter,
         requirements: &[String],
         key: &str,
     ) -> Result<Self> {
-        let environment = Self::at(folder, interpreter);
+        let mut environment = Self {
+            folder: root().join("target").join(folder),
+            version: interpreter.version,
+            is_new: false,
+        };
         let (major, minor) = interpreter.version;
         let made_for = format!("Python {major}.{minor}\n{}\n{key}", requirements.join("\n"));
-        // Written when all is installed, so that what was broken off is begun again.
+        // Written last, so that an interrupted installation starts again.
         let installed = environment.folder.join("installed.txt");
         if fs::read_to_string(&installed).is_ok_and(|text| text == made_for) {
             return Ok(environment);
@@ -99,60 +118,51 @@ impl Environment {
             .arg(&environment.folder))?;
         environment.install(requirements)?;
         fs::write(&installed, made_for)
-            .with_context(|| format!("expected to write {}", installed.display()))?;
-        Ok(Self {
-            is_new: true,
-            ..environment
-        })
+            .with_context(|| format!("cannot write {}", installed.display()))?;
+        environment.is_new = true;
+        Ok(environment)
     }
 
-    fn at(folder: &str, interpreter: &Interpreter) -> Self {
-        Self {
-            folder: root().join("target").join(folder),
-            version: interpreter.version,
-            is_new: false,
-        }
-    }
-
-    /// Whether there is such an environment, of whatever requirements.
-    pub(crate) fn is_there(folder: &str) -> bool {
+    /// Whether a folder below `target` has an environment.
+    pub(crate) fn exists(folder: &str) -> bool {
         let folder = root().join("target").join(folder);
         folder.join("installed.txt").exists()
     }
 
-    /// Runs pip. Only wheels are taken: what has none for this machine would be compiled, if at all.
+    /// Runs pip. It takes only wheels, and compiles nothing.
     ///
     /// # Errors
-    /// What pip cannot install.
-    pub(crate) fn install(&self, arguments: &[String]) -> Result<()> {
-        if arguments.is_empty() {
-            return Ok(());
-        }
+    /// pip cannot install a requirement.
+    pub(crate) fn install(&self, requirements: &[String]) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-I", "-m", "pip", "install", "--quiet", "--retries=2"]);
         pip.args(["--disable-pip-version-check", "--only-binary=:all:"]);
-        run(pip.args(arguments))
-            .with_context(|| format!("expected pip to install {}", arguments.join(" ")))
+        run(pip.args(requirements)).with_context(|| {
+            format!(
+                "pip cannot install {}, from a network or its cache",
+                requirements.join(" ")
+            )
+        })
     }
 
-    /// Its interpreter.
+    /// Its interpreter, in the repository's root.
     pub(crate) fn python(&self) -> Command {
         self.program("python")
     }
 
-    /// A program that was installed into it.
+    /// A program of an installed package, in the repository's root.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.path(name));
         command.current_dir(root());
         command
     }
 
-    /// Where that program is.
+    /// The path of a program.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
 
-    /// Where packages are installed.
+    /// The folder of installed packages.
     pub(crate) fn packages(&self) -> PathBuf {
         let (major, minor) = self.version;
         let lib = self.folder.join("lib");
@@ -163,10 +173,10 @@ impl Environment {
 /// The requirements in a file, whose path begins at the repository's root.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub(crate) fn requirements(path: &str) -> Result<Vec<String>> {
-    let text = fs::read_to_string(root().join(path))
-        .with_context(|| format!("expected to read {path}"))?;
+    let text =
+        fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))?;
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())

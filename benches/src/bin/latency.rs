@@ -1,8 +1,11 @@
-//! Prints how long after its deadline, or after it was cancelled, a call has returned.
+//! Prints the time between a call's deadline or cancellation and its return.
 //!
-//! It takes a free machine: while other processes take the processors, what is measured is when the system lets threads run.
+//! Run it on an idle machine. Under load, the figures show how the system schedules threads.
 
-#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command-line program prints its results"
+)]
 
 use std::time::Duration;
 
@@ -11,10 +14,10 @@ use callbox::policy::{Limits, Policy, Traps};
 use callbox::wasm::{Config, Engine};
 use callbox_benches::kills::{By, GUESTS, TICK};
 
-/// Kills of each guest in each way, if the command line does not say.
+/// Kills of each guest in each way, unless the command line gives a number.
 const KILLS: usize = 2000;
 
-/// What the 99th percentile may be.
+/// Upper bound for the 99th percentile.
 const GOAL: Duration = TICK.saturating_mul(2);
 
 fn main() -> Result<()> {
@@ -34,7 +37,8 @@ fn main() -> Result<()> {
     for traps in [Traps::Signals, Traps::Explicit] {
         let engine = engine(traps)?;
         for guest in GUESTS {
-            // The code that stops guests is the same in both modes: one guest shows it.
+            // Both trap modes stop guests with the same code, so one guest is enough for the
+            // second.
             let is_shown = traps == Traps::Signals || guest.name == GUESTS[0].name;
             if !is_shown || !guest.name.contains(&filter) {
                 continue;
@@ -73,10 +77,7 @@ fn row(sorted: &[Duration]) -> String {
             .unwrap_or_default()
     };
     let late = sorted.iter().filter(|&&latency| latency > GOAL).count();
-    let reached = match at(0.99) <= GOAL {
-        true => "yes",
-        false => "no",
-    };
+    let reached = if at(0.99) <= GOAL { "yes" } else { "no" };
     format!(
         "{} | {} | {} | {} | {late} | {reached} |",
         sorted.len(),

@@ -1,12 +1,15 @@
-//! Prints what criterion measured last, as ratios to the baselines of the same run, with the goals.
+//! Prints criterion's last measurements as ratios to the baselines of the same run, with the goals.
 
-#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command-line program prints its results"
+)]
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A figure to reach.
+/// A goal for one measurement.
 struct Goal {
     what: &'static str,
     measured: &'static str,
@@ -17,9 +20,10 @@ struct Goal {
 enum Bound {
     /// At most this many times the baseline.
     Times(f64),
-    /// As it comes.
+    /// No goal.
     None,
-    /// At most this many nanoseconds more than the baseline, per each of so many.
+    /// At most this many nanoseconds above the baseline per repetition; the second number is the
+    /// count of repetitions.
     NanosecondsMore(f64, f64),
 }
 
@@ -31,19 +35,19 @@ const GOALS: &[Goal] = &[
         goal: Bound::Times(5.0),
     },
     Goal {
-        what: "prepared call by (out, ins), 512 B in and out, to typed FFI",
+        what: "prepared call in (out, ins), 512 B in and out, to typed FFI",
         measured: "conventions/original",
         baseline: "conventions/empty",
         goal: Bound::None,
     },
     Goal {
-        what: "prepared call by (out, ins, opaque, opaque_len, status), to typed FFI",
+        what: "prepared call in (out, ins, opaque, opaque_len, status), to typed FFI",
         measured: "conventions/unified",
         baseline: "conventions/empty",
         goal: Bound::None,
     },
     Goal {
-        what: "program of one call that calls back, to one that does not",
+        what: "program of one call with a callback, to one without",
         measured: "conventions/program_with_call_back",
         baseline: "conventions/program",
         goal: Bound::None,
@@ -70,6 +74,54 @@ const GOALS: &[Goal] = &[
         what: "a call across the second wall, 1 MiB in and out, to one in this process",
         measured: "second_wall/process/1024KiB",
         baseline: "second_wall/wasm/1024KiB",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "add_n 1 MiB, whole call, one thread, to a native loop on one thread",
+        measured: "cores/one_thread/add_n_1MiB",
+        baseline: "cores/native/add_n_1MiB",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "add_n 1 MiB, whole call, two threads, to a native loop on one thread",
+        measured: "cores/two_threads/add_n_1MiB",
+        baseline: "cores/native/add_n_1MiB",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "add_n 64 MiB, whole call, one thread, to a native loop on one thread",
+        measured: "cores/one_thread/add_n_64MiB",
+        baseline: "cores/native/add_n_64MiB",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "add_n 64 MiB, whole call, two threads, to a native loop on one thread",
+        measured: "cores/two_threads/add_n_64MiB",
+        baseline: "cores/native/add_n_64MiB",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "softmax 4096 x 1024, whole call, one thread, to a native loop on one thread",
+        measured: "cores/one_thread/softmax",
+        baseline: "cores/native/softmax",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "softmax 4096 x 1024, whole call, two threads, to a native loop on one thread",
+        measured: "cores/two_threads/softmax",
+        baseline: "cores/native/softmax",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "rms_norm 4096 x 1024, whole call, one thread, to a native loop on one thread",
+        measured: "cores/one_thread/rms_norm",
+        baseline: "cores/native/rms_norm",
+        goal: Bound::None,
+    },
+    Goal {
+        what: "rms_norm 4096 x 1024, whole call, two threads, to a native loop on one thread",
+        measured: "cores/two_threads/rms_norm",
+        baseline: "cores/native/rms_norm",
         goal: Bound::None,
     },
     Goal {
@@ -109,9 +161,9 @@ const GOALS: &[Goal] = &[
         goal: Bound::Times(1.5),
     },
     Goal {
-        what: "softmax kernel alone, 1 MiB, to native",
-        measured: "kernel/wasm/softmax",
-        baseline: "kernel/native/softmax",
+        what: "softmax 1 MiB, whole call, to native + copies",
+        measured: "kernel/callbox/softmax",
+        baseline: "kernel/native_and_copies/softmax",
         goal: Bound::Times(1.5),
     },
 ];
@@ -166,7 +218,7 @@ fn row(folder: &Path, goal: &Goal) -> Result<String> {
     ))
 }
 
-/// The median time in nanoseconds.
+/// Reads the median time of a benchmark, in nanoseconds.
 fn median(folder: &Path, benchmark: &str) -> Result<f64> {
     let path: PathBuf = folder.join(benchmark).join("new/estimates.json");
     let text = std::fs::read_to_string(&path).with_context(|| {

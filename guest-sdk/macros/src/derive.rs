@@ -1,4 +1,4 @@
-//! The code that makes a struct or an enum an attribute.
+//! Expansion of `#[derive(AttributeStruct)]` and `#[derive(AttributeEnum)]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -9,17 +9,17 @@ use syn::{
 
 use crate::signature::{attribute_name, unraw};
 
-/// The integers that a scalar attribute can be.
+/// The integer types of scalar attributes.
 const INTEGERS: [&str; 8] = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"];
 
-/// A field: its attribute's name, its own, and its type.
+/// A field: its attribute's name, its own name, and its type.
 struct Member<'a> {
     name: String,
     ident: &'a Ident,
     ty: &'a Type,
 }
 
-/// The implementation of `AttributeValue` for a struct: a dictionary with its fields.
+/// Implements `AttributeValue` for a struct: a dictionary with its fields.
 pub(crate) fn of_struct(input: &DeriveInput) -> Result<TokenStream> {
     let lifetime = lifetime(input)?;
     let members = members(input)?;
@@ -62,7 +62,7 @@ pub(crate) fn of_struct(input: &DeriveInput) -> Result<TokenStream> {
     ))
 }
 
-/// The implementation of `AttributeValue` for an enum: a scalar of its `repr`.
+/// Implements `AttributeValue` for an enum: a scalar of its `repr`.
 pub(crate) fn of_enum(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(Error::new(input.span(), "expected an enum"));
@@ -70,7 +70,7 @@ pub(crate) fn of_enum(input: &DeriveInput) -> Result<TokenStream> {
     if let Some(parameter) = input.generics.params.first() {
         return Err(Error::new(
             parameter.span(),
-            "an enum that is an attribute is not generic",
+            "an attribute enum cannot be generic",
         ));
     }
     let ident = &input.ident;
@@ -124,7 +124,7 @@ fn implementation(
     }
 }
 
-/// The struct's one lifetime, or one that it does not use.
+/// Returns the struct's only lifetime, or a lifetime that the struct does not use.
 fn lifetime(input: &DeriveInput) -> Result<Lifetime> {
     let mut found = None;
     for parameter in &input.generics.params {
@@ -133,7 +133,7 @@ fn lifetime(input: &DeriveInput) -> Result<Lifetime> {
                 found = Some(lifetime.lifetime.clone());
             }
             other => {
-                let message = "a struct that is an attribute is generic over one lifetime at most";
+                let message = "an attribute struct is generic over one lifetime at most";
                 return Err(Error::new(other.span(), message));
             }
         }
@@ -146,15 +146,14 @@ fn members(input: &DeriveInput) -> Result<Vec<Member<'_>>> {
         return Err(Error::new(input.span(), "expected a struct"));
     };
     let Fields::Named(fields) = &data.fields else {
-        let message =
-            "a struct that is an attribute has named fields: their names are the dictionary's";
+        let message = "an attribute struct needs named fields: their names are the dictionary's";
         return Err(Error::new(input.ident.span(), message));
     };
     let mut members: Vec<Member<'_>> = Vec::new();
     for field in &fields.named {
         let member = member(field)?;
         if members.iter().any(|known| known.name == member.name) {
-            let message = format!("two fields are the attribute `{}`", member.name);
+            let message = format!("two fields bind the attribute `{}`", member.name);
             return Err(Error::new(field.span(), message));
         }
         members.push(member);
@@ -177,7 +176,7 @@ fn member(field: &Field) -> Result<Member<'_>> {
     })
 }
 
-/// The integer type in `#[repr(...)]`.
+/// Returns the integer type in `#[repr(...)]`.
 fn representation(input: &DeriveInput) -> Result<Ident> {
     let mut integer = None;
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
@@ -187,7 +186,7 @@ fn representation(input: &DeriveInput) -> Result<Ident> {
             {
                 integer = Some(found.clone());
             }
-            // What stands in parentheses, as in `align(2)`, is the compiler's to check.
+            // The compiler checks what is in parentheses, as in `align(2)`.
             if meta.input.peek(syn::token::Paren) {
                 let alignment;
                 syn::parenthesized!(alignment in meta.input);
@@ -198,7 +197,7 @@ fn representation(input: &DeriveInput) -> Result<Ident> {
     }
     integer.ok_or_else(|| {
         let message = format!(
-            "an enum that is an attribute needs the type of its scalar: write `#[repr(i32)]`, or another of {}",
+            "an attribute enum needs an integer type: write `#[repr(i32)]`, or another of {}",
             INTEGERS.join(", ")
         );
         Error::new(input.ident.span(), message)
@@ -212,7 +211,7 @@ fn variants(data: &DataEnum) -> Result<Vec<&Ident>> {
             Fields::Unit => Ok(&variant.ident),
             _ => Err(Error::new(
                 variant.span(),
-                "an enum that is an attribute has variants without fields",
+                "the variants of an attribute enum cannot have fields",
             )),
         })
         .collect()

@@ -1,5 +1,6 @@
-//! What is written in the parentheses of `#[dimensions(...)]`.
+//! The marker `#[dimensions(...)]`.
 
+use callbox_abi::Stage;
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
@@ -7,19 +8,19 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Ident, LitInt, Result, Token};
 
-use crate::options::{Options, Stage};
+use crate::options::Options;
 use crate::signature::{Binding, Parameter, unraw};
 
-/// The longest symbol that a host takes, in bytes.
+/// The longest symbol that a host accepts, in bytes.
 const MAX_SYMBOL: usize = 64;
 
-/// The dimensions that an operand or result is declared with.
+/// The declared dimensions of an operand or result.
 pub(crate) struct Dimensions {
     pub(crate) list: Vec<Dimension>,
     pub(crate) span: Span,
 }
 
-/// One of them.
+/// One entry of declared dimensions.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Dimension {
     /// `..`: any number of dimensions.
@@ -37,7 +38,8 @@ impl Dimensions {
         let mut list = Vec::new();
         for Entry { dimension, span } in entries {
             if dimension == Dimension::Any && !list.is_empty() {
-                let message = "`..` stands for any number of dimensions: it comes first, and once";
+                let message =
+                    "`..` stands for any number of dimensions: it comes first, and at most once";
                 return Err(Error::new(span, message));
             }
             list.push(dimension);
@@ -67,7 +69,7 @@ impl Parse for Entry {
             Dimension::Any
         } else if input.peek(LitInt) {
             let number: LitInt = input.parse()?;
-            // A sign is a part of the number here.
+            // A number token includes its sign.
             Dimension::Size(number.base10_parse().map_err(|_| expected())?)
         } else if input.peek(Ident) {
             Dimension::Symbol(symbol(&input.parse()?)?)
@@ -84,12 +86,12 @@ fn symbol(ident: &Ident) -> Result<String> {
         return Ok(symbol);
     }
     let message = format!(
-        "a dimension's name is of at most {MAX_SYMBOL} letters from a to z and A to Z, digits and underscores"
+        "a dimension's name has at most {MAX_SYMBOL} letters from a to z and A to Z, digits and underscores"
     );
     Err(Error::new(ident.span(), message))
 }
 
-/// The expression for a parameter's description.
+/// Returns the expression for a parameter's description.
 pub(crate) fn expression(dimensions: Option<&Dimensions>) -> TokenStream {
     let Some(dimensions) = dimensions else {
         return quote!(::core::option::Option::None);
@@ -102,8 +104,10 @@ pub(crate) fn expression(dimensions: Option<&Dimensions>) -> TokenStream {
     quote!(::core::option::Option::Some(&[#(#list),*]))
 }
 
-/// Checks where dimensions are declared, and that those of an elementwise target are any of their rank and the same ones.
+/// Checks that dimensions are declared in stage `execute` only, that those of an elementwise target
+/// are all equal and unrestricted, and that the results of a target with rows have them.
 pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
+    check_rows(parameters, options)?;
     let mut first: Option<&Dimensions> = None;
     for parameter in parameters {
         let Some(dimensions) = &parameter.dimensions else {
@@ -114,9 +118,9 @@ pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
             return refuse("only an operand or a result has dimensions");
         }
         if options.stage != Stage::Execute {
-            return refuse("the function of stage execute says the dimensions, for all stages");
+            return refuse("dimensions are declared in stage execute, for all stages");
         }
-        // That of an operand of rank 0.
+        // An operand of rank 0 is exempt.
         if !options.is_elementwise || dimensions.list.is_empty() {
             continue;
         }
@@ -124,18 +128,46 @@ pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
             let is_size = matches!(dimension, Dimension::Size(_));
             if is_size || dimensions.list[..i].contains(dimension) {
                 return refuse(
-                    "an elementwise target takes any dimensions of a rank: expected `..` and names, each once",
+                    "an elementwise target takes arrays of any size: expected `..` and names, each at most once",
                 );
             }
         }
         match first {
             Some(first) if first.list != dimensions.list => {
                 return refuse(
-                    "the operands and results of an elementwise target have the same dimensions, but for operands of rank 0",
+                    "the operands and results of an elementwise target have the same dimensions, except operands of rank 0",
                 );
             }
             _ => first = Some(dimensions),
         }
     }
     Ok(())
+}
+
+/// Checks that a target with rows declares `..`, also for each result. The host checks results
+/// whose dimensions are not declared.
+fn check_rows(parameters: &[Parameter], options: &Options) -> Result<()> {
+    if !options.has_rows {
+        return Ok(());
+    }
+    if options.stage != Stage::Execute {
+        let message = "rows are declared in stage execute, for all stages";
+        return Err(Error::new(Span::call_site(), message));
+    }
+    let declared = parameters.iter();
+    let mut declared = declared.filter_map(|p| Some((p.passing, p.dimensions.as_ref()?)));
+    let has_rows = |dimensions: &Dimensions| dimensions.list.first() == Some(&Dimension::Any);
+    let without = declared
+        .clone()
+        .find(|(passing, dimensions)| passing.is_mutable() && !has_rows(dimensions));
+    if let Some((_, dimensions)) = without {
+        let message =
+            "a target with rows has them in each result: expected dimensions that begin with `..`";
+        return Err(Error::new(dimensions.span, message));
+    }
+    if declared.any(|(_, dimensions)| has_rows(dimensions)) {
+        return Ok(());
+    }
+    let message = "a target with rows declares them: expected dimensions that begin with `..`";
+    Err(Error::new(Span::call_site(), message))
 }

@@ -1,19 +1,23 @@
 //! The code that the macro adds beside a target's function.
 //!
-//! Its names begin with `__callbox`: macros have no other means to keep them apart from those of the crate around the function.
+//! Its names begin with `__callbox`, because a macro has no other way to avoid clashes with names
+//! of the crate around the function.
 
+use callbox_abi::Stage;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, GenericParam, Ident, ItemFn, LitStr, Result, Type};
 
 use crate::dimensions;
-use crate::options::{Options, Stage};
+use crate::options::{Options, variant};
 use crate::signature::{Binding, Parameter, Passing, Signature, instance, mentions};
 
-/// A type of the function's name that implements `Target`, and in WebAssembly the export and the metadata.
+/// Returns a type of the function's name that implements `Target`, and in WebAssembly the export
+/// and the metadata.
 ///
-/// The type stands beside the function because types and functions have separate names; it is how a test names the target.
+/// Tests refer to the target by this type. It can have the function's name because types and
+/// functions are in different namespaces.
 pub(crate) fn target(
     function: &ItemFn,
     signature: &Signature,
@@ -26,7 +30,7 @@ pub(crate) fn target(
     let wasm = wasm(ident, signature, options);
     Ok(quote! {
         #[doc(hidden)]
-        #[allow(non_camel_case_types, reason = "it bears the function's name")]
+        #[allow(non_camel_case_types, reason = "the type has the function's name")]
         #vis struct #ident {}
 
         const _: () = {
@@ -46,7 +50,7 @@ pub(crate) fn target(
 
 fn description(signature: &Signature, options: &Options) -> TokenStream {
     let name = &signature.name;
-    let stage = options.stage.variant();
+    let stage = variant(options.stage);
     let documentation = &signature.documentation;
     let traits = options.traits();
     let parameters = by_type(signature).map(|(_, p)| parameter(p, options));
@@ -62,7 +66,7 @@ fn description(signature: &Signature, options: &Options) -> TokenStream {
     }
 }
 
-/// One role for each type that the target is made for.
+/// Returns the description of a parameter: one role for each type of a generic target.
 fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
     let name = &parameter.name;
     let types: Vec<Type> = match &options.types {
@@ -87,7 +91,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
     let replaced = types.and_then(|(ident, types)| Some((ident, types.first()?)));
     let ty = instance(&parameter.ty, replaced);
     let value = quote_spanned!(parameter.ty.span()=> <#ty as __callbox::AttributeValue<'_>>);
-    // An attribute of the generic type has no one element type.
+    // An attribute of the generic type has several element types.
     let element_type = match types {
         Some((ident, types)) if types.len() > 1 && mentions(&parameter.ty, ident) => {
             quote!(::core::option::Option::None)
@@ -104,7 +108,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
     }
 }
 
-/// The function that decodes and calls: once, or once for each type of a generic target.
+/// Returns the code that decodes and calls: once, or once for each type of a generic target.
 fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<TokenStream> {
     let returned = quote! {
         ::core::result::Result<
@@ -148,19 +152,21 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
     })
 }
 
-/// The buffer whose element type says which instance to call: its place among the buffers, and among all parameters.
+/// Returns the buffer whose element type selects the instance of a generic target: its index among
+/// the buffers, and among all parameters.
 fn selector(signature: &Signature, ident: &Ident) -> Result<(usize, usize)> {
     by_type(signature)
         .enumerate()
         .find(|(_, (_, p))| !p.is_optional() && mentions(&p.ty, ident))
         .map(|(place, (position, _))| (place, position))
         .ok_or_else(|| {
-            let message = format!("no operand or result that every call has is of type `{ident}`");
+            let message = format!("no required operand or result has elements of type `{ident}`");
             Error::new(ident.span(), message)
         })
 }
 
-/// Decodes every parameter, so that all failures are reported together, and calls the function.
+/// Returns the code that decodes every parameter, so that all mismatches are reported together, and
+/// calls the function.
 fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
     let ident = &function.sig.ident;
     let names = signature.attribute_names();
@@ -215,13 +221,13 @@ fn decode(parameter: &Parameter, attribute_names: &[&str]) -> TokenStream {
             quote_spanned!(parameter.ty.span()=> __callbox_decoder.attribute::<#ty>(#name, #place))
         }
         Binding::State(stage) => {
-            let stage = stage.variant();
+            let stage = variant(stage);
             quote_spanned!(parameter.ty.span()=> __callbox_decoder.state::<#ty>(__callbox::Stage::#stage))
         }
     }
 }
 
-/// What is known of a function only when the types are: computing its description checks the order of the parameters.
+/// Returns checks that need the parameters' types: evaluating the description checks their order.
 fn check(stage: Stage, ident: &Ident) -> TokenStream {
     if stage != Stage::Instantiate {
         return quote_spanned! {ident.span()=>
@@ -236,9 +242,9 @@ fn check(stage: Stage, ident: &Ident) -> TokenStream {
     }
 }
 
-/// The export, and the target's line in the custom section.
+/// Returns the export, and the target's line in the custom section.
 ///
-/// Natively there is neither: the names of exports would be symbols that clash with those of other crates.
+/// Native builds have neither: the exports' names would be symbols that clash with other crates'.
 fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream {
     let target = signature.name.value();
     let export = match options.stage {
@@ -256,7 +262,7 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
             __callbox::run::<#ident>(__callbox_frame)
         }
 
-        // Natively it is kept as it would be for the export, so that the function does not seem to be unused.
+        // Refers to the export's code, so that the function counts as used.
         #[cfg(not(target_arch = "wasm32"))]
         const _: fn(__callbox::FramePointer<'_>) -> u32 = __callbox::run::<#ident>;
 
@@ -268,7 +274,7 @@ fn wasm(ident: &Ident, signature: &Signature, options: &Options) -> TokenStream 
     }
 }
 
-/// The export by which a host takes back what a stage returned.
+/// Returns the export through which a host drops a stage's state.
 fn take_back(export: &str) -> TokenStream {
     let export = LitStr::new(&format!("{export}.drop"), Span::call_site());
     quote! {
@@ -280,7 +286,7 @@ fn take_back(export: &str) -> TokenStream {
     }
 }
 
-/// The parameters that are bound by their types, each with its position among all.
+/// Returns the parameters that are bound by type, each with its index among all parameters.
 fn by_type(signature: &Signature) -> impl Iterator<Item = (usize, &Parameter)> {
     signature
         .parameters

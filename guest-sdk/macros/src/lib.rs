@@ -1,8 +1,9 @@
-//! The macros of `callbox-guest`, which documents them: see `callbox_guest::target`, `callbox_guest::AttributeStruct` and
-//! `callbox_guest::AttributeEnum`.
+//! The macros of `callbox-guest`, which re-exports and documents them: `callbox_guest::target`,
+//! `callbox_guest::AttributeStruct` and `callbox_guest::AttributeEnum`.
 //!
-//! The attribute macro reads names and markers only. What a parameter stands for is decided by its type, through the traits of
-//! `callbox-guest`, so that type aliases work and a wrong type is the compiler's error at the right place.
+//! The attribute macro reads names and markers only. A parameter's type decides its role, through
+//! the traits of `callbox-guest`. Type aliases therefore work, and the compiler reports a wrong
+//! type where it is written.
 
 mod derive;
 mod dimensions;
@@ -15,21 +16,27 @@ mod tests;
 
 use proc_macro::TokenStream;
 use quote::quote;
-use syn::{DeriveInput, Error, ItemFn, parse_macro_input};
+use syn::{Attribute, DeriveInput, Error, ItemFn, parse_macro_input};
 
 use options::Options;
 use signature::Signature;
 
-/// Makes a function a target. Documented where `callbox-guest` exports it.
+/// Makes a function a target. `callbox-guest` documents it.
 #[proc_macro_attribute]
 pub fn target(options: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as Options);
     let mut function = parse_macro_input!(item as ItemFn);
     let signature = Signature::of(&mut function, &options);
     let made = signature.and_then(|signature| expand::target(&function, &signature, &options));
-    // The function itself stays, so that a mistake in it is not followed by errors about its absence.
+    // The function is kept on an error, so that its absence causes no further errors.
     let made = made.unwrap_or_else(|error| error.to_compile_error());
+    // The compiler of the host gives a function that also decodes the call too few registers for
+    // its loops.
+    let is_inlined = |attribute: &Attribute| attribute.path().is_ident("inline");
+    let outline = (!function.attrs.iter().any(is_inlined))
+        .then(|| quote!(#[cfg_attr(target_arch = "wasm32", inline(never))]));
     quote! {
+        #outline
         #[allow(clippy::too_many_arguments, reason = "a target has as many parameters as its call has values")]
         #function
         #made
@@ -37,7 +44,7 @@ pub fn target(options: TokenStream, item: TokenStream) -> TokenStream {
     .into()
 }
 
-/// Makes a struct an attribute. Documented where `callbox-guest` exports it.
+/// Makes a struct an attribute type. `callbox-guest` documents it.
 #[proc_macro_derive(AttributeStruct, attributes(attr))]
 pub fn attribute_struct(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
@@ -46,7 +53,7 @@ pub fn attribute_struct(item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes an enum an attribute. Documented where `callbox-guest` exports it.
+/// Makes an enum an attribute type. `callbox-guest` documents it.
 #[proc_macro_derive(AttributeEnum)]
 pub fn attribute_enum(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

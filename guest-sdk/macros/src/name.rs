@@ -1,4 +1,4 @@
-//! Names that a target can have.
+//! Validation of targets' names.
 
 /// Checks a target's name, which becomes the name of an export and of a symbol.
 pub(crate) fn check(name: &str) -> Result<(), String> {
@@ -6,7 +6,7 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
         return Err("expected a name for the target, found none".to_owned());
     }
     if name.starts_with('$') {
-        // XLA's words, from `CustomCall` (xla/hlo/builder/xla_builder.cc).
+        // The message is XLA's, from `CustomCall` (xla/hlo/builder/xla_builder.cc).
         return Err("Call targets that start with '$' are reserved for internal use.".to_owned());
     }
     if name.contains(|c: char| c.is_control()) {
@@ -14,13 +14,11 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     }
     for suffix in STAGE_SUFFIXES {
         if name.ends_with(suffix) {
-            return Err(format!("`{name}` ends as the export of a stage does"));
+            return Err(format!("`{name}` ends like the export of a stage"));
         }
     }
     if RESERVED.contains(&name) || name.starts_with("cabi_") || name.starts_with("__") {
-        return Err(format!(
-            "`{name}` is a name that the WebAssembly module needs for itself"
-        ));
+        return Err(format!("`{name}` is reserved for the WebAssembly module"));
     }
     let stem = name.strip_suffix(['f', 'l']).unwrap_or(name);
     if C_FUNCTIONS.contains(&name) || C_FUNCTIONS.contains(&stem) {
@@ -41,11 +39,12 @@ const STAGE_SUFFIXES: [&str; 7] = [
     ".initialize.drop",
 ];
 
-/// `jax-ffi-api` is the export by which a module in C hands out the proposal's API table.
+/// Names with a meaning of their own. `jax-ffi-api` is the export that returns the API table of the
+/// JAX FFI proposal from a module in C.
 const RESERVED: &[&str] = &["memory", "main", "_start", "_initialize", "jax-ffi-api"];
 
-/// Functions of the C library that compilers call of their own accord, less the suffixes for `float` and `long double`. A
-/// target's symbol of such a name would take the function's place.
+/// Functions of the C library that compilers call implicitly, without the suffixes for `float` and
+/// `long double`. A target's symbol of that name would replace the function.
 const C_FUNCTIONS: &[&str] = &[
     "abort",
     "acos",

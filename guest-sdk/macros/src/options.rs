@@ -1,64 +1,34 @@
-//! What is written in the parentheses of `#[target(...)]`.
+//! The options in `#[target(...)]`.
 
+use callbox_abi::Stage;
 use proc_macro2::Span;
+use quote::format_ident;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitStr, Result, Token, Type, bracketed};
 
 use crate::name;
 
-/// `name = "...", stage = ..., pure, elementwise, T = [f32, f64]`, in any order, each at most once.
-#[derive(Default)]
+/// `name = "...", stage = ..., pure, elementwise, rows, T = [f32, f64]`, in any order, each at most
+/// once.
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) stage: Stage,
     pub(crate) is_pure: bool,
     pub(crate) is_elementwise: bool,
+    pub(crate) has_rows: bool,
     pub(crate) types: Option<(Ident, Vec<Type>)>,
 }
 
-/// A stage of a target.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    Instantiate,
-    Prepare,
-    Initialize,
-    #[default]
-    Execute,
+/// Returns the name of the variant of `callbox_guest::Stage`.
+pub(crate) fn variant(stage: Stage) -> Ident {
+    format_ident!("{stage:?}")
 }
 
-impl Stage {
-    /// The name in an export's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Instantiate => "instantiate",
-            Self::Prepare => "prepare",
-            Self::Initialize => "initialize",
-            Self::Execute => "execute",
-        }
-    }
-
-    /// The variant of `callbox_guest::Stage`.
-    pub(crate) fn variant(self) -> Ident {
-        let name = match self {
-            Self::Instantiate => "Instantiate",
-            Self::Prepare => "Prepare",
-            Self::Initialize => "Initialize",
-            Self::Execute => "Execute",
-        };
-        Ident::new(name, Span::call_site())
-    }
-}
-
-impl Parse for Stage {
-    fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let ident: Ident = input.parse()?;
-        [
-            Self::Instantiate,
-            Self::Prepare,
-            Self::Initialize,
-            Self::Execute,
-        ]
+/// Reads the name of a stage.
+pub(crate) fn stage(input: ParseStream<'_>) -> Result<Stage> {
+    let ident: Ident = input.parse()?;
+    Stage::ALL
         .into_iter()
         .find(|stage| ident == stage.name())
         .ok_or_else(|| {
@@ -67,17 +37,16 @@ impl Parse for Stage {
             );
             Error::new(ident.span(), message)
         })
-    }
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut options = Self::default();
+        let mut options = Self::new();
         let mut seen: Vec<Ident> = Vec::new();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             if seen.contains(&key) {
-                return Err(Error::new(key.span(), format!("`{key}` is said twice")));
+                return Err(Error::new(key.span(), format!("`{key}` is given twice")));
             }
             options.set(&key, input)?;
             seen.push(key);
@@ -94,11 +63,26 @@ impl Parse for Options {
 }
 
 impl Options {
-    /// What the target promises. One that is elementwise is pure, which a host may know that does not know the former.
+    /// The options of a `#[target]` without parentheses.
+    pub(crate) const fn new() -> Self {
+        Self {
+            name: None,
+            stage: Stage::Execute,
+            is_pure: false,
+            is_elementwise: false,
+            has_rows: false,
+            types: None,
+        }
+    }
+
+    /// Returns the traits that the target promises. A target of the trait `elementwise` or `rows`
+    /// is also pure, for hosts that do not know these traits.
     pub(crate) fn traits(&self) -> impl Iterator<Item = &'static str> {
-        let pure = (self.is_pure || self.is_elementwise).then_some("pure");
+        let is_pure = self.is_pure || self.is_elementwise || self.has_rows;
+        let pure = is_pure.then_some("pure");
         let elementwise = self.is_elementwise.then_some("elementwise");
-        pure.into_iter().chain(elementwise)
+        let rows = self.has_rows.then_some("rows");
+        pure.into_iter().chain(elementwise).chain(rows)
     }
 
     fn set(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
@@ -110,10 +94,14 @@ impl Options {
             self.is_elementwise = true;
             return Ok(());
         }
+        if key == "rows" {
+            self.has_rows = true;
+            return Ok(());
+        }
         let is_known = key == "name" || key == "stage" || is_type_parameter(key);
         if !is_known || !input.peek(Token![=]) {
             let message = format!(
-                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, or the types of a \
+                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, or the types of a \
                  generic target such as `T = [f32, f64]`"
             );
             return Err(Error::new(key.span(), message));
@@ -124,7 +112,7 @@ impl Options {
             name::check(&name.value()).map_err(|message| Error::new(name.span(), message))?;
             self.name = Some(name);
         } else if key == "stage" {
-            self.stage = input.parse()?;
+            self.stage = stage(input)?;
         } else {
             self.set_types(key, input)?;
         }
@@ -149,7 +137,7 @@ impl Options {
     }
 }
 
-/// Whether it is written as type parameters are.
+/// Returns whether the option is spelled like a type parameter.
 fn is_type_parameter(key: &Ident) -> bool {
     key.to_string()
         .starts_with(|c: char| c.is_ascii_uppercase())

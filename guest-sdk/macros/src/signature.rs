@@ -1,5 +1,6 @@
-//! What a target's function is written to take.
+//! The parameters of a target's function, as they are written.
 
+use callbox_abi::Stage;
 use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
@@ -10,14 +11,14 @@ use syn::{
 
 use crate::dimensions::{self, Dimensions};
 use crate::name;
-use crate::options::{Options, Stage};
+use crate::options::{self, Options};
 
 /// A function that can be a target.
 pub(crate) struct Signature {
     pub(crate) name: LitStr,
     pub(crate) documentation: String,
     pub(crate) parameters: Vec<Parameter>,
-    /// Where the type that the function returns is written.
+    /// The location of the return type.
     pub(crate) output: Span,
 }
 
@@ -25,25 +26,25 @@ pub(crate) struct Signature {
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) binding: Binding,
-    /// The type, less the reference of a buffer or a context.
+    /// The type, without the reference of a buffer or a context.
     pub(crate) ty: Type,
     pub(crate) passing: Passing,
-    /// The dimensions that it is declared with.
+    /// The declared dimensions.
     pub(crate) dimensions: Option<Dimensions>,
 }
 
-/// Where a parameter's value comes from.
+/// The source of a parameter's value.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// From what its type says: an operand, a result, or the context.
+    /// An operand, a result or the context, as the type says.
     ByType,
-    /// From the attribute of the parameter's name.
+    /// The attribute with the parameter's name.
     Attribute,
-    /// From what this stage returned.
+    /// The state that this stage returned.
     State(Stage),
 }
 
-/// How the decoded value is handed to the function.
+/// How the decoded value is passed to the function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passing {
     Value,
@@ -55,7 +56,8 @@ pub(crate) enum Passing {
 }
 
 impl Parameter {
-    /// Whether a call may lack what the parameter stands for, as far as its type is written so.
+    /// Returns whether the type is written as an `Option`, so that a call may omit the parameter's
+    /// value.
     pub(crate) fn is_optional(&self) -> bool {
         let Type::Path(path) = &self.ty else {
             return false;
@@ -75,7 +77,7 @@ impl Passing {
 }
 
 impl Signature {
-    /// Reads the function, and takes this macro's markers from its parameters.
+    /// Reads the function, and removes this macro's markers from its parameters.
     pub(crate) fn of(function: &mut ItemFn, options: &Options) -> Result<Self> {
         let parameters = parameters(function, options);
         check_function(function, options)?;
@@ -97,7 +99,7 @@ impl Signature {
         })
     }
 
-    /// The attributes' names, sorted as a call frame sorts them.
+    /// Returns the attributes' names in the order of a call frame.
     pub(crate) fn attribute_names(&self) -> Vec<&str> {
         let attributes = self
             .parameters
@@ -109,14 +111,15 @@ impl Signature {
     }
 }
 
-/// The type for use outside the function: its lifetimes are left to the compiler, and the type parameter is replaced.
+/// Returns the type for use outside the function: without lifetimes, and with the type parameter
+/// replaced.
 pub(crate) fn instance(ty: &Type, replaced: Option<(&Ident, &Type)>) -> Type {
     let mut ty = ty.clone();
     Instance { replaced, count: 0 }.visit_type_mut(&mut ty);
     ty
 }
 
-/// Whether the type mentions the type parameter.
+/// Returns whether the type mentions the type parameter.
 pub(crate) fn mentions(ty: &Type, parameter: &Ident) -> bool {
     let never = Type::Verbatim(proc_macro2::TokenStream::new());
     let mut visitor = Instance {
@@ -165,7 +168,7 @@ fn check_function(function: &ItemFn, options: &Options) -> Result<()> {
         return refuse(token.span(), "unsafe");
     }
     if let Some(abi) = &signature.abi {
-        return refuse(abi.span(), "extern: the export is made beside it");
+        return refuse(abi.span(), "extern: the macro adds the export");
     }
     if let Some(variadic) = &signature.variadic {
         return refuse(variadic.span(), "variadic");
@@ -197,7 +200,7 @@ fn check_generics(function: &ItemFn, options: &Options) -> Result<()> {
     match listed {
         None => Ok(()),
         Some(listed) => {
-            let message = format!("`{listed}` is no type parameter of the function");
+            let message = format!("`{listed}` is not a type parameter of the function");
             Err(Error::new(listed.span(), message))
         }
     }
@@ -209,7 +212,7 @@ fn default_name(ident: &Ident) -> Result<LitStr> {
     Ok(name)
 }
 
-/// The parameters, with this macro's markers taken from all of them even if one is wrong.
+/// Reads the parameters, and removes this macro's markers from all of them even if one is wrong.
 fn parameters(function: &mut ItemFn, options: &Options) -> Result<Vec<Parameter>> {
     let mut parameters: Vec<Parameter> = Vec::new();
     let mut errors: Option<Error> = None;
@@ -226,7 +229,7 @@ fn parameters(function: &mut ItemFn, options: &Options) -> Result<Vec<Parameter>
                 .iter()
                 .any(|p| p.name == parameter.name && p.binding == parameter.binding);
             if is_repeated && parameter.binding == Binding::Attribute {
-                let message = format!("two parameters are the attribute `{}`", parameter.name);
+                let message = format!("two parameters bind the attribute `{}`", parameter.name);
                 return Err(Error::new(argument.span(), message));
             }
             Ok(parameter)
@@ -269,7 +272,7 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
         [] => None,
         [marker] => Some(Dimensions::of(marker)?),
         [_, second, ..] => {
-            let message = "a parameter's dimensions are said once";
+            let message = "a parameter takes `#[dimensions(...)]` once";
             return Err(Error::new(second.span(), message));
         }
     };
@@ -287,7 +290,7 @@ fn parameter(typed: &mut PatType, stage: Stage) -> Result<Parameter> {
     })
 }
 
-/// The type to decode, and how it is passed.
+/// Returns the type to decode, and how the value is passed.
 fn parted(ty: &Type, binding: &Binding) -> Result<(Type, Passing)> {
     match (binding, ty) {
         (Binding::Attribute, Type::Ptr(pointer)) => Err(Error::new(pointer.span(), NO_POINTERS)),
@@ -313,7 +316,7 @@ fn parted(ty: &Type, binding: &Binding) -> Result<(Type, Passing)> {
 const NO_POINTERS: &str = "an attribute cannot be a pointer: it would be an address in the memory of the process that made the \
      program, which a guest does not share; pass the data as an operand or an array attribute, or attach it as user data";
 
-/// For `Option<&T>` the type `Option<T>`, which can be decoded.
+/// Returns `Option<T>`, which can be decoded, for `Option<&T>`.
 fn optional(ty: &Type) -> Option<(Type, Passing)> {
     let mut ty = ty.clone();
     let Type::Path(path) = &mut ty else {
@@ -341,7 +344,7 @@ fn optional(ty: &Type) -> Option<(Type, Passing)> {
     Some((ty, passing))
 }
 
-/// The name in `#[attr(name = "...")]`.
+/// Returns the name in `#[attr(name = "...")]`.
 pub(crate) fn attribute_name(marker: &Attribute) -> Result<Option<String>> {
     if matches!(marker.meta, Meta::Path(_)) {
         return Ok(None);
@@ -357,17 +360,17 @@ pub(crate) fn attribute_name(marker: &Attribute) -> Result<Option<String>> {
     Ok(name)
 }
 
-/// The stage in `#[state(...)]`: `instantiate` if none is said.
+/// Returns the stage in `#[state(...)]`, which is `instantiate` if none is given.
 fn state_stage(marker: &Attribute, user: Stage) -> Result<Stage> {
     let stage = match marker.meta {
         Meta::Path(_) => Stage::Instantiate,
-        _ => marker.parse_args()?,
+        _ => marker.parse_args_with(options::stage)?,
     };
     if stage < user {
         return Ok(stage);
     }
     let message = format!(
-        "stage {} does not run before stage {}, and so leaves it no state",
+        "stage {} does not run before stage {}, and leaves no state for it",
         stage.name(),
         user.name()
     );

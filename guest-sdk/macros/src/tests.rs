@@ -1,4 +1,4 @@
-//! What the macro says of a function that cannot be a target.
+//! Messages of the macro for functions that cannot be targets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use proc_macro2::TokenStream;
@@ -23,7 +23,7 @@ fn expand(options: &str, function: &str) -> syn::Result<String> {
     Ok(added.to_string())
 }
 
-/// All messages for a function that is refused.
+/// Returns all messages for a function that the macro refuses.
 fn refusal(options: &str, function: &str) -> String {
     match expand(options, function) {
         Ok(_) => panic!("not refused: #[target({options})] {function}"),
@@ -39,11 +39,11 @@ fn options_are_checked() {
     let refusal = |options| refusal(options, "fn f() {}");
     assert_eq!(
         refusal("pur"),
-        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, or the types of a generic \
+        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, or the types of a generic \
          target such as `T = [f32, f64]`"
     );
     assert!(refusal("name").starts_with("unknown option `name`"));
-    assert_eq!(refusal("pure, pure"), "`pure` is said twice");
+    assert_eq!(refusal("pure, pure"), "`pure` is given twice");
     assert_eq!(
         refusal("name = \"f\", stage = execution"),
         "expected a stage (instantiate, prepare, initialize or execute), found `execution`"
@@ -63,7 +63,7 @@ fn options_are_checked() {
     );
     assert_eq!(
         refusal("T = [f32]"),
-        "`T` is no type parameter of the function"
+        "`T` is not a type parameter of the function"
     );
 }
 
@@ -78,7 +78,7 @@ fn only_plain_functions_are_targets() {
     }
     assert_eq!(
         refusal("extern \"C\" fn f() {}"),
-        "a target is a plain function: it cannot be extern: the export is made beside it"
+        "a target is a plain function: it cannot be extern: the macro adds the export"
     );
     assert_eq!(
         refusal("fn f(&self) {}"),
@@ -108,7 +108,7 @@ fn parameters_are_checked() {
     );
     assert_eq!(
         refusal("fn f(#[attr] n: f32, #[attr(name = \"n\")] m: f32) {}"),
-        "two parameters are the attribute `n`"
+        "two parameters bind the attribute `n`"
     );
     assert_eq!(
         refusal("fn f(#[attr(nam = \"n\")] m: f32) {}"),
@@ -120,11 +120,11 @@ fn parameters_are_checked() {
     );
     assert_eq!(
         refusal("fn f(#[state(execute)] s: &State) {}"),
-        "stage execute does not run before stage execute, and so leaves it no state"
+        "stage execute does not run before stage execute, and leaves no state for it"
     );
     assert_eq!(
         instantiate_refusal("fn f(#[state] s: &State) {}"),
-        "stage instantiate does not run before stage instantiate, and so leaves it no state"
+        "stage instantiate does not run before stage instantiate, and leaves no state for it"
     );
 }
 
@@ -141,9 +141,10 @@ fn a_pointer_is_no_attribute() {
 
 #[test]
 fn dimensions_are_checked() {
-    let first = "`..` stands for any number of dimensions: it comes first, and once";
+    let first = "`..` stands for any number of dimensions: it comes first, and at most once";
     let expected = "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names and numbers";
-    let name = "a dimension's name is of at most 64 letters from a to z and A to Z, digits and underscores";
+    let name =
+        "a dimension's name has at most 64 letters from a to z and A to Z, digits and underscores";
     let long = "n".repeat(65);
     for (dimensions, message) in [
         ("(n, ..)", first),
@@ -167,7 +168,7 @@ fn dimensions_are_checked() {
         (
             "",
             "fn f(#[dimensions(n)] #[dimensions(m)] x: &Operand<f32>) {}",
-            "a parameter's dimensions are said once",
+            "a parameter takes `#[dimensions(...)]` once",
         ),
         (
             "",
@@ -177,7 +178,7 @@ fn dimensions_are_checked() {
         (
             "name = \"f\", stage = prepare",
             "fn f(#[dimensions(n)] x: &Operand<f32>) -> Result<(), Failure> { Ok(()) }",
-            "the function of stage execute says the dimensions, for all stages",
+            "dimensions are declared in stage execute, for all stages",
         ),
     ] {
         assert_eq!(refusal(options, function), message);
@@ -195,13 +196,13 @@ fn elementwise_targets_have_one_list_of_dimensions() {
     for any in ["4", "n, n", ".., n, 1"] {
         assert_eq!(
             refusal("elementwise", &function(any, any)),
-            "an elementwise target takes any dimensions of a rank: expected `..` and names, each once"
+            "an elementwise target takes arrays of any size: expected `..` and names, each at most once"
         );
         assert!(expand("pure", &function(any, any)).is_ok());
     }
     assert_eq!(
         refusal("elementwise", &function("..", "n")),
-        "the operands and results of an elementwise target have the same dimensions, but for operands of rank 0"
+        "the operands and results of an elementwise target have the same dimensions, except operands of rank 0"
     );
     let code = expand("elementwise", &function(".., n", ".., n")).unwrap();
     let code = code.replace(' ', "");
@@ -213,6 +214,37 @@ fn elementwise_targets_have_one_list_of_dimensions() {
     );
     let list = "dimensions:::core::option::Option::Some(&[__callbox::Dimension::Any,__callbox::Dimension::Symbol(\"n\")])";
     assert_eq!(code.matches(list).count(), 2, "{code}");
+}
+
+#[test]
+fn results_of_targets_with_rows_have_rows() {
+    let function = |x: &str, w: &str, y: &str| {
+        format!(
+            "fn f(#[dimensions({x})] x: &Operand<f32>, #[dimensions({w})] w: &Operand<f32>, \
+             #[dimensions({y})] y: &mut ResultBuffer<f32>) {{}}"
+        )
+    };
+    for y in ["n", "", "4, n"] {
+        assert_eq!(
+            refusal("rows", &function(".., n", "n", y)),
+            "a target with rows has them in each result: expected dimensions that begin with `..`"
+        );
+        assert!(expand("pure", &function(".., n", "n", y)).is_ok());
+    }
+    assert_eq!(
+        refusal(
+            "rows",
+            "fn f(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {}"
+        ),
+        "a target with rows declares them: expected dimensions that begin with `..`"
+    );
+    assert_eq!(
+        refusal("name = \"f\", stage = prepare, rows", "fn f() {}"),
+        "rows are declared in stage execute, for all stages"
+    );
+    let code = expand("rows", &function(".., n", "n", ".., n, 2")).unwrap();
+    let code = code.replace(' ', "");
+    assert!(code.contains("&[\"pure\",\"rows\"]"), "{code}");
 }
 
 fn instantiate_refusal(function: &str) -> String {
@@ -239,7 +271,7 @@ fn a_generic_target_needs_a_buffer_of_its_type() {
         let function = format!("fn f<T: Element>({parameter}) {{}}");
         assert_eq!(
             refusal("T = [f32, f64]", &function),
-            "no operand or result that every call has is of type `T`"
+            "no required operand or result has elements of type `T`"
         );
     }
 }
@@ -286,7 +318,7 @@ fn an_optional_buffer_is_handed_over_as_an_option_of_a_reference() {
     );
 }
 
-/// An item of the crate around the function would be seen by the code, or take a pattern's place.
+/// Items around the function must neither be seen by the generated code nor replace its patterns.
 #[test]
 fn added_names_are_the_macros_own() {
     let function = "fn f<T: Element>(x: &Operand<T>, #[attr] n: T) {}";
@@ -323,7 +355,7 @@ fn only_structs_with_names_are_dictionaries() {
     assert_eq!(refusal("enum E { A }"), "expected a struct");
     assert_eq!(
         refusal("struct S(i32);"),
-        "a struct that is an attribute has named fields: their names are the dictionary's"
+        "an attribute struct needs named fields: their names are the dictionary's"
     );
     for generic in [
         "struct S<T> { a: T }",
@@ -331,12 +363,12 @@ fn only_structs_with_names_are_dictionaries() {
     ] {
         assert_eq!(
             refusal(generic),
-            "a struct that is an attribute is generic over one lifetime at most"
+            "an attribute struct is generic over one lifetime at most"
         );
     }
     assert_eq!(
         refusal("struct S { a: i32, #[attr(name = \"a\")] b: i32 }"),
-        "two fields are the attribute `a`"
+        "two fields bind the attribute `a`"
     );
     assert_eq!(
         refusal("struct S { #[attr(named = \"a\")] b: i32 }"),
@@ -356,18 +388,18 @@ fn only_enums_of_known_width_are_scalars() {
     ] {
         assert_eq!(
             refusal(item),
-            "an enum that is an attribute needs the type of its scalar: write `#[repr(i32)]`, or another of i8, i16, i32, i64, \
+            "an attribute enum needs an integer type: write `#[repr(i32)]`, or another of i8, i16, i32, i64, \
              u8, u16, u32, u64",
             "{item}"
         );
     }
     assert_eq!(
         refusal("#[repr(u8)] enum E { A(i32) }"),
-        "an enum that is an attribute has variants without fields"
+        "the variants of an attribute enum cannot have fields"
     );
     assert_eq!(
         refusal("#[repr(u8)] enum E<T> { A(T) }"),
-        "an enum that is an attribute is not generic"
+        "an attribute enum cannot be generic"
     );
 }
 

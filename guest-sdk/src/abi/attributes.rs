@@ -1,31 +1,29 @@
 //! The attributes of a call frame.
 
 use super::{Attribute, List, Memory};
-use crate::description::AttributeKind;
+use crate::AttributeKind;
 
-/// Attributes of one dictionary, sorted by name.
-///
-/// Each is read from the frame only when it is asked for.
+/// The attributes of one dictionary, sorted by name. Each is decoded when it is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     records: &'a [Attribute],
     memory: Memory,
 }
 
-/// An attribute, parted.
+/// The fields of one attribute.
 #[derive(Clone, Copy)]
 pub(crate) struct AttributeParts<'a> {
     pub(crate) kind: u8,
     pub(crate) element_type: u8,
     pub(crate) dimensions: &'a [i64],
-    /// The elements or the characters; empty for a dictionary.
+    /// The bytes of a scalar, an array, a string or a function; empty for a dictionary.
     pub(crate) bytes: &'a [u8],
-    /// A dictionary's attributes; empty for any other.
+    /// The attributes of a dictionary; empty for other kinds.
     pub(crate) nested: Attributes<'a>,
 }
 
 impl<'a> AttributeParts<'a> {
-    /// A dictionary of these attributes.
+    /// Wraps these attributes in a dictionary.
     pub(crate) const fn of_dictionary(nested: Attributes<'a>) -> Self {
         Self {
             kind: AttributeKind::Dictionary as u8,
@@ -38,30 +36,32 @@ impl<'a> AttributeParts<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The attributes in a list of records.
+    /// Returns the attributes in a list of records.
     ///
     /// # Safety
-    /// The list is one of a frame's, and nothing writes to what it leads to for `'a`.
+    /// The list must be one of a call frame's, and nothing may write to it or to the lists that it
+    /// refers to for `'a`.
     pub(super) unsafe fn new(memory: Memory, list: List) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the host lays the list out, and the caller guarantees that nothing writes to it.
         let records = unsafe { memory.slice(list) };
         Self { records, memory }
     }
 
-    /// How many there are.
+    /// Returns the number of attributes.
     pub(crate) fn len(self) -> usize {
         self.records.len()
     }
 
-    /// The name of the attribute with this number.
+    /// Returns the name of the attribute at this index.
     pub(crate) fn name(self, index: usize) -> Option<&'a [u8]> {
-        // SAFETY: an attribute's name is a list of bytes that nothing writes to during a call.
+        // SAFETY: the host lays the name out as a list of bytes, and nothing writes to it during a
+        // call.
         self.records
             .get(index)
             .map(|record| unsafe { self.memory.slice(record.name) })
     }
 
-    /// The attribute with this number.
+    /// Returns the attribute at this index.
     pub(crate) fn get(self, index: usize) -> Option<AttributeParts<'a>> {
         let record = self.records.get(index)?;
         let (bytes, nested) = if record.kind == AttributeKind::Dictionary as u8 {
@@ -76,8 +76,8 @@ impl<'a> Attributes<'a> {
         } else {
             (record.value, List::EMPTY)
         };
-        // SAFETY: lists of a frame's, each of what the attribute's kind says that it holds. Nothing writes to them during a
-        // call.
+        // SAFETY: the host lays these lists out, each with the element type that the attribute's
+        // kind prescribes, and nothing writes to them during a call.
         unsafe {
             Some(AttributeParts {
                 kind: record.kind,

@@ -1,13 +1,14 @@
 //! The operands and results of a call frame.
 
-use alloc::format;
 use alloc::vec::Vec;
+use core::ptr;
 
 use super::{Buffer, Chunk, Memory, bytes};
 use crate::Failure;
 use crate::description::Description;
+use crate::text::text;
 
-/// What a buffer's record says of its array.
+/// The element type, dimensions and layout in a buffer's record.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'a> {
     pub(crate) element_type: u8,
@@ -18,7 +19,8 @@ pub(crate) struct Array<'a> {
 impl<'a> Array<'a> {
     #[inline]
     pub(super) fn of(memory: Memory, record: &Buffer) -> Self {
-        // SAFETY: a buffer's lists of numbers, which nothing writes to during a call.
+        // SAFETY: the host lays both out as lists of numbers, and nothing writes to them during a
+        // call.
         let (dimensions, minor_to_major) = unsafe {
             (
                 memory.slice(record.dimensions),
@@ -33,10 +35,10 @@ impl<'a> Array<'a> {
     }
 }
 
-/// An operand and a result in one.
+/// The operand and the result of an in-place parameter.
 pub(crate) struct InPlaceBuffer<'a> {
     pub(crate) operand: Array<'a>,
-    /// The operand's data, unless it lies in the result's memory.
+    /// The operand's data, or `None` if it shares the result's memory.
     pub(crate) source: Option<&'a [u8]>,
     pub(crate) result: Array<'a>,
     pub(crate) data: &'a mut [u8],
@@ -53,7 +55,7 @@ pub(crate) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// All operands and results of a frame, none handed out yet.
+    /// Returns all operands and results of a frame. None is handed out yet.
     pub(super) fn new(
         memory: Memory,
         operands: &'a [Buffer],
@@ -70,37 +72,37 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// How many operands the frame has.
+    /// Returns the number of operands in the frame.
     pub(crate) fn operand_count(&self) -> usize {
         self.operands.len()
     }
 
-    /// How many results the frame has.
+    /// Returns the number of results in the frame.
     pub(crate) fn result_count(&self) -> usize {
         self.results.len()
     }
 
-    /// How many operands are not handed out yet.
+    /// Returns the number of operands that are not handed out yet.
     pub(crate) fn remaining_operand_count(&self) -> usize {
         self.operands.len().saturating_sub(self.next_operand)
     }
 
-    /// How many results are not handed out yet.
+    /// Returns the number of results that are not handed out yet.
     pub(crate) fn remaining_result_count(&self) -> usize {
         self.results.len().saturating_sub(self.next_result)
     }
 
-    /// The number of the element type of an operand.
+    /// Returns the number of an operand's element type.
     pub(crate) fn operand_type(&self, index: usize) -> Option<u8> {
         self.operands.get(index).map(|record| record.element_type)
     }
 
-    /// The number of the element type of a result.
+    /// Returns the number of a result's element type.
     pub(crate) fn result_type(&self, index: usize) -> Option<u8> {
         self.results.get(index).map(|record| record.element_type)
     }
 
-    /// The next operand and its data.
+    /// Takes the next operand and its data.
     #[inline]
     pub(crate) fn next_operand(&mut self) -> Option<(Array<'a>, &'a [u8])> {
         let index = self.next_operand;
@@ -112,46 +114,49 @@ impl<'a> Buffers<'a> {
         ))
     }
 
-    /// The next result and its data.
+    /// Takes the next result and its data.
     #[inline]
     pub(crate) fn next_result(&mut self) -> Option<(Array<'a>, &'a mut [u8])> {
         let record = self.results.get(self.next_result)?;
         self.next_result += 1;
-        // SAFETY: no other slice is made of a result's data: this result is handed out here and never again, and an operand
-        // that shares its memory is handed out as a copy or not at all.
+        // SAFETY: the host lays the data out, and no other slice of it exists: `next_result` hands
+        // each result out once, and `operand_data` hands out a copy of an operand that shares its
+        // memory.
         let data = unsafe { self.memory.slice_mut(record.data) };
         Some((Array::of(self.memory, record), data))
     }
 
-    /// The next operand and the next result, in one.
+    /// Takes the next operand and the next result together.
     pub(crate) fn next_in_place(&mut self) -> Option<InPlaceBuffer<'a>> {
         let (index, operand) = (self.next_operand, self.operands.get(self.next_operand)?);
-        let is_shared = self.results.get(self.next_result)?.shares(index);
+        let is_shared = shares(self.results.get(self.next_result)?, index);
         let (result, data) = self.next_result()?;
         self.next_operand += 1;
         Some(InPlaceBuffer {
             operand: Array::of(self.memory, operand),
-            source: match is_shared {
-                true => None,
-                false => Some(self.operand_data(index, operand)?),
+            source: if is_shared {
+                None
+            } else {
+                Some(self.operand_data(index, operand)?)
             },
             result,
             data,
         })
     }
 
-    /// The operand's data, or its copy if a result shares its memory; none if that was not copied.
+    /// Returns the operand's data, or its copy if a result shares the memory. `None` if there is no
+    /// copy.
     #[inline]
     fn operand_data(&self, index: usize, record: &Buffer) -> Option<&'a [u8]> {
-        if self.shared.is_any && self.results.iter().any(|result| result.shares(index)) {
+        if self.shared.is_any && self.results.iter().any(|result| shares(result, index)) {
             return self.shared.copy_of(index);
         }
-        // SAFETY: no result shares this operand's memory.
+        // SAFETY: the host lays the data out, and no result shares its memory, as checked above.
         Some(unsafe { self.memory.slice(record.data) })
     }
 }
 
-/// What the operands held, whose memory a result shares, when the call began.
+/// Copies of the operands whose memory a result shares, from when the call began.
 pub(super) struct SharedOperands {
     is_any: bool,
     copies: Vec<SharedCopy>,
@@ -164,8 +169,9 @@ struct SharedCopy {
 }
 
 impl SharedOperands {
-    /// Copies each operand whose memory a result shares, unless one parameter takes both: a target may read its operands
-    /// after it wrote to its results, and Rust's references to the two must not overlap.
+    /// Copies each operand whose memory a result shares, unless one parameter takes both. A target
+    /// may read its operands after it has written its results, and references to the two must not
+    /// overlap.
     #[inline]
     pub(super) fn of(
         memory: Memory,
@@ -194,19 +200,29 @@ impl SharedOperands {
         description: &Description,
     ) -> Result<(), Failure> {
         for (operand, record) in operands.iter().enumerate() {
-            let mut sharing = (0..results.len()).filter(|&r| results[r].shares(operand));
-            let Some(first) = sharing.next() else {
+            let mut sharing = (0..)
+                .zip(results)
+                .filter(|(_, result)| shares(result, operand));
+            let Some((first, _)) = sharing.next() else {
                 continue;
             };
-            if let Some(second) = sharing.next() {
-                return Err(Failure::invalid_argument(format!(
-                    "results {first} and {second} both share the memory of operand {operand}: expected one at most"
-                )));
+            if let Some((second, _)) = sharing.next() {
+                return Err(Failure::invalid_argument(text![
+                    "results ",
+                    first,
+                    " and ",
+                    second,
+                    " both share the memory of operand ",
+                    operand,
+                    ": expected one at most"
+                ]));
             }
             if !description.pairs_in_place(operand, first) {
-                // SAFETY: the operand's data, of which there is no other slice yet.
+                // SAFETY: the host lays the data out, and no slice of it has been handed out yet.
                 let data: &[u8] = unsafe { memory.slice(record.data) };
-                self.copies.push(SharedCopy::of(operand, data));
+                SharedCopy::of(operand, data)
+                    .and_then(|copy| try_push(&mut self.copies, copy))
+                    .ok_or_else(|| no_copy(data.len()))?;
             }
         }
         Ok(())
@@ -219,15 +235,46 @@ impl SharedOperands {
 }
 
 impl SharedCopy {
-    fn of(operand: usize, data: &[u8]) -> Self {
-        let mut chunks = alloc::vec![Chunk([0; 64]); data.len().div_ceil(64)];
-        for (chunk, data) in chunks.iter_mut().zip(data.chunks(64)) {
-            chunk.0[..data.len()].copy_from_slice(data);
+    /// Copies an operand. `None` if memory is exhausted.
+    fn of(operand: usize, data: &[u8]) -> Option<Self> {
+        let count = data.len().div_ceil(size_of::<Chunk>());
+        let mut chunks: Vec<Chunk> = Vec::new();
+        chunks.try_reserve_exact(count).ok()?;
+        let start = chunks.as_mut_ptr();
+        // SAFETY: there is room for `count` chunks, which is at least the length of the data. The
+        // new block does not overlap the data, and all of its bytes are written.
+        unsafe {
+            start.write_bytes(0, count);
+            ptr::copy_nonoverlapping(data.as_ptr(), start.cast(), data.len());
+            chunks.set_len(count);
         }
-        Self {
+        Some(Self {
             operand,
             chunks,
             len: data.len(),
-        }
+        })
     }
+}
+
+/// Appends to a list. `None` if memory is exhausted.
+fn try_push<T>(list: &mut Vec<T>, item: T) -> Option<()> {
+    list.try_reserve(1).ok()?;
+    list.spare_capacity_mut().first_mut()?.write(item);
+    // SAFETY: the item after the list's end was written.
+    unsafe { list.set_len(list.len() + 1) };
+    Some(())
+}
+
+#[cold]
+fn no_copy(size: usize) -> Failure {
+    Failure::resource_exhausted(text![
+        "Failed to copy an operand whose memory a result shares: expected ",
+        size,
+        " bytes, found less"
+    ])
+}
+
+/// Returns whether a result shares the memory of this operand.
+fn shares(result: &Buffer, operand: usize) -> bool {
+    Option::from(result.aliased_operand).is_some_and(|shared: u32| shared as usize == operand)
 }

@@ -1,7 +1,7 @@
-//! What stands for the host and its memory where a target runs natively: in tests and benchmarks.
+//! The host's stand-in in native builds: its functions and its memory.
 //!
-//! The API table's functions write to a record of the calling thread. A call frame lies in a block of memory in which
-//! every list is disjoint from the others, because [`Block`] alone makes lists.
+//! The functions of the API table write to a record that is local to the thread. A call frame lies
+//! in a [`Block`], whose lists are disjoint because only `Block` creates them.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -11,17 +11,16 @@ use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::mem::size_of;
 
-pub(crate) use super::record::List;
-use super::record::{CallFrame10, OptionU32};
-use super::{Attribute, Buffer, CallFrame, Chunk, FramePointer, Plain, State};
-use crate::description::AttributeKind;
-use crate::{AnyOperand, AnyResult, Failure, LogLevel, StatusCode};
+use super::{Attribute, BaseCallFrame, Buffer, CallFrame, Chunk, FramePointer, Plain, State};
+use crate::{AnyOperand, AnyResult, AttributeKind, Failure, LogLevel, StatusCode};
+pub(crate) use callbox_abi::List;
 
-/// A function of the program that a test makes up.
+/// A function of the program, as a test provides it.
 pub(crate) type Function =
     Rc<dyn Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure>>;
 
-/// What the API table's functions know on this thread, and what they were told.
+/// The state of the API table's functions on this thread: their input, and what the target told
+/// them.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) minor_version: u16,
@@ -36,21 +35,21 @@ pub(crate) struct Record {
 std::thread_local! {
     static RECORD: RefCell<Record> = RefCell::default();
     static STATES: RefCell<Vec<Option<*mut State>>> = const { RefCell::new(Vec::new()) };
-    /// Outlives the records, so that no two calls of functions have one number.
+    /// Outlives the records, so that every function call on this thread has its own number.
     static FUNCTION_CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Begins anew with this record, and returns the one that there was.
+/// Installs a record, and returns the previous one.
 pub(crate) fn replace_record(record: Record) -> Record {
     RECORD.replace(record)
 }
 
-/// The version that the call's host is to have.
+/// Returns the version of the emulated host.
 pub(crate) fn version() -> u32 {
     1 << 16 | RECORD.with_borrow(|record| u32::from(record.minor_version))
 }
 
-/// Calls a function of the call's. What it wrote stays only if it succeeds.
+/// Calls a function of the program. The results keep their contents if it fails.
 pub(crate) fn call_function(
     function: u32,
     operands: &[AnyOperand<'_>],
@@ -78,7 +77,7 @@ pub(crate) fn call_function(
     code
 }
 
-/// The message of the last failure of a function.
+/// Copies the message of the last failed function, and returns its length.
 pub(crate) fn function_message(into: &mut [u8]) -> usize {
     RECORD.with_borrow(|record| {
         let failure = record.function_failure.as_ref();
@@ -86,7 +85,7 @@ pub(crate) fn function_message(into: &mut [u8]) -> usize {
     })
 }
 
-/// Bytes that the call has under this name.
+/// Copies the user data with this name, and returns its length.
 pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
     RECORD.with_borrow(|record| {
         let found = record.user_data.iter().find(|(known, _)| known == name);
@@ -94,19 +93,19 @@ pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Copies as much as fits, and returns how much there is.
+/// Copies the bytes that fit, and returns the number of all bytes.
 fn fill(into: &mut [u8], from: &[u8]) -> usize {
     let count = into.len().min(from.len());
     into[..count].copy_from_slice(&from[..count]);
     from.len()
 }
 
-/// The number of the last call of a function.
+/// Returns the number of the last function call.
 pub(crate) fn function_call_count() -> u32 {
     RECORD.with_borrow(|record| record.last_function_call)
 }
 
-/// Counts a call of a function, and returns its number, which is not 0.
+/// Counts a function call, and returns its number, which is never 0.
 pub(crate) fn count_function_call() -> u32 {
     let number = FUNCTION_CALLS.get().wrapping_add(1).max(1);
     FUNCTION_CALLS.set(number);
@@ -125,30 +124,30 @@ pub(crate) fn set_failure(code: StatusCode, message: &str, recoverable: bool) {
     RECORD.with_borrow_mut(|record| record.failure = Some(failure));
 }
 
-/// Records success.
+/// Clears the recorded failure.
 pub(crate) fn set_success() {
     RECORD.with_borrow_mut(|record| record.failure = None);
 }
 
-/// Records a line.
+/// Records a log message.
 pub(crate) fn log(level: LogLevel, message: &str) {
     RECORD.with_borrow_mut(|record| record.log.push((level, String::from(message))));
 }
 
-/// The block that offsets count from.
+/// The memory of a [`Block`]: the base of all offsets.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     base: *mut u8,
 }
 
 impl Memory {
-    /// What lies at this offset.
+    /// Returns a pointer to this offset.
     pub(super) fn at<T>(self, offset: u32) -> *mut T {
         self.base.wrapping_add(offset as usize).cast()
     }
 }
 
-/// Makes a state into a word that is not zero: its place in a list of the thread's, counted from one.
+/// Stores a state, and returns its word: its index in the thread's list plus one.
 pub(super) fn state_to_word(state: State) -> u32 {
     STATES.with_borrow_mut(|states| {
         states.push(Some(Box::into_raw(Box::new(state))));
@@ -156,34 +155,36 @@ pub(super) fn state_to_word(state: State) -> u32 {
     })
 }
 
-/// The state that a word stands for.
+/// Returns the state with this word.
 ///
 /// # Safety
-/// The word is zero or from [`state_to_word`] on this thread, and its state outlives `'a`.
+/// The word must be zero or from [`state_to_word`] on this thread, and its state must outlive `'a`.
 pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a State> {
     let place = (word as usize).checked_sub(1)?;
     let state = STATES.with_borrow(|states| states.get(place).copied().flatten())?;
-    // SAFETY: the pointer is from `Box::into_raw`, and the state is still there, by the caller's promise.
+    // SAFETY: the pointer is from `Box::into_raw`, and the caller guarantees that the state is
+    // alive.
     Some(unsafe { &*state })
 }
 
-/// Drops the state that a word stands for.
+/// Drops the state with this word.
 ///
 /// # Safety
-/// The word is zero or from [`state_to_word`] on this thread, and neither it nor its state is used any more.
+/// The word must be zero or from [`state_to_word`] on this thread, and must not be used again.
 pub(super) unsafe fn drop_state(word: u32) {
     let Some(place) = (word as usize).checked_sub(1) else {
         return;
     };
-    // Taken out first: if the drop panics, the word may be handed back again.
+    // Removed before it is dropped: if the destructor panics, the word may be handed back again.
     let state = STATES.with_borrow_mut(|states| states.get_mut(place)?.take());
     if let Some(state) = state {
-        // SAFETY: the pointer is from `Box::into_raw`, and is used no more, by the caller's promise.
+        // SAFETY: the pointer is from `Box::into_raw`, and the caller guarantees that this is its
+        // last use.
         drop(unsafe { Box::from_raw(state) });
     }
 }
 
-/// What [`Block::call`] puts into a call frame.
+/// The lists of a call frame.
 pub(crate) struct FrameLists {
     pub(crate) stage: u8,
     pub(crate) operands: List,
@@ -194,7 +195,8 @@ pub(crate) struct FrameLists {
     pub(crate) functions: List,
 }
 
-/// Memory in which a frame is laid out, and the state words that targets leave. Lists of one block are not for another.
+/// Memory for one call's frame, and the state words of its target. A list belongs to the block that
+/// created it.
 #[derive(Default)]
 pub(crate) struct Block {
     chunks: Vec<Chunk>,
@@ -204,14 +206,14 @@ pub(crate) struct Block {
 impl Drop for Block {
     fn drop(&mut self) {
         for word in core::mem::take(&mut self.states) {
-            // SAFETY: the words are those that the last call left, and no other call has them.
+            // SAFETY: the words are from the last call, and no other block has them.
             unsafe { drop_state(word) };
         }
     }
 }
 
 impl Block {
-    /// A new list of these elements, apart from all others.
+    /// Appends a list of these elements.
     pub(crate) fn list<T: Plain>(&mut self, elements: &[T]) -> List {
         let bytes = super::bytes(elements);
         let offset = self.chunks.len() * size_of::<Chunk>();
@@ -226,8 +228,8 @@ impl Block {
         }
     }
 
-    /// A record `buffer`, whose data is a list of bytes of this block. A result that shares an operand's memory has the
-    /// operand's data.
+    /// Returns a record `buffer` whose data is a list of bytes of this block. A result that shares
+    /// an operand's memory takes the operand's list.
     pub(crate) fn buffer(
         &mut self,
         element_type: u8,
@@ -243,15 +245,11 @@ impl Block {
             element_type,
             read_only: 0,
             padding: [0; 2],
-            aliased_operand: OptionU32 {
-                is_some: u8::from(aliased_operand.is_some()),
-                padding: [0; 3],
-                value: aliased_operand.unwrap_or_default(),
-            },
+            aliased_operand: aliased_operand.into(),
         }
     }
 
-    /// A record `attribute`. `value` is a list of bytes, or a dictionary's list of records.
+    /// Returns a record `attribute`. `value` is a list of bytes, or of a dictionary's records.
     pub(crate) fn attribute(
         &mut self,
         name: &str,
@@ -279,7 +277,7 @@ impl Block {
         }
     }
 
-    /// The bytes of a list.
+    /// Returns the bytes of a list.
     pub(crate) fn bytes(&self, list: List) -> &[u8] {
         &super::bytes(&self.chunks)[list.offset as usize..][..list.count as usize]
     }
@@ -300,8 +298,8 @@ impl Block {
             memory,
             frame: PhantomData,
         });
-        // SAFETY: the frame that was written above, of which the target's borrow has ended.
-        let after = unsafe { memory.at::<CallFrame10>(frame.offset).read() };
+        // SAFETY: the frame was written above, and the target's borrow of it has ended.
+        let after = unsafe { memory.at::<BaseCallFrame>(frame.offset).read() };
         self.states = [
             after.instantiate_state,
             after.prepare_state,
@@ -310,16 +308,16 @@ impl Block {
         code
     }
 
-    /// A frame of the size that a host of this version writes.
+    /// Appends a frame of the size that a host of this version writes.
     fn frame(&mut self, minor_version: u16, lists: &FrameLists) -> List {
         if minor_version > 0 {
             self.take_back_state(lists.stage);
         }
         let size = match minor_version {
-            0 => size_of::<CallFrame10>(),
+            0 => size_of::<BaseCallFrame>(),
             _ => size_of::<CallFrame>(),
         };
-        let first = CallFrame10 {
+        let base = BaseCallFrame {
             size: size as u32,
             stage: lists.stage,
             padding: [0; 3],
@@ -332,19 +330,20 @@ impl Block {
             initialize_state: self.states[2],
         };
         match minor_version {
-            0 => self.list(&[first]),
+            0 => self.list(&[base]),
             _ => self.list(&[CallFrame {
-                first,
+                base,
                 literal: lists.literal,
                 functions: lists.functions,
             }]),
         }
     }
 
-    /// Does what a host does before a stage runs again.
+    /// Drops the state of a stage before the stage runs again, as a host does.
     fn take_back_state(&mut self, stage: u8) {
         if let Some(word) = self.states.get_mut(usize::from(stage)) {
-            // SAFETY: the word is zero or what the last call left, no other call has it, and it is not used again.
+            // SAFETY: the word is zero or from the last call, no other block has it, and it is
+            // cleared.
             unsafe { drop_state(core::mem::take(word)) };
         }
     }

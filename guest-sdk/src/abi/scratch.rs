@@ -1,13 +1,13 @@
-//! Memory that a target has until its call ends.
+//! Scratch memory, which lives until a call ends.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::ptr;
 
-/// The blocks that one call took. They are freed with it, whatever becomes of the call.
+/// The scratch blocks of one call. They are freed when the call ends, whether it succeeds or fails.
 ///
-/// It is made anew for each call, and costs nothing until a block is taken.
+/// Each call has its own `Scratch`, which costs nothing until a block is taken.
 pub(crate) struct Scratch {
     last: Cell<Option<Box<Block>>>,
 }
@@ -19,7 +19,7 @@ struct Block {
 }
 
 impl Scratch {
-    /// No blocks.
+    /// Returns a list of no blocks.
     #[inline]
     pub(crate) const fn new() -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Scratch {
         }
     }
 
-    /// A block of zeros, or `None` if there is no memory for it.
+    /// Allocates a zeroed block, or returns `None` if memory is exhausted.
     #[allow(
         clippy::mut_from_ref,
         reason = "each call hands out a block of its own"
@@ -36,7 +36,7 @@ impl Scratch {
         if layout.size() == 0 {
             return Some(&mut []);
         }
-        // SAFETY: the size is not zero.
+        // SAFETY: the check above excludes a size of zero.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
             return None;
@@ -46,8 +46,8 @@ impl Scratch {
             layout,
             before: self.last.take(),
         })));
-        // SAFETY: a block of that many bytes, all initialised, handed out here only. It lives until `self` is dropped, which the
-        // slice borrows.
+        // SAFETY: the block has that many initialised bytes, and only this call hands it out. It
+        // lives until `self` is dropped, and the slice borrows `self`.
         Some(unsafe { &mut *ptr::slice_from_raw_parts_mut(start, layout.size()) })
     }
 }
@@ -65,7 +65,8 @@ impl Drop for Scratch {
 fn free(last: Box<Block>) {
     let mut next = Some(last);
     while let Some(block) = next {
-        // SAFETY: the block is from `take`, with this layout, and what borrowed it is gone with the `Scratch`.
+        // SAFETY: the block is from `take`, with this layout, and every borrow of it ended with the
+        // `Scratch`.
         unsafe { dealloc(block.start, block.layout) };
         next = block.before;
     }

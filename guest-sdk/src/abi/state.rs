@@ -1,17 +1,17 @@
-//! What a stage leaves for the stages after it.
+//! The state that a stage leaves for later stages.
 
 use alloc::boxed::Box;
 use core::any::{Any, type_name};
 use core::fmt;
 
-/// What a stage returned. It remembers the name of its type for messages.
+/// The value that a stage returned, with the name of its type for messages.
 pub struct State {
     value: Box<dyn Any>,
     type_name: &'static str,
 }
 
 impl State {
-    /// A state of any type.
+    /// Wraps a value of any type.
     pub fn new<T: 'static>(value: T) -> Self {
         Self {
             value: Box::new(value),
@@ -19,12 +19,12 @@ impl State {
         }
     }
 
-    /// The state, if it is of this type.
+    /// Returns the value if it is of this type.
     pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
         self.value.downcast_ref()
     }
 
-    /// The name of the state's type.
+    /// Returns the name of the value's type.
     pub(crate) const fn type_name(&self) -> &'static str {
         self.type_name
     }

@@ -1,4 +1,4 @@
-//! The guest's own memory and the host's functions, inside a WebAssembly module.
+//! The guest's memory and the host's functions inside a WebAssembly module.
 
 use alloc::alloc::{Layout, alloc, realloc};
 use alloc::boxed::Box;
@@ -7,11 +7,10 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::record::{List, OptionU32};
-use super::{Buffer, State};
+use super::{Buffer, List, State};
 use crate::{AnyOperand, AnyResult, ElementType, LogLevel, Shape, StatusCode};
 
-/// What version 1.0 of the contract has. Every guest imports some of it.
+/// The functions of version 1.0. Every guest imports some of them.
 mod api {
     #[link(wasm_import_module = "callbox:ffi/api@1.0.0")]
     unsafe extern "C" {
@@ -24,7 +23,7 @@ mod api {
     }
 }
 
-/// What version 1.1 added. A guest that uses none of it imports none, and runs on a host of version 1.0.
+/// The functions of version 1.1. A guest that uses none of them runs on a host of version 1.0.
 mod api_1_1 {
     use super::Buffer;
 
@@ -90,8 +89,9 @@ pub(crate) fn call_function(
             buffer(element_type, shape, data, false)
         })
         .collect();
-    // SAFETY: the host reads the records and what they lead to, all of it slices of this memory. It writes to nothing but the
-    // results' data, which are borrowed alone, and no more than the records say.
+    // SAFETY: the host reads the records and their lists, all of them slices of this memory. It
+    // writes to the results' data only, which are borrowed exclusively, and at most the size in
+    // their records.
     unsafe {
         api_1_1::call_function(
             function,
@@ -112,11 +112,7 @@ fn buffer(element_type: ElementType, shape: Shape<'_>, data: List, read_only: bo
         element_type: element_type as u8,
         read_only: u8::from(read_only),
         padding: [0; 2],
-        aliased_operand: OptionU32 {
-            is_some: 0,
-            padding: [0; 3],
-            value: 0,
-        },
+        aliased_operand: None.into(),
     }
 }
 
@@ -129,13 +125,13 @@ fn list(address: usize, count: usize) -> List {
 
 /// The import `function-message`.
 pub(crate) fn function_message(into: &mut [u8]) -> usize {
-    // SAFETY: the host writes to this slice only, which is borrowed alone.
+    // SAFETY: the host writes to this slice only, which is borrowed exclusively.
     unsafe { api_1_1::function_message(into.as_mut_ptr(), into.len()) as usize }
 }
 
 /// The import `user-data`.
 pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
-    // SAFETY: the host reads the name, and writes to the slice only, which is borrowed alone.
+    // SAFETY: the host reads the name, and writes to the slice only, which is borrowed exclusively.
     let len =
         unsafe { api_1_1::user_data(name.as_ptr(), name.len(), into.as_mut_ptr(), into.len()) };
     usize::try_from(len).ok()
@@ -143,73 +139,77 @@ pub(crate) fn user_data(name: &str, into: &mut [u8]) -> Option<usize> {
 
 static FUNCTION_CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of the last call of a function.
+/// Returns the number of the last function call.
 #[inline]
 pub(crate) fn function_call_count() -> u32 {
     FUNCTION_CALLS.load(Ordering::Relaxed)
 }
 
-/// Counts a call of a function, and returns its number, which is not 0.
+/// Counts a function call, and returns its number, which is never 0.
 pub(crate) fn count_function_call() -> u32 {
     let number = function_call_count().wrapping_add(1).max(1);
     FUNCTION_CALLS.store(number, Ordering::Relaxed);
     number
 }
 
-/// The module's one memory: offsets count from its beginning.
+/// The module's one memory, in which offsets are addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory;
 
 impl Memory {
-    /// What lies at this offset.
+    /// Returns a pointer to this offset.
     #[inline]
     pub(super) fn at<T>(self, offset: u32) -> *mut T {
         core::ptr::with_exposed_provenance_mut(offset as usize)
     }
 }
 
-/// Makes a state into a word that is not zero.
+/// Stores a state, and returns its word, which is never zero.
 pub(super) fn state_to_word(state: State) -> u32 {
     Box::into_raw(Box::new(state)).expose_provenance() as u32
 }
 
-/// The state that a word stands for.
+/// Returns the state with this word.
 ///
 /// # Safety
-/// The word is zero or from [`state_to_word`], and its state outlives `'a`.
+/// The word must be zero or from [`state_to_word`], and its state must outlive `'a`.
 pub(super) unsafe fn state_from_word<'a>(word: u32) -> Option<&'a State> {
     let state = Memory.at::<State>(word);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the word is a pointer from `state_to_word` to a live
+    // state.
     (word != 0).then(|| unsafe { &*state })
 }
 
-/// Drops the state that a word stands for.
+/// Drops the state with this word.
 ///
 /// # Safety
-/// The word is zero or from [`state_to_word`], and nothing uses its state any more.
+/// The word must be zero or from [`state_to_word`], and must not be used again.
 pub(super) unsafe fn drop_state(word: u32) {
     if word != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the word is a pointer from `Box::into_raw`, used for
+        // the last time.
         drop(unsafe { Box::from_raw(Memory.at::<State>(word)) });
     }
 }
 
-/// The state word that a host hands back. The one in a call's parameter is the only one: nothing but a host makes it.
+/// A state word that the host hands back. Only the host creates one, and passes it as the export's
+/// parameter.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct StateWord(u32);
 
-/// Drops the state that a stage left: what the exports `NAME.instantiate.drop` and so on do.
+/// Drops the state of a stage: the body of the exports `NAME.instantiate.drop` and so on.
 pub fn take_back_state(word: StateWord) {
-    // SAFETY: the host hands each word back once, when no stage that could use the state runs any more.
+    // SAFETY: the host hands each word back once, when no stage that could use the state runs any
+    // more.
     unsafe { drop_state(word.0) };
 }
 
-/// Gives the host a block of this memory, or moves one: what the canonical ABI calls `realloc`. The host asks for its
-/// arena here, so that the guest's own allocator keeps clear of it.
+/// Allocates or moves a block of this memory: the canonical ABI's `realloc`. The host allocates its
+/// arena here, so that it and the guest's allocator do not overlap.
 ///
 /// # Safety
-/// `old` is null, or a block from an earlier call with `old_size` and `align`.
+/// `old` must be null, or a block from an earlier call with `old_size` and `align`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cabi_realloc(
     old: *mut u8,
@@ -228,12 +228,14 @@ unsafe extern "C" fn cabi_realloc(
     } else if old == FIRST_BLOCK.start() {
         let block = allocate(layout);
         if !block.is_null() {
-            // SAFETY: both blocks have that many bytes, and the new one is not the first block, which is taken.
+            // SAFETY: both blocks have at least that many bytes. The new one is not the first
+            // block, because that one is taken.
             unsafe { core::ptr::copy_nonoverlapping(old, block, old_size.min(new_size)) };
         }
         block
     } else {
-        // SAFETY: the caller's promise; `align` was checked with the new size, and the old size was smaller or checked then.
+        // SAFETY: the caller guarantees that `old` has this layout. `align` was checked together
+        // with the new size, and an earlier call checked it together with the old size.
         unsafe {
             realloc(
                 old,
@@ -248,12 +250,13 @@ unsafe extern "C" fn cabi_realloc(
     block
 }
 
-/// A block that lies in the module's own data. The arena of a small call site fits, and then an instance need not let its memory
-/// grow, which takes longer than all else that a fresh instance does.
+/// A block in the module's own data. It holds the arena of a small call site, so that the instance
+/// need not grow its memory, the slowest step of setting up a fresh instance.
 #[repr(align(64))]
 struct FirstBlock(UnsafeCell<[MaybeUninit<u8>; Self::SIZE]>);
 
-// SAFETY: nothing reads or writes the bytes through this type, and their address is given out once, as `TAKEN` says.
+// SAFETY: nothing accesses the bytes through this type, and `TAKEN` allows one caller to get their
+// address.
 unsafe impl Sync for FirstBlock {}
 
 impl FirstBlock {
@@ -268,25 +271,24 @@ static FIRST_BLOCK: FirstBlock =
     FirstBlock(UnsafeCell::new([MaybeUninit::uninit(); FirstBlock::SIZE]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A block of this layout, whose size is not zero: null if there is none.
+/// Allocates a block of this layout, whose size must not be zero. Returns null if memory is
+/// exhausted.
 fn allocate(layout: Layout) -> *mut u8 {
     let fits = layout.size() <= FirstBlock::SIZE && layout.align() <= align_of::<FirstBlock>();
     if fits && !TAKEN.swap(true, Ordering::Relaxed) {
         return FIRST_BLOCK.start();
     }
-    // SAFETY: the size is not zero.
+    // SAFETY: every caller passes a size other than zero.
     unsafe { alloc(layout) }
 }
 
-/// Ends the call, because there is no answer that a host could tell from a block.
+/// Aborts the call. `cabi_realloc` has no result that means failure.
 #[cold]
 fn refuse(size: usize) -> ! {
     let mut message = crate::panics::Message::new();
-    // It writes as much as fits, and has no other error.
-    let _ = core::fmt::write(
-        &mut message,
-        format_args!("cannot allocate {size} bytes of the guest's memory"),
-    );
+    message.push("cannot allocate ");
+    message.push_number(size as u32);
+    message.push(" bytes of the guest's memory");
     set_failure(StatusCode::ResourceExhausted, message.as_str(), false);
     core::arch::wasm32::unreachable()
 }

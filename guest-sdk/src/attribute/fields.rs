@@ -1,25 +1,26 @@
-//! Structs as attributes: what `#[derive(AttributeStruct)]` decodes a dictionary with.
+//! Decoding of a dictionary into a struct, for `#[derive(AttributeStruct)]`.
 
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::string::String;
 
-use super::{AnyAttribute, AttributeValue, Dictionary};
-use crate::status::wrong_count;
+use super::{AnyAttribute, AttributeValue, Dictionary, unknown_name};
+use crate::status::{range, wrong_count};
+use crate::text::{append_line, text};
 
-/// The attributes of a dictionary that becomes a struct. What is wrong with any of them is gathered, as in XLA's struct decoding
-/// (`DecodeDictionaryAttr` in xla/ffi/api/api.h).
+/// The attributes of a dictionary that becomes a struct. Mismatches are collected and reported
+/// together, as in XLA's `DecodeDictionaryAttr` (xla/ffi/api/api.h).
 #[derive(Debug)]
 pub struct Fields<'a> {
     dictionary: Dictionary<'a>,
-    diagnostics: Vec<String>,
+    /// The noted mismatches, each on its own line.
+    diagnostics: String,
 }
 
 impl<'a> Fields<'a> {
-    /// The attributes of the dictionary, if there are as many as the struct has fields, of which `required` may not be left out.
+    /// Returns the attributes of the dictionary. The struct has fields `names`, of which `required`
+    /// may not be omitted.
     ///
     /// # Errors
-    /// XLA's words for an attribute of another kind or a wrong number.
+    /// XLA's message for another kind of attribute or a wrong number of attributes.
     pub fn of(
         attribute: AnyAttribute<'a>,
         names: &[&str],
@@ -30,44 +31,39 @@ impl<'a> Fields<'a> {
         if count < required || count > names.len() {
             return Err(wrong_number(required, names.len(), count));
         }
-        // With all required, and as many as there are fields, one that is unknown is in the place of one that is missing.
+        // If all fields are required and the numbers match, an unknown name means a missing one,
+        // which `get` reports.
         if required < names.len()
             && let Some(unknown) = dictionary.names().find(|name| !names.contains(name))
         {
-            return Err(format!(
-                "Unknown attribute: expected one of {} but got {unknown}",
-                names.join(", ")
-            ));
+            return Err(unknown_name(names.iter().copied(), unknown));
         }
         Ok(Self {
             dictionary,
-            diagnostics: Vec::new(),
+            diagnostics: String::new(),
         })
     }
 
-    /// The value of the field of this name, or `None` and a note of what is wrong.
+    /// Decodes the field with this name. Notes a mismatch and returns `None`.
     pub fn get<A: AttributeValue<'a>>(&mut self, name: &str) -> Option<A> {
         let decoded = match self.dictionary.find(name) {
             Some(attribute) => A::decode(attribute),
-            None => A::absent().ok_or_else(|| format!("Unexpected attribute: {name}")),
+            None => A::absent().ok_or_else(|| text!["Unexpected attribute: ", name]),
         };
         decoded
-            .map_err(|diagnostic| self.diagnostics.push(diagnostic))
+            .map_err(|diagnostic| append_line(&mut self.diagnostics, &diagnostic))
             .ok()
     }
 
-    /// All that was noted.
+    /// Returns the message for all noted mismatches.
     #[must_use]
     pub fn diagnostics(self) -> String {
-        self.diagnostics.join("\n")
+        self.diagnostics
     }
 }
 
 #[cold]
 fn wrong_number(least: usize, most: usize, found: usize) -> String {
-    let expected = match least == most {
-        true => most.to_string(),
-        false => format!("{least} to {most}"),
-    };
-    wrong_count("attributes", &format!("{expected} attributes"), found)
+    let expected = text![&range(least, most), " attributes"];
+    wrong_count("attributes", &expected, found)
 }

@@ -1,13 +1,14 @@
-//! How many operands or results a target takes, and in which order its parameters take them.
+//! The numbers of operands and results that a target takes, and the order of its parameters.
 
 use super::{ParameterDescription, Role};
 
-/// How many operands or results a target takes.
+/// The number of operands or results that a target takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The fewest.
+    /// The minimum.
     pub least: usize,
-    /// The most, if there is a limit: a target that takes none of a kind takes any number, as in XLA.
+    /// The maximum, if there is one. As in XLA, a target with no parameter of a kind takes any
+    /// number.
     pub most: Option<usize>,
 }
 
@@ -17,14 +18,14 @@ impl Count {
         most: None,
     };
 
-    /// Whether it may be this many.
+    /// Returns whether the target takes this number.
     #[inline]
     pub(crate) fn allows(self, count: usize) -> bool {
         count >= self.least && self.most.is_none_or(|most| count <= most)
     }
 
-    /// How many operands, or else results, the parameters take. Their order is that of `Binding` in xla/ffi/api/api.h: what a call
-    /// must have, what it may have, and what else it has.
+    /// Counts the operands, or else the results, of the parameters. They come in the order of
+    /// `Binding` in xla/ffi/api/api.h: required, optional, remaining.
     pub(super) const fn of(parameters: &[ParameterDescription], operands: bool) -> Self {
         let (mut required, mut optional, mut has_rest, mut i) = (0, 0, false, 0);
         while i < parameters.len() {
@@ -32,9 +33,10 @@ impl Count {
             i += 1;
             if operands && role.takes_operand() || !operands && role.takes_result() {
                 check_order(operands, role.is_optional(), optional > 0, has_rest);
-                match role.is_optional() {
-                    true => optional += 1,
-                    false => required += 1,
+                if role.is_optional() {
+                    optional += 1;
+                } else {
+                    required += 1;
                 }
             }
             if operands && matches!(role, Role::RemainingOperands)
@@ -58,7 +60,7 @@ impl Count {
     }
 }
 
-/// Refuses an operand or result after others that a call may lack, in the words of xla/ffi/api/api.h.
+/// Refuses an operand or result after optional ones, with the message of xla/ffi/api/api.h.
 const fn check_order(operands: bool, is_optional: bool, after_optional: bool, after_rest: bool) {
     match (operands, is_optional) {
         (true, true) => assert!(

@@ -1,8 +1,8 @@
-//! Squareplus and its derivative, apart from the FFI. Both are computed in F64.
+//! Squareplus and its derivative, independent of the FFI. Both are computed in F64.
 
 /// A floating-point type of the arrays.
 pub trait Real: Copy + Into<f64> + 'static {
-    /// The number nearest to `value`.
+    /// Rounds `value` to the nearest number.
     fn from_f64(value: f64) -> Self;
 }
 
@@ -20,11 +20,12 @@ impl Real for f64 {
     }
 }
 
-/// The root of `x^2 + beta`, also where `x^2` is too large or too small for F64. `beta` is 0 or a positive number of F32.
+/// Returns `sqrt(x^2 + beta)`, also where `x^2` overflows or underflows F64. `beta` is 0 or a
+/// positive F32.
 #[inline(always)]
 fn root(x: f64, beta: f64) -> f64 {
     let root = (x * x + beta).sqrt();
-    // The square is infinite for numbers beside which beta is nothing, and 0 for such as are nothing beside it.
+    // Where the square is infinite, beta is negligible; where it is 0, the square is.
     if beta == 0.0 || root == f64::INFINITY {
         x.abs()
     } else {
@@ -32,19 +33,20 @@ fn root(x: f64, beta: f64) -> f64 {
     }
 }
 
-/// `(x + root) / 2`. Of a negative `x` it is a difference of numbers that may be nearly the same, and so it is written as a quotient.
+/// Returns `(x + root) / 2`. For negative `x` the terms nearly cancel, so that a quotient takes
+/// their place.
 #[inline(always)]
 fn value(x: f64, beta: f64, root: f64) -> f64 {
     let half = x.abs() / 2.0 + root / 2.0;
     if x >= 0.0 { half } else { beta / (4.0 * half) }
 }
 
-/// `(1 + x / root) / 2`, which is `value / root`.
+/// Returns the derivative, `(1 + x / root) / 2`, which is `value / root`.
 #[inline(always)]
 fn slope(x: f64, beta: f64) -> f64 {
     let root = root(x, beta);
     if root == 0.0 {
-        // The corner that it has for beta 0.
+        // With beta 0 the function has a corner here.
         0.5
     } else if root == f64::INFINITY {
         if x > 0.0 { 1.0 } else { 0.0 }
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn known_values() {
-        // 3, 4, 5 and 5, 12, 13.
+        // Pythagorean triples: 3, 4, 5 and 5, 12, 13.
         assert_eq!(values(&[3.0, -3.0, 0.0], 16.0), [4.0, 1.0, 2.0]);
         assert_eq!(slopes(&[3.0, -3.0, 0.0], 16.0), [0.8, 0.2, 0.5]);
         assert_eq!(values(&[5.0, -5.0], 144.0), [9.0, 4.0]);
@@ -122,7 +124,7 @@ mod tests {
         assert_eq!(y, [f32::MAX, 1.0 / f32::MAX]);
     }
 
-    /// Far from zero, where the definition's difference has no digit left: the value is beta / (4 |x|) there.
+    /// Far from zero, where the two terms of the definition cancel, the value is beta / (4 |x|).
     #[test]
     fn small_values_keep_their_digits() {
         for x in [-1e6, -1e9, -1e12] {
@@ -133,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Central differences.
+    /// Compares the gradient with central differences.
     #[test]
     fn slopes_are_those_of_the_values() {
         for beta in [0.5_f32, 4.0] {

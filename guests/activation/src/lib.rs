@@ -1,4 +1,5 @@
-//! An activation function that JAX has under the same name, and its gradient: squareplus, a smooth positive part without exponentials.
+//! Squareplus, a smooth approximation of the positive part without exponentials, and its gradient.
+//! JAX has it under the same name.
 
 pub mod kernel;
 
@@ -6,7 +7,7 @@ use callbox_guest::{Element, Failure, Operand, ResultBuffer, Shape, target};
 
 use kernel::Real;
 
-/// The squareplus of each element: `(x + sqrt(x^2 + beta)) / 2`.
+/// Computes the squareplus of each element: `(x + sqrt(x^2 + beta)) / 2`.
 #[target(elementwise, T = [f32, f64])]
 fn squareplus<T: Element + Real>(
     #[dimensions(..)] x: &Operand<T>,
@@ -19,7 +20,8 @@ fn squareplus<T: Element + Real>(
     Ok(())
 }
 
-/// The cotangent of `x` for the cotangent `dy` of what `squareplus` gives: `dy (1 + x / sqrt(x^2 + beta)) / 2`.
+/// Computes the cotangent of `x` from the cotangent `dy` of the result:
+/// `dy (1 + x / sqrt(x^2 + beta)) / 2`.
 #[target(elementwise, T = [f32, f64])]
 fn squareplus_grad<T: Element + Real>(
     #[dimensions(..)] x: &Operand<T>,
@@ -35,22 +37,24 @@ fn squareplus_grad<T: Element + Real>(
 }
 
 fn check_beta(beta: f32) -> Result<(), Failure> {
-    match beta.is_finite() && beta >= 0.0 {
-        true => Ok(()),
-        false => Err(Failure::invalid_argument(format!(
+    if beta.is_finite() && beta >= 0.0 {
+        Ok(())
+    } else {
+        Err(Failure::invalid_argument(format!(
             "expected beta to be finite and not negative, found {beta}"
         ))
-        .recoverable()),
+        .recoverable())
     }
 }
 
-/// Checks that elements at the same place in memory are elements at the same place in the arrays.
+/// Checks that the arrays have the same layout, so that equal offsets mean equal indices.
 fn expect_like(x: Shape<'_>, name: &str, other: Shape<'_>) -> Result<(), Failure> {
-    match x == other {
-        true => Ok(()),
-        false => Err(Failure::invalid_argument(format!(
+    if x == other {
+        Ok(())
+    } else {
+        Err(Failure::invalid_argument(format!(
             "expected {name} to have the dimensions and the layout of x, {x:?}, found {other:?}"
-        ))),
+        )))
     }
 }
 

@@ -1,6 +1,10 @@
-//! The example of the JAX FFI proposal: `x + n` for any `x`, with `n` an attribute.
+//! The example of the JAX FFI proposal: `x + n` for any `x`, with `n` an attribute. The guest does
+//! not use the standard library, which keeps it small.
+#![cfg_attr(target_arch = "wasm32", no_std)]
 
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
+
+callbox_guest::runtime!();
 
 /// Adds the attribute `n`, which must not be negative, to every element of `x`.
 #[target(elementwise)]

@@ -1,13 +1,14 @@
-//! The sum, apart from the FFI: the same source runs natively, as the baseline of benchmarks.
+//! The sum, independent of the FFI. Benchmarks run the same source natively as their baseline.
 
-/// Elements that one turn of the inner loop adds. A turn of a loop costs more in WebAssembly than natively: the host's
-/// deadline is checked in each.
+/// The number of elements that an iteration of the inner loop adds. An iteration costs more in
+/// WebAssembly than natively, because the host's deadline is checked in each.
 const LANES: usize = 32;
 
-/// The length of `b` from which it is worth taking as it is. A shorter one is repeated in a buffer first.
+/// The minimum length of `b` that is used in place. A shorter one is first repeated in a buffer.
 const SHORT: usize = 4 * LANES;
 
-/// Writes `b[i % b.len()] + c[i]` to each `a[i]`, as far as both `a` and `c` go. Nothing is written if `b` is empty.
+/// Writes `b[i % b.len()] + c[i]` to each `a[i]`, up to the shorter of `a` and `c`. Writes nothing
+/// if `b` is empty.
 pub fn broadcast_add(b: &[f32], c: &[f32], a: &mut [f32]) {
     if b.is_empty() {
         return;
@@ -27,7 +28,8 @@ pub fn broadcast_add(b: &[f32], c: &[f32], a: &mut [f32]) {
     add_periods(&repeated[..whole], c, a);
 }
 
-/// Takes `a` and `c` a period of `b` at a time, because the remainder in `i % b.len()` would cost more than the sum.
+/// Processes `a` and `c` one period of `b` at a time, because `i % b.len()` would cost more than
+/// the sum.
 fn add_periods(b: &[f32], c: &[f32], a: &mut [f32]) {
     for (a, c) in a.chunks_mut(b.len()).zip(c.chunks(b.len())) {
         add(b, c, a);
@@ -52,7 +54,7 @@ fn add(b: &[f32], c: &[f32], a: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    /// Lengths around those at which the kernel changes its way.
+    /// Lengths around those at which the kernel takes another path.
     #[test]
     fn all_lengths_are_the_definition() {
         for b_length in (1..40).chain([63, 64, 65, 127, 128, 129, 200]) {

@@ -1,4 +1,5 @@
-//! The seeds' example, `A[i] = B[i % 128] + C[i]`, for any lengths. It does without the standard library.
+//! The example of XLA's custom-call documentation, `A[i] = B[i % 128] + C[i]`, for any lengths. The
+//! guest does not use the standard library.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 pub mod kernel;

@@ -1,4 +1,5 @@
-// A guest that reads a file of the host's with a C library. It takes a grant of a directory by the name /tables.
+// A guest that reads a file of the host through the C library. It needs a grant of a directory
+// named /tables.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,16 @@
 
 CALLBOX_DEFINE_REALLOC
 
-// The number at the beginning of a line. strtol would do, but it takes the compiler's library besides the C library.
+// Returns the number at the beginning of a line. strtol would also need the compiler's runtime
+// library.
 static int32_t number(const char *text) {
   int32_t value = 0, sign = *text == '-' ? -1 : 1;
-  for (text += *text == '-'; *text >= '0' && *text <= '9'; text++) value = value * 10 + (*text - '0');
+  for (text += *text == '-'; *text >= '0' && *text <= '9'; text++)
+    value = value * 10 + (*text - '0');
   return sign * value;
 }
 
-// To s32[n]: the numbers in /tables/numbers.txt, one in each line.
+// Nothing to s32[n]: the numbers in /tables/numbers.txt, one per line.
 CALLBOX_TARGET(table) {
   if (!callbox_check_counts(frame, 0, 1)) return CALLBOX_INVALID_ARGUMENT;
   const callbox_buffer *y = &frame->results.data[0];
@@ -25,14 +28,16 @@ CALLBOX_TARGET(table) {
   if (file == NULL) return callbox_fail(CALLBOX_NOT_FOUND, strerror(errno));
   char line[32];
   uint32_t rows = 0, room = y->size / sizeof(int32_t);
-  while (rows < room && fgets(line, sizeof line, file) != NULL) ((int32_t *)y->data)[rows++] = number(line);
+  while (rows < room && fgets(line, sizeof line, file) != NULL)
+    ((int32_t *)y->data)[rows++] = number(line);
   fclose(file);
   fputs("read ", stderr), fputs(path, stderr), fputs("\n", stderr);
-  if (rows < room) return callbox_fail(CALLBOX_OUT_OF_RANGE, "expected a row for each element of the result");
+  if (rows < room)
+    return callbox_fail(CALLBOX_OUT_OF_RANGE, "expected a row for each element of the result");
   return CALLBOX_OK;
 }
 
-// To s32[]: whether /tables/numbers.txt can be written.
+// Nothing to s32[]: whether /tables/numbers.txt can be opened for writing.
 CALLBOX_TARGET(can_write) {
   if (!callbox_check_counts(frame, 0, 1)) return CALLBOX_INVALID_ARGUMENT;
   const callbox_buffer *y = &frame->results.data[0];

@@ -1,7 +1,8 @@
 //! Targets that misbehave, each in one way, and one that does not.
 //!
-//! Every target takes an F32 operand of any shape and gives a result of that shape, so that each can take the place of
-//! another in a program. The module is for WebAssembly only: natively there is no sandbox to test.
+//! Every target takes an F32 operand of any shape and has a result of that shape, so that a program
+//! can replace one by another. The module is for WebAssembly only: natively there is no sandbox to
+//! test.
 #![cfg(target_arch = "wasm32")]
 
 mod raw;
@@ -16,7 +17,7 @@ fn healthy(x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails with the status code `code`, by its number, and the message `message`.
+/// Fails with the status code of number `code` and the message `message`.
 #[target]
 fn fail(
     _x: &Operand<f32>,
@@ -40,31 +41,31 @@ fn fail(
 
 /// Panics.
 #[target]
-#[allow(clippy::panic, reason = "that is the fault")]
+#[allow(clippy::panic, reason = "the panic is the fault")]
 fn panic(x: &Operand<f32>, _y: &mut ResultBuffer<f32>) {
     panic!("a panic with {} elements", x.len());
 }
 
-/// Writes to half of its result, and indexes past its end, which panics.
+/// Writes half of its result, then panics by indexing past its end.
 #[target]
 fn index_out_of_bounds(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
     y[..x.len() / 2].fill(-1.0);
     y[x.len()] = 1.0;
 }
 
-/// Runs the instruction `unreachable`.
+/// Executes the instruction `unreachable`.
 #[target]
 fn unreachable(_x: &Operand<f32>, _y: &mut ResultBuffer<f32>) {
     raw::unreachable();
 }
 
-/// Reads past the end of its memory.
+/// Reads beyond the end of its memory.
 #[target]
 fn read_out_of_bounds(_x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
     y.fill(f32::from_bits(raw::read_out_of_bounds()));
 }
 
-/// Writes past the end of its memory.
+/// Writes beyond the end of its memory.
 #[target]
 fn write_out_of_bounds(_x: &Operand<f32>, _y: &mut ResultBuffer<f32>) {
     raw::write_out_of_bounds();
@@ -84,15 +85,15 @@ fn infinite_loop(_x: &Operand<f32>, _y: &mut ResultBuffer<f32>) {
     }
 }
 
-/// Calls itself without end.
+/// Recurses infinitely.
 #[target]
 fn infinite_recursion(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
     y.fill(descend(x.len() as f64) as f32);
 }
 
-/// Grows its memory until the host refuses, and panics then.
+/// Grows its memory until the host refuses, then panics.
 #[target]
-#[allow(clippy::panic, reason = "a kernel that gets no memory gives up so")]
+#[allow(clippy::panic, reason = "the panic reports that memory is exhausted")]
 fn grow_memory(_x: &Operand<f32>, _y: &mut ResultBuffer<f32>) {
     panic!("memory.grow was refused at {} pages", raw::grow_memory());
 }
@@ -117,12 +118,12 @@ fn log_flood(
     healthy(x, y)
 }
 
-/// Goes one call deeper, again and again. The condition is never true, which the compiler does not find out.
+/// Recurses infinitely. The condition is never true, which the compiler cannot know.
 #[inline(never)]
 fn descend(depth: f64) -> f64 {
     if depth.is_nan() {
         return depth;
     }
-    // What is done with the call's result keeps it from being a tail call, which would become a loop.
+    // Uses the result, so that the call is not a tail call, which would become a loop.
     descend(depth + 1.0).sqrt() + depth
 }

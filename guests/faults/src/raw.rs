@@ -1,11 +1,12 @@
-//! Faults that safe Rust does not have: what a wrong pointer, a wrong instruction or another language does.
+//! Faults that safe Rust cannot cause: those of wrong pointers, wrong instructions and other
+//! languages.
 //!
-//! This is the guest's one file with unsafe code. It is wrong on purpose. What makes each function do what its name says,
-//! and nothing else, is that the compiler cannot see the value that is wrong; the conformance tests hold the host's
-//! status against each.
+//! This is the guest's only file with unsafe code, which is wrong on purpose. Each function does
+//! what its name says because the compiler cannot see the wrong value. The conformance tests check
+//! the status that the host reports for each.
 #![allow(
     unsafe_code,
-    reason = "a module for testing a sandbox does what only unsafe code can"
+    reason = "a module that tests a sandbox has to cause faults that safe code cannot"
 )]
 
 use core::hint::{assert_unchecked, black_box};
@@ -19,44 +20,45 @@ mod api {
     }
 }
 
-/// The highest aligned address of a 32-bit memory. A memory that has it is as large as can be.
+/// The highest aligned address of a 32-bit memory. Only a memory of the maximum size includes it.
 const LAST_WORD: usize = 0xffff_fffc;
 
-/// The instruction `unreachable`.
+/// Executes the instruction `unreachable`.
 pub(crate) fn unreachable() {
     core::arch::wasm32::unreachable();
 }
 
-/// Reads four bytes that no memory of less than 4 GiB has.
+/// Reads four bytes that no memory smaller than 4 GiB has.
 pub(crate) fn read_out_of_bounds() -> u32 {
     let address = ptr::without_provenance::<u32>(black_box(LAST_WORD));
-    // SAFETY: none. A volatile access to what is no Rust object is the instruction itself, and that traps.
+    // SAFETY: none; the fault is intended. The volatile access compiles to the load, which traps.
     unsafe { address.read_volatile() }
 }
 
-/// Writes four bytes that no memory of less than 4 GiB has.
+/// Writes four bytes that no memory smaller than 4 GiB has.
 pub(crate) fn write_out_of_bounds() {
     let address = ptr::without_provenance_mut::<u32>(black_box(LAST_WORD));
-    // SAFETY: none. A volatile access to what is no Rust object is the instruction itself, and that traps.
+    // SAFETY: none; the fault is intended. The volatile access compiles to the store, which traps.
     unsafe { address.write_volatile(0xdead_beef) }
 }
 
-/// The instruction `i32.div_u` with a divisor of zero, before which Rust would panic.
+/// Executes `i32.div_u` with a divisor of zero, which Rust would check first.
 #[inline(never)]
 pub(crate) fn divide_by_zero() -> u32 {
     let divisor = black_box(0_u32);
-    // SAFETY: none. It is a lie that keeps Rust's own check out; `black_box` keeps the compiler from seeing that.
+    // SAFETY: none; the fault is intended. The false hint removes Rust's check, and `black_box`
+    // hides the zero.
     unsafe { assert_unchecked(divisor != 0) };
     black_box(black_box(1_u32) / divisor)
 }
 
-/// Asks for a page at a time until the host refuses. Returns how many pages there are then.
+/// Allocates one page at a time until the host refuses. Returns the number of pages then.
 pub(crate) fn grow_memory() -> usize {
     while core::arch::wasm32::memory_grow::<0>(1) != usize::MAX {}
     core::arch::wasm32::memory_size::<0>()
 }
 
-/// Returns a number that is no status code.
+/// Returns a number that is not a status code.
 #[unsafe(export_name = "wrong_status_code")]
 extern "C" fn wrong_status_code(_frame: u32) -> u32 {
     99
@@ -72,7 +74,7 @@ extern "C" fn non_utf8_message(_frame: u32) -> u32 {
     INVALID_ARGUMENT
 }
 
-/// What the macro would write of the two targets above.
+/// The metadata of the two targets above, which the macro would write.
 #[used]
 #[unsafe(link_section = "callbox.targets")]
 static METADATA: [u8; include_bytes!("raw.jsonl").len()] = *include_bytes!("raw.jsonl");

@@ -1,4 +1,5 @@
-//! Targets that call functions of the program: what the conformance cases in `tests/cases/functions` call.
+//! Targets that call functions of the program, for the conformance cases in
+//! `tests/cases/functions`.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -7,7 +8,7 @@ use callbox_guest::{
     RemainingOperands, RemainingResults, ResultBuffer, StatusCode, target,
 };
 
-/// What the function `func` makes of `a` and `b`: the example of the XLA runtime's proposal.
+/// Applies the function `func` to `a` and `b`: the example of the XLA runtime's proposal.
 #[target]
 fn call_ref(
     a: &Operand<f32>,
@@ -18,7 +19,7 @@ fn call_ref(
     func.call(&[a.into(), b.into()], &mut [y.into()])
 }
 
-/// The same, with `func` in the dictionary `options`.
+/// Applies the function `func` of the dictionary `options` to `a` and `b`.
 #[target]
 fn call_ref_of_options(
     a: &Operand<f32>,
@@ -29,7 +30,7 @@ fn call_ref_of_options(
     call_ref(a, b, y, options.get("func")?)
 }
 
-/// `func(func(a, b), b)`, with memory of its own for the inner result.
+/// Computes `func(func(a, b), b)`, with the inner result in the target's own memory.
 #[target]
 fn call_twice(
     a: &Operand<f32>,
@@ -46,7 +47,8 @@ fn call_twice(
     func.call(&[inner, b.into()], &mut [y.into()])
 }
 
-/// Hands all operands and results on to the function `capture`: the binding of `xla.graph.launch` in the same proposal.
+/// Calls the function `capture` with all operands and results: `xla.graph.launch` of the same
+/// proposal.
 #[target(name = "xla.graph.launch")]
 fn launch(
     arguments: RemainingOperands,
@@ -56,7 +58,8 @@ fn launch(
     capture.call(arguments.as_slice(), results.as_mut_slice())
 }
 
-/// 0 for 0, and else one more than the function `next` says of `n - 1`. A function that calls this target makes it a recursion.
+/// Returns 0 for 0, otherwise one more than the function `next` returns for `n - 1`. If that
+/// function calls this target, the two recurse.
 #[target]
 fn descend(
     n: &Operand<i32, 0>,
@@ -76,11 +79,12 @@ fn descend(
     Ok(())
 }
 
-/// How many calls of `depth` this instance is in.
+/// The number of calls of `depth` that this instance is in.
 static DEPTH: AtomicI32 = AtomicI32::new(0);
 
-/// How many calls of this target its instance is in: what the function `func` returns for `x`, if there is one, or else what the target
-/// finds. It is 1 if each call that is under way has an instance of its own.
+/// Counts the calls of this target that its instance is in. Returns the result of the function
+/// `func` for `x`, if there is one, otherwise the count. It is 1 if each concurrent call has its
+/// own instance.
 #[target]
 fn depth(
     x: &Operand<i32, 0>,
@@ -99,7 +103,8 @@ fn depth(
     outcome
 }
 
-/// What the function `func` makes of `x`; if it fails, `x` itself. `code` is the function's status code, and its message is logged.
+/// Applies the function `func` to `x`. If it fails, returns `x`, sets `code` to the function's
+/// status code and logs its message.
 #[target]
 fn catch(
     context: &Context,
@@ -121,7 +126,7 @@ fn catch(
     Ok(())
 }
 
-/// What the function `func` makes of `x`. A failure of its becomes one of this target's.
+/// Applies the function `func` to `x`. If it fails, fails with a status of its own.
 #[target]
 fn wrap(
     x: &Operand<f32>,
@@ -132,7 +137,8 @@ fn wrap(
         .map_err(|failure| Failure::data_loss(format!("wrapped: {failure}")))
 }
 
-/// Calls the functions `first` and `second` with `x`, and returns the failure of the first, whatever the second does.
+/// Calls the functions `first` and `second` with `x`. Returns the failure of the first, whether or
+/// not the second fails.
 #[target]
 fn first_of_two(
     x: &Operand<f32>,
@@ -141,12 +147,12 @@ fn first_of_two(
     #[attr] second: FunctionRef,
 ) -> Result<(), Failure> {
     let outcome = first.call(&[x.into()], &mut [(&mut *y).into()]);
-    // What becomes of it is not asked.
+    // Errors are discarded.
     let _ = second.call(&[x.into()], &mut [y.into()]);
     outcome
 }
 
-/// The called computations, one after the other: each gets what the one before returned, the first gets `x`.
+/// Chains the called computations: the first gets `x`, and each other the result of the one before.
 #[target]
 fn chain(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
     let mut value = x.to_vec();

@@ -1,29 +1,22 @@
-//! The normalisation and its gradient, apart from the FFI. Sums are made in F64, so that a long row loses nothing that a short one does not.
+//! The normalisation and its gradient, independent of the FFI. The host computes both, with sums in
+//! F64, so that long rows lose no precision.
 
-/// One over the root of the mean of a row's squares and `eps`.
-fn scale(x: &[f32], eps: f32) -> f64 {
-    let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    1.0 / (squares / x.len() as f64 + f64::from(eps)).sqrt()
-}
+use callbox_guest::maths;
 
-/// Writes to `y` each row of `x`, as long as `weight` is, over the root of the mean of its squares and `eps`, times `weight`.
+/// Normalises rows: divides each row of `x` by `sqrt(mean(x^2) + eps)` and multiplies it by
+/// `weight`.
 ///
-/// `x` and `y` have the same length, a multiple of that of `weight`. A row of zeros is NaN if `eps` is 0.
+/// A row is as long as `weight`. `x` and `y` have the same length, a multiple of a row's. A row of
+/// zeros becomes NaN if `eps` is 0.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
-    if weight.is_empty() {
-        return;
-    }
-    for (x, y) in x.chunks(weight.len()).zip(y.chunks_mut(weight.len())) {
-        let scale = scale(x, eps);
-        for ((y, &x), &weight) in y.iter_mut().zip(x).zip(weight) {
-            *y = (f64::from(x) * scale * f64::from(weight)) as f32;
-        }
-    }
+    maths::rms_norm_rows(x, weight, eps, y);
 }
 
-/// Writes the cotangents of `x` and `weight` to `dx` and `dweight`, for the cotangent `dy` of the result.
+/// Writes the cotangents of `x` and `weight` to `dx` and `dweight`, for the cotangent `dy` of the
+/// result.
 ///
-/// With `s` one over the root and `g = dy * weight`, a row of `dx` is `s g - s^3 x mean(x g)`, and `dweight` is the sum over rows of `dy x s`.
+/// With `s = 1 / sqrt(mean(x^2) + eps)` and `g = dy * weight`, a row of `dx` is
+/// `s g - s^3 x mean(x g)`, and `dweight` is the sum over rows of `dy x s`.
 pub fn rms_norm_grad(
     x: &[f32],
     weight: &[f32],
@@ -32,25 +25,8 @@ pub fn rms_norm_grad(
     dx: &mut [f32],
     dweight: &mut [f32],
 ) {
-    let length = weight.len();
-    if length == 0 {
-        return;
-    }
-    let mut sums = vec![0.0_f64; length];
-    let rows = x.chunks(length).zip(dy.chunks(length));
-    for ((x, dy), dx) in rows.zip(dx.chunks_mut(length)) {
-        let scale = scale(x, eps);
-        let mut products = 0.0;
-        for (((sum, &x), &dy), &weight) in sums.iter_mut().zip(x).zip(dy).zip(weight) {
-            let product = f64::from(x) * f64::from(dy);
-            products += product * f64::from(weight);
-            *sum += product * scale;
-        }
-        let along = scale * scale * scale * products / length as f64;
-        for (((dx, &x), &dy), &weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
-            *dx = (scale * f64::from(dy) * f64::from(weight) - along * f64::from(x)) as f32;
-        }
-    }
+    let mut sums = vec![0.0_f64; weight.len()];
+    maths::rms_norm_rows_gradient([x, weight, dy], eps, dx, &mut sums);
     for (dweight, sum) in dweight.iter_mut().zip(sums) {
         *dweight = sum as f32;
     }
@@ -60,7 +36,7 @@ pub fn rms_norm_grad(
 mod tests {
     use super::{rms_norm, rms_norm_grad};
 
-    /// Numbers from -2 to 2 that follow no pattern.
+    /// Returns numbers from -2 to 2 without a pattern.
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;
         let mut next = || {
@@ -70,7 +46,7 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    /// The definition, in F64.
+    /// The definition in F64.
     fn definition(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
         let mut y = Vec::new();
         for row in x.chunks(weight.len()) {
@@ -104,16 +80,16 @@ mod tests {
     #[test]
     fn known_rows() {
         let mut y = [0.0; 4];
-        // The mean of 1 and 49 is 25, that of 0 and 0 with 25 is 25 too.
-        rms_norm(&[1.0, -7.0], &[1.0, 10.0], 0.0, &mut y);
+        // The mean of 1 and 49 is 25. The mean of 0 and 0, plus 25, is 25 too.
+        rms_norm(&[1.0, -7.0], &[1.0, 10.0], 0.0, &mut y[..2]);
         assert_eq!(y[..2], [0.2, -14.0]);
         rms_norm(&[0.0; 4], &[1.0, 1.0], 25.0, &mut y);
         assert_eq!(y, [0.0; 4]);
-        rms_norm(&[0.0; 2], &[1.0, 1.0], 0.0, &mut y);
+        rms_norm(&[0.0; 2], &[1.0, 1.0], 0.0, &mut y[..2]);
         assert!(y[0].is_nan());
     }
 
-    /// The squares of numbers whose squares F32 does not have.
+    /// Numbers whose squares overflow or underflow F32.
     #[test]
     fn large_and_small_numbers_neither_overflow_nor_vanish() {
         for size in [1e30_f32, 1e-30] {
@@ -123,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Central differences of the definition, in F64.
+    /// Compares the gradient with central differences of the definition in F64.
     #[test]
     fn gradients_are_those_of_the_definition() {
         let (rows, length, eps) = (3, 7, 0.25_f32);

@@ -1,11 +1,12 @@
-//! Normalisation of rows by the root of the mean of their squares, and its gradient.
+//! Normalisation of rows by their root mean square, and its gradient.
 
 pub mod kernel;
 
 use callbox_guest::{Failure, Operand, ResultBuffer, Shape, target};
 
-/// Divides each row of `x` by the root of the mean of its squares and `eps`, and multiplies it by `weight`.
-#[target(pure)]
+/// Divides each row of `x` by the root of the mean of its squares plus `eps`, and multiplies it by
+/// `weight`.
+#[target(rows)]
 fn rms_norm(
     #[dimensions(.., n)] x: &Operand<f32>,
     #[dimensions(n)] weight: &Operand<f32, 1>,
@@ -19,7 +20,7 @@ fn rms_norm(
     Ok(())
 }
 
-/// The cotangents of `x` and `weight` for the cotangent `dy` of what `rms_norm` gives.
+/// Computes the cotangents of `x` and `weight` from the cotangent `dy` of the result of `rms_norm`.
 #[target(pure)]
 fn rms_norm_grad(
     #[dimensions(.., n)] x: &Operand<f32>,
@@ -44,7 +45,7 @@ fn rms_norm_grad(
     Ok(())
 }
 
-/// Checks that there are rows, each as long as `weight`, and a number to add to the means of their squares.
+/// Checks that rows are as long as `weight`, and that `eps` is finite and not negative.
 fn check(x: &Operand<f32>, weight: &Operand<f32, 1>, eps: f32) -> Result<(), Failure> {
     if x.dimensions().last() != weight.dimensions().first() {
         return Err(Failure::invalid_argument(format!(
@@ -53,12 +54,13 @@ fn check(x: &Operand<f32>, weight: &Operand<f32, 1>, eps: f32) -> Result<(), Fai
             x.dimensions()
         )));
     }
-    match eps.is_finite() && eps >= 0.0 {
-        true => Ok(()),
-        false => Err(Failure::invalid_argument(format!(
+    if eps.is_finite() && eps >= 0.0 {
+        Ok(())
+    } else {
+        Err(Failure::invalid_argument(format!(
             "expected eps to be finite and not negative, found {eps}"
         ))
-        .recoverable()),
+        .recoverable())
     }
 }
 
@@ -105,7 +107,7 @@ mod tests {
             .result::<f32>(&[2])
             .attribute("eps", 0.0_f32);
         assert_eq!(call.run::<super::rms_norm_grad>(), Ok(()));
-        // By hand, with s = 1/5: s - s^3 / 2 and 7 s^3 / 2; dy x s.
+        // Calculated by hand with s = 1/5: s - s^3 / 2 and 7 s^3 / 2; dy x s.
         assert_eq!(call.result_elements::<f32>(0), [0.196, 0.028]);
         assert_eq!(call.result_elements::<f32>(1), [0.2, 0.0]);
     }

@@ -1,15 +1,13 @@
 //! Softmax over the last axis, for F32 and F64.
 
 pub mod kernel;
-pub mod real;
 
-use callbox_guest::{Element, Failure, Operand, ResultBuffer, target};
+use callbox_guest::maths::MatrixElement;
+use callbox_guest::{Failure, Operand, ResultBuffer, target};
 
-use real::Real;
-
-/// The softmax of `x` over its last axis, as `jax.nn.softmax` computes it.
-#[target(pure, T = [f32, f64])]
-fn softmax<T: Element + Real>(
+/// Computes the softmax of `x` over its last axis, as `jax.nn.softmax` does.
+#[target(rows, T = [f32, f64])]
+fn softmax<T: MatrixElement>(
     #[dimensions(.., n)] x: &Operand<T>,
     #[dimensions(.., n)] y: &mut ResultBuffer<T>,
 ) -> Result<(), Failure> {

@@ -1,16 +1,16 @@
-//! Rows of softmax: their values, and what `jax.nn.softmax` makes of infinities and NaN.
+//! Rows of softmax: their values, and those of `jax.nn.softmax` for infinities and NaN.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use softmax::kernel::softmax;
 
-/// The definition, in F64, for the differences `x - max`, which the type rounds.
+/// The definition in F64, for the differences `x - max` as the type rounds them.
 fn reference(differences: impl Iterator<Item = f64>) -> Vec<f64> {
     let exponentials: Vec<f64> = differences.map(f64::exp).collect();
     let sum: f64 = exponentials.iter().sum();
     exponentials.iter().map(|e| e / sum).collect()
 }
 
-/// Numbers from -20 to 20 that follow no pattern.
+/// Returns numbers from -20 to 20 without a pattern.
 fn numbers(count: usize) -> Vec<f64> {
     let mut state = 1_u32;
     let mut next = || {
@@ -26,7 +26,7 @@ fn of_f32(row: &[f32]) -> Vec<f32> {
     y
 }
 
-/// Lengths around the lanes and the blocks of the kernel.
+/// Lengths around the kernel's lanes and blocks.
 #[test]
 fn rows_of_every_length_are_the_definition() {
     let lengths = (1..70).chain([127, 1000, 1023, 1024, 1025, 2048 + 37]);

@@ -5,7 +5,7 @@ use callbox_guest::{
     ResultBuffer, target,
 };
 
-/// The attributes, each a scalar of the type that it is named after, as F64.
+/// Returns the attributes as F64. Each is a scalar of the type that it is named after.
 #[target(pure)]
 #[allow(
     clippy::too_many_arguments,
@@ -42,7 +42,7 @@ fn scalars(
     Ok(())
 }
 
-/// The real and imaginary parts of two complex scalars.
+/// Returns the real and imaginary parts of two complex scalars.
 #[target(pure)]
 fn complex_scalars(
     y: &mut ResultBuffer<f64, 1>,
@@ -54,7 +54,7 @@ fn complex_scalars(
     Ok(())
 }
 
-/// The sum of each attribute, each an array of the type that it is named after, as F64.
+/// Returns the sum of each attribute as F64. Each is an array of the type that it is named after.
 #[target(pure)]
 #[allow(
     clippy::too_many_arguments,
@@ -94,22 +94,23 @@ fn arrays(
     Ok(())
 }
 
-/// The shape of the array attribute `array`: its rank, its dimensions, and its first and last element, if it has any.
+/// Returns the shape of the array attribute `array`: its rank, its dimensions, and its first and
+/// last element if it has any.
 #[target(pure)]
 fn array_shape(
     y: &mut ResultBuffer<i64, 1>,
     #[attr] array: ArrayAttribute<i32>,
 ) -> Result<(), Failure> {
-    let mut said = vec![array.dimensions().len() as i64];
-    said.extend(array.dimensions());
-    said.extend(array.first().map(|x| i64::from(*x)));
-    said.extend(array.last().map(|x| i64::from(*x)));
-    y.expect_dimensions(&[said.len() as i64])?;
-    y.copy_from_slice(&said);
+    let mut fields = vec![array.dimensions().len() as i64];
+    fields.extend(array.dimensions());
+    fields.extend(array.first().map(|x| i64::from(*x)));
+    fields.extend(array.last().map(|x| i64::from(*x)));
+    y.expect_dimensions(&[fields.len() as i64])?;
+    y.copy_from_slice(&fields);
     Ok(())
 }
 
-/// The bytes of the string attribute `text`.
+/// Returns the bytes of the string attribute `text`.
 #[target(pure)]
 fn text(y: &mut ResultBuffer<u8, 1>, #[attr] text: &str) -> Result<(), Failure> {
     y.expect_dimensions(&[text.len() as i64])?;
@@ -117,7 +118,8 @@ fn text(y: &mut ResultBuffer<u8, 1>, #[attr] text: &str) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The attribute `secret`, S64, and how many attributes there are: JAX's example of a dictionary of all attributes.
+/// Returns the attribute `secret`, S64, and the number of attributes: JAX's example of a dictionary
+/// of all attributes.
 #[target(pure)]
 fn dictionary_attr(
     context: &Context,
@@ -130,7 +132,8 @@ fn dictionary_attr(
     Ok(())
 }
 
-/// How deep the dictionary attribute `nested` has a dictionary `deeper` in it, and the S32 `leaf` of the last, or -1.
+/// Returns the depth of the dictionaries `deeper` in the attribute `nested`, and the S32 `leaf` of
+/// the innermost one, or -1.
 #[target(pure)]
 fn depth(y: &mut ResultBuffer<i32, 1>, #[attr] nested: Dictionary) -> Result<(), Failure> {
     y.expect_dimensions(&[2])?;
@@ -144,7 +147,7 @@ fn depth(y: &mut ResultBuffer<i32, 1>, #[attr] nested: Dictionary) -> Result<(),
     Ok(())
 }
 
-/// An enum of 32 bits.
+/// A 32-bit enum.
 #[derive(AttributeEnum, Clone, Copy)]
 #[repr(i32)]
 enum Rounding {
@@ -153,7 +156,7 @@ enum Rounding {
     Up = 1,
 }
 
-/// An enum of 8 bits without sign.
+/// An unsigned 8-bit enum.
 #[derive(AttributeEnum, Clone, Copy)]
 #[repr(u8)]
 enum Side {
@@ -161,7 +164,7 @@ enum Side {
     Right = 255,
 }
 
-/// The numbers of the enums `rounding` (S32) and, if there is one, `side` (U8), or 0.
+/// Returns the numbers of the enums `rounding` (S32) and, if there is one, `side` (U8), or 0.
 #[target(pure)]
 fn enums(
     y: &mut ResultBuffer<i32, 1>,
@@ -180,7 +183,7 @@ struct Range {
     hi: i64,
 }
 
-/// A struct with structs, enums and optional fields in it.
+/// A struct that contains structs, enums and optional fields.
 #[derive(AttributeStruct)]
 struct Window<'a> {
     range: Range,
@@ -190,7 +193,7 @@ struct Window<'a> {
     weights: Option<&'a [f32]>,
 }
 
-/// The ends of the struct `range`.
+/// Returns the ends of the struct `range`.
 #[target(pure)]
 fn range(y: &mut ResultBuffer<i64, 1>, #[attr] range: Range) -> Result<(), Failure> {
     y.expect_dimensions(&[2])?;
@@ -198,7 +201,8 @@ fn range(y: &mut ResultBuffer<i64, 1>, #[attr] range: Range) -> Result<(), Failu
     Ok(())
 }
 
-/// What the struct `window` holds: its range's ends, the number of its rounding, the length of its type or -1, and its number of weights or -1.
+/// Returns the fields of the struct `window`: the ends of its range, the number of its rounding,
+/// the length of its type or -1, and the number of its weights or -1.
 #[target(pure)]
 fn window(y: &mut ResultBuffer<i64, 1>, #[attr] window: Window) -> Result<(), Failure> {
     let length = |length: Option<usize>| length.map_or(-1, |length| length as i64);

@@ -1,12 +1,13 @@
-//! Operands and results: optional ones, those that remain, and every element type.
+//! Operands and results: optional ones, remaining ones, and every element type.
 
 use callbox_guest::{
     AnyOperand, AnyResult, Bf16, C64, C128, Element, F16, Failure, Operand, RemainingOperands,
     RemainingResults, ResultBuffer, target,
 };
 
-/// How many elements the operands have, or bytes the last of them: -1 for one that the call lacks. An optional second result is filled with
-/// the first element of `bias`, or with zeros.
+/// Returns the number of elements of each operand, and the number of bytes of the last: -1 for an
+/// operand that the call omits. Fills an optional second result with the first element of `bias`,
+/// or with zeros.
 #[target(pure)]
 fn optional(
     x: &Operand<f32>,
@@ -29,7 +30,7 @@ fn optional(
     Ok(())
 }
 
-/// Adds up all operands, of which there is at least one.
+/// Sums all operands, of which there is at least one.
 #[target(pure)]
 fn sum_remaining(
     first: &Operand<f32>,
@@ -46,7 +47,8 @@ fn sum_remaining(
     Ok(())
 }
 
-/// Copies each operand to the result of its number, whatever their types are. There may be fewer results, but not more.
+/// Copies each operand, of any type, to the result at the same index. There may be fewer results
+/// than operands.
 #[target(pure)]
 fn copy_remaining(
     operands: RemainingOperands,
@@ -71,23 +73,23 @@ pub(crate) fn copy(x: &AnyOperand, y: &mut AnyResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an operand's record says: the number of its element type, its rank, its dimensions, its layout from minor to major, and how many
-/// bytes it has.
+/// Returns the fields of an operand's record: the number of its element type, its rank, its
+/// dimensions, its layout from minor to major, and its size in bytes.
 #[target(pure)]
 fn describe(x: &AnyOperand, y: &mut ResultBuffer<i64, 1>) -> Result<(), Failure> {
-    let mut said = vec![
+    let mut fields = vec![
         i64::from(x.element_type() as u8),
         x.dimensions().len() as i64,
     ];
-    said.extend(x.dimensions());
-    said.extend(x.shape().minor_to_major());
-    said.push(x.bytes().len() as i64);
-    y.expect_dimensions(&[said.len() as i64])?;
-    y.copy_from_slice(&said);
+    fields.extend(x.dimensions());
+    fields.extend(x.shape().minor_to_major());
+    fields.push(x.bytes().len() as i64);
+    y.expect_dimensions(&[fields.len() as i64])?;
+    y.copy_from_slice(&fields);
     Ok(())
 }
 
-/// A number that is computed with as an F32.
+/// A number that is converted to F32 for arithmetic.
 trait Narrow: Element + Into<f32> {
     fn round(value: f32) -> Self;
 }
@@ -104,7 +106,7 @@ impl Narrow for Bf16 {
     }
 }
 
-/// Multiplies F16 or BF16 by the attribute `factor`, and rounds once.
+/// Multiplies F16 or BF16 by the attribute `factor`, rounding once.
 #[target(pure, T = [F16, Bf16])]
 fn scale<T: Narrow>(x: &Operand<T>, y: &mut ResultBuffer<T>, #[attr] factor: f32) {
     for (y, x) in y.iter_mut().zip(x.iter()) {
@@ -135,7 +137,7 @@ impl Complex for C128 {
     }
 }
 
-/// The complex conjugates of C64 or C128.
+/// Computes the complex conjugates of C64 or C128.
 #[target(pure, T = [C64, C128])]
 fn conjugate<T: Complex>(x: &Operand<T>, y: &mut ResultBuffer<T>) {
     for (y, x) in y.iter_mut().zip(x.iter()) {

@@ -1,10 +1,10 @@
-//! What a call has besides its operands, results and attributes.
+//! The call's context: literal, user data and scratch memory.
 
 use callbox_guest::{Context, Failure, Operand, RemainingResults, ResultBuffer, target};
 
 use crate::buffers::copy;
 
-/// The bytes of the user data that the attribute `name` names.
+/// Returns the user data under the name in the attribute `name`.
 #[target]
 fn user_data(
     context: &Context,
@@ -19,7 +19,7 @@ fn user_data(
     Ok(())
 }
 
-/// Copies the leaves of the call's literal to its results.
+/// Copies the leaves of the call's literal to the results.
 #[target]
 fn literal(context: &Context, mut results: RemainingResults) -> Result<(), Failure> {
     let leaves = context.literal()?;
@@ -36,7 +36,8 @@ fn literal(context: &Context, mut results: RemainingResults) -> Result<(), Failu
     Ok(())
 }
 
-/// Reverses `x` by way of scratch memory, of which it takes the attribute `kib` KiB besides. With the attribute `fails` it fails then.
+/// Reverses `x` in scratch memory, and allocates another `kib` KiB of it. Then fails if the
+/// attribute `fails` is set.
 #[target]
 fn scratch(
     context: &Context,
@@ -61,7 +62,7 @@ fn scratch(
     Ok(())
 }
 
-/// Takes `size` bytes of scratch memory at an address that `alignment` divides, and says whether it is so.
+/// Allocates `size` bytes of scratch memory, and returns whether `alignment` divides its address.
 #[target]
 fn scratch_alignment(
     context: &Context,

@@ -1,4 +1,4 @@
-//! Targets that use every part of typed FFI, each one part: what the conformance cases in `tests/cases/typed` call.
+//! Targets that each use one part of typed FFI, for the conformance cases in `tests/cases/typed`.
 
 mod attributes;
 mod buffers;

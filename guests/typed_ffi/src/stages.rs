@@ -1,10 +1,10 @@
-//! Stages and what they leave for one another.
+//! Stages and their state.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use callbox_guest::{AnyOperand, Context, Failure, LogLevel, Operand, ResultBuffer, Stage, target};
 
-/// How often something was made and dropped in this instance.
+/// Counts how often this instance created and dropped something.
 struct Counter {
     made: AtomicI32,
     dropped: AtomicI32,
@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// What a stage of `counts` leaves. Its counter hears when it is dropped.
+/// The state of a stage of `counts`, whose counter counts its drop.
 struct Counted(&'static Counter);
 
 impl Counted {
@@ -62,8 +62,8 @@ fn counts_initialize(
     Ok(Counted::new(&INITIALIZE))
 }
 
-/// How often this instance has run each stage (instantiate, prepare, initialize, execute), and how often it has taken back what each left
-/// (instantiate, prepare, initialize).
+/// Returns how often this instance has run each stage (instantiate, prepare, initialize, execute),
+/// and how often it has dropped the state of each (instantiate, prepare, initialize).
 #[target]
 fn counts(
     #[state] _instantiated: &Counted,
@@ -78,11 +78,11 @@ fn counts(
     Ok(())
 }
 
-/// What stage `instantiate` of `states` leaves: the attribute.
+/// The state of stage `instantiate` of `states`: the attribute.
 struct Instantiated(i32);
-/// What stage `prepare` leaves: the attribute and the operand's dimensions.
+/// The state of stage `prepare`: the attribute and the operand's dimensions.
 struct Prepared(i32, Vec<i64>);
-/// What stage `initialize` leaves.
+/// The state of stage `initialize`.
 struct Initialized(i32);
 
 #[target(name = "states", stage = instantiate)]
@@ -100,7 +100,8 @@ fn states_initialize(#[state(prepare)] state: &Prepared) -> Result<Initialized, 
     Ok(Initialized(state.0))
 }
 
-/// What the three stages left, each the attribute `value`, and how many dimensions `prepare` saw that its operand has.
+/// Returns the attribute `value` from the state of each of three stages, and the number of the
+/// operand's dimensions that `prepare` saw.
 #[target]
 fn states(
     #[state] instantiated: &Instantiated,
@@ -125,13 +126,13 @@ fn another_type() -> Result<f64, Failure> {
     Ok(1.0)
 }
 
-/// Takes an S32 as what its stage `instantiate` left, which leaves an F64.
+/// Expects an S32 as the state of its stage `instantiate`, which leaves an F64.
 #[target]
 fn state_of_another_type(#[state] state: &i32, y: &mut ResultBuffer<i32, 0>) {
     y.set(*state);
 }
 
-/// Takes the states of stages that it does not have.
+/// Expects the states of stages that it does not have.
 #[target]
 fn state_not_set(
     #[state] _state: &i32,
@@ -141,7 +142,7 @@ fn state_not_set(
     y.set(0);
 }
 
-/// Fails if the stage that runs is the one that the attribute `stage` names.
+/// Fails in the stage that the attribute `stage` names.
 fn fail_at(context: &Context) -> Result<(), Failure> {
     let stage = context.stage();
     if context.attributes().get::<&str>("stage")? == stage.name() {
@@ -166,7 +167,8 @@ fn fails_at_initialize(context: &Context) -> Result<(), Failure> {
     fail_at(context)
 }
 
-/// Copies its operand. The stage that the attribute `stage` names fails; the others log their names.
+/// Copies its operand. Fails in the stage that the attribute `stage` names; the other stages log
+/// their names.
 #[target]
 fn fails_at(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
     fail_at(context)?;
@@ -175,7 +177,7 @@ fn fails_at(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> R
     Ok(())
 }
 
-/// Says the stage by number: 3, which is execute.
+/// Returns the number of the stage: 3, which is execute.
 #[target]
 fn stage(context: &Context, y: &mut ResultBuffer<i32, 0>) {
     y.set(match context.stage() {

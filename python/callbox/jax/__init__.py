@@ -11,14 +11,16 @@
 >>> program(jnp.arange(4.0))
 Array([ 8., 10., 12., 14.], dtype=float32)
 
-- `op` makes a function of a target, with batching, derivatives and shapes from the target's metadata.
-- `call` is one call, in the words of `jax.ffi.ffi_call`.
-- `check` raises what a status says, where failures are results of the program (``on_error="status"``).
-- `FFICall` is the JAX FFI proposal's own interface.
-- `export_checks` are the safety checks that `jax.export` has to leave out.
+- `op` turns a target into a function, with batching, derivatives and shapes from the metadata.
+- `call` makes one call, with the arguments of `jax.ffi.ffi_call`.
+- `check` raises the failure of a call with ``on_error="status"``.
+- `FFICall` is the interface of the JAX FFI proposal.
+- `export_checks` are the safety checks that `jax.export` must disable.
 
-XLA calls the kernels: no Python runs during a call. A failure of a kernel is JAX's error of the program (`jax.errors.JaxRuntimeError`)
-whose message begins with the status code's name, such as ``DEADLINE_EXCEEDED: ...``.
+XLA calls the kernels directly: no Python runs during a call. If a kernel fails, the program raises
+`jax.errors.JaxRuntimeError`, or `ValueError` if it has succeeded before, with a message that begins
+with the status code, such as ``DEADLINE_EXCEEDED: ...``. `callbox.errors.from_jax` finds the
+`callbox.CallError` of either.
 """
 
 from . import _registration
@@ -26,7 +28,7 @@ from . import _registration
 _registration.check_jax()
 _registration.register()
 
-from ._call import call  # noqa: E402  after the check of what JAX there is
+from ._call import call  # noqa: E402  after the check of JAX's version
 from ._export import export_checks  # noqa: E402
 from ._ffi_call import FFICall  # noqa: E402
 from ._op import op  # noqa: E402

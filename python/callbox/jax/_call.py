@@ -1,12 +1,11 @@
-"""One call of a target, in the words of `jax.ffi.ffi_call`."""
+"""One call of a target, with the arguments of `jax.ffi.ffi_call`."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,68 +14,91 @@ from jax.typing import ArrayLike
 
 from callbox._callbox import FFI_TARGET, FFI_TARGET_COMMAND_BUFFER, StaticInfo, Target
 
-from . import _axes
-from ._derivatives import as_arrays, refused
+from . import _axes, _eager, _partitioning
+from ._derivatives import as_arrays, is_traced, refused
+from ._operands import as_operands, with_named
+from ._symbolic import Sizes
 
-#: What `vmap_method` can be.
+#: The values of `vmap_method`.
+VmapMethod = Literal["loop", "sequential", "sequential_unrolled"] | None
 _VMAP_METHODS = ("loop", "sequential", "sequential_unrolled", None)
+
+#: The values of `on_error`.
+OnError = Literal["raise", "status"]
 
 
 def call(
     target: Target,
     *arrays: ArrayLike,
     result_shape_dtypes: Any = None,
-    vmap_method: str | None = "loop",
+    vmap_method: VmapMethod = "loop",
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     deadline: float | None = None,
+    threads: int | None = None,
+    promote: bool = False,
     opaque: bytes | None = None,
     static_info: bytes | StaticInfo | None = None,
     api_version: str | None = None,
     attributes: Mapping[str, Any] | None = None,
     **attrs: Any,
 ) -> Any:
-    """Calls a target on arrays, inside of `jax.jit` or not.
+    """Calls a target on arrays, inside or outside of `jax.jit`.
 
-    Everything about the call site is checked while JAX traces it, before any guest code runs.
+    The whole call site is checked while JAX traces it, before any guest code runs.
 
     Args:
         target: A module's target, such as ``module.add_n``.
-        *arrays: The operands, of the dtypes and ranks that the target declares. A number of Python's takes the dtype of its kind that
-            the target declares, if there is one.
-        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: anything with ``shape`` and ``dtype``, or a pair
-            ``(dtype, shape)``. Left out: as the target's metadata infer them from the operands. 64-bit dtypes are taken as they are,
-            as `jax.ffi.ffi_call` takes them. Where a mesh has explicit axes, the result is sharded as this is: that of an elementwise
-            target as its operands if this is left out, and others are whole on each device.
-        vmap_method: What becomes of the call under `jax.vmap`. ``"loop"``: one call of XLA's for the whole batch, which the host makes
-            one call of the target for each element; right for every target. ``"sequential"``, ``"sequential_unrolled"``, None: as in
-            `jax.ffi.ffi_call`.
-        input_output_aliases: ``{operand: result}``: which results take the memory of which operands. If such an operand is donated, its
-            memory is the result's; otherwise XLA makes a copy of it.
-        has_side_effect: Whether the call is made even if nothing needs its results.
-        on_error: ``"raise"``: a failed call fails the program. ``"status"``: the call never fails, and has one result more, an int32 of
-            shape ``()``: 0, or the status code. The results of a failed call are filled with bytes of 0xFF, which is NaN for floating
-            point. This is for programs with collectives: XLA ends the process if one of several shards fails before a collective. See
-            `check`. Under `jax.vmap` there is a status for each element.
-        deadline: Seconds, for XLA's call: under `jax.vmap`, for all elements of the batch together. Once it has passed, the elements
-            that are left are not called and fail with DEADLINE_EXCEEDED, each with that as its status if there are statuses. It takes
-            the place of the policy's, which is for each element, and may be longer. Left out: the policy's.
+        *arrays: The operands, with the dtypes and ranks that the target declares. A Python number
+            takes the declared dtype of its kind, if there is exactly one. Operands may be passed by
+            the names that the target declares.
+        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: objects with
+            ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the target's metadata
+            infers them from the operands. 64-bit dtypes are taken as they are, as in
+            `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
+            is. By default the result of an elementwise target is sharded as its operands, and
+            others are not sharded.
+        vmap_method: The effect of `jax.vmap`. ``"loop"``: one call by XLA for the whole batch, in
+            which the host calls the target for each element; correct for every target.
+            ``"sequential"``, ``"sequential_unrolled"``, None: as in `jax.ffi.ffi_call`.
+        input_output_aliases: ``{operand: result}``: which results take the memory of which
+            operands. XLA copies an operand that is not donated.
+        has_side_effect: Whether the call is made even if its results are not used.
+        on_error: ``"raise"``: a failed call fails the program. ``"status"``: the call never fails,
+            and has one more result, an int32 of shape ``()``: 0, or the status code. The results of
+            a failed call are filled with bytes of 0xFF, which is NaN for floating point. Use it in
+            programs with collectives, because XLA ends the process if one of several shards fails
+            before a collective. See `check`. Under `jax.vmap` each element has a status.
+        deadline: The time limit of XLA's call in seconds. Under `jax.vmap` it covers all elements
+            of the batch together: the elements that remain when it has passed fail with
+            DEADLINE_EXCEEDED. It replaces the policy's limit, which is for each element, and may be
+            longer. Default: the policy's.
+        threads: The most threads that share a large call, of a batch under `jax.vmap` if the target
+            is pure, and of one call if the target is elementwise or has rows. Default: the policy's
+            limit, which a greater number does not raise.
+        promote: Whether operands are converted as by functions of `jax.numpy`: to a declared dtype
+            that their common one is promoted to (never from float64 to float32, say), and, for an
+            elementwise target, to their common shape.
         opaque: Bytes for targets of the conventions that have them.
         static_info: Static information for targets of the JAX FFI proposal's convention.
-        api_version: The calling convention, such as ``"API_VERSION_TYPED_FFI"``, for targets that have several.
-        attributes: Attributes by name, for names that are this function's own.
-        **attrs: Attributes by name. They are part of the program: numbers, strings, NumPy arrays, dictionaries, but nothing that JAX
-            traces.
+        api_version: The calling convention, such as ``"API_VERSION_TYPED_FFI"``, for targets that
+            have several.
+        attributes: Attributes whose names are those of other arguments.
+        **attrs: Attributes by name: numbers, strings, NumPy arrays or dictionaries. They are part
+            of the program and cannot be traced.
 
     Returns:
-        One array if `result_shape_dtypes` is one; a tuple or list, as it is; a tuple if it is left out and there are several results.
-        With ``on_error="status"`` always a tuple of the results and the status.
+        One array if `result_shape_dtypes` is one; a tuple or list if it is one; by default one
+        array, or a tuple if there are several results. With ``on_error="status"`` always a tuple of
+        the results and the status.
 
     Raises:
-        TypeError: Wrong number or dtypes of operands, or what is no array; missing, additional or traced attributes, or such of a wrong
-            type; results without a shape and a dtype; aliases that are no mapping of integers.
-        ValueError: Wrong ranks or dimensions; results that can't be inferred, or that disagree with the metadata; an unknown option.
+        TypeError: Wrong number or dtypes of operands; an operand that is not an array; attributes
+            that are missing, undeclared, traced or of a wrong type; results without a shape and a
+            dtype; aliases that are not a mapping of integers.
+        ValueError: Wrong ranks or dimensions; results that cannot be inferred or that disagree with
+            the metadata; an unknown option.
     """
     options = Options(
         vmap_method=vmap_method,
@@ -84,26 +106,68 @@ def call(
         has_side_effect=has_side_effect,
         on_error=on_error,
         deadline=deadline,
+        threads=threads,
+        promote=promote,
         opaque=opaque,
         static_info=static_info,
         api_version=api_version,
     )
+    target = as_target(target)
     check_target(target, "target")
+    if attrs:
+        arrays = with_named(target, arrays, attrs)
+    key = None if attributes or not _eager.is_constant(result_shape_dtypes) else _eager.frozen(attrs)
+    if key is not None and _eager.are_concrete(arrays):
+        return eager_call(target, result_shape_dtypes, key, options)(*arrays)
     named = merged(target, attributes, attrs)
-    operands = _axes.agreed(as_operands(target, arrays))
+    operands = _axes.agreed(as_operands(target, arrays, promote=promote))
     results = Results.of(target, operands, result_shape_dtypes)
     return results.packed(bind(target, refused(target, operands), results, named, options), options)
 
 
+def traced(target: Target, arrays: Sequence[Any], options: Mapping[str, Any] | None) -> Any:
+    """A direct call of a target on traced arrays, which becomes part of the program.
+
+    Raises:
+        TypeError: An option is only for calls outside of programs.
+    """
+    given = {name: value for name, value in (options or {}).items() if not (name == "out" and value is None)}
+    for name in ("out", "platform"):
+        if name in given:
+            raise TypeError(
+                f"{target.name}(): {name}= is for calls outside of jax.jit and other transformations: "
+                "remove it, or use callbox.jax.op, which has input_output_aliases="
+            )
+    return call(target, *arrays, **given)
+
+
+@_eager.kept
+def eager_call(
+    target: Target, result_shape_dtypes: Any, attributes: tuple[Any, ...], options: Options
+) -> Callable[..., Any]:
+    """The program of a call on concrete arrays, which nothing differentiates."""
+    named = _eager.thawed(attributes)
+
+    def function(*arrays: jax.Array) -> Any:
+        operands = _axes.agreed(as_operands(target, arrays, promote=options.promote))
+        results = Results.of(target, operands, result_shape_dtypes)
+        return results.packed(bind(target, operands, results, named, options), options)
+
+    return _eager.program(target.name, function)
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a call site says besides its operands, results and attributes."""
+    """The options of a call site."""
 
     vmap_method: str | None = "loop"
-    input_output_aliases: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    #: Pairs of an operand and a result.
+    input_output_aliases: tuple[tuple[int, int], ...] = ()
     has_side_effect: bool = False
     on_error: str = "raise"
     deadline: float | None = None
+    threads: int | None = None
+    promote: bool = False
     opaque: bytes | None = None
     static_info: bytes | StaticInfo | None = None
     api_version: str | None = None
@@ -128,38 +192,42 @@ class Options:
 
     @property
     def ffi_vmap_method(self) -> str | None:
-        """The method by which `jax.ffi.ffi_call` gives the handler the batch that it loops over."""
+        """The method by which `jax.ffi.ffi_call` passes a batch to the handler.
+
+        With ``"expand_dims"`` an operand that is the same for the whole batch keeps its size. That
+        is impossible for an operand that shares memory with a result, which has the batch.
+        """
         if self.vmap_method != "loop":
             return self.vmap_method
-        # An operand that is the same for the whole batch stays as small as it is. One that a result takes the memory of can't: the
-        # result has the batch.
         return "broadcast_all" if self.input_output_aliases else "expand_dims"
 
     def without_memory(self) -> Options:
-        """For another target of the same program: the aliases are of this one's operands."""
-        return dataclasses.replace(self, input_output_aliases={}, opaque=None, static_info=None, api_version=None)
+        """The options for another target of the same program, which has other operands."""
+        return dataclasses.replace(self, input_output_aliases=(), opaque=None, static_info=None, api_version=None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The types of a call's results, the status not among them, and what holds the arrays."""
+    """The types of a call's results without the status, and the container of the arrays."""
 
     types: tuple[jax.ShapeDtypeStruct, ...]
     container: Callable[[Sequence[Any]], Any]
-    #: Over explicit mesh axes. None: on every device a whole, as results of FFI calls are. Without any: all None.
+    #: The shardings over explicit mesh axes. None: not sharded. Empty: all None.
     shardings: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, target: Target, operands: Sequence[jax.Array], given: Any) -> Results:
-        """As they are given, or inferred from the operands.
+        """The given results, or the inferred ones.
 
         Raises:
-            TypeError: What is given has no shape and dtype.
-            ValueError: They are not given and the metadata do not say.
+            TypeError: A given result has no shape and dtype.
+            ValueError: The metadata does not determine the results.
         """
         if given is None:
-            inferred = target.infer([described(target, x) for x in operands])
-            types = tuple(array_type(shape, jnp.dtype(name)) for name, shape in inferred)
+            sizes = Sizes(target, operands)
+            with sizes.in_messages():
+                inferred = target.infer([sizes.of(x) for x in operands])
+            types = tuple(array_type(sizes.dimensions(shape), jnp.dtype(name)) for name, shape in inferred)
             sharding = _common_sharding(operands) if "elementwise" in target.traits else None
             return cls(types, _only if len(types) == 1 else tuple, (sharding,) * len(types))
         is_one = not isinstance(given, Sequence) or isinstance(given, str) or is_pair(given)
@@ -169,7 +237,7 @@ class Results:
         return cls(types, container, tuple(map(_axes.explicit_sharding, wanted)))
 
     def packed(self, arrays: Sequence[jax.Array], options: Options) -> Any:
-        """The arrays as the caller gets them: with the status, if there is one."""
+        """The arrays as the caller gets them, with the status if there is one."""
         return tuple(arrays) if options.has_status else self.container(arrays)
 
 
@@ -180,22 +248,27 @@ def bind(
     attributes: Mapping[str, Any],
     options: Options,
 ) -> tuple[jax.Array, ...]:
-    """Puts the call into the program that is being traced, or makes it now. The status, if there is one, comes last.
+    """Adds the call to the program that is being traced, or makes it now.
 
-    The operands vary over the same manual axes.
+    The operands must vary over the same manual axes. A status comes last.
     """
     operands = as_arrays(operands)
-    given = target.xla_attributes(
-        [described(target, x) for x in operands],
-        [described(target, x) for x in results.types],
-        dict(attributes),
-        on_error=options.on_error,
-        deadline=options.deadline,
-        aliases=dict(options.input_output_aliases),
-        opaque=options.opaque,
-        static_info=options.static_info,
-        api_version=options.api_version,
-    )
+    sizes = Sizes(target, operands)
+    with sizes.in_messages():
+        given = target.xla_attributes(
+            [sizes.of(x) for x in operands],
+            [sizes.of(x) for x in results.types],
+            dict(attributes),
+            on_error=options.on_error,
+            deadline=options.deadline,
+            threads=options.threads,
+            aliases=dict(options.input_output_aliases),
+            opaque=options.opaque,
+            static_info=options.static_info,
+            api_version=options.api_version,
+        )
+    if _is_partitionable(target, operands, results, options):
+        return tuple(_partitioning.call(target, _ffi_target(target), given, operands, results.types))
     types = list(results.types)
     if options.has_status:
         types.append(array_type((), np.int32))
@@ -209,27 +282,50 @@ def bind(
     with jax.named_scope(target.name):
         flat = function(*operands, **given)
     shardings = results.shardings or (None,) * len(types)
-    # The status, if there is one, is the one without a sharding that was asked for.
+    # The status has no requested sharding.
     placed = [_axes.sharded(x, s) for x, s in itertools.zip_longest(flat, shardings)]
     return _axes.varying(placed, _axes.all_axes(operands))
 
 
+def _is_partitionable(target: Target, operands: Sequence[jax.Array], results: Results, options: Options) -> bool:
+    """Returns whether XLA may cut the call into shards, and whether it could have a reason to."""
+    options_are_plain = (
+        options.vmap_method == "loop"
+        and not options.input_output_aliases
+        and not options.has_side_effect
+        and not options.has_status
+    )
+    return (
+        options_are_plain
+        and "pure" in target.traits
+        and is_traced(operands)
+        and jax.device_count() > 1
+        and not any(results.shardings)
+        and not _axes.all_axes(operands)
+        and all(_axes.explicit_sharding(x) is None for x in operands)
+        and all(isinstance(size, int) for x in (*operands, *results.types) for size in x.shape)
+    )
+
+
 def _ffi_target(target: Target) -> str:
-    """The name by which XLA calls the target: on a GPU, kernels that can be part of a CUDA graph have another handler than those that can't."""
+    """The name by which XLA calls the target.
+
+    On a GPU kernels that can be part of a CUDA graph have another handler than the others.
+    """
     is_recordable = "command_buffer_compatible" in target.native_traits
     return FFI_TARGET_COMMAND_BUFFER if is_recordable else FFI_TARGET
 
 
-def checked_aliases(given: Any) -> dict[int, int]:
-    """The aliases of a call, as they are given.
+def checked_aliases(given: Any) -> tuple[tuple[int, int], ...]:
+    """Checks the aliases of a call.
 
     Raises:
-        TypeError: They are no mapping of integers to integers.
+        TypeError: They are not a mapping of integers to integers.
         ValueError: One of the integers is negative.
     """
     wrong = f"expected input_output_aliases to be a mapping of operands' numbers to results' numbers, found {given!r}"
     if given is None:
-        return {}
+        return ()
     if not isinstance(given, Mapping):
         raise TypeError(wrong)
     numbers = [*given.keys(), *given.values()]
@@ -237,14 +333,19 @@ def checked_aliases(given: Any) -> dict[int, int]:
         raise TypeError(wrong)
     if any(x < 0 for x in numbers):
         raise ValueError(wrong)
-    return {int(operand): int(result) for operand, result in given.items()}
+    return tuple((int(operand), int(result)) for operand, result in given.items())
+
+
+def as_target(value: Any) -> Any:
+    """The target of a jitted function, and any other value itself."""
+    return getattr(value, "__callbox_target__", value)
 
 
 def check_target(value: Any, name: str) -> None:
     """Checks that an argument is a target.
 
     Raises:
-        TypeError: It is not.
+        TypeError: The argument is not a target.
     """
     if not isinstance(value, Target):
         raise TypeError(
@@ -252,77 +353,12 @@ def check_target(value: Any, name: str) -> None:
         )
 
 
-def as_operands(target: Target, arrays: Sequence[ArrayLike]) -> tuple[jax.Array, ...]:
-    """The arrays as JAX's.
-
-    Raises:
-        TypeError: One of them is none: several arrays in a tuple or list are operands of their own.
-    """
-    return tuple(_operand(target, i, x) for i, x in enumerate(arrays))
-
-
-def _operand(target: Target, position: int, value: Any) -> jax.Array:
-    declared = target.operands or ()
-    known = declared[position] if position < len(declared) else None
-    name = f"operand {position}" if known is None else f"operand {position} ({known.name})"
-    wrong = f"target {target.name!r}: expected an array of numbers as {name}, found "
-    if isinstance(value, (tuple, list)):
-        raise TypeError(
-            f"{wrong}a {type(value).__name__}: pass each array as an operand of its own, or make one of them by jax.numpy.array"
-        )
-    if value is None or isinstance(value, (str, bytes, Mapping)):
-        raise TypeError(f"{wrong}{'None' if value is None else f'a {type(value).__name__}'}")
-    names = () if known is None else known.dtypes
-    if _is_number(value) or getattr(value, "weak_type", False) is True:
-        return _of_weak_type(value, names)
-    try:
-        array: jax.Array = value if isinstance(value, jax.Array) else jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{wrong}{type(value).__name__}") from error
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype == jax.dtypes.float0:
-        raise TypeError(f"{wrong}dtype {array.dtype.name}")
-    return array
-
-
-def _is_number(value: Any) -> bool:
-    """Whether this is one of Python's. NumPy's have a dtype."""
-    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
-
-
-#: A dtype of each kind of numbers that Python has.
-_KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
-
-
-def _of_weak_type(value: Any, names: Sequence[str]) -> jax.Array:
-    """A number of Python's, or what was computed of such: as everywhere in JAX its dtype gives way, here to the one that is declared."""
-    found = jnp.result_type(type(value) if _is_number(value) else value)
-    if found.name not in names:
-        kind = next(kind for kind in _KINDS if jnp.issubdtype(found, kind))
-        fitting = [name for name in names if jnp.issubdtype(jnp.dtype(name), kind)]
-        if len(fitting) == 1:
-            return jnp.asarray(value, jnp.dtype(fitting[0]))
-    return jnp.asarray(value)
-
-
-def described(target: Target, array: Any) -> tuple[str, tuple[int, ...]]:
-    """The name of an array's dtype, and its shape.
-
-    Raises:
-        ValueError: A dimension is not known while the program is traced.
-    """
-    try:
-        return array.dtype.name, tuple(map(operator.index, array.shape))
-    except Exception as error:
-        raise ValueError(
-            f"target {target.name!r}: expected dimensions that are known when the program is traced, found {array.shape}"
-        ) from error
-
-
 def merged(target: Target, attributes: Mapping[str, Any] | None, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes of a call.
+    """Merges the attributes of a call.
 
     Raises:
-        TypeError: One is there twice, or its value is not known while the program is traced.
+        TypeError: An attribute is given twice, or its value is not known while the program is
+            traced.
     """
     both = sorted(set(attributes or ()) & set(attrs))
     if both:
@@ -348,7 +384,7 @@ def _type_of(target: Target, result: Any, position: int) -> jax.ShapeDtypeStruct
     if is_pair(result):
         dtype, shape = result
         return array_type(tuple(shape), jnp.dtype(dtype))
-    # The dtypes themselves, such as numpy.float32, have attributes of these names.
+    # A dtype such as numpy.float32 has attributes with these names.
     if isinstance(result, type) or not hasattr(result, "shape") or not hasattr(result, "dtype"):
         raise TypeError(
             f"target {target.name!r}: expected result {position} to be something with a shape and a dtype, such as "
@@ -358,7 +394,7 @@ def _type_of(target: Target, result: Any, position: int) -> jax.ShapeDtypeStruct
 
 
 def is_pair(given: Any) -> bool:
-    """Whether this is one result's ``(dtype, shape)``, and not a sequence of two results."""
+    """Returns whether this is one result's ``(dtype, shape)``, not a sequence of two results."""
     if not isinstance(given, tuple) or len(given) != 2:
         return False
     dtype, shape = given
@@ -368,7 +404,7 @@ def is_pair(given: Any) -> bool:
 
 
 def _common_sharding(operands: Sequence[jax.Array]) -> Any:
-    """The one that all operands but numbers have, if they have one."""
+    """The sharding that all operands share, apart from scalars. None if there is none."""
     shardings = [_axes.explicit_sharding(x) for x in operands if x.ndim]
     return shardings[0] if shardings and all(s == shardings[0] for s in shardings) else None
 

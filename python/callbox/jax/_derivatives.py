@@ -1,4 +1,4 @@
-"""Derivatives of functions that JAX can't look into."""
+"""Derivatives of functions that JAX cannot look into."""
 
 from __future__ import annotations
 
@@ -14,30 +14,37 @@ from callbox._callbox import Target
 
 from . import _axes
 
-#: A call: operands to results, both flat.
+#: A call from operands to results, both flat.
 Call = Callable[..., tuple[jax.Array, ...]]
 
 
 def is_inexact(array: Any) -> bool:
-    """Whether an array has derivatives: those of floating-point and complex dtypes do."""
+    """Returns whether an array has derivatives: floating-point and complex dtypes do."""
     return jnp.issubdtype(array.dtype, jnp.inexact)
 
 
 def is_traced(operands: Sequence[Any]) -> bool:
-    """Whether a transformation may differentiate by any of these operands: it sees tracers, and nothing else.
+    """Returns whether a transformation may differentiate by the operands.
 
-    What only it needs costs more than a small call does.
+    Transformations pass tracers. Other calls skip the derivative rules, which cost more than a
+    small call.
     """
     return any(isinstance(x, jax.core.Tracer) for x in operands)
 
 
 def as_arrays(operands: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """The operands of a function with derivatives of its own: JAX hands it the numbers that a caller of its own had."""
+    """Converts the operands of a function with derivatives.
+
+    JAX also passes the plain numbers of a caller to such a function.
+    """
     return tuple(map(jnp.asarray, operands))
 
 
 def refused(target: Target, operands: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-    """The operands of a target without derivatives, as they were: but to differentiate by them is an error that says what to do."""
+    """Guards the operands of a target without derivatives.
+
+    Differentiating with respect to them raises an error that says what to do.
+    """
     inexact = [i for i, x in enumerate(operands) if is_inexact(x)]
     if not inexact or not is_traced(operands):
         return tuple(operands)
@@ -56,17 +63,17 @@ def _guard(name: str) -> Any:
     @guard.defjvp
     def differentiate(_primals: Any, _tangents: Any) -> Any:
         raise ValueError(
-            f"target {name!r} cannot be differentiated: nothing says what its derivatives are. Pass vjp= or jvp= to callbox.jax.op"
+            f"target {name!r} cannot be differentiated: it has no derivatives. Pass vjp= or jvp= to callbox.jax.op"
         )
 
     return guard
 
 
 def with_vjp(call: Call, vjp: Callable[..., Sequence[Any]]) -> Call:
-    """The call with derivatives in reverse.
+    """Adds reverse-mode derivatives to the call.
 
-    `vjp` takes the operands, the results and the results' cotangents, those of integers None, and gives the operands' cotangents, those
-    of integers whatever.
+    `vjp` takes the operands, the results and the results' cotangents, and returns the operands'
+    cotangents. Those of integers are None as arguments, and ignored as results.
     """
 
     @jax.custom_vjp
@@ -75,7 +82,7 @@ def with_vjp(call: Call, vjp: Callable[..., Sequence[Any]]) -> Call:
 
     def forward(*operands: jax.Array) -> Any:
         operands = as_arrays(operands)
-        # Not the call itself: whoever differentiates twice differentiates this.
+        # Second derivatives differentiate this call, so it must have the rule too.
         results = function(*operands)
         return results, (operands, results)
 
@@ -93,10 +100,10 @@ def with_vjp(call: Call, vjp: Callable[..., Sequence[Any]]) -> Call:
 
 
 def with_jvp(call: Call, jvp: Callable[..., Sequence[Any]]) -> Call:
-    """The call with derivatives forward.
+    """Adds forward-mode derivatives to the call.
 
-    `jvp` takes the operands, the results and the operands' tangents, those of integers None, and gives the results' tangents, None for
-    0 and for integers.
+    `jvp` takes the operands, the results and the operands' tangents, and returns the results'
+    tangents. Tangents of integers are None, and a returned None means 0.
     """
 
     @jax.custom_jvp

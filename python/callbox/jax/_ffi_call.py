@@ -13,8 +13,9 @@ from jax.typing import ArrayLike
 from callbox._callbox import StaticInfo, Target
 
 from . import _axes
-from ._call import Options, Results, as_operands, bind, is_pair
+from ._call import Options, Results, bind, is_pair
 from ._derivatives import refused
+from ._operands import as_operands
 
 _API_VERSION = "API_VERSION_JAX_FFI"
 _PLATFORMS = ("cpu", "cuda")
@@ -24,20 +25,22 @@ _lock = threading.Lock()
 
 
 class FFICall:
-    """A foreign function by its name, with an implementation for each platform.
+    """A foreign function with a name and an implementation for each platform.
 
     >>> import callbox, struct
     >>> kernels = callbox.Host().load(guests / "jax_add_n.wasm")
     >>> add_n = FFICall("add_n")
     >>> add_n.register_function(kernels.add_n, platform="cpu")
-    >>> float(jax.jit(lambda x: add_n(x, static_info=struct.pack("f", 4.0), return_shape_dtype=x))(4.0))
+    >>> info = struct.pack("f", 4.0)
+    >>> call = jax.jit(lambda x: add_n(x, static_info=info, return_shape_dtype=x))
+    >>> float(call(4.0))
     8.0
 
     Args:
         name: A name that no other call in the process has.
 
     Raises:
-        ValueError: There is a call of this name; it is empty, or starts with ``$``, which XLA reserves.
+        ValueError: The name is taken, empty, or starts with ``$``, which XLA reserves.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,16 +58,17 @@ class FFICall:
         return f"FFICall({self.name!r}{functions and ': '}{functions})"
 
     def register_function(self, function: Target, *, platform: str = "cpu") -> None:
-        """Registers the function that is called on a platform. Registering the same function again changes nothing.
+        """Registers the function for a platform. Registering the same function again has no effect.
 
         Args:
-            function: A target of the proposal's convention, ``(api, status, static_info, outputs, inputs)``. For CUDA one with a native
-                twin.
+            function: A target of the proposal's convention, ``(api, status, static_info, outputs,
+                inputs)``. For CUDA it needs a native kernel.
             platform: ``"cpu"`` or ``"cuda"``.
 
         Raises:
-            TypeError: `function` is no target.
-            ValueError: The platform is unknown, has another function, or the target is of another convention or not for the platform.
+            TypeError: `function` is not a target.
+            ValueError: The platform is unknown or has another function, or the target has another
+                convention or no kernel for the platform.
         """
         wrong = f"FFI call {self.name!r}: "
         if platform not in _PLATFORMS:
@@ -94,19 +98,21 @@ class FFICall:
         return_shape_dtype: Any = None,
         out_shape_dtype: Any = None,
     ) -> Any:
-        """Calls the platform's function, inside of `jax.jit` or not.
+        """Calls the platform's function, inside or outside of `jax.jit`.
 
-        Under `jax.vmap` the function is called for each element of the batch if it is declared pure; others can't be mapped.
+        Under `jax.vmap` the function is called for each element of the batch if it is declared
+        pure; other functions cannot be mapped.
 
         Args:
             *args: The operands.
             static_info: Static information: bytes, by value, or `callbox.StaticInfo.reference`.
-            return_shape_dtype: The shape and dtype of the result, or a sequence of them: nobody infers it. A number is of rank 0. A pair
-                ``(dtype, shape)`` will do.
-            out_shape_dtype: The same, as the proposal's example has it.
+            return_shape_dtype: The shape and dtype of the result, or a sequence of them, which are
+                not inferred. A number has rank 0. A pair ``(dtype, shape)`` is possible.
+            out_shape_dtype: Another name of the same argument, from the proposal's example.
 
         Raises:
-            TypeError: `return_shape_dtype` is missing, there twice, or has no shape and dtype; or an operand is no array.
+            TypeError: `return_shape_dtype` is missing, given twice, or has no shape and dtype; or
+                an operand is not an array.
             ValueError: No function is registered for the platform.
         """
         wrong = f"FFI call {self.name!r}: "
@@ -115,7 +121,7 @@ class FFICall:
             raise TypeError(f"{wrong}expected return_shape_dtype or out_shape_dtype, found {found}")
         given = out_shape_dtype if return_shape_dtype is None else return_shape_dtype
         known = ", ".join(self._registry) or "none"
-        # With a GPU a program may be for either; without one it is for the CPU.
+        # With a GPU a program may run on either platform; without one it runs on the CPU.
         if not self._registry or (jax.default_backend() == "cpu" and "cpu" not in self._registry):
             raise ValueError(f"{wrong}expected a function for the platform {jax.default_backend()}, found {known}")
         branches = {
@@ -127,7 +133,7 @@ class FFICall:
         return jax.lax.platform_dependent(*map(jnp.asarray, args), **branches)
 
     def _is_one_for_all(self) -> bool:
-        """Whether the host finds the right function on every platform without being told."""
+        """Returns whether the handler finds the right function on every platform by itself."""
         first, *others = self._registry.values()
         if set(self._registry) == set(_PLATFORMS):
             return all(_is_same(first, other) for other in others)
@@ -147,7 +153,7 @@ def _invoke(target: Target, static_info: bytes | StaticInfo | None, given: Any, 
 
 
 def _with_shapes(given: Any) -> Any:
-    """Shapes and dtypes, of numbers too."""
+    """Replaces numbers by arrays, which have a shape and a dtype."""
     if is_pair(given):
         return given
     if isinstance(given, (tuple, list)):

@@ -11,9 +11,22 @@ from jax.typing import ArrayLike
 
 from callbox._callbox import StaticInfo, Target
 
-from . import _axes
-from ._call import Options, Results, array_type, as_operands, bind, check_target, checked_aliases, merged
+from . import _axes, _eager
+from ._call import (
+    OnError,
+    Options,
+    Results,
+    VmapMethod,
+    array_type,
+    as_target,
+    bind,
+    check_target,
+    checked_aliases,
+    eager_call,
+    merged,
+)
 from ._derivatives import is_inexact, is_traced, refused, with_jvp, with_vjp
+from ._operands import as_operands, operand_names, with_named
 
 
 def op(
@@ -22,38 +35,53 @@ def op(
     vjp: Target | Callable[..., Any] | None = None,
     jvp: Target | Callable[..., Any] | None = None,
     result_shape_dtypes: Any = None,
-    vmap_method: str | None = "loop",
+    vmap_method: VmapMethod = "loop",
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     deadline: float | None = None,
+    threads: int | None = None,
+    promote: bool = False,
+    defaults: Mapping[str, Any] | None = None,
     opaque: bytes | None = None,
     static_info: bytes | StaticInfo | None = None,
     api_version: str | None = None,
 ) -> Callable[..., Any]:
-    """A function of a target: ``function(*arrays, **attributes)``.
+    """Makes a function of a target: ``function(*arrays, **attributes)``.
 
-    `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with `vjp` or `jvp`, differentiation work on it.
+    Operands can be passed by name, too.
+
+    It supports `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with `vjp` or `jvp`,
+    differentiation.
 
     Args:
-        target: A module's target, such as ``module.rms_norm``.
-        vjp: Derivatives in reverse, for `jax.grad` and `jax.vjp`. A target is called with the operands and then the cotangents of the
-            results, with the same attributes, and its results are the cotangents of the operands. A function is
-            ``vjp(operands, results, cotangents, **attributes)``, with a tuple of operands, and results and cotangents as the op returns
-            its results; it returns a cotangent for each operand, or the one if there is one. Integers have no cotangents: a target
-            neither gets nor gives them, and for a function they are None.
-        jvp: Derivatives forward, for `jax.jvp`. A target is called with the operands and then their tangents, with the same attributes,
-            and its results are the tangents of the results. A function is ``jvp(operands, results, tangents, **attributes)``, with
-            tuples of operands and tangents; it returns tangents as the op returns its results. `jax.grad` works as well if it is a
-            function of JAX's own operations, linear in the tangents; a target can't be turned round. Not
-            together with `vjp`: JAX has no public way to have both.
-        result_shape_dtypes: As in `call`, or a function ``result_shape_dtypes(*operands, **attributes)`` that returns that: the
-            operands' shapes and dtypes are known.
+        target: A module's target, such as ``module.rms_norm``, or a jitted function, whose `vjp` is
+            the default.
+        vjp: Reverse-mode derivatives, for `jax.grad` and `jax.vjp`, as a target or a function. A
+            target takes the operands and then the cotangents of the results, with the same
+            attributes, and returns the cotangents of the operands. A function is ``vjp(operands,
+            results, cotangents, **attributes)``, with a tuple of operands, and with results and
+            cotangents in the form in which the op returns its results. It returns one cotangent for
+            each operand. Integers have no cotangents: a target neither takes nor returns them, and
+            a function gets None.
+        jvp: Forward-mode derivatives, for `jax.jvp`, as a target or a function. A target takes the
+            operands and then their tangents, with the same attributes, and returns the tangents of
+            the results. A function is ``jvp(operands, results, tangents, **attributes)``, with
+            tuples of operands and tangents; it returns tangents in the form in which the op returns
+            its results. `jax.grad` works too if the function uses JAX's own operations and is
+            linear in the tangents, because JAX cannot transpose a target. `jvp` and `vjp` exclude
+            each other: JAX has no public way to have both.
+        result_shape_dtypes: As in `call`, or a function ``result_shape_dtypes(*operands,
+            **attributes)`` that returns them. It may use the operands' shapes and dtypes.
         vmap_method: As in `call`.
         input_output_aliases: As in `call`.
         has_side_effect: As in `call`.
-        on_error: As in `call`. With ``"status"`` derivatives do not fail either: those of a failed call are NaN.
+        on_error: As in `call`. With ``"status"`` derivatives do not fail either: those of a failed
+            call are NaN.
         deadline: As in `call`.
+        threads: As in `call`.
+        promote: As in `call`.
+        defaults: Values of attributes for calls that do not pass them.
         opaque: As in `call`.
         static_info: As in `call`.
         api_version: As in `call`.
@@ -62,13 +90,15 @@ def op(
         The function, with the target's name, signature and documentation.
 
     Raises:
-        TypeError: `target` is no target; `vjp` or `jvp` neither a target nor a function.
-        ValueError: Both `vjp` and `jvp`; one of them with a side effect, as nobody says how often JAX makes the call then; an option is
-            unknown.
+        TypeError: `target` is not a target; `vjp` or `jvp` is neither a target nor a function.
+        ValueError: Both `vjp` and `jvp` are given; one is given for a call with a side effect,
+            which JAX may make any number of times; or an option is unknown.
 
-    Example: ``rms_norm = op(kernels.rms_norm, vjp=kernels.rms_norm_vjp)``, and then ``jax.grad(lambda x: rms_norm(x,
-    eps=1e-5).sum())(x)``.
+    Example: ``rms_norm = op(kernels.rms_norm, vjp=kernels.rms_norm_vjp)``, and then
+    ``jax.grad(lambda x: rms_norm(x, eps=1e-5).sum())(x)``.
     """
+    vjp = getattr(target, "vjp", None) if vjp is None and jvp is None else vjp
+    target, vjp, jvp = as_target(target), as_target(vjp), as_target(jvp)
     check_target(target, "target")
     options = Options(
         vmap_method=vmap_method,
@@ -76,15 +106,29 @@ def op(
         has_side_effect=has_side_effect,
         on_error=on_error,
         deadline=deadline,
+        threads=threads,
+        promote=promote,
         opaque=opaque,
         static_info=static_info,
         api_version=api_version,
     )
     _check_rules(target, vjp, jvp, options)
 
+    is_constant = _eager.is_constant(result_shape_dtypes)
+    names = operand_names(target)
+    defaults = _checked_defaults(target, defaults)
+
     def function(*arrays: ArrayLike, **attributes: Any) -> Any:
+        if len(arrays) < len(names) or not attributes.keys().isdisjoint(names):
+            arrays = with_named(target, arrays, attributes)
+        if defaults:
+            attributes = {**defaults, **attributes}
+        # Derivatives are of traced arrays.
+        key = _eager.frozen(attributes) if is_constant else None
+        if key is not None and _eager.are_concrete(arrays):
+            return eager_call(target, result_shape_dtypes, key, options)(*arrays)
         named = merged(target, None, attributes)
-        operands = _axes.agreed(as_operands(target, arrays))
+        operands = _axes.agreed(as_operands(target, arrays, promote=promote))
         shapes = result_shape_dtypes
         if callable(shapes) and not hasattr(shapes, "shape"):
             shapes = shapes(*operands, **named)
@@ -104,7 +148,21 @@ def op(
             flat = plain(*refused(target, operands))
         return results.packed(flat, options)
 
-    return _described(function, target)
+    return _described(function, target, defaults)
+
+
+def _checked_defaults(target: Target, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Checks that the target has the attributes.
+
+    Raises:
+        TypeError: It declares attributes, but not one of these.
+    """
+    declared = target.attributes
+    for name in given or ():
+        if declared is not None and all(attribute.name != name for attribute in declared):
+            known = ", ".join(f"`{attribute.name}`" for attribute in declared) or "no attributes"
+            raise TypeError(f"defaults: `{name}` is not an attribute of `{target.name}`, which takes {known}")
+    return dict(given or {})
 
 
 def _check_rules(target: Target, vjp: Any, jvp: Any, options: Options) -> None:
@@ -127,7 +185,7 @@ def _check_rules(target: Target, vjp: Any, jvp: Any, options: Options) -> None:
 
 
 class _Rules:
-    """Rules for derivatives as `with_vjp` and `with_jvp` take them: flat, and without the status, which has none."""
+    """Derivative rules as `with_vjp` and `with_jvp` take them: flat, and without the status."""
 
     def __init__(self, results: Results, attributes: dict[str, Any], options: Options) -> None:
         self._results = results
@@ -159,7 +217,10 @@ class _Rules:
         return of_function
 
     def _call(self, rule: Target, operands: Sequence[jax.Array], like: Sequence[Any]) -> list[Any]:
-        """Calls a target whose results are like the inexact ones of `like`, and puts None between them for the others."""
+        """Calls a target whose results have the types of the inexact elements of `like`.
+
+        The other elements of the returned list are None.
+        """
         types = tuple(array_type(x.shape, x.dtype) for x in like if is_inexact(x))
         options = self._options.without_memory()
         operands = refused(rule, operands)
@@ -178,26 +239,28 @@ class _Rules:
 
 
 def _sequence(given: Any, count: int, rule: str, of: str) -> Sequence[Any]:
-    """What a rule returned as one for each."""
+    """Converts the return value of a rule to a sequence of `count` arrays."""
     arrays = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if len(arrays) != count:
         raise ValueError(f"expected {rule} to return one array for each of the {count} {of}, found {len(arrays)}")
     return arrays
 
 
-def _described(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
+def _described(function: Callable[..., Any], target: Target, defaults: Mapping[str, Any]) -> Callable[..., Any]:
     function.__name__ = target.__name__
     function.__qualname__ = target.__qualname__
     function.__doc__ = target.__doc__
-    function.__signature__ = _signature(target)  # type: ignore[attr-defined]
+    function.__signature__ = _signature(target, defaults)  # type: ignore[attr-defined]
     return function
 
 
-def _signature(target: Target) -> inspect.Signature:
-    """The target's signature without what only a direct call takes."""
+def _signature(target: Target, defaults: Mapping[str, Any]) -> inspect.Signature:
+    """The target's signature with the defaults, and without the options of a direct call."""
     names = {attribute.name for attribute in target.attributes or ()}
     kept = [
-        parameter
+        parameter.replace(default=defaults.get(parameter.name, parameter.default))
+        if parameter.name in names
+        else parameter
         for parameter in target.__signature__.parameters.values()
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY or parameter.name in names
     ]

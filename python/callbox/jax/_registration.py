@@ -1,21 +1,21 @@
-"""That there is a JAX of the right age, and that it knows callbox's handlers."""
+"""Checks the version of JAX, and registers callbox's handlers."""
 
 from __future__ import annotations
 
 from callbox import _callbox
 
-#: The first JAX with a public `jax.ffi`.
+#: The first version of JAX with a public `jax.ffi`.
 OLDEST = (0, 5, 0)
 
-#: What the extension remembers it by.
+#: The attribute of the extension that is set after the registration.
 _DONE = "_registered_with_jax"
 
 
 def check_jax() -> None:
-    """Checks that JAX is there and not too old.
+    """Checks that JAX is installed and recent enough.
 
     Raises:
-        ImportError: says what is needed and what was found.
+        ImportError: JAX is missing or too old.
     """
     needed = "callbox.jax needs JAX " + ".".join(map(str, OLDEST)) + " or newer"
     advice = "pip install 'callbox[jax]' installs one"
@@ -30,10 +30,11 @@ def check_jax() -> None:
 
 
 def register() -> None:
-    """Tells XLA the handlers, once in a process.
+    """Registers the handlers with XLA, once in a process.
 
-    XLA takes a second function for a name without a word before a backend is there, and then has a backend that does not start. So it
-    is the extension, which has the functions and is never loaded twice, that remembers; this module can be reloaded.
+    Before a backend exists, XLA silently accepts a second function for a name, and then the backend
+    fails to start. Therefore the extension remembers the registration: unlike this module, it is
+    never loaded twice.
     """
     if getattr(_callbox, _DONE, False):
         return
@@ -45,6 +46,6 @@ def register() -> None:
         (_callbox.FFI_TARGET_COMMAND_BUFFER, capsules["cuda_command_buffer"]),
     ):
         jax.ffi.register_ffi_target(name, capsules["cpu"], platform="cpu")
-        # On a machine without CUDA this is a name that nobody looks up.
+        # Without CUDA this registration has no effect.
         jax.ffi.register_ffi_target(name, cuda, platform="CUDA")
     setattr(_callbox, _DONE, True)

@@ -1,4 +1,8 @@
-"""Statuses of calls that do not raise."""
+"""Statuses of calls that do not raise.
+
+In a program with collectives a shard's failure must be a result (``on_error="status"``): XLA waits
+for a shard that failed, and then ends the process.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,19 @@ _HIGHEST = 16
 
 
 def check(status: Any) -> None:
-    """Raises what a call with ``on_error="status"`` failed with, if it did.
+    """Raises the failure of a call with ``on_error="status"``, if it failed.
 
     Args:
-        status: The call's last result, or several of them in an array of any shape: int32, 0 or a status code. An array that has parts
-            on other processes is looked at as a whole: then every process has to call this, and each raises.
+        status: The call's last result, or an array of several of them: int32, 0 or a status code.
+            An array with shards in other processes is checked as a whole: every process must call
+            this function, and each raises.
 
     Raises:
-        CallError: Not all of `status` is 0. The code is the highest of them. Its message is that of this process's last failure with
-            that code under ``on_error="status"``, if there was one: it is not kept in the program.
-        TypeError: `status` is no array of integers, or is traced: statuses are looked at outside of `jax.jit`.
-        ValueError: One of `status` is none of the codes, such as a sum of statuses.
+        CallError: Not all of `status` is 0. The code is the highest of them. The message is that of
+            this process's last failure with this code, because programs do not keep messages.
+        TypeError: `status` is not an array of integers, or is traced. Check statuses outside of
+            `jax.jit`.
+        ValueError: One of `status` is not a status code, for example a sum of several.
     """
     if isinstance(status, jax.core.Tracer):
         raise TypeError(

@@ -1,13 +1,14 @@
-//! What a direct call is asked for by name: options and attributes.
+//! The keyword arguments of a direct call: options and attributes.
 
 use std::time::Duration;
 
+use callbox::call::Signature;
 use callbox::{CallOptions, Deadline, Platform};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use super::Outs;
+use super::results::Outs;
 use crate::arrays::{Array, declared_shape};
 use crate::attributes::Given;
 use crate::site::{InfoText, StaticInfo, to_hex};
@@ -18,6 +19,7 @@ pub(super) struct Options<'py> {
     out: Option<Bound<'py, PyAny>>,
     pub(super) result_shape_dtypes: Option<Bound<'py, PyAny>>,
     deadline: Option<Duration>,
+    threads: Option<usize>,
     pub(super) opaque: Option<Vec<u8>>,
     pub(super) static_info: Option<InfoText>,
     api_version: Option<String>,
@@ -42,6 +44,8 @@ impl<'py> Options<'py> {
                 "result_shape_dtypes" => read.result_shape_dtypes = Some(value),
                 "deadline" if is_none => {}
                 "deadline" => read.deadline = Some(duration(value.extract()?)?),
+                "threads" if is_none => {}
+                "threads" => read.threads = Some(thread_count(value.extract()?)?),
                 "opaque" if is_none => {}
                 "opaque" => read.opaque = Some(value.extract()?),
                 "static_info" if is_none => {}
@@ -71,16 +75,54 @@ impl<'py> Options<'py> {
         Ok(())
     }
 
+    /// Takes the operands that follow the first `count` out of the attributes, by their names.
+    ///
+    /// # Errors
+    /// TypeError if an operand before the last one is missing.
+    pub(super) fn take_operands(
+        &mut self,
+        signature: &Signature,
+        count: usize,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let declared = signature.operands.as_deref().unwrap_or_default();
+        let rest = declared.get(count..).unwrap_or_default();
+        if rest.is_empty() || self.given.is_empty() {
+            return Ok(Vec::new());
+        }
+        let attributes = signature.attributes.as_deref().unwrap_or_default();
+        let is_attribute = |name: &str| attributes.iter().any(|known| known.name == name);
+        let mut named: Vec<_> = Vec::new();
+        let mut missing = None;
+        for operand in rest {
+            let name = &operand.name;
+            let position = self.given.iter().position(|(given, _)| given == name);
+            match position.filter(|_| !is_attribute(name)) {
+                None => missing = missing.or(Some(name)),
+                Some(position) => {
+                    if let Some(missing) = missing {
+                        return Err(PyTypeError::new_err(format!(
+                            "{}(): expected the operand {missing:?} before {name:?}, found none",
+                            signature.name
+                        )));
+                    }
+                    named.push(self.given.swap_remove(position).1);
+                }
+            }
+        }
+        Ok(named)
+    }
+
     pub(super) fn api_version(&self) -> Option<&str> {
         self.api_version.as_deref()
     }
 
-    /// How the call is run, if not as the policy says.
-    pub(super) fn call_options(&self) -> Option<CallOptions> {
-        self.deadline.map(|deadline| CallOptions {
-            deadline: Some(Deadline::After(deadline)),
+    /// The options of this call, if they differ from the policy.
+    pub(super) fn call_options(&self) -> CallOptions {
+        CallOptions {
+            deadline: self.deadline.map(Deadline::After),
+            threads: self.threads,
             ..CallOptions::default()
-        })
+        }
     }
 
     /// The caller's arrays for results.
@@ -93,9 +135,20 @@ impl<'py> Options<'py> {
             (_, Ok(list)) => list.iter().collect(),
             _ => vec![out.clone()],
         };
-        let array = |(number, out): (usize, Bound<'py, PyAny>)| match out.is_none() {
-            true => Ok(None),
-            false => {
+        if let (Ok(list), Some(first)) = (out.cast::<PyList>(), outs.first())
+            && first.extract::<f64>().is_ok()
+            && !first.hasattr("shape")?
+        {
+            return Err(PyTypeError::new_err(format!(
+                "{target}(): expected out to be an array that can be written, or a tuple of them, \
+                 found a list of {} numbers",
+                list.len()
+            )));
+        }
+        let array = |(number, out): (usize, Bound<'py, PyAny>)| {
+            if out.is_none() {
+                Ok(None)
+            } else {
                 let array = Array::result(&out, &|| format!("{target}(): out {number}"))?;
                 Ok(Some((out, array)))
             }
@@ -103,7 +156,7 @@ impl<'py> Options<'py> {
         outs.into_iter().enumerate().map(array).collect()
     }
 
-    /// What tells calls apart, but for arrays and attributes.
+    /// Writes the parts of the call site's key that are neither arrays nor attributes.
     pub(super) fn write_key(&self, key: &mut Vec<u8>) {
         let mut part = |bytes: Option<&[u8]>| match bytes {
             None => key.push(0),
@@ -119,14 +172,15 @@ impl<'py> Options<'py> {
         part(info.as_deref().map(str::as_bytes));
         let results = self.result_shape_dtypes.as_ref().map(|given| {
             let shapes = result_shapes(given).map(|shapes| format!("{shapes:?}"));
-            // What is wrong with it is said when the call site is made.
+            // An error is reported when the call site is made.
             shapes.unwrap_or_default()
         });
         part(results.as_deref().map(str::as_bytes));
     }
 
-    /// The attributes' names and values. Says whether these are all: only Python's own numbers and strings are written, for the others are first
-    /// to be looked at.
+    /// Writes the names and values of attributes, and returns whether that was possible.
+    ///
+    /// Only Python's own numbers and strings are written. Other values must be converted first.
     pub(super) fn write_attributes(&self, key: &mut Vec<u8>) -> bool {
         for (name, value) in &self.given {
             key.extend_from_slice(&name.len().to_le_bytes());
@@ -153,7 +207,7 @@ impl<'py> Options<'py> {
                 key.extend_from_slice(&text.len().to_le_bytes());
                 key.extend_from_slice(text.as_bytes());
             } else {
-                // The text of all attributes follows.
+                // The caller appends the converted attributes.
                 key.push(b'm');
                 return false;
             }
@@ -162,7 +216,7 @@ impl<'py> Options<'py> {
     }
 }
 
-/// The shapes of one or several results.
+/// Reads the shapes of one or several results.
 pub(super) fn result_shapes(given: &Bound<'_, PyAny>) -> PyResult<Vec<callbox::ArrayShape>> {
     let is_pair = given.cast::<PyTuple>().is_ok_and(|pair| {
         pair.len() == 2
@@ -171,16 +225,17 @@ pub(super) fn result_shapes(given: &Bound<'_, PyAny>) -> PyResult<Vec<callbox::A
                 .is_ok_and(|shape| shape.is_instance_of::<PyTuple>())
     });
     let is_sequence = given.is_instance_of::<PyTuple>() || given.is_instance_of::<PyList>();
-    match is_sequence && !is_pair {
-        true => given
+    if is_sequence && !is_pair {
+        given
             .try_iter()?
             .map(|shape| declared_shape(&shape?))
-            .collect(),
-        false => Ok(vec![declared_shape(given)?]),
+            .collect()
+    } else {
+        Ok(vec![declared_shape(given)?])
     }
 }
 
-/// Static information: bytes by value, or a reference.
+/// Reads static information: bytes, or a reference.
 pub(super) fn static_info_text(value: &Bound<'_, PyAny>) -> PyResult<InfoText> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(InfoText::Value(to_hex(bytes.as_bytes())));
@@ -194,7 +249,7 @@ pub(super) fn static_info_text(value: &Bound<'_, PyAny>) -> PyResult<InfoText> {
     }
 }
 
-/// Seconds, as a time of at least nothing.
+/// Converts seconds, which must not be negative.
 fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         PyValueError::new_err(format!(
@@ -203,7 +258,15 @@ fn duration(seconds: f64) -> PyResult<Duration> {
     })
 }
 
-/// Seconds as milliseconds, rounded up.
+/// Checks a number of threads.
+pub(super) fn thread_count(threads: i64) -> PyResult<usize> {
+    let count = usize::try_from(threads).ok().filter(|count| *count > 0);
+    count.ok_or_else(|| {
+        PyValueError::new_err(format!("expected threads to be 1 or more, found {threads}"))
+    })
+}
+
+/// Converts seconds to milliseconds, rounded up.
 pub(super) fn milliseconds(seconds: f64) -> PyResult<u64> {
     let time = duration(seconds)?;
     let milliseconds = time.as_nanos().div_ceil(1_000_000);

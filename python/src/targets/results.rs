@@ -9,16 +9,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::arrays::{Array, Maker};
-use crate::buffers::{Place, Places};
+use crate::buffers::{RawArray, RawArrays};
 
-/// The arrays that the caller gave for results: none, or one for each result that is `None` where one is to be made.
+/// The caller's arrays for results. Empty if there are none; `None` where an array is to be
+/// allocated.
 pub(super) type Outs<'py> = Vec<Option<(Bound<'py, PyAny>, Array)>>;
 
 /// The results of a direct call.
 pub(super) struct Results<'py>(Vec<(Bound<'py, PyAny>, Array)>);
 
 impl<'py> Results<'py> {
-    /// The caller's arrays, and new ones in place of what he gave none for.
+    /// Takes the caller's arrays, and allocates those that are missing.
     pub(super) fn new(py: Python<'py>, outs: Outs<'py>, makers: &[Maker]) -> PyResult<Self> {
         let mut outs = outs.into_iter();
         let results = makers.iter().map(|maker| match outs.next().flatten() {
@@ -32,22 +33,22 @@ impl<'py> Results<'py> {
         results.collect::<PyResult<Vec<_>>>().map(Self)
     }
 
-    /// Where they lie.
-    pub(super) fn places(&self) -> Vec<Place> {
-        self.0.iter().map(|(_, array)| array.place()).collect()
+    /// The memory of the arrays.
+    pub(super) fn raw_arrays(&self) -> Vec<RawArray> {
+        self.0.iter().map(|(_, array)| array.raw()).collect()
     }
 
-    /// Writes these bytes.
+    /// Writes the contents of all arrays.
     pub(super) fn write(&self, bytes: &[Vec<u8>]) {
-        let places = self.places();
-        // SAFETY: the arrays keep their memory, and nothing holds a reference to it.
-        let mut places = unsafe { Places::new(&[], &places) };
+        let raw = self.raw_arrays();
+        // SAFETY: the arrays keep their memory alive, and no reference to it exists.
+        let mut arrays = unsafe { RawArrays::new(&[], &raw) };
         for (number, bytes) in bytes.iter().enumerate() {
-            places.write(number, 0, bytes);
+            arrays.write(number, 0, bytes);
         }
     }
 
-    /// One array, or a tuple of them.
+    /// Converts to one array, or a tuple of arrays.
     pub(super) fn into_python(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut arrays: Vec<_> = Vec::with_capacity(self.0.len());
         for (object, array) in self.0 {

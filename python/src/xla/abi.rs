@@ -1,15 +1,16 @@
-//! The structs of XLA's C API for custom calls, as far as the handler reads them: xla/ffi/api/c_api.h, versions 0.1 to 0.5.
+//! The structs of XLA's C API for custom calls that the handler reads, in the versions 0.1 to 0.5.
 //!
-//! Their layout has not changed over these versions, but for members behind those that are here. `struct_size` is not what `sizeof` says (a
-//! struct's macro ends at its last declared member), so that nothing is inferred from it.
+//! They are declared in xla/ffi/api/c_api.h. Newer versions only add members after these.
+//! `struct_size` differs from `sizeof` (a struct's macro ends at its last declared member), so
+//! nothing is inferred from it.
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
 
-/// A handler. Null is success.
+/// A handler, which returns null on success.
 pub(crate) type Handler = unsafe extern "C" fn(*mut CallFrame) -> *mut Error;
 
-/// An error, which is XLA's.
+/// An error, opaque, owned by XLA.
 #[repr(C)]
 pub(crate) struct Error {
     _private: [u8; 0],
@@ -33,7 +34,7 @@ pub(crate) struct MetadataExtension {
     pub(crate) metadata: *mut Metadata,
 }
 
-/// `XLA_FFI_Metadata`, without `state_type_id`: newer versions have it behind `struct_size`, and older ones have no memory for it.
+/// `XLA_FFI_Metadata`, without `state_type_id`, which older versions do not have.
 #[repr(C)]
 pub(crate) struct Metadata {
     pub(crate) struct_size: usize,
@@ -114,7 +115,7 @@ pub(crate) struct ByteSpan {
     pub(crate) length: usize,
 }
 
-/// `XLA_FFI_Api`, up to the functions that are used.
+/// `XLA_FFI_Api`, up to the last function in use.
 #[repr(C)]
 pub(crate) struct Api {
     pub(crate) struct_size: usize,
@@ -128,6 +129,29 @@ pub(crate) struct Api {
     pub(crate) stream_get: unsafe extern "C" fn(*mut StreamGetArgs) -> *mut Error,
 }
 
+/// `XLA_FFI_Api` of a version that has `XLA_FFI_ThreadPool_Schedule`, up to that function.
+#[repr(C)]
+pub(crate) struct ApiWithThreads {
+    pub(crate) first: Api,
+    pub(crate) type_id_register: *const c_void,
+    pub(crate) execution_context_get: *const c_void,
+    pub(crate) state_set: *const c_void,
+    pub(crate) state_get: *const c_void,
+    pub(crate) device_memory_allocate: *const c_void,
+    pub(crate) device_memory_free: *const c_void,
+    pub(crate) thread_pool_schedule: unsafe extern "C" fn(*mut ScheduleArgs) -> *mut Error,
+}
+
+/// `XLA_FFI_ThreadPool_Schedule_Args`.
+#[repr(C)]
+pub(crate) struct ScheduleArgs {
+    pub(crate) struct_size: usize,
+    pub(crate) extension: *mut Extension,
+    pub(crate) context: *mut c_void,
+    pub(crate) task: unsafe extern "C" fn(*mut c_void),
+    pub(crate) data: *mut c_void,
+}
+
 /// `XLA_FFI_Error_Create_Args`.
 #[repr(C)]
 pub(crate) struct ErrorCreateArgs {
@@ -137,7 +161,7 @@ pub(crate) struct ErrorCreateArgs {
     pub(crate) code: i32,
 }
 
-/// Its `struct_size`: up to the end of `code`.
+/// The `struct_size` of `ErrorCreateArgs`: up to the end of `code`.
 pub(crate) const ERROR_CREATE_ARGS_SIZE: usize = 28;
 
 /// `XLA_FFI_Error_Destroy_Args`.
@@ -157,7 +181,7 @@ pub(crate) struct StreamGetArgs {
     pub(crate) stream: *mut c_void,
 }
 
-// Sizes and places as a C compiler gives them on a machine of 64 bits.
+// Sizes and offsets of a C compiler on a 64-bit machine.
 const _: () = {
     assert!(size_of::<Extension>() == 24 && offset_of!(Extension, next) == 16);
     assert!(size_of::<MetadataExtension>() == 32);
@@ -170,6 +194,8 @@ const _: () = {
     assert!(size_of::<Buffer>() == 48 && offset_of!(Buffer, dimensions) == 40);
     assert!(size_of::<ByteSpan>() == 16);
     assert!(offset_of!(Api, error_create) == 48 && offset_of!(Api, stream_get) == 80);
+    assert!(offset_of!(ApiWithThreads, thread_pool_schedule) == 136);
+    assert!(size_of::<ScheduleArgs>() == 40 && offset_of!(ScheduleArgs, data) == 32);
     assert!(size_of::<ErrorCreateArgs>() == 32 && offset_of!(ErrorCreateArgs, code) == 24);
     assert!(size_of::<StreamGetArgs>() == 32 && size_of::<ErrorDestroyArgs>() == 24);
 };

@@ -1,44 +1,50 @@
-//! A call frame of XLA's, read: what it points to is there, in XLA's word, for as long as the call takes.
+//! Reads XLA's call frames, whose pointers XLA keeps valid during the call.
 #![allow(unsafe_code, reason = "follows the pointers of XLA's C structs")]
 
 use std::ffi::{CString, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use callbox::call::{Job, Threads};
 use callbox::{ArrayShape, ElementType, Status};
 
 use super::abi::{
-    ATTRIBUTE_STRING, Api, Attributes, Buffer, Buffers, ByteSpan, CallFrame,
+    ATTRIBUTE_STRING, Api, ApiWithThreads, Attributes, Buffer, Buffers, ByteSpan, CallFrame,
     ERROR_CREATE_ARGS_SIZE, EXTENSION_METADATA, Error, ErrorCreateArgs, ErrorDestroyArgs,
-    KIND_BUFFER, MetadataExtension, STAGE_EXECUTE, StreamGetArgs,
+    KIND_BUFFER, MetadataExtension, STAGE_EXECUTE, ScheduleArgs, StreamGetArgs,
 };
-use crate::buffers::Place;
+use crate::buffers::RawArray;
 
 /// A call frame, borrowed for one call.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a>(&'a CallFrame);
 
-/// Operands or results.
+/// The operands or the results of a frame.
 #[derive(Clone, Copy)]
 pub(super) struct Arrays<'a>(&'a [*const Buffer]);
 
 impl<'a> Frame<'a> {
     /// # Safety
-    /// It must be a call frame of XLA's C API, which stays as it is for `'a`.
+    /// `frame` must be null or a call frame of XLA's C API, unchanged during `'a`.
     pub(super) unsafe fn new(frame: *const CallFrame) -> Option<Self> {
-        // SAFETY: it is null or a call frame, as the caller promises.
+        // SAFETY: the caller guarantees that it is null or a call frame.
         unsafe { frame.as_ref() }.map(Self)
     }
 
-    /// Answers XLA's question for the handler's metadata, if that is what it asks: the lowest version of the API that has all that is used, for a framework
-    /// refuses newer ones than its own; and traits.
+    /// Answers XLA's request for the handler's metadata, and returns whether it was one.
+    ///
+    /// The answer is the lowest API version with all that the handler uses, because a framework
+    /// refuses versions newer than its own, and the traits.
     pub(super) fn answer_metadata(self, traits: u32) -> bool {
         let mut extension = self.0.extension;
-        // SAFETY: extensions are a list that ends with null, and each stays for the call.
+        // SAFETY: extensions are a linked list that ends with null and is alive during the call.
         while let Some(found) = unsafe { extension.as_ref() } {
             if found.kind == EXTENSION_METADATA {
-                // SAFETY: this is what an extension of the kind is, and XLA reads the answer only after the call.
+                // SAFETY: the kind determines the type of the extension, and XLA reads the answer
+                // after the call.
                 let metadata = unsafe { (*extension.cast::<MetadataExtension>()).metadata };
-                // SAFETY: as above; `Metadata` has no member that an older framework's lacks.
+                // SAFETY: as above; every version of XLA has all members of `Metadata`.
                 if let Some(metadata) = unsafe { metadata.as_mut() } {
                     metadata.api_version.major = 0;
                     metadata.api_version.minor = 1;
@@ -51,7 +57,7 @@ impl<'a> Frame<'a> {
         false
     }
 
-    /// Whether it is the stage in which work is done.
+    /// Whether the stage is the execution of the call.
     pub(super) fn is_execute(self) -> bool {
         self.0.stage == STAGE_EXECUTE
     }
@@ -64,13 +70,13 @@ impl<'a> Frame<'a> {
         Arrays::new(&self.0.results, "result")
     }
 
-    /// The attributes' names and values, in the order of their names. All are strings.
+    /// The names and values of the attributes, in the order of names. All must be strings.
     #[inline]
     pub(super) fn attributes(
         self,
     ) -> impl ExactSizeIterator<Item = callbox::Result<(&'a [u8], &'a [u8])>> {
         let attributes: &'a Attributes = &self.0.attributes;
-        // SAFETY: XLA says that these lists are so long.
+        // SAFETY: each list has `count` elements, which XLA guarantees.
         let (kinds, names, values) = unsafe {
             (
                 list(attributes.kinds, attributes.count),
@@ -83,10 +89,10 @@ impl<'a> Frame<'a> {
             .zip(names)
             .zip(values)
             .map(|((kind, name), value)| {
-                // SAFETY: a name is a span of bytes.
+                // SAFETY: a name points to a span of bytes.
                 let name = unsafe { span(*name) };
                 match *kind {
-                    // SAFETY: so is the value of a string.
+                    // SAFETY: the value of a string points to a span of bytes.
                     ATTRIBUTE_STRING => Ok((name, unsafe { span(value.cast()) })),
                     kind => Err(Status::invalid_argument(format!(
                         "attribute {:?}: expected a string, found an attribute of kind {kind}",
@@ -96,28 +102,54 @@ impl<'a> Frame<'a> {
             })
     }
 
-    /// Something that is the same for calls of one instruction, most of the time. It is nothing but a hint.
+    /// A hint that is usually the same for all calls of one instruction.
     #[inline]
     pub(super) fn hint(self) -> usize {
         self.0.attributes.values.addr()
     }
 
-    /// An error of XLA's.
+    /// Makes an error of XLA, by the functions of this frame or of an earlier one.
     pub(super) fn error(self, status: &Status) -> *mut Error {
-        // SAFETY: XLA gives its functions with each frame.
-        match unsafe { self.0.api.as_ref() } {
+        // SAFETY: XLA's functions are valid until the process ends.
+        match unsafe { self.api().as_ref() } {
             Some(api) => create_error(api, status),
-            None => ptr::null_mut(),
+            // No framework of XLA came without its functions, not even with the request for
+            // metadata. Null would mean success: the error is memory that is never freed.
+            None => Box::into_raw(Box::new([0_usize; 8])).cast(),
         }
     }
 
-    /// The stream that work is to be put into.
+    /// XLA's functions, which are the same in all frames. Null if no frame had them yet.
+    fn api(self) -> *const Api {
+        static KNOWN: AtomicPtr<Api> = AtomicPtr::new(ptr::null_mut());
+        let own = self.0.api.cast_mut();
+        let known = KNOWN.load(Ordering::Relaxed);
+        if own.is_null() {
+            return known;
+        }
+        if own != known {
+            KNOWN.store(own, Ordering::Relaxed);
+        }
+        own
+    }
+
+    /// Notes XLA's functions for frames without them.
+    ///
+    /// # Errors
+    /// INTERNAL if this frame has none.
+    pub(super) fn check_api(self) -> callbox::Result<()> {
+        self.api();
+        if self.0.api.is_null() {
+            return Err(Status::internal("the call frame has no functions of XLA"));
+        }
+        Ok(())
+    }
+
+    /// The stream for the call's work.
     pub(super) fn stream(self) -> callbox::Result<*mut c_void> {
-        // SAFETY: XLA gives its functions with each frame.
+        // SAFETY: every frame points to XLA's functions.
         let Some(api) = (unsafe { self.0.api.as_ref() }) else {
-            return Err(Status::internal(
-                "expected XLA's functions with a call frame, found none",
-            ));
+            return Err(Status::internal("the call frame has no functions of XLA"));
         };
         let mut arguments = StreamGetArgs {
             struct_size: size_of::<StreamGetArgs>(),
@@ -125,27 +157,104 @@ impl<'a> Frame<'a> {
             context: self.0.context,
             stream: ptr::null_mut(),
         };
-        // SAFETY: the arguments are what the function takes, with the frame's own context.
+        // SAFETY: the arguments have the function's type, with the frame's own context.
         let error = unsafe { (api.stream_get)(&raw mut arguments) };
         if error.is_null() {
             return Ok(arguments.stream);
         }
-        let mut destroy = ErrorDestroyArgs {
-            struct_size: size_of::<ErrorDestroyArgs>(),
-            extension: ptr::null_mut(),
-            error,
-        };
-        // SAFETY: an error that a function of XLA's gave is its caller's to destroy.
-        unsafe { (api.error_destroy)(&raw mut destroy) };
-        Err(Status::internal(
-            "expected XLA to give the stream of the call, found an error",
-        ))
+        // SAFETY: the caller of XLA's function owns the error, and destroys it once.
+        unsafe { destroy_error(api, error) };
+        Err(Status::internal("XLA gave no stream for the call"))
     }
+}
+
+/// XLA's own threads, during one call.
+#[derive(Debug)]
+pub(super) struct XlaThreads {
+    api: *const ApiWithThreads,
+    context: *mut c_void,
+}
+
+// SAFETY: XLA's functions and the context of a call can be used on every thread during the call.
+unsafe impl Send for XlaThreads {}
+// SAFETY: as above.
+unsafe impl Sync for XlaThreads {}
+
+impl XlaThreads {
+    /// The threads of a frame's program, if XLA's version has a function for them.
+    ///
+    /// # Safety
+    /// The value must not be used after the call of the frame.
+    pub(super) unsafe fn of(frame: Frame<'_>) -> Option<Self> {
+        let api = frame.api();
+        // SAFETY: XLA's functions are valid until the process ends.
+        let size = unsafe { api.as_ref() }?.struct_size;
+        (size >= size_of::<ApiWithThreads>()).then(|| Self {
+            api: api.cast(),
+            context: frame.0.context,
+        })
+    }
+}
+
+impl Threads for XlaThreads {
+    fn count(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+    }
+
+    fn run(&self, job: Job) {
+        let data = Box::into_raw(Box::new(job));
+        let mut arguments = ScheduleArgs {
+            struct_size: size_of::<ScheduleArgs>(),
+            extension: ptr::null_mut(),
+            context: self.context,
+            task: run_job,
+            data: data.cast(),
+        };
+        // SAFETY: `of` checked that the struct has this function, and its caller keeps the context
+        // alive. XLA runs the task at most once.
+        let error = unsafe { ((*self.api).thread_pool_schedule)(&raw mut arguments) };
+        if error.is_null() {
+            return;
+        }
+        // SAFETY: XLA did not take the task, so that the job is this function's again. XLA's
+        // functions are valid until the process ends.
+        unsafe {
+            drop(Box::from_raw(data));
+            destroy_error(&(*self.api).first, error);
+        }
+    }
+}
+
+/// Runs a job on a thread of XLA's.
+///
+/// # Safety
+/// `data` must be a job of [`XlaThreads::run`], which no other call takes.
+unsafe extern "C" fn run_job(data: *mut c_void) {
+    // SAFETY: the caller guarantees it.
+    let job = unsafe { Box::from_raw(data.cast::<Job>()) };
+    // A panic is the call's, which reports it.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+        std::mem::forget(payload);
+    }
+}
+
+/// Destroys an error of XLA's.
+///
+/// # Safety
+/// The caller must own the error.
+unsafe fn destroy_error(api: &Api, error: *mut Error) {
+    let mut arguments = ErrorDestroyArgs {
+        struct_size: size_of::<ErrorDestroyArgs>(),
+        extension: ptr::null_mut(),
+        error,
+    };
+    // SAFETY: the caller guarantees it.
+    unsafe { (api.error_destroy)(&raw mut arguments) };
 }
 
 fn create_error(api: &Api, status: &Status) -> *mut Error {
     let text: Vec<u8> = status.message().bytes().filter(|byte| *byte != 0).collect();
-    // It has no NUL any more.
+    // The text has no NUL any more.
     let message = CString::new(text).unwrap_or_default();
     let mut arguments = ErrorCreateArgs {
         struct_size: ERROR_CREATE_ARGS_SIZE,
@@ -153,25 +262,28 @@ fn create_error(api: &Api, status: &Status) -> *mut Error {
         message: message.as_ptr(),
         code: i32::from(status.code().number()),
     };
-    // SAFETY: the arguments are what the function takes; it copies the message.
+    // SAFETY: the arguments have the function's type; the function copies the message.
     unsafe { (api.error_create)(&raw mut arguments) }
 }
 
 impl<'a> Arrays<'a> {
+    #[inline]
     fn new(buffers: &'a Buffers, what: &str) -> callbox::Result<Self> {
-        // SAFETY: XLA says that these lists are so long.
+        // SAFETY: each list has `count` elements, which XLA guarantees.
         let (kinds, values) = unsafe {
             (
                 list(buffers.kinds, buffers.count),
                 list(buffers.values, buffers.count),
             )
         };
-        match kinds.iter().find(|kind| **kind != KIND_BUFFER) {
-            None => Ok(Self(values)),
-            Some(kind) => Err(Status::invalid_argument(format!(
-                "expected each {what} to be an array, found one of kind {kind}"
-            ))),
+        let is_whole = usize::try_from(buffers.count) == Ok(values.len());
+        let mut pairs = std::iter::zip(kinds, values);
+        let is_array =
+            |(kind, buffer): (&i32, &*const Buffer)| *kind == KIND_BUFFER && !buffer.is_null();
+        if is_whole && kinds.len() == values.len() && pairs.all(is_array) {
+            return Ok(Self(values));
         }
+        Err(not_arrays(buffers.count, kinds, values, what))
     }
 
     pub(super) fn len(self) -> usize {
@@ -180,32 +292,31 @@ impl<'a> Arrays<'a> {
 
     #[inline]
     fn buffers(self) -> impl Iterator<Item = &'a Buffer> {
-        // SAFETY: what XLA calls a buffer is one.
-        self.0
-            .iter()
-            .filter_map(|buffer| unsafe { buffer.as_ref() })
+        // SAFETY: each element points to a buffer: `new` checked that none is null.
+        self.0.iter().map(|buffer| unsafe { &**buffer })
     }
 
-    /// Whether these are arrays of such element types and dimensions.
+    /// Whether the arrays have these element types and dimensions.
     #[inline]
     pub(super) fn are(self, shapes: &[ArrayShape]) -> bool {
         let is = |(buffer, shape): (&Buffer, &ArrayShape)| {
+            let (found, known) = (dimensions(buffer), shape.dimensions());
+            // No array has a size past the maximum of `i64`.
+            let mut sizes = std::iter::zip(found, known);
             buffer.element_type == i32::from(shape.element_type().number())
-                && dimensions(buffer)
-                    .iter()
-                    .map(|size| usize::try_from(*size).ok())
-                    .eq(shape.dimensions().iter().map(|size| Some(*size)))
+                && found.len() == known.len()
+                && sizes.all(|(found, known)| *found as u64 == *known as u64)
         };
         self.0.len() == shapes.len() && self.buffers().zip(shapes).all(is)
     }
 
-    /// Their shapes.
+    /// The shapes of the arrays.
     pub(super) fn shapes(self) -> callbox::Result<Vec<ArrayShape>> {
         let shape = |buffer: &Buffer| {
             let number = u8::try_from(buffer.element_type).ok();
             let element_type = number.and_then(ElementType::from_number).ok_or_else(|| {
                 Status::unimplemented(format!(
-                    "expected an element type of XLA's, found number {}",
+                    "{} is not the number of an element type",
                     buffer.element_type
                 ))
             })?;
@@ -225,39 +336,79 @@ impl<'a> Arrays<'a> {
         self.buffers().map(shape).collect()
     }
 
-    /// Where they lie, if they are of these shapes.
+    /// Writes the memory of the arrays, whose sizes in bytes are `sizes`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if an array that is not empty has no memory.
     #[inline]
-    pub(super) fn places(self, sizes: &[usize], into: &mut [Place]) {
-        for ((buffer, size), place) in self.buffers().zip(sizes).zip(into) {
-            *place = Place::new(buffer.data.cast(), *size);
+    pub(super) fn write_raw(self, sizes: &[usize], into: &mut [RawArray]) -> callbox::Result<()> {
+        for ((buffer, &size), array) in self.buffers().zip(sizes).zip(into) {
+            *array = RawArray::new(data(buffer, size)?.cast(), size);
         }
+        Ok(())
     }
 
-    /// Their addresses.
-    pub(super) fn addresses(self) -> Vec<u64> {
-        self.buffers()
-            .map(|buffer| buffer.data.addr() as u64)
+    /// The addresses of the arrays, whose sizes in bytes are `sizes`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if an array that is not empty has no memory.
+    pub(super) fn addresses(self, sizes: &[usize]) -> callbox::Result<Vec<u64>> {
+        let addresses = self.buffers().zip(sizes);
+        addresses
+            .map(|(buffer, &size)| Ok(data(buffer, size)?.addr() as u64))
             .collect()
     }
 }
 
-/// Whether XLA has several elements in a byte, where callbox and NumPy have one. Tokens have no elements.
+/// The error for lists of operands or results that are not lists of arrays.
+#[cold]
+fn not_arrays(count: i64, kinds: &[i32], values: &[*const Buffer], what: &str) -> Status {
+    let other = kinds.iter().find(|kind| **kind != KIND_BUFFER);
+    let null = values.iter().position(|buffer| buffer.is_null());
+    let lengths = [kinds.len(), values.len()].map(i64::try_from);
+    Status::invalid_argument(match (other, null) {
+        _ if lengths != [Ok(count); 2] => format!("the call frame has no lists of {count} {what}s"),
+        (Some(kind), _) => format!("expected each {what} to be an array, found one of kind {kind}"),
+        (None, null) => {
+            let number = null.unwrap_or_default();
+            format!("{what} {number}: the array is a null pointer")
+        }
+    })
+}
+
+#[inline]
+fn data(buffer: &Buffer, size: usize) -> callbox::Result<*mut c_void> {
+    if buffer.data.is_null() && size > 0 {
+        return Err(no_memory(size));
+    }
+    Ok(buffer.data)
+}
+
+#[cold]
+fn no_memory(size: usize) -> Status {
+    Status::invalid_argument(format!(
+        "the data of an array of {size} bytes is a null pointer"
+    ))
+}
+
+/// Whether XLA packs several elements into a byte, where callbox and NumPy use one byte each.
+/// Tokens have no elements.
 pub(crate) fn is_packed(element_type: ElementType) -> bool {
     element_type.bit_width() < 8
 }
 
 #[inline]
 fn dimensions(buffer: &Buffer) -> &[i64] {
-    // SAFETY: XLA says that a buffer has so many; the pointer may be null where there is none.
+    // SAFETY: XLA guarantees `rank` dimensions; the pointer may be null if there are none.
     unsafe { list(buffer.dimensions, buffer.rank) }
 }
 
 /// # Safety
-/// There must be so many of them for `'a`, if it is more than none.
+/// If `count` is positive and `first` is not null, there must be `count` elements during `'a`.
 #[inline]
 unsafe fn list<'a, T>(first: *const T, count: i64) -> &'a [T] {
     match usize::try_from(count) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees it.
         Ok(count) if count > 0 && !first.is_null() => unsafe {
             std::slice::from_raw_parts(first, count)
         },
@@ -266,12 +417,12 @@ unsafe fn list<'a, T>(first: *const T, count: i64) -> &'a [T] {
 }
 
 /// # Safety
-/// It must be null or a span whose bytes are there for `'a`.
+/// `span` must be null or point to a span whose bytes are valid during `'a`.
 #[inline]
 unsafe fn span<'a>(span: *const ByteSpan) -> &'a [u8] {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees it.
     match unsafe { span.as_ref() } {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees it.
         Some(span) if span.length > 0 => unsafe {
             std::slice::from_raw_parts(span.data.cast(), span.length)
         },

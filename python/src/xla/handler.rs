@@ -6,31 +6,33 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
-use callbox::{ArrayShape, ElementType, Status};
+use callbox::call::Threads;
+use callbox::{ArrayShape, CallOptions, ElementType, Status};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use super::abi::{CallFrame, Error, Handler};
-use super::frame::Frame;
-use super::slots::{self, Known, Said};
-use crate::buffers::{Place, Places};
-use crate::registry;
+use super::frame::{Arrays, Frame, XlaThreads};
+use super::slots::{self, CallAttributes, Found};
+use crate::buffers::{RawArray, RawArrays};
+use crate::failures;
 use crate::site::{Ready, fill_with_status};
 
-/// Arrays of a call that need no allocation to be listed.
+/// The number of arrays of a call that are listed without an allocation.
 const INLINE: usize = 16;
 
-/// Calls the target that the frame's attributes say.
+/// Calls the target that the frame's attributes name.
 ///
 /// # Safety
-/// XLA's C API: `frame` is a call frame, which stays as it is for the call.
+/// XLA's C API: `frame` is a call frame, unchanged during the call.
 pub(super) unsafe extern "C" fn host(frame: *mut CallFrame) -> *mut Error {
-    // SAFETY: as XLA promises.
+    // SAFETY: XLA guarantees it.
     unsafe { handle(frame, 0, execute) }
 }
 
-/// What all handlers have in common: the answer for XLA's question for metadata, errors as XLA has them, and that a panic goes no further.
+/// Runs a handler: answers requests for metadata, converts errors, and catches panics.
 ///
 /// # Safety
 /// As for [`host`].
@@ -39,113 +41,138 @@ pub(super) unsafe fn handle(
     traits: u32,
     execute: fn(Frame<'_>) -> callbox::Result<()>,
 ) -> *mut Error {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees it.
     let Some(frame) = (unsafe { Frame::new(frame) }) else {
         return ptr::null_mut();
     };
+    let checked = frame.check_api();
     if frame.answer_metadata(traits) {
         return ptr::null_mut();
     }
-    let outcome = guarded(|| match frame.is_execute() {
-        true => execute(frame),
-        false => Err(Status::unimplemented(
-            "expected the stage execute, found another",
-        )),
+    let outcome = guarded(|| {
+        checked?;
+        if frame.is_execute() {
+            execute(frame)
+        } else {
+            Err(Status::unimplemented(
+                "callbox's handler only has the execute stage",
+            ))
+        }
     });
     match outcome {
         Ok(()) => ptr::null_mut(),
-        Err(status) => frame.error(&status),
+        Err(status) => {
+            let names = CallAttributes::read(frame).map(|call| (call.module, call.target));
+            failures::note(&status, names.ok());
+            frame.error(&status)
+        }
     }
 }
 
 fn execute(frame: Frame<'_>) -> callbox::Result<()> {
-    match guarded(|| slots::with(frame, |known, ready| call(frame, known, ready))) {
+    match guarded(|| slots::with(frame, |found| call(frame, found))) {
         Ok(()) => Ok(()),
         Err(failure) => as_status(frame, failure),
     }
 }
 
 #[inline]
-fn call(frame: Frame<'_>, known: &Known<Ready>, ready: &Ready) -> callbox::Result<()> {
-    let sizes = (&*known.operand_sizes, &*known.result_sizes);
-    with_places(frame, sizes, |places| match ready.has_status() {
-        false => ready.call(None, places),
-        true => {
-            ready.call_with_status(places);
+fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
+    let ready = &found.ready;
+    let shared = ready.is_large().then(|| on_xlas_threads(frame, found));
+    let rest = shared.as_ref().or(found.rest.as_ref());
+    let operands = (found.operands, &*found.cached.operand_sizes);
+    let results = (found.results, &*found.cached.result_sizes);
+    with_raw_arrays(operands, results, |arrays| {
+        if ready.has_status() {
+            ready.call_with_status(rest, arrays);
             Ok(())
+        } else {
+            ready.call(rest, arrays)
         }
     })
 }
 
-/// Where a frame's operands and results lie, which have these sizes.
+/// The options of a large call: threads of XLA help with it, where XLA's version lends them.
+#[cold]
+fn on_xlas_threads(frame: Frame<'_>, found: &Found<'_, Ready>) -> CallOptions {
+    // SAFETY: only the call uses its options, and waits for the threads that help.
+    let threads = unsafe { XlaThreads::of(frame) };
+    let options = found.rest.as_ref().unwrap_or(found.ready.options());
+    CallOptions {
+        helpers: threads.map(|threads| Arc::new(threads) as Arc<dyn Threads>),
+        ..options.clone()
+    }
+}
+
+/// Calls `call` with the memory of a frame's operands and results, which have these sizes in bytes.
 #[inline]
-fn with_places(
-    frame: Frame<'_>,
-    (operand_sizes, result_sizes): (&[usize], &[usize]),
-    call: impl FnOnce(&mut Places<'_>) -> callbox::Result<()>,
+fn with_raw_arrays(
+    (operands, operand_sizes): (Arrays<'_>, &[usize]),
+    (results, result_sizes): (Arrays<'_>, &[usize]),
+    call: impl FnOnce(&mut RawArrays<'_>) -> callbox::Result<()>,
 ) -> callbox::Result<()> {
-    let (operands, results) = (frame.operands()?, frame.results()?);
-    let mut inline = [Place::EMPTY; INLINE];
+    let mut inline = [RawArray::EMPTY; INLINE];
     let mut many;
     let count = operands.len() + results.len();
-    let places = match inline.get_mut(..count) {
-        Some(places) => places,
+    let arrays = match inline.get_mut(..count) {
+        Some(arrays) => arrays,
         None => {
-            many = vec![Place::EMPTY; count];
+            many = vec![RawArray::EMPTY; count];
             many.as_mut_slice()
         }
     };
-    let (from, to) = places.split_at_mut(operands.len());
-    operands.places(operand_sizes, from);
-    results.places(result_sizes, to);
-    // SAFETY: XLA's buffers are as large as their shapes say and are the call's own while it runs; operand and result may be one.
-    call(&mut unsafe { Places::new(from, to) })
+    let (from, to) = arrays.split_at_mut(operands.len());
+    operands.write_raw(operand_sizes, from)?;
+    results.write_raw(result_sizes, to)?;
+    // SAFETY: XLA's buffers have the sizes of their shapes and belong to the call while it runs.
+    // `RawArrays` permits an operand and a result to share memory.
+    call(&mut unsafe { RawArrays::new(from, to) })
 }
 
-/// What came before the call failed, or callbox itself: for a program that wants failures as results it is one, too.
+/// Writes a failure outside of the target as a status, if the program wants failures as results.
 #[cold]
 fn as_status(frame: Frame<'_>, failure: Status) -> callbox::Result<()> {
-    let Ok(said) = Said::of(frame) else {
+    let Ok(parsed) = CallAttributes::read(frame) else {
         return Err(failure);
     };
-    if !said.call.status {
+    if !parsed.call.status {
         return Err(failure);
     }
-    let (operands, results) = (frame.operands()?.shapes()?, frame.results()?.shapes()?);
+    let (from, to) = (frame.operands()?, frame.results()?);
+    let (operands, results) = (from.shapes()?, to.shapes()?);
     let Some((status, own)) = results.split_last() else {
         return Err(failure);
     };
     if status.element_type() != ElementType::S32 {
         return Err(failure);
     }
-    if let Ok(module) = registry::find(&said.module) {
-        module.stats().count(0, 0, &Err(failure.clone()));
-    }
     let sizes = |shapes: &[ArrayShape]| -> Vec<usize> {
         shapes.iter().map(ArrayShape::byte_size).collect()
     };
-    with_places(frame, (&sizes(&operands), &sizes(&results)), |places| {
+    let (operand_sizes, result_sizes) = (sizes(&operands), sizes(&results));
+    with_raw_arrays((from, &operand_sizes), (to, &result_sizes), |arrays| {
         let is_pred = own.iter().map(|shape| shape.element_type().is_pred());
-        fill_with_status(places, is_pred, &failure);
+        fill_with_status(arrays, is_pred, &failure);
         Ok(())
     })
 }
 
-/// Has a panic go no further.
+/// Converts a panic to a status.
 fn guarded<T>(work: impl FnOnce() -> callbox::Result<T>) -> callbox::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-        // Dropping it could panic again.
+        // Dropping the payload could panic again.
         std::mem::forget(payload);
         Err(Status::internal(
-            "callbox panicked; the call was broken off",
+            "callbox panicked, which interrupted the call",
         ))
     })
 }
 
-/// A handler as Python hands it to XLA.
+/// The capsule by which Python passes a handler to XLA.
 pub(super) fn capsule(py: Python<'_>, handler: Handler) -> PyResult<Bound<'_, PyCapsule>> {
     let pointer = NonNull::new(handler as *mut std::ffi::c_void);
     let pointer = pointer.ok_or_else(|| pyo3::exceptions::PySystemError::new_err("no handler"))?;
-    // SAFETY: it is a function, which is there for as long as the process.
+    // SAFETY: the pointer is a function, which is valid until the process ends.
     unsafe { PyCapsule::new_with_pointer(py, pointer, c"xla._CUSTOM_CALL_TARGET") }
 }

@@ -1,170 +1,267 @@
-//! The call sites that a thread called last: to find one again takes no lock and no allocation.
+//! A cache of the call sites that each thread called last. A lookup takes no lock and does not
+//! allocate.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::thread::LocalKey;
 
-use callbox::{ArrayShape, Status};
+use callbox::{ArrayShape, CallOptions, Status};
 
-use super::frame::Frame;
-use crate::module::{ModuleCore, SiteKey, short};
+use super::frame::{Arrays, Frame};
+use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
-use crate::site::{CallText, Passage, Ready, Shapes};
+use crate::site::{CallText, CallTime, Passage, Ready, Shapes, SiteText};
 
-/// How many a thread remembers.
-const SLOTS: usize = 64;
+/// The number of sets of cached call sites of a thread.
+const SETS: usize = 512;
 
-/// An attribute's name or value.
-type Bytes = Box<[u8]>;
+/// The number of call sites in a set.
+const WAYS: usize = 4;
 
-/// A call site with all that tells it from others, ready to be called.
-pub(super) struct Known<R> {
-    /// Names and values, in XLA's order.
-    attributes: Vec<(Bytes, Bytes)>,
+/// A cached call site, with everything that distinguishes it from others.
+pub(super) struct CachedSite<R> {
+    attributes: AttributeValues,
     operands: Vec<ArrayShape>,
     results: Vec<ArrayShape>,
     pub(super) operand_sizes: Vec<usize>,
     pub(super) result_sizes: Vec<usize>,
-    /// Whoever keeps it may let it make way.
+    /// The module may have dropped it.
     ready: Weak<R>,
 }
 
-/// What a thread remembers.
-pub(super) struct Slots<R>([Option<Arc<Known<R>>>; SLOTS]);
+/// The values of a frame's attributes.
+struct AttributeValues {
+    attributes: Box<[u8]>,
+    call: Box<[u8]>,
+    module: Box<[u8]>,
+    target: Box<[u8]>,
+}
 
-impl<R> Slots<R> {
-    pub(super) const fn new() -> Self {
-        Self([const { None }; SLOTS])
+impl AttributeValues {
+    fn new(parsed: &CallAttributes) -> Self {
+        Self {
+            attributes: parsed.attributes.as_bytes().into(),
+            call: parsed.call_text.as_bytes().into(),
+            module: parsed.module.as_bytes().into(),
+            target: parsed.target.as_bytes().into(),
+        }
+    }
+
+    /// Whether the frame has these attributes. XLA sorts them by name.
+    #[inline]
+    fn are_of(&self, frame: Frame<'_>) -> bool {
+        let mut found = frame.attributes();
+        let mut is = |name: &[u8], value: &[u8]| matches!(found.next(), Some(Ok(next)) if next == (name, value));
+        is(b"attributes", &self.attributes)
+            && is(b"call", &self.call)
+            && is(b"module", &self.module)
+            && is(b"target", &self.target)
+            && found.len() == 0
     }
 }
 
-/// Makes a call site ready that no thread remembers.
-pub(super) type Prepare<R> = fn(Said, &Arc<ModuleCore>, &Shapes) -> callbox::Result<Arc<R>>;
-
-thread_local! {
-    static KNOWN: RefCell<Slots<Ready>> = const { RefCell::new(Slots::new()) };
+/// The cache of a thread: sets of a few call sites, selected by the frame's hint.
+pub(super) struct Slots<R> {
+    /// Empty before the first call.
+    sets: Vec<[Option<Slot<R>>; WAYS]>,
+    /// The way that is replaced next.
+    next: usize,
 }
 
-/// Calls what a frame says, with the call site ready to be called.
+/// A cached call site with the hint of its frames.
+type Slot<R> = (usize, Rc<CachedSite<R>>);
+
+impl<R> Slots<R> {
+    pub(super) const fn new() -> Self {
+        Self {
+            sets: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// The call site that had a frame with this hint last.
+    #[inline]
+    fn get(&self, hint: usize) -> Option<Rc<CachedSite<R>>> {
+        let mut ways = self.sets.get(set_of(hint))?.iter().flatten();
+        let (_, cached) = ways.find(|(of, _)| *of == hint)?;
+        Some(Rc::clone(cached))
+    }
+
+    /// Keeps a call site in place of the one with the same hint, or of another one of its set.
+    fn keep(&mut self, hint: usize, cached: Rc<CachedSite<R>>) -> Option<Slot<R>> {
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, || [const { None }; WAYS]);
+        }
+        let ways = self.sets.get_mut(set_of(hint))?;
+        let same = |way: &Option<Slot<R>>| way.as_ref().is_none_or(|(of, _)| *of == hint);
+        let way = ways.iter().position(same).unwrap_or(self.next % WAYS);
+        self.next = self.next.wrapping_add(1);
+        ways.get_mut(way)?.replace((hint, cached))
+    }
+}
+
+/// The set of a hint. Attributes lie at addresses that differ by some tens of bytes.
+#[inline]
+fn set_of(hint: usize) -> usize {
+    /// 2^64 divided by the golden ratio, which spreads the numbers of any arithmetic progression.
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let spread = (hint as u64 >> 4).wrapping_mul(SPREAD);
+    (spread >> (u64::BITS - SETS.ilog2())) as usize
+}
+
+/// Prepares a call site that is not in the thread's cache, within the time of a call.
+pub(super) type Prepare<R> =
+    fn(CallAttributes, &Arc<ModuleCore>, &Shapes, &CallOptions) -> callbox::Result<Arc<R>>;
+
+/// The call site of a frame, and the frame's arrays.
+pub(super) struct Found<'a, R> {
+    pub(super) operands: Arrays<'a>,
+    pub(super) results: Arrays<'a>,
+    pub(super) cached: Rc<CachedSite<R>>,
+    pub(super) ready: Arc<R>,
+    /// The options for the rest of a call that prepared the call site.
+    pub(super) rest: Option<CallOptions>,
+}
+
+thread_local! {
+    static CACHE: RefCell<Slots<Ready>> = const { RefCell::new(Slots::new()) };
+}
+
+/// Runs `call` with the call site of a frame, prepared for the sandbox.
 #[inline]
 pub(super) fn with<T>(
     frame: Frame<'_>,
-    call: impl FnOnce(&Known<Ready>, &Ready) -> callbox::Result<T>,
+    call: impl FnOnce(&Found<'_, Ready>) -> callbox::Result<T>,
 ) -> callbox::Result<T> {
-    with_in(&KNOWN, frame, prepare, call)
+    with_in(&CACHE, frame, prepare, call)
 }
 
-/// The same, ready in some other way.
+/// Runs `call` with the call site of a frame, prepared by `prepare`.
 #[inline]
 pub(super) fn with_in<R, T>(
     slots: &'static LocalKey<RefCell<Slots<R>>>,
     frame: Frame<'_>,
     prepare: Prepare<R>,
-    call: impl FnOnce(&Known<R>, &R) -> callbox::Result<T>,
+    call: impl FnOnce(&Found<'_, R>) -> callbox::Result<T>,
 ) -> callbox::Result<T> {
-    // Frames of one instruction share their attributes, of which the address says where to look. What is there is compared with the frame.
-    let slot = (frame.hint() >> 4) % SLOTS;
-    let known = slots.with_borrow(|known| known.0[slot].clone());
-    if let Some(known) = known
-        && known.is_of(frame)?
-        && let Some(ready) = known.ready.upgrade()
+    let (operands, results) = (frame.operands()?, frame.results()?);
+    // The frames of one instruction share their attributes, whose address is the hint. The memory
+    // may be another instruction's by now, so that the call site is compared with the frame.
+    let hint = frame.hint();
+    if let Some(cached) = slots.with_borrow(|slots| slots.get(hint))
+        && cached.attributes.are_of(frame)
+        && operands.are(&cached.operands)
+        && results.are(&cached.results)
+        && let Some(ready) = cached.ready.upgrade()
     {
-        return call(&known, &ready);
+        return call(&Found {
+            operands,
+            results,
+            cached,
+            ready,
+            rest: None,
+        });
     }
-    let (known, ready) = find_anew(slots, slot, frame, prepare)?;
-    call(&known, &ready)
+    call(&insert(slots, hint, frame, prepare)?)
 }
 
 #[cold]
-fn find_anew<R>(
+fn insert<'a, R>(
     slots: &'static LocalKey<RefCell<Slots<R>>>,
-    slot: usize,
-    frame: Frame<'_>,
+    hint: usize,
+    frame: Frame<'a>,
     prepare: Prepare<R>,
-) -> callbox::Result<(Arc<Known<R>>, Arc<R>)> {
-    let (known, ready) = Known::new(frame, prepare)?;
-    let known = Arc::new(known);
-    slots.with_borrow_mut(|all| all.0[slot] = Some(Arc::clone(&known)));
-    Ok((known, ready))
+) -> callbox::Result<Found<'a, R>> {
+    let parsed = CallAttributes::read(frame)?;
+    let module = registry::find(&parsed.module)?;
+    let time = CallTime::begin(parsed.call.options());
+    let prepared = CachedSite::new(frame, parsed, &module, &time, prepare);
+    let (cached, ready) =
+        prepared.inspect_err(|failure| module.stats().count_unprepared(failure))?;
+    let cached = Rc::new(cached);
+    drop(slots.with_borrow_mut(|slots| slots.keep(hint, Rc::clone(&cached))));
+    Ok(Found {
+        operands: frame.operands()?,
+        results: frame.results()?,
+        cached,
+        ready,
+        rest: Some(time.rest()),
+    })
 }
 
-impl<R> Known<R> {
-    #[inline]
-    fn is_of(&self, frame: Frame<'_>) -> callbox::Result<bool> {
-        let attributes = frame.attributes();
-        if attributes.len() != self.attributes.len() {
-            return Ok(false);
-        }
-        for (found, (name, value)) in attributes.zip(&self.attributes) {
-            let found = found?;
-            if found.0 != &**name || found.1 != &**value {
-                return Ok(false);
-            }
-        }
-        Ok(frame.operands()?.are(&self.operands) && frame.results()?.are(&self.results))
-    }
-
-    fn new(frame: Frame<'_>, prepare: Prepare<R>) -> callbox::Result<(Self, Arc<R>)> {
-        let said = Said::of(frame)?;
-        let module = registry::find(&said.module)?;
+impl<R> CachedSite<R> {
+    fn new(
+        frame: Frame<'_>,
+        parsed: CallAttributes,
+        module: &Arc<ModuleCore>,
+        time: &CallTime,
+        prepare: Prepare<R>,
+    ) -> callbox::Result<(Self, Arc<R>)> {
         let shapes = Shapes {
             operands: frame.operands()?.shapes()?,
             results: frame.results()?.shapes()?,
         };
-        let ready = prepare(said, &module, &shapes)?;
+        let attributes = AttributeValues::new(&parsed);
+        let ready = prepare(parsed, module, &shapes, time.within())?;
         let sizes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).collect();
-        let known = Self {
-            attributes: frame
-                .attributes()
-                .map(|found| found.map(|(name, value)| (name.into(), value.into())))
-                .collect::<callbox::Result<_>>()?,
+        let cached = Self {
+            attributes,
             operand_sizes: sizes(&shapes.operands),
             result_sizes: sizes(&shapes.results),
             operands: shapes.operands,
             results: shapes.results,
             ready: Arc::downgrade(&ready),
         };
-        Ok((known, ready))
+        Ok((cached, ready))
     }
 }
 
-/// A call of the target in the sandbox.
-fn prepare(said: Said, module: &Arc<ModuleCore>, shapes: &Shapes) -> callbox::Result<Arc<Ready>> {
-    let target = module.target(&said.target).ok_or_else(|| {
-        Status::not_found(format!(
-            "expected a target of the module, found {:?}",
-            said.target
-        ))
+/// Prepares a call of the target in the sandbox.
+fn prepare(
+    parsed: CallAttributes,
+    module: &Arc<ModuleCore>,
+    shapes: &Shapes,
+    options: &CallOptions,
+) -> callbox::Result<Arc<Ready>> {
+    let target = module.target(&parsed.target).ok_or_else(|| {
+        Status::not_found(format!("the module has no target {:?}", parsed.target))
     })?;
     let key = SiteKey {
-        target,
-        call: said.call_text,
-        attributes: short(&said.attributes),
-        arrays: SiteKey::arrays(shapes),
-        // XLA throws away the results of a program that fails.
-        passage: Passage::Pieces,
+        family: Arc::new(FamilyKey {
+            target,
+            call: parsed.call_text,
+            arrays: FamilyKey::arrays(shapes),
+            // XLA discards the results of a program that fails.
+            passage: Passage::Pieces,
+        }),
+        attributes: key_part(&parsed.attributes),
     };
     let loaded = module.loaded()?;
-    let said_of_it = (&said.call, said.attributes.as_str());
-    module.ready(&loaded, key, said_of_it, shapes)
+    let text = SiteText {
+        call: &parsed.call,
+        attributes: &parsed.attributes,
+        parsed: None,
+    };
+    module.ready(&loaded, key, text, shapes, options)
 }
 
-/// What a frame's attributes say.
-pub(super) struct Said {
+/// The attributes of a frame, which name a module, a target and a call site.
+pub(super) struct CallAttributes {
     pub(super) module: String,
     pub(super) target: String,
     pub(super) attributes: String,
     pub(super) call: CallText,
-    /// As JSON.
+    /// `call` in JSON.
     pub(super) call_text: String,
 }
 
-impl Said {
-    pub(super) fn of(frame: Frame<'_>) -> callbox::Result<Self> {
+impl CallAttributes {
+    pub(super) fn read(frame: Frame<'_>) -> callbox::Result<Self> {
         let [mut module, mut target, mut attributes, mut call_text] = [const { None }; 4];
         for found in frame.attributes() {
             let (name, value) = found?;
-            let place = match name {
+            let slot = match name {
                 b"module" => &mut module,
                 b"target" => &mut target,
                 b"attributes" => &mut attributes,
@@ -172,11 +269,11 @@ impl Said {
                 other => return Err(unknown(other)),
             };
             let text = std::str::from_utf8(value).map_err(|_| unknown(name))?;
-            *place = Some(text.to_owned());
+            *slot = Some(text.to_owned());
         }
         let missing = || {
             Status::invalid_argument(
-                "expected the attributes module, target, attributes and call, found not all of them",
+                "expected the attributes module, target, attributes and call, found fewer",
             )
         };
         let call_text: String = call_text.ok_or_else(missing)?;

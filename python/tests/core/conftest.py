@@ -1,4 +1,4 @@
-"""Modules that are loaded once, and Python processes of their own. JAX is not needed here."""
+"""Modules that are loaded once, and Python processes. These tests do not need JAX."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import callbox
 
 @pytest.fixture(scope="session")
 def load(guests: Path) -> Callable[[str], callbox.Module]:
-    """The module of a sample guest, loaded once into one host."""
+    """Loads each sample guest once, into one host."""
     host = callbox.Host()
     return functools.cache(lambda name: host.load(guests / f"{name}.wasm"))
 
 
 @pytest.fixture(scope="session")
 def python(guests: Path) -> Callable[..., str]:
-    """Runs a program in a process of its own, which has to end well and in time, and gives what it printed."""
+    """Runs a program in a new process, which must succeed in time, and returns its output."""
 
     def run(program: str, *args: str, timeout: float = 120) -> str:
         done = subprocess.run(

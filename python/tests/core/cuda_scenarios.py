@@ -1,8 +1,8 @@
-"""What test_cuda.py runs, each scenario in a process of its own: `python cuda_scenarios.py <name>`.
+"""Scenarios of test_cuda.py, each run in a process of its own: `python cuda_scenarios.py <name>`.
 
-A driver is loaded once in a process, and a device that was lost stays lost. The stand-in for the driver has to be there before anything asks for
-CUDA: CALLBOX_CUDA_STAND_IN is its path. XLA is played here: its call frames, its stream and its memory, by the C structs of
-xla/ffi/api/c_api.h.
+A process loads a driver once, and a lost device stays lost. CALLBOX_CUDA_STAND_IN is the path of
+the stand-in for the driver, which must be loaded before anything uses CUDA. These tests play XLA's
+part, with its call frames, stream and memory, by the C structs of xla/ffi/api/c_api.h.
 """
 
 import ctypes as c
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 STAND_IN = os.environ.get("CALLBOX_CUDA_STAND_IN")
-# Before the package, which finds it by its name, libcuda.so.
+# Load the stand-in before the package, which looks for libcuda.so by name.
 driver = c.CDLL(STAND_IN) if STAND_IN else None
 
 import callbox  # noqa: E402
@@ -33,7 +33,7 @@ OUT_OF_MEMORY, LAUNCH_OUT_OF_RESOURCES, LAUNCH_FAILED = 2, 701, 719
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 
 
-# --- the driver
+# --- driver
 
 
 def cu(name, *arguments):
@@ -55,7 +55,7 @@ def new_stream():
 
 
 class Array:
-    """An array in the device's memory."""
+    """An array in device memory."""
 
     def __init__(self, values, dtype=np.float32):
         self.like = np.array(values, dtype=dtype, order="C")
@@ -76,7 +76,7 @@ class Array:
 
 
 def nothing(shape, dtype=np.float32):
-    """An array with bytes in it that no result has."""
+    """Allocates an array filled with bytes that no result has."""
     return Array(
         np.full(np.prod(shape, dtype=int) * np.dtype(dtype).itemsize, 0xA5, np.uint8).view(dtype).reshape(shape), dtype
     )
@@ -90,7 +90,7 @@ def calls():
 
 
 def fail(name, code, nth=1):
-    """The nth call of this name from here on fails."""
+    """Makes the nth call of this name fail, counted from now."""
     number = 0xCBF29CE484222325
     for byte in name.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64
@@ -102,7 +102,7 @@ def set_lazy(lazy):
 
 
 def graph(stream, work, mode=THREAD_LOCAL):
-    """Captures work, and gives what launches it."""
+    """Captures `work`, and returns a function that launches the graph."""
     made, executable = c.c_void_p(), c.c_void_p()
     cu("cuStreamBeginCapture_v2", stream, mode)
     work()
@@ -240,7 +240,7 @@ def handler(name):
 
 
 class XLA:
-    """Calls handlers with one stream, and says what they answer."""
+    """Calls handlers with one stream, and returns their answers."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -268,7 +268,7 @@ class XLA:
         self.api.stream_get = StreamGet(get_stream)
 
     def call(self, handler_name, attributes, operands, results, *, stage=STAGE_EXECUTE, kind=4):
-        """The code and message of the error, or (0, "")."""
+        """Returns the code and message of the error, or (0, "")."""
         kept = []
 
         def pointers(values, pointer):
@@ -292,7 +292,7 @@ class XLA:
                 made.append(c.pointer(buffer))
             return Buffers(c.sizeof(Buffers), None, len(made), kinds(len(made), 1), pointers(made, c.POINTER(Buffer)))
 
-        # XLA sorts them.
+        # XLA sorts attributes by name.
         names = sorted(attributes)
         spans = [Span(name.encode(), len(name.encode())) for name in names]
         values = [Span(attributes[name].encode(), len(attributes[name].encode())) for name in names]
@@ -325,10 +325,14 @@ class XLA:
 # --- callbox
 
 
+# A policy without fenced kernels.
+GRANTED_ALONE = {"gpu": {"fenced": False}}
+
+
 def digest_of(manifest, name="add_n"):
-    """What a manifest's digest is, by what loading it without a grant says."""
+    """Reads a manifest's digest from the error of loading it without a grant."""
     try:
-        callbox.Host().load(BUILT / f"{name}.wasm", native=manifest)
+        callbox.Host(policy=GRANTED_ALONE).load(BUILT / f"{name}.wasm", native=manifest)
     except callbox.CallError as error:
         assert error.code == "PERMISSION_DENIED", error
         return re.search(r"[0-9a-f]{64}", error.message)[0]
@@ -379,7 +383,7 @@ def launches():
         assert made.count("cuLaunchKernel") == 1, made
         waits = [call for call in made if "Synchronize" in call or "Event" in call or "Memcpy" in call]
         assert not waits, made
-        # Other arrays of the same call site, and other shapes and attributes in between.
+        # Other arrays of the same call site, with other shapes and attributes in between.
         a, b = Array([10, 20, 30]), nothing((3,))
         host.good("cuda", attributes, [a], [b])
         p, q = Array([[1, 2], [3, 4]]), nothing((2, 2))
@@ -392,7 +396,7 @@ def launches():
         assert b.get().tolist() == [14, 24, 34]
         assert a.get().tolist() == [18, 28, 38]
         assert q.get().tolist() == [[1.5, 2.5], [3.5, 4.5]]
-        # Nothing is loaded again.
+        # No module is loaded again.
         assert calls().count("cuModuleLoadDataEx") == (0 if lazy else 1), calls()
 
 
@@ -439,7 +443,7 @@ def twins():
             assert error.code == "NOT_FOUND" and says in error.message, error
         else:
             raise AssertionError("expected a direct call without a kernel to fail")
-    # The grant is for these very bytes.
+    # The grant is for these exact bytes.
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(SOURCES / "add_n", folder, dirs_exist_ok=True)
         manifest = Path(folder) / "callbox.json"
@@ -448,18 +452,34 @@ def twins():
         with (Path(folder) / "add_n.ptx").open("a") as ptx:
             ptx.write("\n")
         try:
-            callbox.Host().load(BUILT / "add_n.wasm", native=manifest, allow_native=granted)
+            callbox.Host(policy=GRANTED_ALONE).load(BUILT / "add_n.wasm", native=manifest, allow_native=granted)
         except callbox.CallError as error:
             assert error.code == "PERMISSION_DENIED", error
         else:
             raise AssertionError("expected another image to be refused")
 
 
+def fenced():
+    """A twin without a grant, called by XLA and directly."""
+    for lazy in (False, True):
+        set_lazy(lazy)
+        host = xla()
+        module = callbox.Host().load(BUILT / "add_n.wasm", native=SOURCES / "add_n/callbox.json")
+        assert module.add_n.has_native
+        assert module.native == digest_of(SOURCES / "add_n/callbox.json")
+        x, y = Array([1, 2, 3]), nothing((3,))
+        # The handler waits, so that a failure would be its own.
+        host.good("cuda", add_n(module), [x], [y])
+        assert y.get().tolist() == [5, 6, 7]
+        array = np.array([1, 2, 3], np.float32)
+        assert module.add_n(array, n=4.0, platform="CUDA").tolist() == [5, 6, 7]
+
+
 def batches():
     host = xla()
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     module = load()
-    # One operand for all, along one dimension and along both.
+    # One operand is broadcast along both dimensions, one of them, or none.
     for shape in [(2, 3, 4), (2, 1, 4), (1, 3, 4), (1, 1, 4)]:
         x, y = Array(values[: shape[0], : shape[1]]), nothing((2, 3, 4))
         driver.callbox_stand_in_clear_calls()
@@ -467,23 +487,23 @@ def batches():
         assert calls().count("cuLaunchKernel") == 6
         host.wait()
         assert np.array_equal(y.get(), np.broadcast_to(x.like + 4, (2, 3, 4))), shape
-    # A batch of rank-0 elements, and one of none.
+    # A batch of scalars, and an empty batch.
     x, y = Array([1, 2, 3]), nothing((3,))
     host.good("cuda", add_n(module, shape=()), [x], [y])
     host.wait()
     assert y.get().tolist() == [5, 6, 7]
     x, y = Array(np.zeros((0, 4))), Array(np.zeros((0, 4)))
     host.good("cuda", add_n(module, shape=(4,)), [x], [y])
-    # Two operands, of which one is for all.
+    # One of two operands is broadcast.
     both = load("broadcast_add").broadcast_add
     attributes = both.xla_attributes([f32(2), f32(4)], [f32(4)], {})
     b, c_, a = Array([[10, 20]]), Array(values[0]), nothing((3, 4))
     host.good("cuda", attributes, [b, c_], [a])
     host.wait()
     assert np.array_equal(a.get(), values[0] + [10, 20, 10, 20])
-    # What does not fit.
+    # Wrong operands.
     for operands, says in [
-        ([Array(np.zeros((2, 2))), c_], "operand 0: expected the batch sizes [3], found f32[2,2]"),
+        ([Array(np.zeros((2, 2))), c_], "operand 0: expected a batch dimension 0 of size 3 or 1, found f32[2,2]"),
         ([b, Array(np.zeros(4))], "expected an array of rank 1 behind 1 dimensions of the batch, found f32[4]"),
         ([b], "expected 2 operands and 1 results, found 1 and 1"),
     ]:
@@ -497,7 +517,7 @@ def statuses():
         host = xla()
         module = load()
         x = Array([[1, 2], [3, 4], [5, 6]])
-        # No batch.
+        # Without a batch.
         y, status = nothing((3, 2)), nothing((), np.int32)
         host.good("cuda", add_n(module, shape=(3, 2), on_error="status"), [x], [y, status])
         host.wait()
@@ -508,7 +528,7 @@ def statuses():
         assert status.get() == INVALID_ARGUMENT
         assert callbox.last_failure(INVALID_ARGUMENT) == "Info must be >= 0"
         assert (y.get().view(np.uint8) == 0xFF).all()
-        # A status for each element; the others are as they should be.
+        # Each element has a status, and the failure does not affect the others.
         y, status = nothing((3, 2)), nothing((3,), np.int32)
         attributes = add_n(module, shape=(2,), on_error="status")
         fail("cuLaunchKernel", LAUNCH_OUT_OF_RESOURCES, nth=2)
@@ -522,7 +542,7 @@ def statuses():
         host.good("cuda", attributes, [x], [y, status])
         host.wait()
         assert status.get().tolist() == [0, 0, 0]
-        # A fill that fails is a failure of the program.
+        # If a fill fails, the program fails.
         fail("cuMemsetD8Async", OUT_OF_MEMORY)
         host.bad("cuda", attributes, [x], [y, status], RESOURCE_EXHAUSTED, "filling an array")
     says = "expected the status to be s32[3], found s32[]"
@@ -539,7 +559,7 @@ def kernels_that_cannot_be_loaded():
         host.wait()
         assert status.get() == RESOURCE_EXHAUSTED, nth
         assert np.isnan(y.get()).all()
-    # Another attempt may find more memory.
+    # The next attempt may find enough memory.
     host.good("cuda", add_n(module, on_error="status"), [x], [y, status])
     host.wait()
     assert status.get() == 0
@@ -551,7 +571,7 @@ def a_lost_device():
     x, y, status = Array([1, 2, 3]), nothing((3,)), nothing((), np.int32)
     module = load()
     fail("cuLaunchKernel", LAUNCH_FAILED)
-    # No status can be written there any more.
+    # A lost device cannot write a status.
     attributes = add_n(module, on_error="status")
     host.bad("cuda", attributes, [x], [y, status], INTERNAL, "CUDA_ERROR_LAUNCH_FAILED (719)")
     for again, results in [(attributes, [y, status]), (add_n(module), [y])]:
@@ -564,7 +584,7 @@ def graphs():
     for lazy, mode in [(False, GLOBAL), (True, GLOBAL), (False, THREAD_LOCAL), (True, THREAD_LOCAL), (False, RELAXED)]:
         set_lazy(lazy)
         host = xla()
-        # In the first round nothing was opened or loaded before.
+        # In the first round no device is open and no module is loaded.
         attributes = add_n(load())
         x, y = Array([1, 2, 3]), Array([0, 0, 0])
 
@@ -618,20 +638,20 @@ def what_a_graph_cannot_hold():
     scratch = scratch.xla_attributes([f32(3)], [f32(3)], {"kib": 1, "fails": False})
 
     def work():
-        says = '"add_n": expected a target with the trait "command_buffer_compatible"'
+        says = 'target "add_n" cannot be captured in a CUDA graph'
         host.bad("cuda_command_buffer", without, [x], [y], FAILED_PRECONDITION, says)
-        says = '"scratch": expected a target without scratch memory'
+        says = 'target "scratch" takes 1036 bytes of scratch memory'
         host.bad("cuda_command_buffer", scratch, [x], [y], FAILED_PRECONDITION, says)
-        says = "expected a stream whose work is done, found one whose work is being captured"
+        says = "the stream is being captured by another framework"
         host.bad("cuda", good, [x], [y], FAILED_PRECONDITION, says)
-        # The capture goes on.
+        # The capture continues.
         host.good("cuda_command_buffer", good, [x], [y])
 
     launch = graph(host.stream, work)
     launch()
     host.wait()
     assert y.get().tolist() == [5, 6, 7]
-    # Outside of a capture they may do as they like.
+    # Outside of a capture these kernels are allowed.
     for attributes, expected in [(without, [5, 6, 7]), (scratch, [3, 2, 1])]:
         host.good("cuda_command_buffer", attributes, [x], [y])
         host.wait()
@@ -642,7 +662,7 @@ def aliases():
     host = xla()
     module = load()
     attributes = module.add_n.xla_attributes([f32(3)], [f32(3)], {"n": 4.0}, aliases={0: 0})
-    # XLA hands both over as one.
+    # XLA passes the same array as both.
     x = Array([1, 2, 3])
     driver.callbox_stand_in_clear_calls()
     host.good("cuda", attributes, [x], [x])
@@ -667,7 +687,7 @@ def errors():
     host.bad("cuda", {**good, "call": "{"}, [x], [y], INVALID_ARGUMENT, 'attribute "call": ')
     host.bad("cuda", {**good, "attributes": "{n = "}, [x], [y], INVALID_ARGUMENT, "expected")
     host.bad("cuda", good, [x], [y], INVALID_ARGUMENT, "expected a string, found an attribute of kind 3", kind=3)
-    host.bad("cuda", good, [x], [y], UNIMPLEMENTED, "expected the stage execute, found another", stage=1)
+    host.bad("cuda", good, [x], [y], UNIMPLEMENTED, "callbox's handler only has the execute stage", stage=1)
     host.bad("cuda", good, [Array([1, 2, 3], np.int32)], [y], INVALID_ARGUMENT, "expected F32 but got S32")
     host.bad("cuda", good, [x], [nothing((4,))], INVALID_ARGUMENT, "(from x) but got [4]")
     on_host, there = np.zeros(3, np.float32), Array([1, 2, 3])
@@ -678,11 +698,11 @@ def errors():
     enter(0)
     host.bad("cuda", good, [x], [other], INVALID_ARGUMENT, "found an address of device 1")
     host.is_streamless = True
-    host.bad("cuda", good, [x], [y], INTERNAL, "expected XLA to give the stream of the call, found an error")
+    host.bad("cuda", good, [x], [y], INTERNAL, "XLA gave no stream for the call")
     assert host.errors[0x999] is None, "whoever gets an error destroys it"
     host.is_streamless = False
     stream, host.stream = host.stream, c.c_void_p(0xDEAD0000)
-    host.bad("cuda", good, [x], [y], INVALID_ARGUMENT, "asking whose a stream is: cuStreamGetDevice failed")
+    host.bad("cuda", good, [x], [y], INVALID_ARGUMENT, "asking for a stream's device: cuStreamGetDevice failed")
     host.stream = stream
     host.good("cuda", good, [x], [y])
     host.wait()
@@ -714,7 +734,7 @@ def direct():
 
 
 def no_driver():
-    """Without any libcuda."""
+    """Runs without libcuda."""
     says = "CUDA is unavailable: expected NVIDIA's driver (libcuda.so.1"
     module = load()
     assert module.add_n.has_native
@@ -727,7 +747,7 @@ def no_driver():
         assert error.message.startswith(says), error
     else:
         raise AssertionError("expected a call on CUDA to fail where there is none")
-    # The stream and the arrays are never looked at.
+    # The stream and the arrays are never used.
     array = type("Array", (), {"like": x, "address": c.c_uint64(0x1000)})
     for name in ("cuda", "cuda_command_buffer"):
         XLA(c.c_void_p(0x2000)).bad(name, add_n(module), [array], [array], UNAVAILABLE, says)

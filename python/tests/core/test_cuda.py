@@ -1,6 +1,7 @@
-"""The platform CUDA, without a GPU: on a stand-in for the driver, with XLA played by the tests. A result from here is no GPU's.
+"""The platform CUDA on a stand-in for the driver, with XLA played by the tests.
 
-CALLBOX_CUDA_STAND_IN is the stand-in's path: the library of the package callbox-cuda-stand-in, which `cargo xtask python` builds.
+CALLBOX_CUDA_STAND_IN is the path of the library of the package callbox-cuda-stand-in, which `cargo
+xtask python` builds. Results from here say nothing about a GPU.
 """
 
 import ctypes
@@ -34,6 +35,7 @@ def run(scenario: str, guests: Path, stand_in: str | None) -> None:
         "stats",
         "streams_on_both_devices",
         "twins",
+        "fenced",
         "batches",
         "statuses",
         "kernels_that_cannot_be_loaded",

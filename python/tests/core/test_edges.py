@@ -1,4 +1,4 @@
-"""What a review found, each once more: none of it may come back."""
+"""Regression tests for the findings of a review."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def typed(guests: Path) -> callbox.Module:
 
 
 def resident() -> int:
-    """The process's memory, in bytes."""
+    """The resident memory of the process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
@@ -33,7 +33,7 @@ def test_ever_other_shapes_do_not_fill_the_memory(guests: Path) -> None:
     before = resident()
     for more in range(40):
         softmax(np.zeros((5000 + more, 1000), np.float32))
-    # 40 arenas of 40 MB each are 1.6 GB.
+    # 40 arenas of 40 MB each would be 1.6 GB.
     assert resident() - before < 900 << 20
 
 
@@ -126,7 +126,8 @@ def test_other_threads_run_while_a_file_is_read(guests: Path, tmp_path: Path) ->
     loaded: list[callbox.Module] = []
     loading = threading.Thread(target=lambda: loaded.append(callbox.Host().load(fifo)))
     loading.start()
-    # Were the GIL held, this thread would not come here, and nobody would write.
+    # If the other thread held the GIL, this thread would not get here, and the pipe would stay
+    # empty.
     time.sleep(0.1)
     fifo.write_bytes(wasm)
     loading.join(30)
@@ -160,5 +161,5 @@ print(callbox.Host())
 
 
 def test_what_another_stage_takes_is_given_to_the_target(typed: callbox.Module) -> None:
-    # Its stage `instantiate` declares `value`, its stage `execute` nothing.
+    # The stage `instantiate` declares `value`, the stage `execute` declares nothing.
     assert typed.states.attributes is None

@@ -14,11 +14,13 @@ X = np.arange(4, dtype=np.float32)
 EMPTY = b"\0asm\1\0\0\0"
 
 
-def test_the_default_policy_grants_nothing_and_checks_explicitly(host):
+def test_the_default_policy_grants_mathematics_alone_and_checks_explicitly(host):
     assert host.policy["traps"] == "explicit"
     assert host.policy["isolation"] == "executable"
     assert host.policy["limits"]["deadline_ms"] == 10_000
-    assert not any(host.policy["grants"].values())
+    grants = host.policy["grants"]
+    assert grants.pop("maths") is True
+    assert not any(grants.values())
     assert "explicit" in repr(host)
 
 
@@ -59,7 +61,7 @@ def test_a_module_is_loaded_from_a_path_or_from_bytes(host, guests):
     [
         ("/nowhere/kernels.wasm", FileNotFoundError, r"/nowhere/kernels\.wasm"),
         (b"junk", callbox.CallError, "expected a WebAssembly module"),
-        (EMPTY, ValueError, "expected a module with targets"),
+        (EMPTY, ValueError, "the module has no targets"),
         (3, TypeError, "expected the path of a .wasm file or its bytes, found int"),
         ("/", OSError, "/"),
     ],
@@ -72,7 +74,7 @@ def test_what_is_no_module_is_an_error(host, source, kind, message):
 def test_a_module_without_targets_is_named(host, tmp_path):
     path = tmp_path / "empty.wasm"
     path.write_bytes(EMPTY)
-    with pytest.raises(ValueError, match=r"empty\.wasm: expected a module with targets"):
+    with pytest.raises(ValueError, match=r"empty\.wasm: the module has no targets"):
         host.load(path)
 
 
@@ -95,7 +97,7 @@ def test_stats_count_calls_bytes_and_failures(host, guests):
     for _ in range(2):
         with pytest.raises(callbox.CallError):
             add_n(X, n=-1.0)
-    # What does not fit the metadata is no call.
+    # An operand that does not match the metadata is not counted as a call.
     with pytest.raises(TypeError):
         add_n(X)
     assert host.stats() == {"calls": 3, "bytes_in": 48, "bytes_out": 16, "failures": {"INVALID_ARGUMENT": 2}}

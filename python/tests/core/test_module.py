@@ -60,9 +60,9 @@ def test_a_target_says_what_it_is(load):
     assert target.module.native is None
 
 
-def test_a_signature_has_operands_by_position_and_attributes_by_name(load):
+def test_a_signature_has_operands_by_either_and_attributes_by_name(load):
     parameters = inspect.signature(load("typed_ffi").scale).parameters
-    assert parameters["x"].kind is inspect.Parameter.POSITIONAL_ONLY
+    assert parameters["x"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert parameters["factor"].kind is inspect.Parameter.KEYWORD_ONLY
     assert parameters["out"].default is None
     assert inspect.signature(load("typed_ffi").optional).parameters["bias"].default is None

@@ -1,4 +1,4 @@
-"""Direct calls against NumPy, for any dtype, shape and layout."""
+"""Direct calls compared with NumPy, for any dtype, shape and layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 @st.composite
 def views(draw, dtype, elements=None):
-    """Arrays of any layout: permuted, reversed, with steps, broadcast."""
+    """Arrays of any layout: permuted, reversed, strided or broadcast."""
     x = draw(hnp.arrays(dtype, SHAPES, elements=elements))
     x = np.transpose(x, draw(st.permutations(range(x.ndim))))
     steps = tuple(slice(None, None, draw(st.sampled_from([1, -1, 2]))) for _ in range(x.ndim))

@@ -1,4 +1,4 @@
-"""Four virtual CPU devices, modules that are loaded once, and Python processes of their own."""
+"""Four virtual CPU devices, modules that are loaded once, and Python processes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DEVICES = 4
 
 @pytest.fixture(scope="session")
 def load(guests: Path) -> Callable[[str], callbox.Module]:
-    """The module of a sample guest, loaded once into one host."""
+    """Loads each sample guest once, into one host."""
     host = callbox.Host()
     return functools.cache(lambda name: host.load(guests / f"{name}.wasm"))
 
 
 @pytest.fixture(scope="session")
 def failure() -> Callable[..., str]:
-    """The message of the JAX error that a function fails with, at the call or when its results are waited for."""
+    """Returns the message of a JAX error, raised by the call or while waiting for its results."""
     kinds: list[type[BaseException]] = [jax.errors.JaxRuntimeError] if hasattr(jax.errors, "JaxRuntimeError") else []
     if not kinds:
         from jaxlib.xla_extension import XlaRuntimeError
@@ -53,7 +53,7 @@ def failure() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def shard_map() -> Callable[..., Any]:
-    """`jax.shard_map`, or what came before it, which does not know of FFI calls whether their results are the same everywhere."""
+    """`jax.shard_map`, or its predecessor, which cannot tell whether FFI results are replicated."""
     if hasattr(jax, "shard_map"):
         return jax.shard_map
     from jax.experimental.shard_map import shard_map
@@ -63,7 +63,7 @@ def shard_map() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def python(guests: Path) -> Callable[..., str]:
-    """Runs a program in a process of its own, which has to end well and in time, and gives what it printed."""
+    """Runs a program in a new process, which must succeed in time, and returns its output."""
 
     def run(program: str, *args: str, timeout: float = 120, **environment: str) -> str:
         done = subprocess.run(

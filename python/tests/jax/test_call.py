@@ -1,4 +1,4 @@
-"""One call: values, shapes, options, and what is refused before any guest code runs."""
+"""One call: values, shapes, options, and errors before any guest code runs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,14 @@ def test_values_are_operands_too(load):
     target = load("add_n").add_n
     assert float(callbox.jax.call(target, 1.5, n=2)) == 3.5
     np.testing.assert_array_equal(callbox.jax.call(target, np.ones((2, 3), np.float32), n=1), np.full((2, 3), 2))
+
+
+def test_denormals_are_kept_on_threads_of_xla_that_flush_them(load):
+    target = load("add_n").add_n
+    x = np.array([1e-40, -1e-42, 1.0], np.float32)
+    jitted = jax.jit(lambda x: callbox.jax.call(target, x, n=0))
+    for result in (target(x, n=0), callbox.jax.call(target, x, n=0), jitted(x)):
+        np.testing.assert_array_equal(np.asarray(result).view(np.uint32), x.view(np.uint32))
 
 
 def test_results_are_in_the_container_that_was_asked_for(load):
@@ -94,7 +102,7 @@ def test_a_result_needs_a_shape_and_a_dtype(load, given, position, found):
         callbox.jax.call(load("add_n").add_n, 1.0, n=1, result_shape_dtypes=given)
     call = callbox.jax.FFICall(f"wrong result {found}")
     call.register_function(load("jax_add_n").add_n)
-    if not isinstance(given, float):  # A number is a result of rank 0.
+    if not isinstance(given, float):  # A number stands for a result of rank 0.
         with pytest.raises(TypeError, match=message):
             call(1.0, return_shape_dtype=given)
 
@@ -120,7 +128,7 @@ def test_64_bit_results_need_no_flag(load):
         load("typed_ffi").describe, jnp.ones((2, 3)), result_shape_dtypes=jax.ShapeDtypeStruct((7,), np.int64)
     )
     assert described.dtype == np.int64
-    # F32 is 11; rank, dimensions, layout, bytes.
+    # F32 is 11, followed by the rank, dimensions, layout and size in bytes.
     assert described.tolist() == [11, 2, 2, 3, 1, 0, 24]
 
 
@@ -184,7 +192,7 @@ def test_a_program_is_traced_once_for_the_same_attributes(load):
 
 
 def arrays() -> dict[str, np.ndarray]:
-    """An array attribute of every type that the target takes, by the types' names in HLO."""
+    """An array attribute of every type that the target accepts, by the type's name in HLO."""
     integers = {
         f"{letter}{bits}": f"{kind}{bits}" for letter, kind in (("s", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)
     }
@@ -350,12 +358,15 @@ def test_a_deadline_ends_a_call_in_time_and_the_next_is_right(load, failure):
     np.testing.assert_array_equal(good(x), x)
     for _ in range(2):
         began = time.monotonic()
-        assert 'DEADLINE_EXCEEDED: target "infinite_loop" ran past its deadline of 200ms' in failure(bad, x)
+        # On a busy machine, preparing the call takes a part of the deadline, and the message names
+        # no duration.
+        message = 'DEADLINE_EXCEEDED: faults.wasm: target "infinite_loop" ran past its deadline'
+        assert message in failure(bad, x)
         assert 0.2 <= time.monotonic() - began < 1.5
         np.testing.assert_array_equal(good(x), x)
 
 
-def test_a_calls_deadline_is_for_a_batch_and_the_policys_for_each_element(guests, failure):
+def test_a_calls_deadline_and_the_policys_are_for_a_batch(guests):
     host = callbox.Host(policy={"limits": {"deadline_ms": 150}})
     loop = host.load(guests / "faults.wasm").infinite_loop
 
@@ -367,8 +378,26 @@ def test_a_calls_deadline_is_for_a_batch_and_the_policys_for_each_element(guests
         assert [callbox.error_name(int(code)) for code in status] == ["DEADLINE_EXCEEDED"] * 8
         return time.monotonic() - began
 
-    assert seconds() >= 8 * 0.15
+    assert 0.15 <= seconds() < 1.0
     assert 0.3 <= seconds(deadline=0.3) < 1.1
+
+
+def test_a_batch_of_many_scalars_ends_with_the_policys_deadline(guests, failure):
+    loop = callbox.Host(policy={"limits": {"deadline_ms": 100}}).load(guests / "faults.wasm").infinite_loop
+    program = jax.jit(jax.vmap(callbox.jax.op(loop, result_shape_dtypes=lambda x: x)))
+    began = time.monotonic()
+    assert "DEADLINE_EXCEEDED" in failure(program, jnp.ones(100_000))
+    assert time.monotonic() - began < 5
+
+
+def test_a_deadline_holds_for_the_stage_instantiate(host, staged, failure):
+    f = host.load(staged(instantiate="runs on")).f
+    program = jax.jit(callbox.jax.op(f, result_shape_dtypes=lambda x: x, deadline=0.2))
+    for number in (1, 2):
+        began = time.monotonic()
+        assert "DEADLINE_EXCEEDED" in failure(program, jnp.ones(4))
+        assert time.monotonic() - began < 1.5
+        assert host.stats()["failures"] == {"DEADLINE_EXCEEDED": number}
 
 
 def test_after_the_deadline_of_a_batch_healthy_elements_fail_as_well(load):
@@ -410,7 +439,7 @@ def test_keys_and_sparse_arrays_are_no_operands(load):
 
 @pytest.mark.parametrize("name", ["int4", "uint4"])
 def test_dtypes_of_less_than_a_byte_are_refused(load, name):
-    """XLA packs them: the target would get fewer bytes than its elements take."""
+    """XLA packs such elements, so the target would get fewer bytes than it expects."""
     x = jnp.arange(6).astype(name)
     for program in (
         lambda x: callbox.jax.call(load("typed_ffi").copy_any, x, result_shape_dtypes=x),
@@ -422,7 +451,7 @@ def test_dtypes_of_less_than_a_byte_are_refused(load, name):
 
 
 def test_numbers_take_the_declared_dtype_of_their_kind(python):
-    """With 64-bit dtypes enabled, too, where a Python number is a float64 unless something says otherwise."""
+    """This includes 64-bit mode, where a Python number is a float64 by default."""
     program = """
     import os
     import jax, jax.numpy as jnp, numpy as np, callbox.jax
@@ -435,7 +464,7 @@ def test_numbers_take_the_declared_dtype_of_their_kind(python):
         y = call(1.0, n=1.0)
         assert (y.dtype, float(y)) == (np.float32, 2.0), y
     assert float(jax.grad(lambda x: op(x, n=1.0))(1.0)) == 3.0
-    # What has a dtype of its own keeps it, another kind is another, and what is declared is not changed.
+    # A value with its own dtype keeps it, and kinds of numbers are not converted.
     for operand in (np.float64(1), np.ones(2), jnp.ones(2), 1, True, 1j):
         try:
             raise AssertionError(op(operand, n=1.0))
@@ -447,7 +476,7 @@ def test_numbers_take_the_declared_dtype_of_their_kind(python):
     assert python(program) == "right\n"
 
 
-# What a caller hands over that does not fit what the target declares. None of these reaches the guest.
+# Arguments that do not match the declarations, none of which reaches the guest.
 WRONG = {
     "not_a_target": (
         TypeError,
@@ -471,7 +500,7 @@ WRONG = {
     "an_attribute_of_no_type": (TypeError, "found object", lambda m: callbox.jax.call(m.add_n, 1.0, n=object())),
     "results_of_other_dimensions": (
         ValueError,
-        r"but got \[4\]",
+        r"result 0 \(y\): expected shape \(3,\) for these operands, found shape \(4,\)",
         lambda m: callbox.jax.call(m.add_n, jnp.ones(3), n=1, result_shape_dtypes=f32(4)),
     ),
     "results_of_another_dtype": (
@@ -505,12 +534,3 @@ def test_a_wrong_rank_is_an_error_while_tracing(load):
 def test_dimensions_that_disagree_are_an_error_while_tracing(load):
     with pytest.raises(ValueError, match="Wrong buffer dimensions: expected weight"):
         jax.jit(lambda: callbox.jax.call(load("rms_norm").rms_norm, jnp.ones((2, 4)), jnp.ones(3), eps=0.0)).lower()
-
-
-def test_dimensions_have_to_be_known(load):
-    from jax import export
-
-    shape = export.symbolic_shape("n")
-    program = jax.jit(lambda x: callbox.jax.call(load("add_n").add_n, x, n=1))
-    with pytest.raises(ValueError, match="dimensions that are known when the program is traced"):
-        export.export(program, disabled_checks=callbox.jax.export_checks())(jax.ShapeDtypeStruct(shape, np.float32))

@@ -98,14 +98,14 @@ def test_a_function_has_to_return_a_cotangent_for_each_operand(load):
 
 
 def test_attributes_that_have_no_hash_reach_the_rule(load):
-    """`jax.custom_vjp` has no place for them: the rule closes over them."""
+    """`jax.custom_vjp` cannot take attributes, so the rule closes over them."""
     seen = []
 
     def vjp(_operands, _results, cotangents, **attributes):
         seen.append(attributes)
         return cotangents[0]
 
-    # It does not say which attributes it takes. It is traced, and not run.
+    # The target declares no attributes. It is traced, but not run.
     target = load("c_typed").c_add_n
     function = callbox.jax.op(target, vjp=vjp, result_shape_dtypes=lambda x, **_: (x,))
     given = {"array": np.arange(3), "nested": {"text": "a", "inner": {"number": 1}}}
@@ -130,7 +130,7 @@ def test_integers_have_no_cotangents(load):
 
 
 def test_a_target_gets_no_cotangents_of_integers(load):
-    """Its operands are x, i and the cotangent of the result that is like x: copies of the first are the cotangent of x."""
+    """The target copies its operands: x, i and the cotangent of the result with the type of x."""
     copy = load("typed_ffi").copy_remaining
     function = callbox.jax.op(copy, vjp=copy, result_shape_dtypes=lambda x, i: (x, i))
     np.testing.assert_array_equal(
@@ -144,13 +144,13 @@ def test_forward_derivatives_by_a_function(add_n):
     y, dy = jax.jvp(lambda x: function(x, n=1.0), (x,), (jnp.ones(3),))
     np.testing.assert_array_equal(y, x + 1)
     np.testing.assert_array_equal(dy, np.full(3, 2))
-    # It is linear and made of JAX's operations: JAX can turn it round.
+    # The function is linear and uses JAX's operations, so JAX can transpose it.
     np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: function(x, n=1.0).sum()))(x), np.full(3, 2))
     np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x: function(x, n=1.0)))(x), np.full(3, 2))
 
 
 def test_forward_derivatives_by_a_target(load):
-    # The tangent of squareplus is what its gradient is: it is elementwise.
+    # squareplus is elementwise, so its gradient also computes tangents.
     squareplus = callbox.jax.op(load("activation").squareplus, jvp=load("activation").squareplus_grad)
     function = lambda x: squareplus(x, beta=4.0)  # noqa: E731
     close(jax.jvp(function, (X,), (X,)), jax.jvp(lambda x: (x + jnp.sqrt(x * x + 4)) / 2, (X,), (X,)))
@@ -186,7 +186,7 @@ def test_second_derivatives_by_a_target_name_it(rms_norm):
 
 
 def test_forward_derivatives_beside_a_status(load):
-    """The status has none."""
+    """The status has no derivative."""
     add_n = load("add_n").add_n
     squareplus, tangent = load("activation").squareplus, load("activation").squareplus_grad
     for function, slope in (
@@ -236,7 +236,7 @@ def test_one_rule_and_no_side_effects(add_n):
 def test_an_op_is_described_as_its_target_is(load, rms_norm):
     assert rms_norm.__name__ == "rms_norm"
     assert "root of the mean" in rms_norm.__doc__
-    assert str(inspect.signature(rms_norm)) == "(x, weight, /, *, eps)"
+    assert str(inspect.signature(rms_norm)) == "(x, weight, *, eps)"
     assert "rms_norm" in repr(load("rms_norm").rms_norm)
 
 
@@ -268,7 +268,7 @@ def test_a_training_loop_goes_downhill(load):
 
 
 def test_a_call_of_arrays_that_nothing_traces_costs_no_rule(load, rms_norm, monkeypatch):
-    """Nobody can differentiate by them, and a rule's wrapper costs more than a small call."""
+    """Without tracers there are no derivatives, and a rule costs more than a small call."""
     from callbox.jax import _derivatives, _op
 
     def unexpected(*_):
@@ -286,5 +286,5 @@ def test_a_call_of_arrays_that_nothing_traces_costs_no_rule(load, rms_norm, monk
         close(rms_norm(x, w, eps=1e-5), reference(x, w, 1e-5))
         with pytest.raises(AssertionError, match="a wrapper"):
             jax.jvp(lambda x: function(x, n=1.0), (x,), (x,))
-    # By one of two operands: the other is no tracer.
+    # Only one of two operands is a tracer.
     close(jax.grad(lambda w: loss(rms_norm, x, w))(w), jax.grad(lambda w: loss(reference, x, w))(w))

@@ -1,4 +1,4 @@
-"""Each example runs as its reader would run it, and prints what it should."""
+"""Runs each example as a user would, and compares its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.newest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-#: What they print. Three dots stand for anything.
+#: The expected output of the examples. Three dots match anything.
 PRINTED = {
     "add_n": """\
         by_value: 8.0
@@ -24,10 +24,10 @@ PRINTED = {
         typed: 8.0
         """,
     "hostile": """\
-        infinite_loop after ... s: DEADLINE_EXCEEDED: target "infinite_loop" ran past its deadline of 200ms
-        write_out_of_bounds after ... s: OUT_OF_RANGE: target "write_out_of_bounds" trapped: out of bounds memory access
-        infinite_recursion after ... s: RESOURCE_EXHAUSTED: target "infinite_recursion" trapped: call stack exhausted
-        grow_memory after ... s: RESOURCE_EXHAUSTED: target "grow_memory" failed after memory of ... bytes was refused, ...
+        infinite_loop after ... s: DEADLINE_EXCEEDED: faults.wasm: target "infinite_loop" ran past its deadline...
+        write_out_of_bounds after ... s: OUT_OF_RANGE: faults.wasm: target "write_out_of_bounds" trapped: out of bounds memory access
+        infinite_recursion after ... s: RESOURCE_EXHAUSTED: faults.wasm: target "infinite_recursion" trapped: call stack exhausted
+        grow_memory after ... s: RESOURCE_EXHAUSTED: faults.wasm: target "grow_memory" failed after memory of ... bytes was refused, ...
         healthy: 1.047552e+06
         {...: ..., ...: ..., ...: ...}
         """,
@@ -35,12 +35,12 @@ PRINTED = {
         <callbox.Module ... with squareplus, squareplus_grad>
         squareplus(x: float32|float64[..], *, beta: float32) -> y: float32|float64[..]
         <BLANKLINE>
-        The squareplus of each element: ...
-        (x, /, *, beta, out=None, result_shape_dtypes=None, deadline=None)
+        Computes the squareplus of each element: ...
+        (x, *, beta, out=None, result_shape_dtypes=None, deadline=None)
         [0.41421357 0.618034   1.         1.618034   2.4142137 ]
         [0.41421357 0.618034   1.         1.618034   2.4142137 ]
         TypeError: squareplus(): operand 0 (x): expected dtype float32 or float64, found int32
-        INVALID_ARGUMENT, recoverable: True: expected beta to be finite and not negative, found -1
+        INVALID_ARGUMENT, recoverable: True: activation.wasm: target "squareplus" failed: ... "expected beta to be finite and not negative, found -1"
         {'calls': 3, 'bytes_in': 60, 'bytes_out': 40, 'failures': {'INVALID_ARGUMENT': 1}}
         """,
     "rms_norm": """\
@@ -52,7 +52,7 @@ PRINTED = {
     "sharded": """\
         four good shards: 4260.855, JAX alone: 4260.855
         shard 2 broken: nan, status 11
-        OUT_OF_RANGE: target "write_out_of_bounds" trapped: out of bounds memory access
+        OUT_OF_RANGE: faults.wasm: target "write_out_of_bounds" trapped: out of bounds memory access
         """,
     "train": """\
         step    0: loss ...
@@ -66,7 +66,7 @@ PRINTED = {
 
 @pytest.fixture(scope="module")
 def run(guests: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Runs an example, in another folder than its own, and gives what it printed."""
+    """Runs an example in a foreign folder, and returns its output."""
     folder = tmp_path_factory.mktemp("elsewhere")
 
     def run(name: str) -> str:

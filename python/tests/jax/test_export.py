@@ -1,7 +1,8 @@
-"""`jax.export`: programs that another process runs, if it has the module."""
+"""`jax.export`: programs that another process runs if it has the module."""
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,3 +80,55 @@ def test_a_program_from_the_compilation_cache_runs_in_a_second_process(python, t
     first, second = (python(CACHED, str(tmp_path)).split(" ", 1) for _ in range(2))
     assert (first[0], second[0]) == ("0", "1")
     assert first[1] == second[1]
+
+
+def exported_of(function, *shapes: str):
+    """Exports a function of float32 arrays with open dimensions, such as ``"n, 3"``."""
+    from jax import export
+
+    scope = export.SymbolicScope()
+    types = [jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), np.float32) for shape in shapes]
+    return export.export(jax.jit(function), disabled_checks=callbox.jax.export_checks())(*types)
+
+
+def norm_reference(x, weight):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.5) * weight
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 3), (7, 16)])
+def test_open_dimensions(load, shape):
+    from jax import export
+
+    module = load("rms_norm")
+    rms_norm = callbox.jax.op(module.rms_norm, vjp=module.rms_norm_grad)
+    generator = np.random.default_rng(0)
+    x, weight = generator.standard_normal(shape, np.float32), generator.standard_normal(shape[-1], np.float32)
+
+    def norm(x, weight):
+        return rms_norm(x, weight, eps=0.5)
+
+    program = exported_of(norm, "n, m", "m")
+    assert str(program.out_avals[0].shape) == "(n, m)"
+    np.testing.assert_allclose(program.call(x, weight), norm_reference(x, weight), atol=1e-5)
+    again = export.deserialize(program.serialize())
+    np.testing.assert_allclose(again.call(x, weight), norm_reference(x, weight), atol=1e-5)
+    of_batch = exported_of(jax.vmap(norm, in_axes=(0, None)), "b, n, m", "m")
+    np.testing.assert_allclose(of_batch.call(x[None], weight)[0], norm_reference(x, weight), atol=1e-5)
+    gradient = exported_of(jax.grad(lambda x, weight: norm(x, weight).sum()), "n, m", "m")
+    expected = jax.grad(lambda x, weight: norm(x, weight).sum())(x, weight)
+    np.testing.assert_allclose(gradient.call(x, weight), expected, atol=1e-5)
+
+
+def test_open_dimensions_of_given_results(load):
+    program = exported_of(lambda x: callbox.jax.call(load("faults").healthy, x, result_shape_dtypes=x), "2*n")
+    np.testing.assert_array_equal(program.call(np.ones(4, np.float32)), np.ones(4))
+
+
+def test_open_dimensions_that_disagree(load):
+    def program(x, weight):
+        return callbox.jax.call(load("rms_norm").rms_norm, x, weight, eps=0.5)
+
+    with pytest.raises(
+        callbox.InvalidArgumentError, match=r"expected weight: \[n\] with n = m \(from x\) but got \[k\]"
+    ):
+        exported_of(program, "n, m", "k")

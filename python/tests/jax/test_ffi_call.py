@@ -1,4 +1,4 @@
-"""The interface of the JAX FFI proposal, as the proposal writes it."""
+"""The interface of the JAX FFI proposal, with the proposal's syntax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 def named(function: callbox.Target | None = None) -> FFICall:
-    """A call of a name of its own."""
+    """Makes a call with a unique name."""
     call = FFICall(f"call{next(_numbers)}")
     if function is not None:
         call.register_function(function, platform="cpu")
@@ -82,10 +82,10 @@ def test_a_platform_has_one_function(load):
 
 
 def test_a_function_for_the_gpu_is_not_the_one_for_the_cpu(guests):
-    """Here the twin is there, and the GPU is not: only the function that is registered for the CPU is called."""
+    """The module has a native kernel, but there is no GPU: only the CPU's function is called."""
     manifest = Path(__file__).parents[3] / "guests/add_n/callbox.json"
     with pytest.raises(callbox.CallError, match="is not sandboxed") as refused:
-        callbox.Host().load(guests / "jax_add_n.wasm", native=manifest)
+        callbox.Host(policy={"gpu": {"fenced": False}}).load(guests / "jax_add_n.wasm", native=manifest)
     digest = re.search("[0-9a-f]{64}", str(refused.value)).group()
     function = callbox.Host().load(guests / "jax_add_n.wasm", native=manifest, allow_native=digest).add_n
     assert function.has_native
@@ -115,7 +115,7 @@ def test_static_information_by_reference(load):
     call = named(load("jax_add_n").add_n)
     made = callbox.StaticInfo.reference("make_info", "delete_info", info(2.5))
     program = jax.jit(lambda x: call(x, static_info=made, return_shape_dtype=x))
-    # The guest has four places: one for each executable, and not one for each call.
+    # The guest has four objects: one for each executable, not for each call.
     assert [float(program(x)) for x in np.arange(8.0, dtype=np.float32)] == [x + 2.5 for x in range(8)]
 
 

@@ -1,4 +1,4 @@
-"""What `import callbox.jax` asks for and does."""
+"""The requirements and effects of `import callbox.jax`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_handlers_are_registered_once_however_often_the_modules_are_loaded(pytho
     assert float(program(2.0)) == 3.0
     assert float(jax.jit(lambda x: callbox.jax.call(module.add_n, x, n=2.0))(1.0)) == 3.0
     assert sorted(registered) == [callbox.FFI_TARGET] * 2 + [callbox.FFI_TARGET_COMMAND_BUFFER] * 2
-    # As somebody does who copied a registration from a tutorial.
+    # A program may copy the registration from a tutorial.
     capsules = callbox.ffi_capsules()
     jax.ffi.register_ffi_target(callbox.FFI_TARGET, capsules["cpu"], platform="cpu")
     assert float(jax.jit(lambda x: callbox.jax.call(module.add_n, x, n=3.0))(1.0)) == 4.0
@@ -77,7 +77,7 @@ def test_handlers_are_registered_once_however_often_the_modules_are_loaded(pytho
 
 
 def test_the_handlers_structures_are_those_of_jaxs_own_header():
-    """The header comes with jaxlib: the numbers of the fields that the handler reads are looked up there."""
+    """Compares the numbers of enumerators with those in the header that jaxlib ships."""
     import re
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Modules beside one another, and what programs keep of them."""
+"""Several modules in one process, and the modules that programs keep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_reload_changes_no_program_that_is_there(guests, tmp_path):
     after = host.load(path)
     assert (before.digest == after.digest, before.add_n == after.add_n) == (False, False)
     np.testing.assert_array_equal(program(jnp.ones(3)), np.full(3, 2))
-    # Traced anew for other shapes, too.
+    # The program is traced again for another shape.
     np.testing.assert_array_equal(program(jnp.ones(5)), np.full(5, 2))
 
 
@@ -93,9 +93,26 @@ def test_memory_that_a_fresh_instance_never_wrote_is_zero(guests):
         assert int(look()) == 1
 
 
+def test_call_sites_of_a_program_that_differ_in_attributes_share_an_instance(counter):
+    """A program of more than 256 call sites made an instance for each call."""
+    count = callbox.Host().load(counter).count
+    result = jax.ShapeDtypeStruct((), np.int32)
+
+    @jax.jit
+    def program(x):
+        results = []
+        for k in range(300):
+            x = callbox.jax.call(count, x, k=k, result_shape_dtypes=result, has_side_effect=True)
+            results.append(x)
+        return jnp.stack(results)
+
+    assert list(map(int, program(jnp.int32(0)))) == [1, *range(2, 301)]
+    assert list(map(int, program(jnp.int32(0)))) == list(range(301, 601))
+
+
 def test_many_threads_with_good_and_failing_calls_are_counted_exactly(guests):
-    """Acceptance check 8: 8 threads of 300 calls, four of five of which trap."""
-    # A policy that no other host of the process has: programs know modules by file and policy.
+    """Acceptance check 8: 8 threads make 300 calls each, of which four of five trap."""
+    # A policy that no other host has, because programs find modules by file and policy.
     host = callbox.Host(policy={"limits": {"deadline_ms": 9_002}})
     faults = host.load(guests / "faults.wasm")
     names = ["healthy", "unreachable", "read_out_of_bounds", "divide_by_zero", "infinite_recursion"]

@@ -1,4 +1,4 @@
-"""What has ended a process before: each in one of its own, which has to live."""
+"""Events that once ended the process. Each runs in a process of its own, which must survive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-# Every fault, through JAX and directly. The guests' names are the environment's.
+# Every fault, through JAX and directly. The environment names the folder of the guests.
 FAULTS = """
 import os
 import numpy as np
@@ -80,7 +80,7 @@ def test_faulthandler(python, when):
 
 
 def test_signals_with_faulthandler_before(python):
-    """Traps by signals live with a faulthandler that was there first; what comes after them is in the documentation of `Host`."""
+    """Traps by signals work with a faulthandler that was enabled first. See the docs of `Host`."""
     program = """
     import faulthandler
     faulthandler.enable()
@@ -91,7 +91,7 @@ def test_signals_with_faulthandler_before(python):
 
 
 def test_threads_with_small_stacks(python):
-    """An exception or a result, and never a signal."""
+    """Such a call raises an exception or succeeds, but never ends in a signal."""
     program = """
     import threading
     module = load()
@@ -118,7 +118,7 @@ def test_threads_with_small_stacks(python):
 
 @pytest.mark.newest
 def test_a_trap_on_one_shard_before_a_collective(python):
-    """Without a status the other shards wait for the one that failed, and XLA ends the process."""
+    """Without a status the other shards would wait, and XLA would end the process."""
     program = """
     import functools, time
     import jax
@@ -151,7 +151,7 @@ def test_a_trap_on_one_shard_before_a_collective(python):
 @pytest.mark.newest
 @pytest.mark.parametrize("how", ["memory", "instantiate"])
 def test_a_call_that_can_not_be_made_ready_on_one_shard_before_a_collective(python, how):
-    """A failure before the first call is a status as well: if it were an exception, the other shards would wait, and XLA end the process."""
+    """A failure before the first call must be a status too, or the other shards would wait."""
     program = """
     import sys
     import jax, jax.numpy as jnp
@@ -185,7 +185,7 @@ def test_a_call_that_can_not_be_made_ready_on_one_shard_before_a_collective(pyth
 
 
 def test_a_forked_child_calls_and_loads(python):
-    """Direct calls, deadlines and loading work in the child. A jitted program does not: that is JAX's own limit."""
+    """Direct calls, deadlines and loading work in the child, but no programs of JAX."""
     program = """
     import time
     module = load()
@@ -216,7 +216,7 @@ def test_a_forked_child_calls_and_loads(python):
 
 
 def test_a_child_forked_while_threads_call(python):
-    """Locks that other threads hold at the fork must not be waited for without end."""
+    """The child must not wait forever for locks that other threads held at the fork."""
     program = """
     import threading, time
     module = load()
@@ -270,9 +270,12 @@ def test_children_that_are_spawned_jit_their_own_programs(python, tmp_path):
 
 @pytest.mark.parametrize("how", ["direct", "jitted"])
 def test_an_interrupt_waits_for_the_deadline_and_no_longer(guests, how):
-    """Control-C does not reach a kernel: its deadline of 3 seconds does."""
+    """Control-C does not reach a kernel, but its deadline of 3 seconds does."""
     program = """
+    import signal
     import sys
+    # A process in the background of a shell begins with this signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     POLICY["limits"]["deadline_ms"] = 3000
     module = load()
     direct(module, "healthy")
@@ -308,9 +311,9 @@ def test_an_interrupt_waits_for_the_deadline_and_no_longer(guests, how):
 
 @pytest.mark.parametrize("fault", ["healthy", "infinite_loop"])
 def test_the_interpreter_may_end_while_daemon_threads_call(python, fault):
-    """The threads are in the guest, by direct calls, when the main thread is done.
+    """The daemon threads are in direct calls when the main thread ends.
 
-    With jitted programs in such threads JAX itself ends the process, even if all they do is ``x + 1``.
+    With jitted programs in such threads JAX itself ends the process, even for ``x + 1``.
     """
     program = """
     import sys, threading, time
@@ -330,7 +333,7 @@ def test_the_interpreter_may_end_while_daemon_threads_call(python, fault):
 
 @pytest.mark.parametrize("fault", ["healthy", "infinite_loop"])
 def test_the_interpreter_may_end_while_jitted_calls_are_under_way(python, fault):
-    """Python waits for threads that are no daemons; nobody waits for what the main thread began and does not look at."""
+    """Python waits for threads that are not daemons, but not for results that are never used."""
     program = """
     import sys, threading
     POLICY["limits"]["deadline_ms"] = 1000

@@ -1,4 +1,4 @@
-"""Jitted calls against NumPy, for any dtype, shape and layout, donated or not."""
+"""Jitted calls compared with NumPy, for any dtype, shape and layout, donated or not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_any_array_comes_back_as_it_went_in(load, data, dtype):
 @settings(deadline=None, max_examples=20)
 @given(data=st.data(), x=hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=4, max_side=3), elements=NUMBERS))
 def test_any_nest_of_batches_is_numpys(load, data, x):
-    """Each axis that is mapped is another, and what is left is the target's."""
+    """Each vmap maps another axis, and the target gets the remaining ones."""
     depth = data.draw(st.integers(0, x.ndim))
     axes = [data.draw(st.integers(-(x.ndim - i), x.ndim - i - 1)) for i in range(depth)]
     function = lambda x: callbox.jax.call(load("add_n").add_n, x, n=1.5)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Ops on several devices: four virtual ones of this process."""
+"""Ops on four virtual devices of this process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_batches_inside_of_shards(load, mesh, shard_map):
     )
 
 
-# On JAX 0.5.0 whatever runs on these devices afterwards fails as well, and be it ``x + 1``.
+# On JAX 0.5.0 every later program on these devices fails too, even ``x + 1``.
 @pytest.mark.newest
 def test_a_failing_shard_is_the_programs_failure(load, mesh, shard_map, failure):
     add = callbox.jax.op(load("faults").fail, result_shape_dtypes=lambda x, **_: x)
@@ -85,7 +85,7 @@ def test_a_failing_shard_is_the_programs_failure(load, mesh, shard_map, failure)
 
 
 def test_a_failing_shard_before_a_collective_is_a_status_everywhere(load, mesh, shard_map):
-    """`fail` fails where its operand says so: on the second shard."""
+    """`fail` fails on the second shard, as its operand says."""
     target = load("jax_misc").fail
 
     def body(how):
@@ -119,7 +119,7 @@ def test_traps_on_xlas_threads_are_contained(load, mesh, shard_map, failure):
     assert "OUT_OF_RANGE" in failure(jax.jit(body), on(mesh, np.ones(8, np.float32), "i"))
 
 
-# Explicit axes came after JAX 0.5.
+# Explicit axes are newer than JAX 0.5.
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def spec(x):
 @pytest.mark.newest
 @pytest.mark.parametrize("transform", [eager, jax.jit])
 def test_results_over_explicit_axes(load, explicit, transform):
-    """That of an elementwise target is sharded as its operands are, others as is said, and else they are whole."""
+    """An elementwise result is sharded as its operands, others as requested, or else not at all."""
     add_n = callbox.jax.op(load("add_n").add_n)
     norm = load("rms_norm").rms_norm
     as_said = jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=NamedSharding(explicit, P(None, None, "i")))
@@ -220,7 +220,7 @@ def test_forward_derivatives_over_explicit_axes(load, explicit, transform):
 
 @pytest.mark.newest
 def test_loops_and_branches_over_explicit_axes(load, explicit):
-    """JAX wants what goes in and what comes out to be of one type."""
+    """JAX requires the same types for what goes in and comes out."""
     norm = callbox.jax.op(
         load("rms_norm").rms_norm, vjp=load("rms_norm").rms_norm_grad, result_shape_dtypes=lambda x, w, eps: x
     )

@@ -73,7 +73,7 @@ def test_a_batch_has_a_status_for_each_element(load):
 
 
 def test_elements_of_a_batch_fail_alone(load):
-    """`fail` of jax_misc fails as its operand says: 1 for good, 2 recoverably."""
+    """The operand of `fail` selects the outcome: 1 for success, 2 for a recoverable failure."""
     target = load("jax_misc").fail
 
     def fail(how):
@@ -100,7 +100,7 @@ def test_derivatives_of_a_failed_call_are_nan(load):
     faults = load("faults")
     like = lambda x, *_: x  # noqa: E731
     broken = callbox.jax.op(faults.healthy, vjp=faults.panic, result_shape_dtypes=like, on_error="status")
-    # `panic` takes one operand: the op's and the cotangent are two.
+    # `panic` takes one operand, but the op's operand and the cotangent are two.
     with pytest.raises(TypeError, match="panic"):
         jax.grad(lambda x: broken(x)[0].sum())(jnp.ones(3))
     rms_norm = callbox.jax.op(load("rms_norm").rms_norm, vjp=load("rms_norm").rms_norm_grad, on_error="status")
@@ -112,7 +112,7 @@ def test_derivatives_of_a_failed_call_are_nan(load):
 
 
 def test_booleans_of_a_failed_call_are_booleans(load):
-    """Bytes of 0xFF are none: XLA takes a boolean for 0 or 1."""
+    """A boolean of XLA must be 0 or 1, so 0xFF would be invalid."""
     x = jnp.array([True, False, True])
 
     def copy(x, length):
@@ -129,7 +129,7 @@ def test_booleans_of_a_failed_call_are_booleans(load):
 
 
 def test_a_call_that_can_not_be_made_ready_is_a_status(load, guests):
-    """What goes wrong before the first call of a site, once for all of its calls."""
+    """The failure precedes the first call of a site, and affects all of its calls."""
     small = callbox.Host(policy={"limits": {"memory_bytes": 4 << 20}}).load(guests / "softmax.wasm").softmax
     made = callbox.StaticInfo.reference("make_failure", "free_it", b"no luck")
     proposed = {"api_version": "API_VERSION_JAX_FFI", "static_info": made}

@@ -1,8 +1,9 @@
-"""The pages' blocks of Python run as they stand, in their order, and print what the pages say.
+"""Runs the pages' Python blocks in order, and compares their output with the pages.
 
-A block of ``python`` runs in a process of its page. Its output is what it prints, and then the value of its last line as a notebook shows
-it, or the error that it ends with. It is compared with the block of ``text`` that follows; without one there is none. Three dots stand for
-anything. What comes after the language names modules that the block needs: without them it is left out.
+All ``python`` blocks of a page run in one process. The output of a block is what it prints,
+followed by the value of its last line as in a notebook, or by the error that ends it. It must match
+the following ``text`` block, or be empty without one. Three dots match anything. Words after the
+language name modules that the block needs; the block is skipped without them.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ namespace = {"__name__": "__main__"}
 outputs = []
 for source, line, needs in json.load(sys.stdin):
     is_there = all(importlib.util.find_spec(module) for module in needs)
-    # Errors are reported by the page's own lines.
+    # Newlines in front keep the page's line numbers in errors.
     outputs.append(run("\\n" * line + source, "page", namespace) if is_there else None)
 json.dump(outputs, sys.stdout)
 """
 
 
 class Block:
-    """A block between fences."""
+    """A fenced block."""
 
     def __init__(self, language: str, needs: list[str], text: str, line: int) -> None:
         self.language, self.needs, self.text, self.line = language, needs, text, line
 
 
 def blocks(page: str) -> list[Block]:
-    """A page's blocks, in their order."""
+    """The blocks of a page, in order."""
     text = (ROOT / page).read_text()
     found = []
     for fence in re.finditer(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
@@ -67,7 +68,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def expected_outputs(page: str) -> list[tuple[Block, str]]:
-    """The blocks of Python, each with what it should print."""
+    """The Python blocks, each with its expected output."""
     found = blocks(page)
     following = [*found[1:], Block("", [], "", 0)]
     pairs = zip(found, following, strict=True)
@@ -78,7 +79,7 @@ def expected_outputs(page: str) -> list[tuple[Block, str]]:
 
 @pytest.fixture(scope="module")
 def folder(guests, tmp_path_factory):
-    """What a clone of the repository has, as far as the pages need it, with the guests that the tests have; and the guests beside it."""
+    """A folder with the files of a clone that the pages use, and the compiled guests."""
     folder = tmp_path_factory.mktemp("clone")
     (folder / "target").mkdir()
     (folder / "target/guests").symlink_to(guests.resolve())
@@ -117,7 +118,7 @@ def test_a_pages_python_runs_and_prints_what_the_page_says(folder, page):
 
 @pytest.mark.parametrize("page", PAGES[:2])
 def test_kernels_on_the_pages_are_the_guests(page):
-    """Rust is not compiled here: it is a guest's, word for word, and those are."""
+    """The Rust blocks are copies of guests, which other tests compile."""
     sources = [path.read_text() for path in ROOT.glob("guests/*/src/lib.rs")]
     kernels = [block for block in blocks(page) if block.language == "rust"]
     assert kernels or page != PAGES[0]

@@ -1,4 +1,4 @@
-"""Batches: right by construction, for targets that know nothing of them."""
+"""Batches for targets that have no notion of them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_operands_that_the_batch_shares_are_not_copied(load):
 
 
 def test_one_call_of_xlas_is_made_for_a_batch(guests):
-    # A policy that no other host of the process has: programs know modules by file and policy.
+    # A policy that no other host has, because programs find modules by file and policy.
     host = callbox.Host(policy={"limits": {"deadline_ms": 9_001}})
     target = host.load(guests / "broadcast_add.wasm").broadcast_add
     program = jax.jit(jax.vmap(lambda b, c: callbox.jax.call(target, b, c)))

@@ -9,6 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import callbox
 import callbox.torch
+from callbox import _literals
 
 
 def squareplus_of_torch(x: torch.Tensor, beta: float) -> torch.Tensor:
@@ -128,12 +129,12 @@ ATTRIBUTES = [
 
 @pytest.mark.parametrize("attributes", ATTRIBUTES)
 def test_attributes_are_read_as_they_were_written(attributes):
-    read = callbox.torch._attributes(callbox.torch._literal(attributes))
+    read = _literals.attributes(_literals.literal(attributes))
     assert list(read) == list(attributes)
     for name, value in attributes.items():
         assert type(read[name]) is type(value)
         assert getattr(read[name], "dtype", None) == getattr(value, "dtype", None)
-        # A text tells -0.0 from 0.0, and an array's order in memory is not its affair.
+        # Texts distinguish -0.0 from 0.0, and ignore the memory order of arrays.
         assert repr(read[name]) == repr(value)
 
 
@@ -214,3 +215,16 @@ def test_a_function_is_described(squareplus, activation):
     assert squareplus.__doc__ == activation.squareplus.__doc__
     assert "beta" in str(squareplus.__signature__)
     assert "out" not in squareplus.__signature__.parameters
+
+
+@pytest.mark.parametrize(("value", "kind"), [(np.ones(3, np.float32), "ndarray"), (1.0, "float"), ([1.0], "list")])
+def test_operands_must_be_tensors(squareplus, value, kind):
+    with pytest.raises(TypeError, match=rf"expected a tensor as operand 0 \(x\), found {kind}: torch.as_tensor"):
+        squareplus(value, beta=1.0)
+
+
+def test_operands_by_name(rms_norm):
+    x, weight = torch.ones(2, 3), torch.full((3,), 2.0)
+    expected = rms_norm(x, weight, eps=0.0)
+    torch.testing.assert_close(rms_norm(x, weight=weight, eps=0.0), expected, rtol=0, atol=0)
+    torch.testing.assert_close(rms_norm(weight=weight, eps=0.0, x=x), expected, rtol=0, atol=0)

@@ -60,7 +60,7 @@ def test_gradients_of_complex_numbers_are_pytorchs(typed):
 
 
 def test_a_target_gives_cotangents_as_jax_has_them(typed):
-    # They are complex numbers whose conjugates are PyTorch's. This one gives the operand, whatever the cotangent is.
+    # The target returns its operand as the cotangent. PyTorch conjugates complex cotangents.
     like = {"result_shape_dtypes": lambda x, *_: x}
     copy = callbox.torch.op(typed.copy_any, vjp=typed.copy_remaining, **like)
     (x,) = variables((3,), dtype=torch.complex128)
@@ -194,3 +194,52 @@ def test_a_model_learns(squareplus, rms_norm):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+#: The derivative of squareplus at -3, 0 and 3 with beta=16: (1 + x / sqrt(x² + 16)) / 2.
+POINTS, SLOPES = [-3.0, 0.0, 3.0], [0.2, 0.5, 0.8]
+
+
+@pytest.fixture(params=["target", "function"])
+def differentiable(request, activation):
+    vjp = activation.squareplus_grad if request.param == "target" else squareplus_vjp
+    squareplus = callbox.torch.op(activation.squareplus, vjp=vjp)
+    return lambda x: squareplus(x, beta=16.0)
+
+
+def test_checkpointed_calls_have_gradients(differentiable):
+    x = torch.tensor(POINTS, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(differentiable, x, use_reentrant=False).sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor(SLOPES))
+
+
+def test_functional_gradients(differentiable):
+    x = torch.tensor(POINTS)
+    slopes = torch.tensor(SLOPES)
+    gradient = torch.func.grad(lambda x: differentiable(x).sum())
+    torch.testing.assert_close(gradient(x), slopes)
+    torch.testing.assert_close(torch.func.vjp(differentiable, x)[1](2 * torch.ones(3))[0], 2 * slopes)
+    torch.testing.assert_close(torch.func.jacrev(differentiable)(x), torch.diag(slopes))
+    torch.testing.assert_close(torch.func.vmap(gradient)(torch.stack([x, x])), torch.stack([slopes, slopes]))
+
+
+def test_second_functional_gradients_by_a_function(activation):
+    squareplus = callbox.torch.op(activation.squareplus, vjp=squareplus_vjp)
+
+    def f(x):
+        return squareplus(x, beta=16.0).sum()
+
+    x = torch.tensor(POINTS)
+    # The second derivative is beta / (2 (x² + beta)^(3/2)).
+    expected = torch.diag(8 / (x * x + 16) ** 1.5)
+    torch.testing.assert_close(torch.func.jacrev(torch.func.grad(f))(x), expected)
+
+
+def test_forward_mode_is_refused(differentiable):
+    x = torch.tensor(POINTS)
+    with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        torch.func.jvp(differentiable, (x,), (torch.ones(3),))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3))
+        with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+            differentiable(dual)

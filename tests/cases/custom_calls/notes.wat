@@ -1,10 +1,11 @@
-;; Targets that say when they run and what memory they get. Offsets are those of `wit/callbox-ffi.wit`.
+;; Targets that log when they run and what memory they get. Offsets are those of
+;; `wit/callbox-ffi.wit`.
 (module
   (import "callbox:ffi/api@1.1.0" "log" (func $log (param i32 i32 i32)))
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
 
-  ;; Where the buffer of a list's record `index` begins, and how long it is. A record has 36 bytes.
+  ;; The address and length of the buffer in a list's record `index`. A record has 36 bytes.
   (func $data (param $list i32) (param $index i32) (result i32)
     (i32.load (i32.add (i32.load (local.get $list)) (i32.mul (local.get $index) (i32.const 36)))))
   (func $length (param $list i32) (param $index i32) (result i32)
@@ -21,7 +22,8 @@
       (call $length (i32.add (local.get $frame) (i32.const 8)) (i32.const 0)))
     (i32.const 0))
 
-  ;; `increment`: adds 1.0 to each element of each F32 result, where it lies: to an operand's, if they share memory.
+  ;; `increment`: adds 1.0 to each element of each F32 result in place, and so to an operand that
+  ;; shares its memory.
   (func (export "increment") (param $frame i32) (result i32)
     (local $results i32) (local $index i32) (local $at i32) (local $end i32)
     (local.set $results (i32.add (local.get $frame) (i32.const 16)))
@@ -40,7 +42,8 @@
         (br $result)))
     (i32.const 0))
 
-  ;; `reverse_by_way_of`: copies the first operand, backwards, to the last result, and from there to the first: the last is its temp buffer.
+  ;; `reverse_by_way_of`: copies the first operand, reversed, to the last result, its temporary
+  ;; buffer, and from there to the first.
   (func (export "reverse_by_way_of") (param $frame i32) (result i32)
     (local $x i32) (local $y i32) (local $temp i32) (local $length i32) (local $at i32)
     (local.set $x (call $data (i32.add (local.get $frame) (i32.const 8)) (i32.const 0)))
@@ -60,7 +63,7 @@
     (memory.copy (local.get $y) (local.get $temp) (local.get $length))
     (i32.const 0))
 
-  ;; `call_back`: calls the function that is the first attribute, with all operands and results.
+  ;; `call_back`: calls the function in the first attribute with all operands and results.
   (func (export "call_back") (param $frame i32) (result i32)
     (call $call_function
       (i32.load (i32.load offset=8 (i32.load offset=24 (local.get $frame))))

@@ -1,4 +1,5 @@
-;; Calls the first called computation with the frame's own operands and results, and hands its status on.
+;; Calls the first called computation with the frame's own operands and results, and returns its
+;; status.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

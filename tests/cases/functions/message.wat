@@ -1,5 +1,6 @@
-;; Asks for a function's message by hand, each target in another way. The attribute `func` is the only one, the operand is one F32 array of 3. The
-;; first result is an S32, the length that function-message returns; the second is U8[8], where the message goes.
+;; Calls function-message directly, each target in another way. `func` is the only attribute, the
+;; operand an F32 array of 3. The first result is the returned length, an S32; the second, U8[8],
+;; receives the message.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
   (import "callbox:ffi/api@1.1.0" "function-message" (func $message (param i32 i32) (result i32)))
@@ -38,7 +39,7 @@
   (func (export "past_the_end") (param $frame i32) (result i32)
     (drop (call $function (local.get $frame) (call $number (local.get $frame))))
     (call $ask (local.get $frame) (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 4)) (i32.const 8)))
-  ;; The room is in memory as far as the message goes, and ends past it.
+  ;; The buffer ends past the memory, but the message fits inside.
   (func (export "larger_than_memory") (param $frame i32) (result i32)
     (drop (call $function (local.get $frame) (call $number (local.get $frame))))
     (call $ask (local.get $frame) (call $result (local.get $frame) (i32.const 1)) (i32.const -1)))

@@ -1,4 +1,4 @@
-;; Says in the log when it runs.
+;; Logs when it runs.
 (module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
-;; Calls the function of the attribute `func` by hand, each target in another way. The attribute is the only one; operand and result
-;; are one F32 array of 3.
+;; Calls the function of the attribute `func` directly, each target in another way. There is no
+;; other attribute; operand and result are an F32 array of 3.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
@@ -40,7 +40,7 @@
       (call $operands (local.get $frame)) (i32.const -1)
       (call $results (local.get $frame)) (i32.const 1)))
 
-  ;; The frame is the guest's memory: it writes to the records.
+  ;; The frame is in the guest's memory: overwrites the records.
   (func (export "data_outside_memory") (param $frame i32) (result i32)
     (i32.store (call $results (local.get $frame)) (i32.const -8))
     (call $call_with (local.get $frame) (call $number (local.get $frame))))
@@ -54,7 +54,7 @@
     (i32.store offset=4 (call $results (local.get $frame)) (i32.const 16))
     (call $call_with (local.get $frame) (call $number (local.get $frame))))
 
-  ;; The function reads its operand before it writes its result: both may be the result's own memory.
+  ;; The operand is read before the result is written, so both may be the result's memory.
   (func (export "in_place") (param $frame i32) (result i32)
     (memory.copy
       (i32.load (call $results (local.get $frame)))
@@ -63,7 +63,7 @@
     (i32.store (call $operands (local.get $frame)) (i32.load (call $results (local.get $frame))))
     (call $call_with (local.get $frame) (call $number (local.get $frame))))
 
-  ;; A code that no function failed with: there is nothing to hand on.
+  ;; A code with which no function failed: there is no failure to pass on.
   (func (export "code_of_no_failure") (param $frame i32) (result i32)
     (drop (call $call_with (local.get $frame) (call $number (local.get $frame))))
     (i32.const 15))

@@ -1,5 +1,5 @@
-;; The seed's nested tuples, as leaves in preorder. Copies the first element of each operand to the first result, and of each
-;; operand's byte count and of both results' to the second.
+;; The seed's nested tuples, as leaves in preorder. Copies each operand's first element to the first
+;; result, and the byte counts of all operands and both results to the second.
 (module
   (memory (export "memory") 1)
   (func (export "do_custom_call") (param $frame i32) (result i32)

@@ -1,4 +1,5 @@
-;; Doubles its operand into the second result, which nobody reads, and adds 1 to that into the first.
+;; Writes the doubled operand to the second result, which the program does not read, and that plus 1
+;; to the first.
 (module
   (memory (export "memory") 1)
   (func (export "scratch") (param $frame i32) (result i32)

@@ -1,4 +1,4 @@
-;; Adds 1 to each of four values, in whatever layout they lie.
+;; Adds 1 to each of four values, in any layout.
 (module
   (memory (export "memory") 1)
   (func (export "Add1ToValues") (param $frame i32) (result i32)

@@ -1,4 +1,4 @@
-;; Adds 2 to its operand where it lies. The result has to lie there too.
+;; Adds 2 to its operand in place. The result must share the operand's memory.
 (module
   (memory (export "memory") 1)
   (func (export "add2_in_place") (param $frame i32) (result i32)

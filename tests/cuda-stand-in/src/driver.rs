@@ -1,6 +1,7 @@
-//! The driver API, as C has it. The only code here that touches the caller's memory.
+//! The driver API as C functions. Only this module accesses the caller's memory.
 //!
-//! Handles are passed as numbers and enumerations as integers: whatever a caller makes up is looked up and refused, and never followed.
+//! Handles are passed as numbers and enumerations as integers: invalid ones are looked up and
+//! rejected, never dereferenced.
 #![allow(unsafe_code, reason = "C functions over the caller's memory")]
 #![allow(non_snake_case, reason = "the driver's names")]
 
@@ -30,14 +31,14 @@ use crate::state::{State, in_host_function};
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// The state, held.
+/// The locked state.
 type Guard = MutexGuard<'static, State>;
 
 fn state() -> Guard {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a call asks for before it does anything.
+/// The precondition of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -45,11 +46,12 @@ enum Needs {
     Initialised,
     /// A current context that is not broken.
     Context,
-    /// It gives something back, which it does even if it then has an error to report.
+    /// None: it releases an object even if it then reports an error.
     Release,
 }
 
-/// Every call comes through here: it is noted, made to fail if the tests asked for that, and refused where it cannot be.
+/// Runs a driver call: records it, fails it if the tests requested that, and checks its
+/// precondition.
 fn call(
     name: &'static str,
     needs: Needs,
@@ -102,14 +104,14 @@ fn checked(
     done
 }
 
-/// Counts a call towards the one that is to fail.
-/// A name as a number, which can be handed over without its bytes: FNV-1a.
+/// Maps a function's name to a number (FNV-1a), which crosses the C interface without its bytes.
 pub(crate) fn name_number(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
+/// Counts a call towards the injected failure, and returns its code when it is due.
 fn inject(state: &mut State, name: &str) -> Option<CUresult> {
     let injected = state.log.injected.as_mut()?;
     if injected.of.is_some_and(|of| name_number(name) != of) {

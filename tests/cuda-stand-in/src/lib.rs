@@ -1,12 +1,22 @@
-//! A stand-in for NVIDIA's driver, for tests on machines without a GPU. What it gives is never a GPU's result, and says so.
+//! A stand-in for NVIDIA's driver, for tests on machines without a GPU. Its device name shows that
+//! results are not a GPU's.
 //!
-//! Built as a shared library it is a `libcuda`: the driver API over memory, streams, captures and graphs kept by the `state` module, with
-//! kernels run by the PTX interpreter in [`ptx`]. Linked as a Rust library it is the tests' way to that shared library: see [`StandIn`].
+//! Built as a shared library it is a `libcuda`: the driver API on memory, streams, captures and
+//! graphs kept by the `state` module, with kernels executed by the PTX interpreter in [`ptx`].
+//! Linked as a Rust library it is the tests' interface to that shared library: see [`StandIn`].
 //!
-//! What it does not have: kernels that reach other devices' memory, contexts other than primary ones, memory pools, textures, managed memory,
-//! cooperative launches, graphs inside captures, machine code. Where it is stricter than a real driver: allocation in a stream and copies from
-//! and to pageable memory are refused under capture, memory of a stream is not there for others until its stream has come to it, an executable
-//! graph does not take over another kernel, and addresses and handles are never given twice.
+//! # Unsupported
+//!
+//! Kernels that access other devices' memory, contexts other than primary ones, memory pools,
+//! textures, managed memory, cooperative launches, graphs inside captures, and machine code.
+//!
+//! # Stricter than a real driver
+//!
+//! - Stream-ordered allocation, and copies from and to pageable memory, are rejected during a
+//!   capture.
+//! - Other streams cannot access memory before its stream has reached the allocation.
+//! - An executable graph cannot be updated to another kernel.
+//! - Addresses and handles are never reused.
 
 mod control;
 mod driver;

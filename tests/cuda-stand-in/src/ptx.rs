@@ -1,29 +1,30 @@
-//! An interpreter for PTX: kernels as they ship, run on the CPU, with every access to memory checked.
+//! An interpreter for PTX: runs kernels as they ship on the CPU and checks every memory access.
 //!
-//! A [`Module`] is read once. Its [`Entry`]s say what they take, and [`launch`] runs one over a grid.
+//! A [`Module`] is parsed once. Its [`Entry`]s describe their parameters, and [`launch`] runs one
+//! over a grid.
 //!
-//! It knows what NVRTC makes of ordinary C++ kernels, and refuses what it does not know: tensor cores, asynchronous copies, textures,
-//! calls through pointers and instructions on packed integers (`vabsdiff4`) among them. Blocks run one after the other, and threads
-//! take turns in a fixed order, so that a launch gives the same result each time; no order is promised by a device. What PTX calls
-//! approximate is nearer to the true result here than a device's.
+//! The interpreter supports the PTX that NVRTC generates from ordinary C++ kernels, and Triton for
+//! sm_80, with `mma`, `ldmatrix` and `cp.async`. It rejects everything else, such as `wmma`, tensor
+//! maps, textures, calls through pointers and packed integer instructions (`vabsdiff4`). A copy by
+//! `cp.async` happens at once, so that a missing wait is not noticed. Blocks run sequentially and
+//! threads take turns in a fixed order, so that a launch always gives the same result; a device
+//! guarantees no order. Operations that PTX calls approximate are more precise here than on a
+//! device.
 
 mod access;
 mod assertion;
 mod block;
 mod body;
 mod code;
-mod cursor;
 mod decode;
-mod header;
 mod initial;
 mod lanes;
 mod launch;
-mod lexer;
+mod matrix;
 mod module;
-mod parse;
+mod outline;
 mod rounding;
 mod run;
-mod scope;
 mod spaces;
 mod thread;
 mod types;
@@ -33,45 +34,46 @@ use std::fmt;
 pub use self::module::{Entry, Global, Module, ParseError, Relocation};
 pub use self::run::{BUDGET, launch, launch_within};
 
-/// Device memory, as a kernel's global loads and stores reach it.
+/// Device memory, as accessed by a kernel's global loads and stores.
 pub trait Memory: Sync {
-    /// Reads `bytes.len()` bytes at a device address.
+    /// Reads `bytes.len()` bytes from a device address.
     ///
     /// # Errors
-    /// What is wrong with the address, for a person to read.
+    /// The reason why the access is invalid, as text.
     fn load(&self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 
-    /// Writes bytes at a device address.
+    /// Writes bytes to a device address.
     ///
     /// # Errors
-    /// What is wrong with the address, for a person to read.
+    /// The reason why the access is invalid, as text.
     fn store(&self, address: u64, bytes: &[u8]) -> Result<(), String>;
 
-    /// The address of a module's global variable, which the driver places when it loads the module.
+    /// Returns the address of a module's global variable, which the driver assigns when it loads
+    /// the module.
     fn global(&self, name: &str) -> Option<u64>;
 }
 
-/// How many blocks, how many threads each, and how many bytes of dynamic shared memory.
+/// The dimensions of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
+    /// Threads per block in x, y and z.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
 }
 
-/// What broke a kernel off.
+/// A fault, which ends a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What the driver would report.
+    /// The error that a driver would report.
     pub kind: FaultKind,
-    /// Where and why: the PTX line, the block, the thread.
+    /// The place and the reason: the PTX line, the block, the thread.
     pub detail: String,
 }
 
-/// The driver's errors that a running kernel can cause.
+/// Driver errors that a running kernel can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// CUDA_ERROR_ILLEGAL_ADDRESS.
@@ -82,7 +84,8 @@ pub enum FaultKind {
     IllegalInstruction,
     /// CUDA_ERROR_ASSERT.
     Assert,
-    /// CUDA_ERROR_LAUNCH_TIMEOUT: it took more instructions than the stand-in lets a kernel take, or its threads wait for one another for ever.
+    /// CUDA_ERROR_LAUNCH_TIMEOUT: the kernel exceeded the stand-in's instruction limit, or its
+    /// threads deadlocked.
     Timeout,
 }
 

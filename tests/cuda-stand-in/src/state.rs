@@ -1,4 +1,4 @@
-//! What the stand-in keeps: contexts and everything in them, and how the tests have it set.
+//! The driver's state: contexts with their objects, and the settings of the tests.
 
 pub(crate) mod capture;
 pub(crate) mod graph;
@@ -21,42 +21,42 @@ use self::module::{Function, ModuleBody};
 use self::stream::{Mark, Stream};
 use crate::control::Leaks;
 
-/// How the tests have the stand-in set.
+/// The settings of the tests.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) lazy: bool,
     pub(crate) devices: usize,
     pub(crate) capability: (u32, u32),
     pub(crate) driver_version: i32,
-    /// Bytes of memory of the devices for which it was said.
+    /// Memory sizes of devices, where they were set.
     pub(crate) memory: BTreeMap<usize, u64>,
 }
 
-/// Bytes of memory of a device.
+/// The default memory size of a device, in bytes.
 const MEMORY: u64 = 4 << 30;
 
 impl Settings {
-    /// Bytes of memory of a device.
+    /// Returns a device's memory size, in bytes.
     pub(crate) fn capacity(&self, device: usize) -> u64 {
         self.memory.get(&device).copied().unwrap_or(MEMORY)
     }
 }
 
-/// What was called, and what is to fail.
+/// The record of calls, and the injected failures.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) calls: Vec<&'static str>,
     pub(crate) injected: Option<Injected>,
-    /// What went wrong last, in words.
+    /// A description of the last failure.
     pub(crate) fault: String,
 }
 
-/// A call that is to fail.
+/// An injected failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Injected {
-    /// How many calls until then, it included.
+    /// The number of matching calls until then, the failing one included.
     pub(crate) left: u64,
-    /// Of which name, if not any: [`name_number`](crate::driver::name_number).
+    /// Restricts it to calls of this name: [`name_number`](crate::driver::name_number).
     pub(crate) of: Option<u64>,
     pub(crate) code: CUresult,
 }
@@ -66,12 +66,12 @@ pub(crate) struct Injected {
 pub(crate) struct Context {
     pub(crate) device: usize,
     pub(crate) retained: u64,
-    /// What broke it. Every later call says so.
+    /// The error that broke it, which every later call returns.
     pub(crate) failed: Option<CUresult>,
     pub(crate) null_stream: usize,
 }
 
-/// An event: what it was recorded as last.
+/// An event, with its last recording.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: usize,
@@ -79,7 +79,7 @@ pub(crate) struct Event {
     pub(crate) recorded: Recorded,
 }
 
-/// What an event stands for.
+/// The recording of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Recorded {
     Never,
@@ -91,7 +91,7 @@ pub(crate) enum Recorded {
     },
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
@@ -109,28 +109,28 @@ pub(crate) struct State {
     pub(crate) next_capture: u64,
     pub(crate) graphs: Table<Graph>,
     pub(crate) execs: Table<Exec>,
-    /// What was alive when its context went.
+    /// The objects that were alive when their context was destroyed.
     pub(crate) abandoned: Leaks,
 }
 
 thread_local! {
-    /// This thread's contexts, the current one last.
+    /// This thread's context stack, the current context last.
     static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// This thread runs a host function of a stream, from which the driver must not be called.
+    /// Whether this thread runs a host function of a stream, which must not call the driver.
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Gives access to this thread's contexts.
+/// Gives access to this thread's context stack.
 pub(crate) fn with_current<T>(access: impl FnOnce(&mut Vec<usize>) -> T) -> T {
     CURRENT.with_borrow_mut(access)
 }
 
-/// Whether this thread runs a host function.
+/// Returns whether this thread runs a host function.
 pub(crate) fn in_host_function() -> bool {
     IN_HOST_FUNCTION.get()
 }
 
-/// Says whether this thread runs a host function.
+/// Sets whether this thread runs a host function.
 pub(crate) fn set_in_host_function(runs: bool) {
     IN_HOST_FUNCTION.set(runs);
 }
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// This thread's context, if it has one that is alive.
+    /// Returns this thread's current context, if it is alive.
     pub(crate) fn current(&self) -> Result<usize, CUresult> {
         let top = with_current(|contexts| contexts.last().copied())
             .filter(|top| *top != 0)
@@ -177,19 +177,20 @@ impl State {
             .map_err(|_| CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// What broke a context.
+    /// Checks that a context is alive and not broken.
     pub(crate) fn check(&self, context: usize) -> Result<(), CUresult> {
         self.contexts.get(context)?.failed.map_or(Ok(()), Err)
     }
 
-    /// The stream of a handle, 0 being the current context's, where the stream's context is not broken.
+    /// Resolves a stream handle, 0 being the current context's default stream, and checks that its
+    /// context works.
     pub(crate) fn stream(&self, stream: usize) -> Result<usize, CUresult> {
         let stream = self.stream_handle(stream, self.current()?)?;
         self.check(self.streams.get(stream)?.context)?;
         Ok(stream)
     }
 
-    /// A context is broken, from now on and until it is reset. What broke it first is what is said.
+    /// Breaks a context until it is reset. The first error is the one that is reported.
     pub(crate) fn fail(&mut self, context: usize, code: CUresult, why: String) {
         if let Ok(context) = self.contexts.get_mut(context)
             && context.failed.is_none()
@@ -199,7 +200,7 @@ impl State {
         }
     }
 
-    /// What the program has not given back.
+    /// Returns the objects that the program has not released.
     pub(crate) fn leaks(&self) -> Leaks {
         let mut leaks = self.abandoned;
         leaks += self.alive(|_| true);
@@ -232,7 +233,7 @@ impl State {
         }
     }
 
-    /// The last holder of a context let go of it: it goes with all that is in it, which is noted as leaked.
+    /// Destroys a context after its last release. Its remaining objects count as leaked.
     pub(crate) fn destroy_context(&mut self, context: usize) -> Result<(), CUresult> {
         self.abandoned += self.alive(|of| of == context);
         self.clear_context(context);
@@ -242,7 +243,7 @@ impl State {
         Ok(())
     }
 
-    /// Everything in a context goes. The context itself stays, and is well again.
+    /// Destroys all objects of a context. The context stays and works again.
     pub(crate) fn clear_context(&mut self, context: usize) {
         let Ok(found) = self.contexts.get_mut(context) else {
             return;

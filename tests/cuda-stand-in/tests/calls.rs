@@ -1,4 +1,5 @@
-//! The rarer calls: launches with a configuration, attributes, what a capture says of itself, copies between devices.
+//! Less common calls: launches with a configuration, attributes, queries of a capture, copies
+//! between devices.
 #![allow(unsafe_code, reason = "calls the driver API")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,12 +31,12 @@ fn a_launch_by_configuration_is_a_launch_and_shared_memory_goes_as_far_as_the_at
         attrs: null_mut(),
         numAttrs: attributes,
     };
-    // SAFETY: The configuration lives across the call, and `count` has no parameters.
+    // SAFETY: the configuration outlives the call, and `count` has no parameters.
     let launch =
         |config| code(unsafe { sys::cuLaunchKernelEx(&config, count, null_mut(), null_mut()) });
     let allow = |bytes| {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: The handle is looked up.
+        // SAFETY: the stand-in looks the handle up.
         code(unsafe { sys::cuFuncSetAttribute(count, attribute, bytes) })
     };
     let bad = Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -51,7 +52,7 @@ fn a_launch_by_configuration_is_a_launch_and_shared_memory_goes_as_far_as_the_at
     assert_eq!(rig::download(counter, 1, stream), Ok(vec![7 + 30]));
     let mut threads = 0;
     let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-    // SAFETY: `threads` is a place for the answer.
+    // SAFETY: `threads` is valid for the result.
     code(unsafe { sys::cuFuncGetAttribute(&mut threads, attribute, count) }).unwrap();
     assert_eq!(threads, 1024);
 }
@@ -80,7 +81,7 @@ fn several_attributes_of_an_address_are_told_at_once_and_of_unknown_ones_zeros()
             (&raw mut size).cast(),
             (&raw mut of).cast(),
         ];
-        // SAFETY: Four attributes, and four places of their types.
+        // SAFETY: there are four attributes, and four places of their types.
         code(unsafe {
             sys::cuPointerGetAttributes(4, attributes.as_mut_ptr(), places.as_mut_ptr(), address)
         })
@@ -89,10 +90,10 @@ fn several_attributes_of_an_address_are_told_at_once_and_of_unknown_ones_zeros()
     }
 }
 
-/// A stream's context, as it says.
+/// Returns a stream's context.
 fn context_of(stream: CUstream) -> sys::CUcontext {
     let mut context = null_mut();
-    // SAFETY: `context` is a place for the answer.
+    // SAFETY: `context` is valid for the result.
     code(unsafe { sys::cuStreamGetCtx(stream, &mut context) }).unwrap();
     context
 }
@@ -119,10 +120,10 @@ fn copies_go_between_devices_only_when_told_to() {
         rig::copy(to, from, 4, stream_1),
         Err(CUresult::CUDA_ERROR_INVALID_VALUE)
     );
-    // SAFETY: Handles and device addresses, which are looked up.
+    // SAFETY: the stand-in looks up handles and device addresses.
     code(unsafe { sys::cuMemcpyPeerAsync(to, one, from, zero, 4, stream_1) }).unwrap();
     assert_eq!(rig::download(to, 1, stream_1), Ok(vec![11]));
-    // A context that is let go takes its memory along.
+    // Destroying a context frees its memory.
     rig::set_current(one).unwrap();
     rig::leave(0).unwrap();
     assert_eq!(
@@ -144,7 +145,7 @@ fn a_capture_says_how_it_stands() {
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph, mut last, mut edges, mut count) =
         (0, null_mut(), std::ptr::null(), std::ptr::null(), 9);
-    // SAFETY: Each is a place for its answer.
+    // SAFETY: each pointer is valid for its result.
     code(unsafe {
         sys::cuStreamGetCaptureInfo_v3(
             stream,
@@ -168,7 +169,8 @@ fn a_capture_says_how_it_stands() {
         "it belongs to its capture"
     );
     let nodes = rig::nodes(graph).unwrap();
-    // SAFETY: The driver says that there is one, and that it stays until the next call about this capture.
+    // SAFETY: the driver reports one element, which stays valid until the next call about this
+    // capture.
     assert_eq!((nodes.len(), count, unsafe { *last }), (2, 1, nodes[1]));
     assert_eq!(rig::end(stream), Ok(graph));
 }
@@ -179,7 +181,7 @@ fn bytes_are_filled_and_words_only_where_they_are_aligned() {
     rig::init().unwrap();
     rig::enter(0).unwrap();
     let (stream, x) = (rig::stream().unwrap(), rig::alloc(200_004).unwrap());
-    // SAFETY: Device addresses and handles are looked up.
+    // SAFETY: the stand-in looks up device addresses and handles.
     unsafe {
         code(sys::cuMemsetD8Async(x + 1, 0xAB, 200_000, stream)).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Captures: what they take in, and what they forbid.
+//! Captures: what they record, and what they forbid.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;
@@ -172,7 +172,7 @@ fn modes_say_which_threads_a_capture_keeps_from_allocating() {
             }
         );
     }
-    // A thread may take the risk upon itself.
+    // A thread can opt into unsafe calls.
     rig::begin(stream, rig::GLOBAL).unwrap();
     assert_eq!(rig::exchange_mode(relaxed), Ok(rig::GLOBAL));
     rig::alloc(4).unwrap();
@@ -225,7 +225,7 @@ fn a_capture_ends_where_it_began() {
         Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
     );
 
-    // Two captures cannot be made one, and the default stream cannot wait for one.
+    // Two captures cannot be joined, and the default stream cannot wait for one.
     rig::begin(stream, rig::THREAD_LOCAL).unwrap();
     rig::begin(blocking, rig::THREAD_LOCAL).unwrap();
     rig::record(event, stream).unwrap();

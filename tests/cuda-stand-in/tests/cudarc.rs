@@ -1,4 +1,4 @@
-//! The stand-in as cudarc's own safe API sees it.
+//! The stand-in through cudarc's safe API.
 #![allow(
     unsafe_code,
     reason = "cudarc's launches and borrowed streams are unsafe"
@@ -17,10 +17,10 @@ fn a_kernel_runs_on_a_borrowed_stream_with_raw_pointers_and_exact_results() {
     for mode in [Mode::Eager, Mode::Lazy] {
         stand_in.set_mode(mode);
         let context = CudaContext::new(0).unwrap();
-        // SAFETY: No slice of this test is used on two streams at a time.
+        // SAFETY: no slice of this test is used on two streams at a time.
         unsafe { context.disable_event_tracking() };
         let owner = context.new_stream().unwrap();
-        // SAFETY: `owner` outlives it.
+        // SAFETY: `owner` outlives the stream.
         let stream = unsafe { context.wrap_borrowed_stream(owner.cu_stream()) };
         let function = context
             .load_module(Ptx::from_src(rig::PTX))
@@ -30,7 +30,7 @@ fn a_kernel_runs_on_a_borrowed_stream_with_raw_pointers_and_exact_results() {
 
         let x: Vec<u32> = (0..1000).collect();
         let from = stream.clone_htod(&x).unwrap();
-        // SAFETY: The kernel fills it.
+        // SAFETY: the kernel fills the memory.
         let to = unsafe { stream.alloc::<u32>(1000) }.unwrap();
         let (from_address, to_address) = (address(&from, &stream), address(&to, &stream));
         let (a, b, n) = (3u32, 5u32, 1000u32);
@@ -46,7 +46,7 @@ fn a_kernel_runs_on_a_borrowed_stream_with_raw_pointers_and_exact_results() {
             block_dim: (64, 1, 1),
             shared_mem_bytes: 0,
         };
-        // SAFETY: Both buffers have 1000 elements.
+        // SAFETY: both buffers have 1000 elements.
         unsafe { builder.launch(shape) }.unwrap();
         let y = stream.clone_dtoh(&to).unwrap();
         let expected: Vec<u32> = (0..1000).map(|value| 3 * value + 5).collect();
@@ -77,7 +77,7 @@ fn the_device_says_what_it_is_and_what_it_was_set_to_be() {
     assert_eq!(context.total_mem().unwrap(), 1 << 20);
     assert_eq!(context.mem_get_info().unwrap(), (1 << 20, 1 << 20));
     let mut version = 0;
-    // SAFETY: `version` is a place for the answer.
+    // SAFETY: `version` is valid for the result.
     rig::code(unsafe { sys::cuDriverGetVersion(&mut version) }).unwrap();
     assert_eq!(version, 12090);
     assert_eq!(
@@ -109,7 +109,7 @@ fn cudarc_captures_and_replays_a_graph() {
     stand_in.set_mode(Mode::Lazy);
     {
         let context = CudaContext::new(0).unwrap();
-        // SAFETY: There is one stream.
+        // SAFETY: the test uses a single stream.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().unwrap();
         let mut x = stream.clone_htod(&[1u32, 2, 3, 4]).unwrap();

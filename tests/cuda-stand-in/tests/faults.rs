@@ -1,4 +1,4 @@
-//! Failures: those that tests ask for, kernels' faults, exhausted memory, and what callers do wrong.
+//! Failures: injected ones, kernels' faults, exhausted memory, and misuse by callers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;
@@ -16,7 +16,7 @@ const PASSING: [CUresult; 2] = [
     CUresult::CUDA_ERROR_UNKNOWN,
 ];
 
-/// Doubles some numbers, and gives back all that it took whatever happens.
+/// Doubles some numbers, and releases everything it acquired in any case.
 fn scenario() -> rig::Outcome<Vec<u32>> {
     rig::init()?;
     if let Err(code) = rig::enter(0) {
@@ -102,7 +102,7 @@ fn a_kernels_fault_is_told_by_the_next_call_and_every_later_one() {
         let module = rig::load(rig::PTX).unwrap();
         let axpb = rig::function(module, "axpb").unwrap();
         let x = rig::alloc(400).unwrap();
-        // The 101st number is behind the end.
+        // The 101st number is past the end.
         assert_eq!(
             Axpb {
                 x,
@@ -124,7 +124,7 @@ fn a_kernels_fault_is_told_by_the_next_call_and_every_later_one() {
         assert_eq!(rig::unload(module), illegal);
         let fault = stand_in.last_fault();
         assert!(fault.contains(&format!("{:#x}", x + 400)), "{fault}");
-        // What broke it first is what is said.
+        // The first error is the one that is reported.
         rig::reset_device(0).unwrap();
         assert_eq!(
             rig::synchronise_context(),
@@ -295,7 +295,7 @@ fn devices_do_not_see_each_others_streams_kernels_and_memory() {
         rig::copy(x_1, x_0, 4, stream_1),
         Err(CUresult::CUDA_ERROR_INVALID_VALUE)
     );
-    // One stream may wait for another device's event.
+    // A stream may wait for another device's event.
     rig::record(event_1, stream_1).unwrap();
     rig::wait(stream_0, event_1).unwrap();
     Axpb {

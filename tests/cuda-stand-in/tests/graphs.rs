@@ -1,4 +1,4 @@
-//! Graphs: replayed, with their kernels' arguments replaced, and made like other graphs.
+//! Graphs: replayed, with replaced kernel arguments, and updated to other graphs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;
@@ -89,7 +89,7 @@ fn a_captured_kernel_is_replayed_and_its_arguments_are_replaced() {
         let expected: Vec<u32> = (0..N).map(|value| 2 * value + 1).collect();
         assert_eq!(rig::download(z, N as usize, stream).unwrap(), expected);
 
-        // What is launched keeps the arguments that it was launched with.
+        // A launch keeps the arguments that it had at that time.
         rig::launch_graph(exec, stream).unwrap();
         Axpb {
             x,
@@ -132,7 +132,7 @@ fn a_captured_kernel_is_replayed_and_its_arguments_are_replaced() {
     }
 }
 
-/// Captures what `body` does with two kernels' worth of memory.
+/// Captures the work of `body`, which uses two kernels' memory.
 fn captured(stream: CUstream, body: impl FnOnce()) -> cudarc::driver::sys::CUgraph {
     rig::begin(stream, rig::THREAD_LOCAL).unwrap();
     body();

@@ -1,4 +1,4 @@
-//! What the driver refuses: modules, launches, addresses and handles that cannot be.
+//! Invalid modules, launches, addresses and handles, which the driver rejects.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;

@@ -1,4 +1,4 @@
-//! Arithmetic that NVRTC 13.0 compiled (`tests/kernels/*.cu`), against the same computed in Rust.
+//! Compares arithmetic compiled by NVRTC 13.0 (`tests/kernels/*.cu`) with the same in Rust.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::manual_checked_ops, reason = "it is as the kernel has it")]
 
@@ -37,7 +37,7 @@ fn byte_perm(x: u32, y: u32, selector: u32) -> u32 {
     u32::from_le_bytes(chosen)
 }
 
-/// What `integers.cu` computes, by C's rules.
+/// Computes `integers.cu` by C's rules.
 fn expected_integers(x: i32, y: i32) -> [i64; 40] {
     let (ux, uy) = (x as u32, y as u32);
     let wide = (i64::from(x) << 32) ^ i64::from(y);
@@ -185,7 +185,8 @@ fn singles() -> Vec<f32> {
     values
 }
 
-/// Between two results, one in each direction, the nearer to zero or the upper one. Exact sums and products are had from f64.
+/// Returns the candidate nearest to the exact result for which `is_wanted` holds. Sums and products
+/// are exact in f64.
 fn expected_rounding(exact: f64, nearest: f32, is_wanted: impl Fn(f64, f64) -> bool) -> f32 {
     let candidates = [nearest.next_down(), nearest, nearest.next_up()];
     let wanted = candidates
@@ -259,7 +260,7 @@ fn singles_are_rusts() {
         for (at, (found, expected)) in r.iter().zip(expected).enumerate() {
             let is_same =
                 found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
-            // Either zero is a right minimum here.
+            // Either zero is a valid minimum here.
             let is_zero = matches!(at, 6 | 7 | 19) && *found == 0.0 && expected == 0.0;
             assert!(
                 is_same || is_zero,
@@ -327,7 +328,8 @@ fn functions_are_near_the_c_librarys() {
             x.atan2(2.0),
         ];
         for (at, (found, expected)) in r.iter().zip(expected).enumerate() {
-            // What begins with underscores is good for a few digits, and only near zero.
+            // The functions with leading underscores are precise to a few digits, and only near
+            // zero.
             let tolerance = if matches!(at, 7 | 8) { 2e-5 } else { 1e-6 };
             let is_near =
                 (f64::from(*found) - expected).abs() <= tolerance * expected.abs().max(0.1);
@@ -382,14 +384,14 @@ fn doubles_are_rusts() {
             (x.abs() + 1.0).ln(),
         ];
         for (at, (&found, expected)) in r.iter().zip(expected).enumerate() {
-            // A device's library has at most 2 units in the last place; the others are exact.
+            // A device's library is within 2 ULPs; the other operations are exact.
             let steps = if matches!(at, 6 | 7 | 11) {
                 2.0 * f64::EPSILON
             } else {
                 0.0
             };
             let is_same = found == expected || (found - expected).abs() <= steps * expected.abs();
-            // A conversion of NaN to an integer gives the least one.
+            // NaN converts to the smallest integer.
             let is_nan = expected.is_nan() && found.is_nan()
                 || (at == 8 && x.is_nan() && found == i64::MIN as f64);
             assert!(

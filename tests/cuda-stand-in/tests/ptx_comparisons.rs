@@ -1,4 +1,4 @@
-//! Comparisons and conversions, against what the PTX ISA document says of them.
+//! Comparisons and conversions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -53,7 +53,7 @@ fn comparisons_know_nan() {
         compared("setp.hi.u32 %p, %a, %b;", u32::MAX, 0)
             && !compared("setp.lo.u32 %p, %a, %b;", u32::MAX, 0)
     );
-    // Two destinations: the comparison and its opposite, each combined with a predicate.
+    // Two destinations: the comparison and its negation, each combined with a predicate.
     let both = |combined: &str, third: u32| {
         let instructions = format!(
             "setp.eq.u32 %q, %c, 1; setp.lt.{combined}.u32 %p|%q, %a, %b, %q;
@@ -167,7 +167,7 @@ fn conversions_clamp_and_round() {
         to("cvt.rzi.u64.f64 %d, %a;", B64, 1e30_f64.to_bits()),
         u64::MAX
     );
-    // Integers: cut, widened, clamped.
+    // Integers: truncated, extended, clamped.
     assert_eq!(to("cvt.u8.u32 %d, %a;", B32, 0x1ff), 0xff);
     assert_eq!(to("cvt.s8.u32 %d, %a;", B32, 0x1ff), 0xffff_ffff);
     assert_eq!(to("cvt.sat.u8.s32 %d, %a;", B32, 300), 255);

@@ -1,4 +1,4 @@
-//! What breaks a kernel off, and what is no PTX.
+//! Faults of running kernels, and invalid PTX.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use callbox_cuda_stand_in::ptx::{FaultKind, Module, Shape, launch_within};
 use device_memory::{Device, Element, launch, module, parameter_block};
 
-/// The line of the text in which a kernel has this instruction.
+/// Returns the line of an instruction in a kernel's text.
 fn line_of(kernel: &str, instruction: &str) -> usize {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/control.ptx");
     let text = std::fs::read_to_string(path).unwrap();
@@ -114,7 +114,7 @@ fn waits_end() {
         "{fault}"
     );
 
-    // Some threads at one barrier and the others at another one.
+    // Some threads wait at one barrier and the others at another.
     let text = ".version 9.0 .target sm_75 .address_size 64
         .visible .entry k() { .reg .pred %p; .reg .b32 %r; mov.u32 %r, %tid.x; setp.lt.u32 %p, %r, 32;
         @%p bar.sync 0;
@@ -142,7 +142,7 @@ fn waits_end() {
         fault.detail.contains("at another one, at PTX line 4"),
         "{fault}"
     );
-    // What is not aligned may be at several places.
+    // Threads at an unaligned barrier may be at different instructions.
     let fine = text
         .replace("bar.sync 1", "barrier.sync 0")
         .replace("bar.sync 0", "barrier.sync 0")
@@ -215,7 +215,7 @@ fn what_is_not_known_is_an_error_with_its_line() {
     assert_eq!(Module::parse(undefined).unwrap_err().to_string(), expected);
 }
 
-/// A text cut off anywhere, or with a byte that is wrong, is refused or read, and nothing worse.
+/// A truncated text, or one with a wrong byte, is either rejected or parsed, without a panic.
 #[test]
 fn broken_texts_do_no_harm() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/control.ptx");
@@ -268,7 +268,7 @@ fn a_module_says_what_it_is() {
     assert_eq!(found, [(0, "table", 4), (8, "table", 12)]);
 }
 
-/// How fast it is. A debug build has another measure.
+/// Checks the speed, with a lower bound for debug builds.
 #[test]
 fn instructions_take_nanoseconds() {
     let module = module("control.ptx");
@@ -284,7 +284,7 @@ fn instructions_take_nanoseconds() {
     )
     .unwrap();
     let seconds = start.elapsed().as_secs_f64();
-    // Eight or nine instructions a round, and four threads.
+    // Eight or nine instructions per iteration, on four threads.
     let rate = 4.0 * 500_000.0 * 8.0 / seconds / 1e6;
     let mut expected = [1_u32, 2, 3, 4];
     for x in &mut expected {
@@ -299,7 +299,7 @@ fn instructions_take_nanoseconds() {
     assert!(rate > 2.0, "{rate} million instructions in a second");
 }
 
-/// What lies behind a variable in shared memory is no other variable's.
+/// A store past a shared variable is a fault even though there is more shared memory.
 #[test]
 fn a_store_past_a_shared_variable_is_seen() {
     let text = |offset: u32| {

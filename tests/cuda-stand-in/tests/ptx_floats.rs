@@ -1,4 +1,4 @@
-//! Floating-point instructions, against what the PTX ISA document says of them.
+//! Floating-point instructions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -85,7 +85,7 @@ fn extremes_and_modes_of_singles() {
             && !tested("number", f32::NAN)
             && tested("infinite", f32::INFINITY)
     );
-    // In one direction and the other.
+    // Rounded down and up.
     let third = 1.0_f32 / 3.0;
     assert_eq!(
         single("div.rm.f32 %d, %a, %b;", 1.0, 3.0, 0.0),
@@ -138,7 +138,7 @@ fn extremes_and_modes_of_singles() {
     );
 }
 
-/// A positive integer of up to 106 bits as f64, rounded down or up.
+/// Converts a positive integer of up to 106 bits to f64, rounded down or up.
 fn directed(value: u128, up: bool) -> f64 {
     let extra = (128 - value.leading_zeros()).saturating_sub(53);
     let kept = value >> extra;
@@ -183,7 +183,7 @@ fn doubles_round_as_they_are_told() {
                 directed(wide_a * wide_b + wide_c, up),
                 "{a} * {b} + {c} {mode}"
             );
-            // A quotient is the wanted one if it and its neighbour are on both sides.
+            // The quotient is right if the exact value lies between it and its neighbour.
             let quotient = f64::from_bits(quotients[at]);
             let neighbour = if up {
                 quotient.next_down()
@@ -257,7 +257,7 @@ fn halves_round_once() {
             );
         }
     }
-    // To f32 and back is what it was.
+    // A conversion to f32 and back preserves the value.
     let back = run(
         types,
         "cvt.f32.f16 %r0, %a; cvt.rn.f16.f32 %d, %r0;",
@@ -287,13 +287,13 @@ fn halves_round_once() {
         assert_eq!(to_brain[at], brain, "{a:e}");
     }
     let half = |x: f32| u64::from(f16::from_f32(x).to_bits());
-    // 1 + 2^-11 lies half way; the product's last bit decides. Rounding twice would lose it.
+    // 1 + 2^-11 is a tie that the product's last bit decides. Rounding twice would lose it.
     let tie = [half(1.0 + 1.0 / 1024.0), half(1.0), half(2.0_f32.powi(-11))];
     assert_eq!(
         one(types, "fma.rn.f16 %d, %a, %b, %c;", tie),
         half(1.0 + 2.0 / 1024.0)
     );
-    // 17/16 squared lies half way between two numbers, and what is added is far below an f64's last bit.
+    // 17/16 squared is a tie, and the addend is far below an f64's last bit.
     let brain = |x: f32| u64::from(bf16::from_f32(x).to_bits());
     for (added, expected) in [
         (0.0, 1.125),

@@ -1,4 +1,4 @@
-//! Spaces, branches and lanes, from PTX written by hand.
+//! Spaces, branches and lanes, in hand-written PTX.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -9,7 +9,7 @@ use device_memory::{Device, Element, launch};
 
 #[test]
 fn generic_addresses_find_their_space() {
-    // One address each of shared, local and global memory, through the same load.
+    // Addresses in shared, local and global memory, through the same load.
     let instructions = "
         .shared .align 4 .b8 line[8]; .local .align 8 .b8 depot[16];
         mov.u64 %x0, line; cvta.shared.u64 %x1, %x0; mov.u64 %x2, depot; cvta.local.u64 %x3, %x2; cvta.global.u64 %x4, %from;
@@ -19,7 +19,7 @@ fn generic_addresses_find_their_space() {
         isspacep.shared %p, %x1; @!%p trap; isspacep.local %p, %x3; @!%p trap; isspacep.global %p, %x4; @!%p trap;
         isspacep.global %p, %x1; @%p trap; cvta.to.shared.u64 %x1, %x1; setp.ne.u64 %p, %x0, %x1; @%p trap;";
     assert_eq!(one(B32, instructions, [1000, 200, 30]), 1230);
-    // Fresh shared and local memory, and registers, hold poison.
+    // Fresh shared and local memory and registers contain poison.
     let fresh = ".shared .align 4 .b8 line[8]; .local .align 8 .b8 depot[16]; ld.shared.u32 %r0, [line]; ld.local.u32 %r1, [depot+12];
         xor.b32 %r2, %r0, %r1; add.u32 %r0, %r0, %r2; xor.b32 %r0, %r0, %r5; xor.b32 %d, %r0, 0xcdcdcdcd;";
     assert_eq!(one(B32, fresh, [0, 0, 0]), 0xcdcd_cdcd);
@@ -56,7 +56,7 @@ fn lanes_reduce() {
         flat[lane * 8] = *value;
     }
     let buffer = device.buffer(&flat);
-    // Six lanes: the others in the mask are not waited for.
+    // Six lanes: the other lanes in the mask are not waited for.
     launch(&module, &device, "k", (1, 6), &[buffer.to_bytes()]).unwrap();
     for (lane, r) in device.read::<i32>(buffer).chunks(8).enumerate() {
         let is_inside = lane % 4 < 2;

@@ -1,4 +1,5 @@
-//! Arithmetic of 16 bits that NVRTC 13.0 compiled (`tests/kernels/halves.cu`), against the half crate's.
+//! Compares 16-bit arithmetic compiled by NVRTC 13.0 (`tests/kernels/halves.cu`) with the half
+//! crate's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -23,7 +24,8 @@ fn halves_are_the_half_crates() {
     for (i, r) in device.read::<i16>(results).chunks(8).enumerate() {
         let (x, y) = (f16::from_bits(a[i] as u16), f16::from_bits(b[i] as u16));
         let (wide_x, wide_y) = (x.to_f64(), y.to_f64());
-        // Of f16 numbers, f32 has sums and products so well that rounding again is harmless.
+        // f32 is precise enough for sums and products of f16 numbers that a second rounding is
+        // harmless.
         let mut expected = vec![x + y, x * y, f16::from_f32(x.to_f32() * 3.0)];
         expected.push(if x < y { x } else { y });
         let found = [0, 1, 3, 5].map(|at| f16::from_bits(r[at] as u16));

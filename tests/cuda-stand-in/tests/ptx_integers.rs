@@ -1,4 +1,4 @@
-//! Integer instructions, against what the PTX ISA document says of them.
+//! Integer instructions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -50,7 +50,7 @@ fn funnels_and_permutations() {
     assert_eq!(word("shf.r.wrap.b32 %d, %a, %b, %c;", low, high, 32), low);
     let (a, b) = (0x3322_8100, 0x7766_5544);
     assert_eq!(word("prmt.b32 %d, %a, %b, %c;", a, b, 0x7531), 0x7755_3381);
-    // The upper bit of a selector gives the byte's sign.
+    // The upper bit of a selector replicates the byte's sign.
     assert_eq!(word("prmt.b32 %d, %a, %b, %c;", a, b, 0x9810), 0xff00_8100);
     assert_eq!(word("prmt.b32.f4e %d, %a, %b, %c;", a, b, 3), 0x6655_4433);
     assert_eq!(word("prmt.b32.b4e %d, %a, %b, %c;", a, b, 1), 0x6677_0081);

@@ -1,4 +1,4 @@
-//! Kernels that NVRTC 13.0 compiled (`tests/kernels/*.cu`), against the same computed in Rust.
+//! Compares kernels compiled by NVRTC 13.0 (`tests/kernels/*.cu`) with the same in Rust.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod device_memory;
@@ -139,7 +139,8 @@ fn atomic_operations_count() {
         bits().min().unwrap(),
     ];
     assert_eq!(found[..6], expected);
-    // Threads run in order here, so that the first one found the ones and the last one's value stays, or one found -1 behind it.
+    // Threads run in order here: the first one sees the initial ones, and the last one's value
+    // remains.
     assert_eq!(found[6], values[99] as u32);
     let sum64 = values.iter().fold(0_u64, |a, &v| a.wrapping_add(v as u64));
     let most64 = u64::from(bits().max().unwrap());

@@ -1,4 +1,5 @@
-//! What happens when: lazy and eager mode, waits, polls, host functions, default streams, copies from and to host memory.
+//! When work runs: lazy and eager mode, waits, polls, host functions, default streams, copies from
+//! and to host memory.
 #![allow(unsafe_code, reason = "host functions are C functions")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +12,7 @@ use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::sys::CUresult;
 use rig::Axpb;
 
-/// What memory holds that nothing was written to.
+/// The contents of uninitialised memory.
 const POISON: u32 = 0xCDCD_CDCD;
 const N: u32 = 100;
 const BYTES: usize = N as usize * 4;
@@ -147,11 +148,11 @@ fn pollers_see_work_unfinished_and_then_finished() {
 
 static ORDER: Mutex<Vec<(usize, Option<u32>)>> = Mutex::new(Vec::new());
 
-/// Notes its number, and what `PLACE` holds when it is called.
+/// Records its number, and the value of `PLACE` at the time of the call.
 unsafe extern "C" fn note(data: *mut c_void) {
-    // SAFETY: The test enqueues it with a `Note` that lives until the stream is done.
+    // SAFETY: the test enqueues it with a `Note` that lives until the stream is done.
     let note = unsafe { &*data.cast::<Note>() };
-    // SAFETY: The pinned memory lives until the stream is done.
+    // SAFETY: the pinned memory lives until the stream is done.
     let seen = note
         .look
         .map(|at| unsafe { (at as *const u32).read_volatile() });
@@ -193,7 +194,7 @@ fn host_functions_are_called_in_the_streams_order() {
 
 unsafe extern "C" fn call_the_driver(data: *mut c_void) {
     let outcome = rig::alloc(4);
-    // SAFETY: The test enqueues it with a place for the outcome.
+    // SAFETY: the test enqueues it with a place for the outcome.
     unsafe { *data.cast::<rig::Outcome<u64>>() = outcome };
 }
 
@@ -267,7 +268,7 @@ fn addresses_say_what_they_are() {
         Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         "memory that the driver does not know"
     );
-    // The same call goes between any two of them.
+    // The same call copies between any two kinds of memory.
     from.fill(5);
     rig::copy_any(x, from.at as u64, 16, stream).unwrap();
     rig::copy_any(to.at as u64, x, 16, stream).unwrap();
@@ -298,7 +299,7 @@ fn the_default_stream_waits_for_blocking_streams_and_not_for_others() {
         rig::synchronise(stream).unwrap();
         assert_eq!(rig::download_now(x, 1).unwrap(), [3]);
     }
-    // And blocking streams wait for it.
+    // Blocking streams wait for it as well.
     let (stream, x) = (rig::blocking_stream().unwrap(), rig::alloc(8).unwrap());
     rig::set_words(x, 4, 1, std::ptr::null_mut()).unwrap();
     rig::copy(x + 4, x, 4, stream).unwrap();
@@ -383,7 +384,7 @@ fn threads_share_a_stream() {
                 });
             }
         });
-        // It began at 7.
+        // The initial value is 7.
         assert_eq!(
             rig::download(counter, 1, stream).unwrap(),
             [7 + 4 * 50 * 64],

@@ -1,10 +1,11 @@
-//! A bystander: an executable of another module on the same engine, which must not notice anything.
+//! A bystander: an executable of another module on the same engine, which altered reads must not
+//! affect.
 
 use callbox::call::CallSite;
 use callbox::wasm::{Engine, PreparedCall};
 use callbox::{ArrayShape, Status};
 
-/// Its call site, and the instance that is kept behind it.
+/// The bystander's call site, with its pooled instance.
 #[derive(Debug)]
 pub struct Bystander {
     call: PreparedCall,
@@ -12,10 +13,10 @@ pub struct Bystander {
 }
 
 impl Bystander {
-    /// Takes its place on this engine.
+    /// Creates the bystander on this engine.
     ///
     /// # Errors
-    /// What the engine says.
+    /// A status of the engine.
     pub fn new(engine: &Engine) -> Result<Self, Status> {
         let wasm = wat::parse_str(include_str!("bystander.wat")).expect("expected a valid module");
         let word: ArrayShape = "s32[]".parse()?;
@@ -27,19 +28,20 @@ impl Bystander {
         bystander.check().map(|()| bystander)
     }
 
-    /// Looks whether its memory is as it was, and whether it works.
+    /// Checks that the bystander's memory is unchanged and that it still works.
     ///
     /// # Errors
-    /// What it fails with: DATA_LOSS if a byte is another.
+    /// The status of its call: DATA_LOSS if a byte of its memory changed.
     pub fn check(&self) -> Result<(), Status> {
         let operand = self.calls.get();
         self.calls.set(operand.wrapping_add(1));
         let mut result = [0; 4];
         self.call
             .call(&[&operand.to_le_bytes()], &mut [&mut result])?;
-        match u32::from_le_bytes(result) == operand.wrapping_add(1) {
-            true => Ok(()),
-            false => Err(Status::internal("the bystander's result is wrong")),
+        if u32::from_le_bytes(result) == operand.wrapping_add(1) {
+            Ok(())
+        } else {
+            Err(Status::internal("the bystander's result is wrong"))
         }
     }
 }

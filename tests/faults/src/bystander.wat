@@ -1,5 +1,5 @@
-;; Fills its own two pages with a pattern when it starts. Its target fails with DATA_LOSS if a byte of them is another, or else adds
-;; one to its operand. The arena lies behind these pages.
+;; Fills its own two pages with a pattern at its start. Its target fails with DATA_LOSS if one of
+;; these bytes changed, otherwise it adds 1 to its operand. The arena follows these pages.
 (module
   (memory (export "memory") 2)
   (func $word (param $at i32) (result i64)

@@ -18,52 +18,53 @@ use crate::subject::{Files, Trial};
 use crate::tally::Tally;
 use crate::watchdog::Watchdog;
 
-/// A case that takes longer than this gets one random run only.
+/// Cases that take longer get a single random run.
 const SLOW: Duration = Duration::from_millis(20);
 
-/// Cases with more reads than this do not stand for others.
+/// Cases with more reads are never chosen as representatives.
 const MOST_READS: usize = 40;
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// What must not be, with what runs it again.
+    /// The violations, each with the arguments that repeat it.
     pub failures: Vec<String>,
-    /// What each case reads.
+    /// The reads of each case.
     pub observed: Vec<Observed>,
 }
 
-/// What the host reads while a case runs.
+/// The values that the host reads while a case runs.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The case's name.
     pub name: String,
-    /// How many values.
+    /// The number of values.
     pub reads: usize,
-    /// How long it takes, when its modules are compiled or, for guests, the first time.
+    /// The duration of an unaltered run, compilation included.
     pub took: Duration,
-    /// Of which sorts.
+    /// The sorts of values.
     pub sorts: BTreeSet<(Kind, String)>,
 }
 
-/// What is done to a case.
+/// A treatment, applied to every case.
 pub type Treatment<'t> = dyn Fn(&Trial<'_>, Duration, &mut Runner<'_>) + Sync + 't;
 
-/// Runs a case's schedules, and counts.
+/// Runs a case under schedules, and counts the results.
 #[derive(Debug)]
 pub struct Runner<'r> {
     bystander: &'r Bystander,
     watchdog: &'r Watchdog,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// What must not be.
+    /// The violations.
     pub failures: Vec<String>,
 }
 
 impl Runner<'_> {
-    /// Runs a case once under a schedule, and checks what came of it. `again` are the arguments that run it again.
+    /// Runs a case once under a schedule and checks its outcome. `again` holds the arguments that
+    /// repeat the run.
     pub fn run(&mut self, subject: &Trial<'_>, schedule: Schedule, again: &str) {
         self.watchdog
             .begin(format!("{} --case {again}", subject.name));
@@ -85,7 +86,10 @@ impl Runner<'_> {
         oracle::check(subject, &outcomes, &record)
             .map_err(|problem| format!("{problem}\n    {:?}", record.altered))?;
         self.bystander.check().map_err(|status| {
-            format!("the bystander noticed: {status}\n    {:?}", record.altered)
+            format!(
+                "the bystander was affected: {status}\n    {:?}",
+                record.altered
+            )
         })?;
         subject
             .run_as_it_is()
@@ -93,7 +97,8 @@ impl Runner<'_> {
     }
 }
 
-/// All that one value can be altered to: its bits, extremes, neighbours, what is random, and what was read before.
+/// Returns every mutation of a value: bit flips, extremes, neighbours, random values, and earlier
+/// reads.
 #[must_use]
 pub fn mutations() -> Vec<Mutation> {
     let mut mutations: Vec<Mutation> = (0..32).map(Mutation::Flip).collect();
@@ -103,10 +108,10 @@ pub fn mutations() -> Vec<Mutation> {
     mutations
 }
 
-/// The schedule of a seed: about two, three or four of a case's reads are altered.
+/// Returns the schedule of a seed, which alters about two to four of a case's reads.
 #[must_use]
 pub fn seeded(subject: &Trial<'_>, seed: u64) -> Schedule {
-    // Cases of one shape are not to be altered alike.
+    // Mix the case's name into the seed, so that similar cases get different schedules.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let name = subject.name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
     Schedule::Random {
@@ -115,7 +120,7 @@ pub fn seeded(subject: &Trial<'_>, seed: u64) -> Schedule {
     }
 }
 
-/// Each read of a case, altered in each way.
+/// Alters each read of a case in each way.
 pub fn each_read(subject: &Trial<'_>, runner: &mut Runner<'_>) {
     for read in 0..subject.seen.len() as u64 {
         for (i, mutation) in mutations().into_iter().enumerate() {
@@ -125,7 +130,7 @@ pub fn each_read(subject: &Trial<'_>, runner: &mut Runner<'_>) {
     }
 }
 
-/// A case under random schedules.
+/// Runs a case under random schedules.
 pub fn each_seed(subject: &Trial<'_>, took: Duration, seeds: &Range<u64>, runner: &mut Runner<'_>) {
     let most = if took > SLOW { 1 } else { usize::MAX };
     for seed in seeds.clone().take(most) {
@@ -133,7 +138,7 @@ pub fn each_seed(subject: &Trial<'_>, took: Duration, seeds: &Range<u64>, runner
     }
 }
 
-/// Does this to cases, as many at a time as the machine has processors.
+/// Applies a treatment to all cases, one case per processor at a time.
 #[must_use]
 pub fn run(cases: &[Found], treatment: &Treatment<'_>) -> Report {
     let next = AtomicUsize::new(0);
@@ -203,12 +208,12 @@ fn treat(found: &Found, treatment: &Treatment<'_>, runner: &mut Runner<'_>) -> O
     })
 }
 
-/// What a value is, without the guest's own names.
+/// Returns a value's sort: its description without names that the guest chose.
 fn sort(what: &str) -> String {
     what.split('"').next().unwrap_or(what).trim().to_owned()
 }
 
-/// For each set of sorts of values that some case reads the quick case that reads the fewest.
+/// Returns, for each set of sorts that some case reads, the quick case with the fewest reads.
 #[must_use]
 pub fn representatives(observed: &[Observed]) -> BTreeSet<String> {
     let mut observed: Vec<&Observed> = observed

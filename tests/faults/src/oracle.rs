@@ -1,4 +1,4 @@
-//! What must hold of what an altered run came to: the points 2 to 5 of the crate's description.
+//! Checks an altered run against the requirements 2 to 5 in the crate's documentation.
 
 use callbox::wasm::faults::{Altered, Kind, Record};
 use callbox::{ArrayShape, Blame, StatusCode};
@@ -7,13 +7,13 @@ use callbox_tests::platform::{Failure, Found, Outcome};
 
 use crate::subject::Trial;
 
-/// The longest text of a failure: some messages within each other.
+/// The longest allowed failure text, which may nest several messages.
 const LONGEST: usize = 64 << 10;
 
 /// Checks an altered run.
 ///
 /// # Errors
-/// What must not be.
+/// The violated requirement.
 pub fn check(subject: &Trial<'_>, outcomes: &[Outcome], record: &Record) -> Result<(), String> {
     for (i, outcome) in outcomes.iter().enumerate() {
         let baseline = subject.baseline.get(i);
@@ -63,14 +63,13 @@ fn check_found(
             }
             check_sizes(found)?;
             let repeats = matches!(subject.case.stress, Stress::Shared | Stress::Separate(_));
-            match bears || !repeats || found == expected {
-                true => Ok(()),
-                false => {
-                    Err("other results, which follow from nothing that was altered".to_owned())
-                }
+            if bears || !repeats || found == expected {
+                Ok(())
+            } else {
+                Err("other results, which follow from nothing that was altered".to_owned())
             }
         }
-        // What failed before succeeds, for the guest says something else now.
+        // A failing case may succeed when the guest's values change.
         (Found::Results(found, _), Some(Err(_)) | None) if !is_text_only(record) => {
             check_sizes(found)
         }
@@ -79,7 +78,7 @@ fn check_found(
     }
 }
 
-/// Whether nothing but texts was altered, which no failure follows from.
+/// Returns whether only texts were altered. No failure depends on texts.
 fn is_text_only(record: &Record) -> bool {
     let is_text = |altered: &Altered| {
         let text = ["log's message", "set-failure's message"];
@@ -102,8 +101,8 @@ fn check_sizes(found: &[(ArrayShape, Vec<u8>)]) -> Result<(), String> {
     }
 }
 
-/// Whether results follow from a value. They do, but from what a guest logs, and from the failures of a target that nobody
-/// calls back.
+/// Returns whether results depend on a value. They do, unless it is a log message, or the text of a
+/// failure that no guest handles.
 fn bears_on_results(subject: &Trial<'_>, altered: &Altered) -> bool {
     let Altered { seen, .. } = altered;
     match (seen.kind, seen.what.as_str()) {
@@ -115,12 +114,13 @@ fn bears_on_results(subject: &Trial<'_>, altered: &Altered) -> bool {
     }
 }
 
-/// Whether a guest of the case calls a function of the program, whose failure it may handle.
+/// Returns whether a guest of the case calls a function of the program, whose failure it may
+/// handle.
 fn calls_back(subject: &Trial<'_>) -> bool {
     subject.seen.iter().any(|seen| seen.what == "call-function")
 }
 
-/// Checks that a code which says now that a call failed makes one fail.
+/// Checks that a return code altered to a failure makes a call fail.
 fn check_codes(subject: &Trial<'_>, outcomes: &[Outcome], record: &Record) -> Result<(), String> {
     let says_so = |altered: &Altered| {
         altered.seen.kind == Kind::Returned
@@ -129,7 +129,7 @@ fn check_codes(subject: &Trial<'_>, outcomes: &[Outcome], record: &Record) -> Re
     };
     let heard = calls_back(subject) || outcomes.iter().any(Result::is_err);
     match record.altered.iter().find(|altered| says_so(altered)) {
-        Some(altered) if !heard => Err(format!("success in spite of {altered:?}")),
+        Some(altered) if !heard => Err(format!("success despite {altered:?}")),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Panics, also those that someone catches on the way.
+//! Detects panics, including those that are caught before they reach the caller.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,10 @@ thread_local! {
     static SEEN: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `run`, and gives what it gives, or what panicked meanwhile on this thread.
+/// Calls `run` and returns its result, unless this thread panicked meanwhile.
 ///
 /// # Errors
-/// The first panic, with its place, whether or not it came out of `run`.
+/// The first panic, with its location, whether or not it was caught inside `run`.
 pub fn watch<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -11,27 +11,27 @@ use callbox_tests::run::{self, Verdict};
 
 use crate::panics;
 
-/// How long an altered step may take: a guest that was told something else may loop.
+/// The deadline of an altered step, because an altered guest may loop.
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// A case that is about to run many times.
+/// A case prepared for many runs.
 pub struct Trial<'c> {
-    /// Its name.
+    /// The case's name.
     pub name: &'c str,
     /// The case.
     pub case: &'c Case,
     platform: &'c dyn Platform,
     bench: Box<dyn Bench + 'c>,
     hurried: &'c [Step],
-    /// What comes of it when nothing is altered.
+    /// The outcomes of an unaltered run.
     pub baseline: Vec<Outcome>,
-    /// What the host reads then.
+    /// The values that the host reads in an unaltered run.
     pub seen: Vec<Seen>,
-    /// How long that takes.
+    /// The duration of an unaltered run.
     pub took: Duration,
 }
 
-/// A case as it is, and with steps that end soon.
+/// A case as written, and with short deadlines.
 #[derive(Debug)]
 pub struct Files {
     name: String,
@@ -43,7 +43,7 @@ impl Files {
     /// Reads a case.
     ///
     /// # Errors
-    /// What is wrong with its file.
+    /// A malformed case.
     pub fn read(found: &Found) -> Result<Self> {
         let mut hurried = Case::read(&found.path)?;
         for step in &mut hurried.steps {
@@ -56,7 +56,7 @@ impl Files {
         })
     }
 
-    /// Whether something of a guest's runs: what is only loaded gives the host nothing to read.
+    /// Returns whether the case runs guest code. Loading alone reads nothing from a guest.
     #[must_use]
     pub fn runs_guests(&self) -> bool {
         match &self.case.subject {
@@ -68,10 +68,11 @@ impl Files {
 }
 
 impl<'c> Trial<'c> {
-    /// Makes a case ready, and runs it once as it is. `None` if it is not for this platform.
+    /// Sets up a case and runs it once, unaltered. Returns `None` if it does not run on this
+    /// platform.
     ///
     /// # Errors
-    /// A case that does not do what it expects when nothing is altered.
+    /// A case that fails when nothing is altered.
     pub fn open(files: &'c Files, platform: &'c dyn Platform) -> Result<Option<Self>, String> {
         let case = &files.case;
         if case.platforms.reason_against(platform.name()).is_some() {
@@ -97,18 +98,18 @@ impl<'c> Trial<'c> {
         Ok(Some(subject))
     }
 
-    /// Runs it once under a schedule.
+    /// Runs the case once under a schedule.
     ///
     /// # Errors
-    /// What panicked, or why the platform gave up.
+    /// A panic, or the platform's own failure.
     pub fn run(&self, schedule: Schedule) -> Result<(Vec<Outcome>, Record), String> {
         self.run_steps(self.hurried, schedule)
     }
 
-    /// Runs it as it is, which must give what it expects.
+    /// Runs the case unaltered, which must pass.
     ///
     /// # Errors
-    /// What it gives instead.
+    /// The case's failure.
     pub fn run_as_it_is(&self) -> Result<(), String> {
         let (outcomes, _) = self.run_steps(&self.case.steps, Schedule::Observe)?;
         self.judge(&outcomes)
@@ -121,7 +122,7 @@ impl<'c> Trial<'c> {
         }
     }
 
-    /// Prepares it, runs these steps, and lets it go: all of it under the schedule.
+    /// Prepares the case, runs these steps and drops it, all under the schedule.
     fn run_steps(
         &self,
         steps: &[Step],
@@ -134,7 +135,7 @@ impl<'c> Trial<'c> {
         let (outcomes, record) = panics::watch(|| faults::with(schedule, run))
             .map_err(|panic| format!("the host panicked: {panic}"))?;
         let outcomes: Result<_> = outcomes;
-        let outcomes = outcomes.map_err(|error| format!("the platform gave up: {error:#}"))?;
+        let outcomes = outcomes.map_err(|error| format!("the platform failed: {error:#}"))?;
         Ok((outcomes, record))
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of what came of runs.
+//! Counts of runs and their outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::fmt;
 use callbox::wasm::faults::{Kind, Record};
 use callbox_tests::platform::Outcome;
 
-/// What came of runs.
+/// The counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Cases that have something to alter.
+    /// Cases with values to alter.
     pub cases: u64,
-    /// Runs in which something was altered.
+    /// Runs in which a value was altered.
     pub runs: u64,
-    /// Values that were altered.
+    /// Altered values.
     pub injected: u64,
-    /// Of these, by where they came from.
+    /// Altered values by their source.
     pub kinds: BTreeMap<Kind, u64>,
-    /// How the altered runs' steps ended, by the name of the code. `OK` if with results.
+    /// The outcomes of altered steps by status code, `OK` for results.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// Counts a run in which something was altered.
+    /// Counts a run in which a value was altered.
     pub fn add_run(&mut self, outcomes: &[Outcome], record: &Record) {
         self.runs += 1;
         self.injected += record.altered.len() as u64;
@@ -38,7 +38,7 @@ impl Tally {
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         self.cases += other.cases;
         self.runs += other.runs;

@@ -1,14 +1,15 @@
-//! A run that hangs ends the process, and is named.
+//! Ends the process when a run hangs, and names the run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How long a run may take: the longest deadline of the engines, a deleter's time, and patience with a busy machine.
+/// The timeout of a run: the longest deadline of the engines, the time of deleters, and slack for a
+/// busy machine.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How often is looked.
+/// The interval between checks.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The exit code of a process in which a run hung.
@@ -16,14 +17,14 @@ const HUNG: i32 = 86;
 
 type Runs = Mutex<HashMap<ThreadId, (Instant, String)>>;
 
-/// Knows what each thread does, and since when.
+/// Tracks each thread's run and its start.
 #[derive(Debug)]
 pub struct Watchdog {
     runs: Arc<Runs>,
 }
 
 impl Watchdog {
-    /// Begins to watch. Its thread ends with it.
+    /// Starts watching. Its thread ends when the watchdog is dropped.
     #[must_use]
     pub fn start() -> Self {
         let runs = Arc::<Runs>::default();
@@ -41,13 +42,13 @@ impl Watchdog {
         Self { runs }
     }
 
-    /// This thread begins a run.
+    /// Records that this thread begins a run.
     pub fn begin(&self, name: String) {
         let run = (Instant::now(), name);
         locked(&self.runs).insert(thread::current().id(), run);
     }
 
-    /// This thread's run has ended.
+    /// Records that this thread's run has ended.
     pub fn end(&self) {
         locked(&self.runs).remove(&thread::current().id());
     }

@@ -1,4 +1,4 @@
-//! Runs a target on its seeds, on what was found before, and on inputs made of them.
+//! Runs a target on its seeds, its regressions, and inputs derived from them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,8 +11,16 @@ use crate::Target;
 use crate::mutate::Mutator;
 use crate::outcome::Outcome;
 
-/// How many inputs are kept to be changed further.
+/// The number of inputs kept as a base for further mutations.
 const MOST_KEPT: usize = 4096;
+
+/// Variables that make malloc give memory back at once, so that the target `cost` sees all memory
+/// that an input takes.
+pub const MALLOC: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
 
 /// A run of one target.
 #[derive(Debug)]
@@ -25,17 +33,17 @@ pub struct Run {
     trace: Option<PathBuf>,
 }
 
-/// An input for which something that must hold does not.
+/// An input that violates a requirement.
 #[derive(Debug)]
 pub struct Find {
     /// The input.
     pub input: Vec<u8>,
-    /// What the target panicked with.
+    /// The message of the target's panic.
     pub message: String,
 }
 
 impl Run {
-    /// A run of a target, with inputs that this seed makes.
+    /// Starts a run of a target. The seed determines its inputs.
     #[must_use]
     pub fn new(target: &'static Target, seed: u64) -> Self {
         Self {
@@ -48,29 +56,30 @@ impl Run {
         }
     }
 
-    /// Writes each input to this file before it is run: what is there after the process died is what it died of.
+    /// Writes each input to this file before running it, so that the file holds the input that
+    /// killed the process.
     #[must_use]
     pub fn with_trace(mut self, file: PathBuf) -> Self {
         self.trace = Some(file);
         self
     }
 
-    /// How many inputs were run.
+    /// Returns the number of inputs that were run.
     #[must_use]
     pub fn executions(&self) -> u64 {
         self.executions
     }
 
-    /// How many outcomes there were.
+    /// Returns the number of distinct outcomes.
     #[must_use]
     pub fn outcomes(&self) -> usize {
         self.seen.len()
     }
 
-    /// Runs the committed inputs: seeds and regressions. They are what others are made of.
+    /// Runs the committed inputs (seeds and regressions), which become the base of mutations.
     ///
     /// # Errors
-    /// Files that cannot be read; the first of them that is a find.
+    /// Files that cannot be read, or the first input that is a find.
     pub fn replay(&mut self) -> Result<()> {
         for (file, input) in committed(self.target)? {
             let outcome = self
@@ -82,7 +91,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes an input and runs it.
+    /// Generates an input and runs it.
     ///
     /// # Errors
     /// The input, if it is a find.
@@ -108,23 +117,23 @@ impl Run {
     }
 }
 
-/// What a target panicked with.
+/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a text").to_owned()
 }
 
-/// Where this crate lies.
+/// Returns this crate's folder.
 #[must_use]
 pub fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The committed inputs of a target, by file.
+/// Returns the committed inputs of a target, with their files.
 ///
 /// # Errors
-/// A folder of seeds that is not there; files that cannot be read.
+/// A missing folder of seeds, or files that cannot be read.
 pub fn committed(target: &Target) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let seeds = home().join("seeds").join(target.name);
     let regressions = home().join("regressions").join(target.name);

@@ -1,41 +1,41 @@
-//! Shapes, literals, attributes and call sites out of an input's bytes. What the bytes do not say is the simplest.
+//! Generates shapes, literals, attributes and call sites from an input's bytes. Missing bytes
+//! produce the simplest value.
 
 use arbitrary::{Result, Unstructured};
 use callbox::call::{Alias, ApiVersion};
 use callbox::{ArrayShape, Attribute, CallSite, Dictionary, ElementType, Layout, Literal, Shape};
 
-/// An element type; a token only if it may be one.
+/// Generates an element type, a token only if allowed.
 pub(crate) fn element_type(u: &mut Unstructured<'_>, may_be_token: bool) -> Result<ElementType> {
-    let element_type = *u.choose(ElementType::ALL)?;
+    let element_type = *u.choose(&ElementType::ALL)?;
     Ok(match element_type {
         ElementType::Token if !may_be_token => ElementType::F32,
         element_type => element_type,
     })
 }
 
-/// Few dimensions of few elements.
+/// Generates a few small dimensions.
 pub(crate) fn dimensions(u: &mut Unstructured<'_>) -> Result<Vec<usize>> {
     let rank = u.int_in_range(0..=3)?;
     (0..rank).map(|_| u.int_in_range(0..=4)).collect()
 }
 
-/// An array's shape, with a layout now and then.
+/// Generates an array shape, sometimes with a layout.
 pub(crate) fn array_shape(u: &mut Unstructured<'_>, may_be_token: bool) -> Result<ArrayShape> {
     let element_type = element_type(u, may_be_token)?;
     if element_type == ElementType::Token {
         return Ok(ArrayShape::scalar(element_type));
     }
     let shape = ArrayShape::new(element_type, &dimensions(u)?).unwrap();
-    match shape.rank() > 0 && u.ratio(1, 3)? {
-        true => {
-            let layout = permutation(u, shape.rank())?;
-            Ok(shape.with_layout(Layout::new(&layout).unwrap()).unwrap())
-        }
-        false => Ok(shape),
+    if shape.rank() > 0 && u.ratio(1, 3)? {
+        let layout = permutation(u, shape.rank())?;
+        Ok(shape.with_layout(Layout::new(&layout).unwrap()).unwrap())
+    } else {
+        Ok(shape)
     }
 }
 
-/// The numbers below `count` in some order.
+/// Generates a permutation of the numbers below `count`.
 pub(crate) fn permutation(u: &mut Unstructured<'_>, count: usize) -> Result<Vec<usize>> {
     let mut left: Vec<usize> = (0..count).collect();
     (0..count)
@@ -43,7 +43,7 @@ pub(crate) fn permutation(u: &mut Unstructured<'_>, count: usize) -> Result<Vec<
         .collect()
 }
 
-/// A shape: an array's, or a tuple's of at most `depth` levels.
+/// Generates a shape: an array, or a tuple of at most `depth` levels.
 pub(crate) fn shape(u: &mut Unstructured<'_>, depth: usize) -> Result<Shape> {
     if depth == 0 || !u.ratio(1, 4)? {
         return array_shape(u, true).map(Shape::Array);
@@ -53,14 +53,14 @@ pub(crate) fn shape(u: &mut Unstructured<'_>, depth: usize) -> Result<Shape> {
     Ok(Shape::tuple(elements.collect::<Result<_>>()?).unwrap())
 }
 
-/// As many bytes: those that the input has left, and then zeros.
+/// Takes `count` bytes from the input, padded with zeros.
 pub(crate) fn bytes(u: &mut Unstructured<'_>, count: usize) -> Result<Vec<u8>> {
     let mut bytes = u.bytes(count.min(u.len()))?.to_vec();
     bytes.resize(count, 0);
     Ok(bytes)
 }
 
-/// An array whose bytes are elements of its type.
+/// Generates an array whose bytes are valid elements of its type.
 pub(crate) fn literal(u: &mut Unstructured<'_>, shape: ArrayShape) -> Result<Literal> {
     let mut bytes = bytes(u, shape.byte_size())?;
     let element_type = shape.element_type();
@@ -70,7 +70,8 @@ pub(crate) fn literal(u: &mut Unstructured<'_>, shape: ArrayShape) -> Result<Lit
     Ok(Literal::from_bytes(shape, bytes).unwrap())
 }
 
-/// A byte that an element of this type can have: of PRED and types narrower than a byte not all do.
+/// Maps a byte to a valid one of this type. PRED and types narrower than a byte do not use all
+/// values.
 pub(crate) fn element_byte(element_type: ElementType, byte: u8) -> u8 {
     let bits = match element_type {
         ElementType::Pred => 1,
@@ -86,22 +87,19 @@ pub(crate) fn element_byte(element_type: ElementType, byte: u8) -> u8 {
     }
 }
 
-/// A text, mostly short and of few different letters.
+/// Generates a text, mostly short and of few distinct letters.
 pub(crate) fn name(u: &mut Unstructured<'_>) -> Result<String> {
-    match u.ratio(3, 4)? {
-        true => {
-            let length = u.int_in_range(1..=3)?;
-            let letters = (0..length).map(|_| u.choose(&['a', 'b', '_', '.', '9', '$', '-', 'ä']));
-            Ok(letters.collect::<Result<Vec<_>>>()?.into_iter().collect())
-        }
-        false => {
-            let length = u.int_in_range(0..=12)?;
-            (0..length).map(|_| u.arbitrary::<char>()).collect()
-        }
+    if u.ratio(3, 4)? {
+        let length = u.int_in_range(1..=3)?;
+        let letters = (0..length).map(|_| u.choose(&['a', 'b', '_', '.', '9', '$', '-', 'ä']));
+        Ok(letters.collect::<Result<Vec<_>>>()?.into_iter().collect())
+    } else {
+        let length = u.int_in_range(0..=12)?;
+        (0..length).map(|_| u.arbitrary::<char>()).collect()
     }
 }
 
-/// Attributes by name, nested at most `depth` deep.
+/// Generates attributes, nested at most `depth` deep.
 pub(crate) fn dictionary(u: &mut Unstructured<'_>, depth: usize) -> Result<Dictionary> {
     let count = u.int_in_range(0..=4)?;
     (0..count)
@@ -127,7 +125,8 @@ fn attribute(u: &mut Unstructured<'_>, depth: usize) -> Result<Attribute> {
     })
 }
 
-/// A call site of typed FFI, whose results are first the operands' shapes and then others; some results are in the operands' memory.
+/// Generates a typed FFI call site. Its results begin with the operands' shapes, some of them
+/// aliased to the operands.
 pub(crate) fn call_site(u: &mut Unstructured<'_>) -> Result<CallSite> {
     let count = u.int_in_range(0..=4)?;
     let operands = (0..count)

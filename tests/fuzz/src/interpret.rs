@@ -1,7 +1,9 @@
-//! An interpreter of programs written as simply as possible, from XLA's operation semantics and what callbox's instructions say of themselves: element by
-//! element and index by index, in `f64`, in integers of 128 bits and on raw bytes where nothing is computed. It shares no code with the executor but the values' types.
+//! A reference interpreter of programs, written as simply as possible from XLA's operation
+//! semantics and the documentation of callbox's instructions.
 //!
-//! [`evaluate`] says what an instruction gives, and how far off a right answer may be.
+//! It works element by element and index by index, in `f64`, in 128-bit integers, or on raw bytes
+//! where nothing is computed. It shares no code with the executor except the types of values.
+//! [`evaluate`] returns an instruction's result and its tolerance.
 
 mod array;
 mod elements;
@@ -15,7 +17,7 @@ pub(crate) use array::{Array, Tolerance, encode};
 pub(crate) use elements::Element;
 use elements::{binary, compare, convert, reduce_precision, unary};
 
-/// A value: an array, or a tuple of values. A token is an array without elements.
+/// A value: an array or a tuple. A token is an array without elements.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     /// An array.
@@ -25,7 +27,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The literal's value.
+    /// Converts a literal.
     pub(crate) fn of(literal: &Literal) -> Self {
         match literal.shape() {
             Shape::Array(shape) => {
@@ -42,7 +44,7 @@ impl Value {
         }
     }
 
-    /// The array that it is.
+    /// Returns the array.
     pub(crate) fn array(&self) -> &Array {
         match self {
             Self::Array(array) => array,
@@ -50,7 +52,7 @@ impl Value {
         }
     }
 
-    /// Whether a literal is this value, nearly.
+    /// Checks a literal against this value, within the tolerance.
     pub(crate) fn check(&self, found: &Literal, tolerance: &Tolerance) -> Result<(), String> {
         match (self, found.shape()) {
             (Self::Array(array), Shape::Array(_)) => array.check(found.bytes().unwrap(), tolerance),
@@ -64,7 +66,7 @@ impl Value {
         }
     }
 
-    /// The same value, of this shape, which differs in layouts at most.
+    /// Replaces the value's shape by one that differs in layouts only.
     fn with_layouts(self, shape: &Shape) -> Self {
         match (self, shape) {
             (Self::Array(array), Shape::Array(shape)) => {
@@ -83,7 +85,7 @@ impl Value {
     }
 }
 
-/// What a computation gives.
+/// Runs a computation.
 pub(crate) fn run(program: &Program, computation: ComputationId, arguments: &[Value]) -> Value {
     let computation = &program.computations()[computation.index()];
     let mut values: Vec<Value> = Vec::new();
@@ -104,7 +106,7 @@ pub(crate) fn run(program: &Program, computation: ComputationId, arguments: &[Va
     values.swap_remove(computation.root().index())
 }
 
-/// What an instruction gives, which is no parameter, and how far off a right answer may be.
+/// Evaluates an instruction other than a parameter. Returns its result and the tolerance for it.
 pub(crate) fn evaluate(
     program: &Program,
     instruction: &Instruction,
@@ -163,7 +165,7 @@ pub(crate) fn evaluate(
     }
 }
 
-/// The same for what takes and gives arrays.
+/// Evaluates an instruction with array operands and an array result.
 fn of_arrays(
     program: &Program,
     instruction: &Instruction,

@@ -1,8 +1,10 @@
-//! Fuzz targets, each with what must hold of it, and what drives them.
+//! Fuzz targets, each with its oracle, and their drivers.
 //!
-//! A [`Target`] takes bytes, has callbox do something with them, and panics if what must hold does not: an input that makes it panic, abort or run for ever
-//! is a find. It runs under three drivers: `cargo test -p callbox-fuzz` (seeds, regressions and some inputs, the same each time), `cargo xtask fuzz`
-//! (the same for as long as one likes: [`drive`]), and libFuzzer (`libfuzzer/`), which is led by coverage. `tests/README.md` has the rest.
+//! A [`Target`] passes bytes to callbox and panics if a requirement is violated. An input that
+//! makes it panic, abort or hang is a find. There are three drivers: `cargo test -p callbox-fuzz`
+//! (seeds, regressions and a fixed set of generated inputs), `cargo xtask fuzz` (generated inputs
+//! for a given time: [`drive`]), and libFuzzer (`libfuzzer/`), which is guided by coverage.
+//! `tests/README.md` has the rest.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,36 +12,46 @@
     reason = "a fuzz target fails by panicking"
 )]
 
+mod budget;
 // Written from the `.wit` file, not from the host's code.
 #[path = "../../tests/decode/mod.rs"]
 mod decode;
 pub mod drive;
 mod generate;
+// The generators of the cases of `tests/cost`.
+#[path = "../../tests/cost/generators.rs"]
+mod generators;
 mod interpret;
 pub mod mutate;
+#[path = "../../tests/cost/names.rs"]
+mod names;
 pub mod outcome;
+#[path = "../../tests/cost/pieces.rs"]
+mod pieces;
 mod records;
+#[path = "../../tests/cost/sections.rs"]
+mod sections;
 pub mod seeds;
 pub mod targets;
 
 use outcome::Outcome;
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name: that of its folders of seeds and regressions.
+    /// The name, which is also that of its folders of seeds and regressions.
     pub name: &'static str,
-    /// What is done with an input. It panics if what must hold does not.
+    /// Runs an input. Panics if a requirement is violated.
     pub run: fn(&[u8]) -> Outcome,
     /// The longest input.
     pub max_len: usize,
-    /// How many inputs `cargo test` makes.
+    /// The number of inputs that `cargo test` generates.
     pub executions: u64,
-    /// What inputs are likely to have in them.
+    /// Tokens for generated inputs.
     pub words: &'static [&'static str],
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     targets::hlo_text::TARGET,
     targets::metadata::TARGET,
@@ -50,9 +62,10 @@ pub const TARGETS: &[Target] = &[
     targets::frame::TARGET,
     targets::program::TARGET,
     targets::module::TARGET,
+    targets::cost::TARGET,
 ];
 
-/// The target of this name.
+/// Looks up a target by its name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

@@ -1,8 +1,8 @@
-//! Makes inputs, of nothing and of others. The same seed makes the same inputs.
+//! Generates inputs, from scratch and by mutation. The same seed gives the same inputs.
 
 use fastrand::Rng;
 
-/// Numbers at which code tends to change its mind.
+/// Boundary values.
 const EDGES: [u64; 14] = [
     0,
     1,
@@ -20,7 +20,7 @@ const EDGES: [u64; 14] = [
     u64::MAX,
 ];
 
-/// What inputs are made with.
+/// The generator of inputs.
 #[derive(Debug)]
 pub struct Mutator {
     random: Rng,
@@ -29,7 +29,7 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// A mutator for inputs of at most `max_len` bytes, in which these words are likely.
+    /// Makes a generator for inputs of at most `max_len` bytes, with these tokens.
     #[must_use]
     pub fn new(seed: u64, max_len: usize, words: &'static [&'static str]) -> Self {
         Self {
@@ -39,16 +39,15 @@ impl Mutator {
         }
     }
 
-    /// An input: now and then of nothing, and otherwise one of these, changed.
+    /// Generates an input: occasionally from scratch, otherwise by mutation of one from the corpus.
     pub fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
-        let mut input = match corpus.is_empty() || self.random.u32(..20) == 0 {
-            true => self.bytes(),
-            // Half of the time one of the last, which were found on the way.
-            false if self.random.bool() => {
-                let last = corpus.len().min(64);
-                corpus[corpus.len() - 1 - self.random.usize(..last)].clone()
-            }
-            false => corpus[self.random.usize(..corpus.len())].clone(),
+        let mut input = if corpus.is_empty() || self.random.u32(..20) == 0 {
+            self.bytes()
+        } else {
+            // Half of the time, one of the most recent inputs.
+            let most = if self.random.bool() { 64 } else { corpus.len() };
+            let back = self.random.usize(..corpus.len().min(most));
+            corpus[corpus.len() - 1 - back].clone()
         };
         let most = 1 << self.random.u32(1..5);
         let changes = 1 + self.random.usize(..most);
@@ -80,7 +79,7 @@ impl Mutator {
         }
     }
 
-    /// A place in an input, and how many bytes from there on.
+    /// Chooses a range of an input.
     fn part(&mut self, input: &[u8]) -> std::ops::Range<usize> {
         if input.is_empty() {
             return 0..0;
@@ -127,9 +126,10 @@ impl Mutator {
 
     fn swap(&mut self, input: &mut [u8]) {
         let (one, other) = (self.part(input), self.part(input));
-        let (one, other) = match one.start <= other.start {
-            true => (one, other),
-            false => (other, one),
+        let (one, other) = if one.start <= other.start {
+            (one, other)
+        } else {
+            (other, one)
         };
         if one.end <= other.start {
             let length = one.len().min(other.len());
@@ -141,15 +141,16 @@ impl Mutator {
     fn insert_word(&mut self, input: &mut Vec<u8>) {
         if let Some(word) = self.random.choice(self.words) {
             let at = self.random.usize(..=input.len());
-            let replaced = match self.random.bool() {
-                true => word.len().min(input.len() - at),
-                false => 0,
+            let replaced = if self.random.bool() {
+                word.len().min(input.len() - at)
+            } else {
+                0
             };
             input.splice(at..at + replaced, word.bytes());
         }
     }
 
-    /// Writes another number where there is one in digits.
+    /// Replaces a decimal number.
     fn digits(&mut self, input: &mut Vec<u8>) {
         let starts: Vec<usize> = (0..input.len())
             .filter(|&i| input[i].is_ascii_digit() && (i == 0 || !input[i - 1].is_ascii_digit()))
@@ -157,15 +158,16 @@ impl Mutator {
         if let Some(&start) = self.random.choice(&starts) {
             let digits = input[start..].iter().take_while(|b| b.is_ascii_digit());
             let end = start + digits.count();
-            let number = match self.random.bool() {
-                true => self.random.u64(..20),
-                false => EDGES[self.random.usize(..EDGES.len())],
+            let number = if self.random.bool() {
+                self.random.u64(..20)
+            } else {
+                EDGES[self.random.usize(..EDGES.len())]
             };
             input.splice(start..end, number.to_string().bytes());
         }
     }
 
-    /// Puts a part of another input in.
+    /// Inserts a part of another input.
     fn splice(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
         if let Some(other) = self.random.choice(corpus) {
             let part = self.part(other);
@@ -174,7 +176,7 @@ impl Mutator {
         }
     }
 
-    /// Writes a number of some width at which code tends to change its mind.
+    /// Writes a boundary value of some width.
     fn edge(&mut self, input: &mut [u8]) {
         let width = 1 << self.random.usize(..4);
         if let Some(last) = input.len().checked_sub(width) {

@@ -1,16 +1,16 @@
-//! What came of an input, in few words: inputs with outcomes of their own are worth changing further.
+//! Summaries of outcomes. Inputs with new outcomes are worth mutating further.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use callbox::Status;
 
-/// What came of an input. Two inputs of the same outcome took much the same way.
+/// The outcome of an input. Inputs with equal outcomes took much the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome(u64);
 
 impl Outcome {
-    /// An outcome that these tell from others.
+    /// Hashes the values that distinguish outcomes.
     #[must_use]
     pub fn of(what: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -18,18 +18,18 @@ impl Outcome {
         Self(hasher.finish())
     }
 
-    /// A failure. What its message says of this one input, numbers and what is quoted, does not count.
+    /// Summarises a failure, without the numbers and quotations in its message.
     #[must_use]
     pub fn failure(status: &Status) -> Self {
         Self::of((status.code().number(), said(status.message())))
     }
 }
 
-/// The beginning of a message, without numbers and what is quoted.
+/// Returns the start of a message, without numbers and quotations.
 fn said(message: &str) -> String {
     let mut quote = None;
     let mut said = String::new();
-    // The lines below the first show the text.
+    // Further lines quote the text.
     for c in message.lines().next().unwrap_or_default().chars() {
         match quote {
             Some(q) if c == q => quote = None,

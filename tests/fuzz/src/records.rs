@@ -1,16 +1,17 @@
-//! What a call frame has to say, held against what it says.
+//! Compares call frames with their call sites.
 
 use callbox::call::Alias;
-use callbox::frame::{ARENA_ALIGNMENT, ArenaLayout, BufferPlace, Frame};
+use callbox::frame::{ArenaLayout, BufferPlace, Frame};
 use callbox::{ArrayShape, Attribute, CallSite, Dictionary, ElementType, Shape};
+use callbox_abi::ARENA_ALIGNMENT;
 
 use crate::decode::{AttributeRecord, BufferRecord, FrameRecord, Memory};
 
-/// Where the arena begins in linear memory.
+/// The arena's address in linear memory.
 const ARENA: u32 = 0x1_0000;
 
-/// Checks a call site's frames, read as a guest reads them. Every result that shares memory is a leaf of the result's one tuple, and every
-/// operand that does is a leaf.
+/// Checks a call site's frames, read as a guest reads them. Aliased results must be leaves of the
+/// result's single tuple, and aliased operands must be arrays.
 pub(crate) fn check_frames(site: &CallSite, layout: &ArenaLayout) {
     let image = layout.image(Frame::Whole, ARENA);
     let at = ARENA as usize + layout.frame();
@@ -27,7 +28,7 @@ pub(crate) fn check_frames(site: &CallSite, layout: &ArenaLayout) {
     assert_eq!(frame.attributes, attribute_records(&site.attributes));
 }
 
-/// Checks that buffers are aligned, inside, and apart unless one is the other's alias.
+/// Checks that buffers are aligned, in bounds, and disjoint unless aliased.
 pub(crate) fn check_places(site: &CallSite, layout: &ArenaLayout) {
     let shapes = site.operands.iter().flat_map(Shape::leaves);
     let shapes: Vec<&ArrayShape> = shapes.chain(site.result.leaves()).collect();
@@ -57,7 +58,7 @@ pub(crate) fn check_places(site: &CallSite, layout: &ArenaLayout) {
     }
 }
 
-/// For each result leaf the operand leaf whose memory it is in.
+/// Returns, for each result leaf, the operand leaf whose memory it shares.
 pub(crate) fn aliases(site: &CallSite) -> Vec<Option<usize>> {
     let count = |shapes: &[Shape]| {
         shapes
@@ -110,7 +111,7 @@ fn record(shape: &ArrayShape, place: &BufferPlace) -> BufferRecord {
     }
 }
 
-/// What a frame says of a dictionary: sorted by name, as it is.
+/// Returns the expected records of a dictionary, sorted by name.
 fn attribute_records(dictionary: &Dictionary) -> Vec<AttributeRecord> {
     dictionary.iter().map(attribute_record).collect()
 }
@@ -121,7 +122,7 @@ fn attribute_record((name, attribute): (&String, &Attribute)) -> AttributeRecord
         Attribute::Dictionary(_) => (2, &[][..], None),
         Attribute::Scalar(literal) => (3, literal.bytes().unwrap(), literal.shape().as_array()),
         Attribute::String(bytes) => (4, &bytes[..], None),
-        _ => panic!("an attribute of a kind that this does not know"),
+        _ => panic!("an attribute of an unknown kind"),
     };
     let dimensions = shape.into_iter().flat_map(|shape| shape.dimensions());
     AttributeRecord {

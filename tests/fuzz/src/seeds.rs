@@ -1,4 +1,5 @@
-//! Makes the committed seeds, of the conformance suite's cases where they fit. `callbox-fuzz seeds` writes them.
+//! Generates the committed seeds, mostly from the conformance suite's cases. `callbox-fuzz seeds`
+//! writes them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,20 +7,20 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use callbox::arrays::{npy, tensors};
 use callbox::policy::Policy;
 use callbox::{ArrayShape, ElementType};
+use callbox_cli::files::{npy, tensors};
 use fastrand::Rng;
 use serde_json::Value;
 
 use crate::drive::home;
 use crate::{TARGETS, Target};
 
-/// How many seeds a target has at most, and how long each is at most.
+/// Limits on a target's number of seeds and on their length.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 1500;
 
-/// Writes the seeds of all targets in place of those that there are: of what there is to choose from, what has an outcome of its own.
+/// Replaces the seeds of all targets, keeping one candidate per distinct outcome.
 ///
 /// # Errors
 /// Files that cannot be read or written.
@@ -44,13 +45,13 @@ fn chosen(target: &Target, candidates: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let fits = candidates
         .into_iter()
         .filter(|seed| seed.len() <= MOST_BYTES.min(target.max_len));
-    // Running them is what finds faults: a find is no seed.
+    // A candidate that panics is a find, not a seed.
     let outcome = |seed: &Vec<u8>| catch_unwind(|| (target.run)(seed)).ok();
     let new = fits.filter(|seed| outcome(seed).is_some_and(|outcome| seen.insert(outcome)));
     new.take(MOST).collect()
 }
 
-/// What the cases have in them.
+/// The material found in the cases.
 #[derive(Default)]
 struct Found {
     programs: Vec<String>,
@@ -79,7 +80,7 @@ impl Found {
         Ok(found)
     }
 
-    /// What is somewhere in a case.
+    /// Collects material from any part of a case.
     fn case(&mut self, value: &Value) {
         match value {
             Value::Array(values) => values.iter().for_each(|value| self.case(value)),
@@ -133,12 +134,19 @@ impl Found {
                     .collect();
                 random(&kinds, 2, 1200).chain(modules).collect()
             }
+            "cost" => {
+                // Headers of manifests, .npy and .safetensors files have the most frames.
+                let headers = random(&[1, 6, 7], 100, 250);
+                random(&Vec::from_iter(0..12), 16, 200)
+                    .chain(headers)
+                    .collect()
+            }
             _ => random(&[0], 16, 400).collect(),
         }
     }
 }
 
-/// The guests' manifests, cut to one target each.
+/// Returns the guests' manifests, each cut to one target.
 fn manifests() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for file in files(&home().join("../../guests"))? {
@@ -159,7 +167,7 @@ fn manifests() -> Result<Vec<String>> {
 const GRANTS: &str = r#"{"traps": "explicit", "deterministic": true, "grants": {"log": "warn"},
 "targets": {"f": {"directories": [{"path": "/a", "name": "/b", "access": "read_write"}], "clock": true, "randomness": {"seed": 3}}}}"#;
 
-/// A text, or lines of one.
+/// Returns a text, or the joined lines of one.
 fn lines(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -174,7 +182,7 @@ fn lines(value: &Value) -> Option<String> {
     }
 }
 
-/// The first dictionary that a program has for a `backend_config`, as far as its line goes.
+/// Returns the first dictionary in a program's `backend_config`, up to the end of its line.
 fn attributes(program: &str) -> Option<&str> {
     let (_, rest) = program.split_once("backend_config={")?;
     let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
@@ -183,7 +191,7 @@ fn attributes(program: &str) -> Option<&str> {
     Some(&program[start..=start + 1 + end])
 }
 
-/// For each of these first bytes so many inputs of that byte and random ones.
+/// Generates `count` inputs for each of these first bytes, random after it.
 fn random(first: &[u8], count: usize, length: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut random = Rng::with_seed(5);
     let firsts: Vec<u8> = first.iter().flat_map(|&byte| vec![byte; count]).collect();
@@ -197,7 +205,7 @@ fn prefixed(format: u8, expected: u8, file: &[u8]) -> Vec<u8> {
     [&[format, expected], file].concat()
 }
 
-/// Files of every element type.
+/// Generates files of every element type.
 fn arrays() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for (i, &element_type) in ElementType::ALL.iter().enumerate() {
@@ -222,9 +230,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        match path.is_dir() {
-            true => files.extend(self::files(&path)?),
-            false => files.push(path),
+        if path.is_dir() {
+            files.extend(self::files(&path)?)
+        } else {
+            files.push(path)
         }
     }
     files.sort();

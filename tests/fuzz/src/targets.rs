@@ -1,7 +1,8 @@
-//! The targets.
+//! The fuzz targets, one per module.
 
 pub mod arrays;
 pub mod attributes;
+pub mod cost;
 pub mod frame;
 pub mod hlo_text;
 pub mod manifest;

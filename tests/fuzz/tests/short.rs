@@ -1,11 +1,16 @@
-//! Each target on its seeds, on what was found before, and on some inputs, the same each time.
+//! Runs each target on its seeds, its regressions, and a fixed set of generated inputs.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
-use callbox_fuzz::drive::{Run, committed};
-use callbox_fuzz::{TARGETS, target};
+use std::process::Command;
+
+use callbox_fuzz::drive::{MALLOC, Run, committed};
+use callbox_fuzz::{TARGETS, Target, target};
 
 fn short(name: &str) {
     let target = target(name).unwrap_or_else(|| panic!("no target {name:?}"));
+    if name == "cost" {
+        return alone(target);
+    }
     let mut run = Run::new(target, 0);
     run.replay().unwrap_or_else(|error| panic!("{error:#}"));
     let outcomes = run.outcomes();
@@ -18,6 +23,24 @@ fn short(name: &str) {
     assert!(
         run.outcomes() > outcomes,
         "{name}: expected more than the {outcomes} outcomes of the committed inputs"
+    );
+}
+
+/// Runs a target that measures what its process takes, in a process that does nothing else.
+fn alone(target: &Target) {
+    let mut round = Command::new(env!("CARGO_BIN_EXE_callbox-fuzz"));
+    round
+        .args(["round", target.name, "0", &target.executions.to_string()])
+        .arg(env!("CARGO_TARGET_TMPDIR"))
+        .envs(MALLOC);
+    let output = round
+        .output()
+        .unwrap_or_else(|error| panic!("cannot start {round:?}: {error}"));
+    let counts = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && counts.trim().ends_with(" 0"),
+        "{counts}{complaints}"
     );
 }
 
@@ -42,4 +65,4 @@ macro_rules! targets {
     };
 }
 
-targets! { hlo_text metadata attributes arrays policy manifest frame program module }
+targets! { hlo_text metadata attributes arrays policy manifest frame program module cost }

@@ -1,13 +1,14 @@
-//! How much memory moves in a second: between host and device, on the device, and through a kernel.
+//! Measures memory bandwidth: between host and device, on the device, and through a kernel.
 //!
-//! Copies between host and device are timed on the host, with the wait that makes them whole; the median of several. Work on the device is timed by
-//! two events of its stream around a batch of it, so that the start of a batch and the clock of the host do not count; the median of several batches.
+//! Copies between host and device are timed on the host, the final wait included. Work on the
+//! device is timed as a batch between two events of its stream, which excludes the launch overhead
+//! and the host's clock. All figures are medians of several measurements.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use callbox::call::{CallSite, DeviceLeaf};
+use callbox::call::CallSite;
 use callbox::cuda::{CudaDevice, CudaModule};
 use callbox::{ArrayShape, CallOptions, ElementType};
 use serde_json::{Value, json};
@@ -18,16 +19,16 @@ use crate::raw::Raw;
 use crate::report::Goal;
 use crate::timing::{median_ms, once_ms};
 
-/// The elements that `broadcast_add` repeats: those of its sample program.
+/// The number of elements that `broadcast_add` repeats, as in its sample program.
 const REPEATED: usize = 128;
 
-/// What every element of the other operand is.
+/// The value of every element of the other operand.
 const ADDED: f32 = 2.0;
 
-/// Measures, and checks what was computed.
+/// Measures the bandwidth and checks the computed results.
 ///
 /// # Errors
-/// What anything fails with, and wrong results.
+/// Failures of the device, and wrong results.
 pub(crate) fn measure(device: &Arc<CudaDevice>, root: &Path, amount: Amount) -> Result<Value> {
     let raw = Raw::open(device)?;
     let (copied, exponents) = match amount {
@@ -64,15 +65,15 @@ const fn times(amount: Amount) -> usize {
     }
 }
 
-/// Gigabytes (10^9) in a second.
+/// Returns gigabytes (10^9 bytes) per second.
 fn rate(bytes: usize, ms: f64) -> f64 {
     (bytes as f64 / ms / 1e6 * 1e3).round() / 1e3
 }
 
-/// Copies of so many bytes, both ways, from and to pinned and pageable memory.
+/// Measures copies of `size` bytes in both directions, from and to pinned and pageable memory.
 fn host_and_device(raw: &Raw, size: usize, amount: Amount) -> Result<Value> {
     let memory = raw.memory(size)?;
-    // Pages are there before they are timed.
+    // Touch all pages before the measurement.
     let mut pageable: Vec<u8> = (0..size).map(|place| (place % 251) as u8).collect();
     let mut pinned = raw.pinned(size)?;
     let count = times(amount);
@@ -107,7 +108,8 @@ fn host_and_device(raw: &Raw, size: usize, amount: Amount) -> Result<Value> {
     ]))
 }
 
-/// One size: the kernel through a prepared call, and a copy of as many elements on the device. Both read and write each once.
+/// Measures one size: the kernel through a prepared call, and a device copy of the same number of
+/// elements. Both read and write each element once.
 fn broadcast_add(
     device: &Arc<CudaDevice>,
     raw: &Raw,
@@ -140,14 +142,12 @@ fn broadcast_add(
         large.into(),
     );
     let prepared = module.prepare_call(device, site)?;
-    let operands = [&b, &c].map(|memory| DeviceLeaf {
-        buffer: memory.buffer(),
-        is_known: true,
-    });
+    let operands = [b.buffer(), c.buffer()];
     let results = [a.buffer()];
     let options = CallOptions::default();
     let mut queue = raw.queue(device)?;
-    // About 20 ms of work at a few TB/s, and no more than the driver takes at once.
+    // About 20 ms of work at a few TB/s, and fewer launches than the driver queues without
+    // blocking.
     let batch = match amount {
         Amount::Tiny => 1,
         Amount::Quick | Amount::Full => (40_000_000_000 / (2 * size)).clamp(4, 256),
@@ -163,7 +163,7 @@ fn broadcast_add(
         })
     })?;
     raw.wait()?;
-    // The beginning and the end, which is another block's.
+    // Check the beginning and the end, which different blocks compute.
     for start in [0, size - REPEATED * 4] {
         let found = raw.read(&a, start, REPEATED * 4)?;
         let expected: Vec<f32> = repeated.iter().map(|b| b + ADDED).collect();

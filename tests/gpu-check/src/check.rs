@@ -1,16 +1,17 @@
-//! A whole run, and the record that runs are held against.
+//! A whole run, and the recording of reference outcomes on the stand-in.
 
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use callbox_tests::date;
 
 use crate::conformance::{Codes, Record};
 use crate::options::Options;
 use crate::report::{Device, FORMAT, Outcome, Report, Section};
 use crate::sections::{BANDWIDTH, CONFORMANCE, ENVIRONMENT, LAUNCH, LOADING};
-use crate::{children, date, faults};
+use crate::{children, faults};
 
 /// The commit that `cargo xtask gpu-check` built from.
 const COMMIT: &str = match option_env!("CALLBOX_COMMIT") {
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Report {
         }),
         say(section(LAUNCH)),
         say(section(BANDWIDTH)),
-        // NVRTC needs no device.
+        // NVRTC works without a device.
         say(children::run(LOADING, options, root)),
     ];
     Report {
@@ -63,22 +64,23 @@ pub(crate) fn run(options: &Options, root: &Path) -> Report {
     }
 }
 
-/// Tells a person how it goes on.
+/// Prints the progress.
 fn say(section: Section) -> Section {
     let outcome = match section.outcome {
         Outcome::Ok => "ok",
         Outcome::Failed => "FAILED",
         Outcome::Skipped => "skipped",
     };
-    let why = match section.why.is_empty() {
-        true => String::new(),
-        false => format!(": {}", section.why),
+    let why = if section.why.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", section.why)
     };
     eprintln!("{}: {outcome}{why}", section.name);
     section
 }
 
-/// Writes what the cases come to on the stand-in.
+/// Records the outcomes of the cases on the stand-in.
 ///
 /// # Errors
 /// Cases that fail there.

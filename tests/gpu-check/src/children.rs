@@ -1,4 +1,4 @@
-//! Sections in processes of their own: this program, started again.
+//! Runs sections in child processes of this program.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::options::Options;
 use crate::report::Section;
 use crate::sections;
 
-/// What the line begins with on which a process says what it found. Whatever else it prints is somebody else's.
+/// The prefix of the line with a section's result. Libraries may print other lines.
 const MARK: &str = "gpu-check section: ";
 
-/// The line.
+/// Formats the line.
 pub(crate) fn line(section: &Section) -> Result<String> {
     Ok(format!("{MARK}{}", serde_json::to_string(section)?))
 }
 
-/// Runs a section in a process of its own. One that crashes, hangs or says nothing has failed.
+/// Runs a section in a child process. A child that crashes, hangs or prints no result has failed.
 pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
     let found = start(name, options, root).and_then(|child| outcome(child, sections::limit(name)));
     found.unwrap_or_else(|error| Section::failed(name, format!("{error:#}"), Value::Null))
 }
 
 fn start(name: &str, options: &Options, root: &Path) -> Result<Child> {
-    let program = std::env::current_exe().context("expected to know this program's file")?;
+    let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(program);
     command.arg("--section").arg(name);
     command.arg("--root").arg(root).env(root::VARIABLE, root);
@@ -42,18 +42,16 @@ fn start(name: &str, options: &Options, root: &Path) -> Result<Child> {
         command.env(variable, value);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    command
-        .spawn()
-        .context("expected to start this program again")
+    command.spawn().context("cannot start this program again")
 }
 
-/// What a process said, if it ended in time.
+/// Returns the child's result, if it ended in time.
 fn outcome(mut child: Child, limit: Duration) -> Result<Section> {
     let mut stdout = child.stdout.take().context("expected a pipe")?;
-    // A pipe that nobody reads stops who writes.
+    // Drain the pipe, or the child would block on it.
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is looked at all the same.
+        // On a read error, the bytes read so far are still parsed.
         let _ = stdout.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     });
@@ -62,10 +60,9 @@ fn outcome(mut child: Child, limit: Duration) -> Result<Section> {
         .join()
         .map_err(|_| anyhow!("expected to read what it said"))?;
     let said = text.lines().rev().find_map(|line| line.strip_prefix(MARK));
-    let said = said.with_context(|| {
-        format!("its process ended with {status} and did not say what it found")
-    })?;
-    serde_json::from_str(said).context("its process said something else than a section")
+    let said =
+        said.with_context(|| format!("the process ended with {status} and printed no result"))?;
+    serde_json::from_str(said).context("the process printed a malformed result")
 }
 
 fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
@@ -75,7 +72,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             return Ok(status);
         }
         if begun.elapsed() >= limit {
-            // It may have ended just now.
+            // The child may have ended just now.
             let _ = child.kill();
             child.wait()?;
             return Err(anyhow!(

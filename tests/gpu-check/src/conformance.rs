@@ -1,4 +1,4 @@
-//! The conformance suite on CUDA, and the codes that its cases end with, held against the stand-in's.
+//! The conformance suite on CUDA, with the status codes of its cases compared with the stand-in's.
 
 mod recording;
 
@@ -19,18 +19,18 @@ use self::recording::Recording;
 use crate::guests;
 use crate::report::{FORMAT, Section};
 
-/// For each case that was run, the code of each step: `OK`, or the status's.
+/// For each case that ran, the code of each step: `OK`, or the status's.
 pub(crate) type Codes = BTreeMap<String, Vec<String>>;
 
-/// The file with the stand-in's codes, below the root.
+/// The file with the stand-in's codes, relative to the root.
 pub(crate) const RECORD: &str = "stand-in.json";
 
 /// The stand-in's codes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The report's format.
+    /// The format of the file.
     pub(crate) format: u32,
-    /// What they were recorded on, which is no GPU.
+    /// The name of the recording device, which is not a GPU.
     pub(crate) made_on: String,
     /// callbox's version.
     pub(crate) callbox: String,
@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) codes: Codes,
 }
 
-/// Runs the cases whose names have a text in them. They are also run many times at once if `is_stressed`.
+/// Runs the cases whose names contain `filter`, also concurrently if `is_stressed`.
 ///
 /// # Errors
 /// Cases that cannot be found, and a record that cannot be read.
@@ -51,9 +51,10 @@ pub(crate) fn run(
     stand_in: bool,
     is_stressed: bool,
 ) -> Result<Section> {
-    let cuda = match stand_in {
-        true => Cuda::on_stand_in(),
-        false => Cuda::open(),
+    let cuda = if stand_in {
+        Cuda::on_stand_in()
+    } else {
+        Cuda::open()
     };
     if let Err(why) = cuda.availability() {
         return Ok(Section::skipped(name, why));
@@ -80,9 +81,10 @@ pub(crate) fn run(
     });
     let codes = codes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let failures = failures(&report.cases);
-    let differences = match stand_in {
-        true => None,
-        false => differences(root, &codes)?,
+    let differences = if stand_in {
+        None
+    } else {
+        differences(root, &codes)?
     };
     let numbers = json!({
         "counts": report.platforms.first().map(|platform| platform.counts),
@@ -106,7 +108,7 @@ pub(crate) fn run(
     })
 }
 
-/// The cases that failed, with why.
+/// Returns the failed cases with their problems.
 fn failures(cases: &[CaseReport]) -> Vec<Value> {
     let results = cases
         .iter()
@@ -119,7 +121,7 @@ fn failures(cases: &[CaseReport]) -> Vec<Value> {
     failed.collect()
 }
 
-/// How many cases were compared, and those that ended otherwise. Nothing without a record.
+/// Returns the number of compared cases, and the differences. `None` without a record.
 fn differences(root: &Path, codes: &Codes) -> Result<Option<(usize, Vec<Value>)>> {
     let path = root.join(RECORD);
     if !path.is_file() {
@@ -136,7 +138,8 @@ fn differences(root: &Path, codes: &Codes) -> Result<Option<(usize, Vec<Value>)>
     Ok(Some(compare(&record.codes, codes)))
 }
 
-/// A case that the record has not is a difference, too. One that was not run now is not: fewer may have been asked for.
+/// Compares codes. A case that the record lacks is a difference; a case that did not run now is
+/// not, because a filter may exclude it.
 fn compare(expected: &Codes, found: &Codes) -> (usize, Vec<Value>) {
     let names: Vec<&String> = found.keys().collect();
     let differing = names

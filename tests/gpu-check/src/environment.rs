@@ -1,4 +1,4 @@
-//! What is there: driver, device, NVRTC.
+//! Describes the environment: driver, device and NVRTC.
 
 use callbox::cuda::{CudaDevice, nvrtc, probe};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::report::{Device, Section};
 use crate::sections::is_stand_in;
 
-/// Looks. A machine without a device is no failure.
+/// Collects the description. A missing device is not a failure.
 pub(crate) fn look(name: &str) -> Section {
     let mut numbers = json!({
         "operating_system": std::env::consts::OS,
@@ -36,7 +36,7 @@ fn device() -> callbox::Result<(Device, Value)> {
     let (major, minor) = device.compute_capability();
     let (cuda_major, cuda_minor) = driver.version();
     let is_stand_in = is_stand_in(&device);
-    // The driver's own version is told by its part in the kernel.
+    // The driver's full version is only in the kernel module's file.
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let version = version.filter(|_| !is_stand_in);
     let version = version.as_deref().and_then(|text| text.lines().next());
@@ -55,7 +55,7 @@ fn device() -> callbox::Result<(Device, Value)> {
     Ok((device, driver))
 }
 
-/// The NVRTC that was found, or why there is none.
+/// Describes the NVRTC library, or why there is none.
 fn nvrtc() -> Value {
     match nvrtc::find() {
         Ok(found) => json!({

@@ -1,6 +1,7 @@
-//! Kernels that fault, each in a process of its own, for they take the device's context with them.
+//! Kernels that fault, each in a process of its own, because a fault makes the device's context
+//! unusable.
 //!
-//! The endless loop of `guests/faults` is not among them: nothing stops a kernel on a device without a watchdog.
+//! The endless loop of `guests/faults` is left out: without a watchdog, nothing stops a kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,34 +10,36 @@ use anyhow::{Result, bail, ensure};
 use callbox::call::CallSite;
 use callbox::cuda::{CudaDevice, CudaModule};
 use callbox::{ArrayShape, Blame, ElementType, Status, StatusCode};
+use callbox_tests::platform::cuda::trusted;
 use serde_json::{Value, json};
 
 use crate::guests;
 use crate::report::{Outcome, Section};
 
-/// What the names of these sections' processes begin with.
+/// The prefix of the names of these sections.
 pub(crate) const PREFIX: &str = "fault: ";
 
-/// The faults, with the errors of the driver's that each may be. What a trap is depends on the device.
+/// The faults, with the driver errors that each may cause. The error of a trap depends on the
+/// device.
 pub(crate) const FAULTS: [(&str, &[u32]); 5] = [
     ("read_out_of_bounds", &[700]),
     ("write_out_of_bounds", &[700]),
     ("unreachable", &[715, 719]),
     ("misaligned", &[716]),
-    // None of the driver's: a device is there again for another process.
+    // No fault: the device works again in a new process.
     ("none", &[]),
 ];
 
-/// What a call says that comes after a fault, before the fault's own words.
+/// The part of a message that precedes the fault's own, in a call after a fault.
 const LOST: &str = "was lost to an earlier failure";
 
-/// What the result is before a call.
+/// The contents of the result before a call.
 const UNTOUCHED: [u8; 16] = [0xa5; 16];
 
-/// Has a healthy kernel run, then the one that faults, then the healthy one again, and checks what each comes to.
+/// Runs a healthy kernel, the faulting one, and the healthy one again, and checks each outcome.
 ///
 /// # Errors
-/// What is not as expected.
+/// An unexpected outcome.
 pub(crate) fn cause(
     name: &str,
     fault: &str,
@@ -62,11 +65,11 @@ pub(crate) fn cause(
     };
     let (outcome, written) = call(device, &faulty, fault)?;
     let Err(first) = outcome else {
-        bail!("expected {fault} to fail, and it did not");
+        bail!("expected {fault} to fail, found success");
     };
     let (outcome, _) = call(device, &module, "healthy")?;
     let Err(later) = outcome else {
-        bail!("expected the device to be lost after {fault}, and it was not: {first}");
+        bail!("expected the device to be lost after {fault}, found {first}");
     };
     let found = json!({
         "fault": fault,
@@ -75,13 +78,14 @@ pub(crate) fn cause(
         "results_untouched": written == UNTOUCHED,
     });
     let problems = problems(errors, &first, &later, device.lost(), written == UNTOUCHED);
-    Ok(match problems.is_empty() {
-        true => Section::ok(name, found),
-        false => Section::failed(name, problems.join("; "), found),
+    Ok(if problems.is_empty() {
+        Section::ok(name, found)
+    } else {
+        Section::failed(name, problems.join("; "), found)
     })
 }
 
-/// What is not as it should be.
+/// Lists unexpected outcomes.
 fn problems(
     errors: &[u32],
     first: &Status,
@@ -106,7 +110,7 @@ fn problems(
         .any(|number| first.message().contains(number));
     check(
         is_named,
-        &format!("error {} of the driver's", numbers.join(" or ")),
+        &format!("driver error {}", numbers.join(" or ")),
         first,
     );
     check(is_untouched, "no results of a call that failed", first);
@@ -137,7 +141,7 @@ fn operand() -> [u8; 16] {
     std::array::from_fn(|place| place as u8)
 }
 
-/// Calls a target with four numbers: what it came to, and the caller's result.
+/// Calls a target with four numbers. Returns its outcome and the caller's result.
 fn call(
     device: &Arc<CudaDevice>,
     module: &Arc<CudaModule>,
@@ -155,19 +159,20 @@ fn call(
 fn misaligned() -> Result<Arc<CudaModule>> {
     let text = include_str!("faults/misaligned.json");
     let image = include_bytes!("faults/misaligned.ptx").to_vec();
-    guests::module(text, vec![image])
+    Ok(trusted::manifest_text(text, vec![image])?)
 }
 
-/// One section of what the processes said.
+/// Combines the results of all processes into one section.
 pub(crate) fn together(name: &str, parts: Vec<Section>) -> Section {
     let failed = parts.iter().filter(|part| part.outcome != Outcome::Ok);
     let failed: Vec<String> = failed
         .map(|part| format!("{}: {}", part.name, part.why))
         .collect();
     let numbers = parts.into_iter().map(|part| part.numbers).collect();
-    match failed.is_empty() {
-        true => Section::ok(name, numbers),
-        false => Section::failed(name, failed.join("; "), numbers),
+    if failed.is_empty() {
+        Section::ok(name, numbers)
+    } else {
+        Section::failed(name, failed.join("; "), numbers)
     }
 }
 
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_told_as_it_should_has_no_problems() {
+    fn a_fault_with_the_expected_status_has_no_problems() {
         let first = status(
             StatusCode::Internal,
             Blame::Guest,

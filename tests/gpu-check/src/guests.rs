@@ -1,38 +1,23 @@
-//! The sample kernels that lie beside this program.
+//! The sample kernels beside this program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use callbox::cuda::manifest::{Manifest, digest};
-use callbox::cuda::{CudaModule, NativeGrants};
+use callbox::cuda::CudaModule;
+use callbox_tests::platform::cuda::trusted;
 
-/// The targets of a guest's manifest. What lies beside this program is trusted as the program is.
+/// Loads the targets of a guest's manifest. Files beside this program are as trusted as the
+/// program.
 ///
 /// # Errors
-/// What cannot be read or is wrong.
+/// Files that are missing or invalid.
 pub(crate) fn kernels(root: &Path, guest: &str) -> Result<Arc<CudaModule>> {
     let path = root.join("guests").join(guest).join("callbox.json");
-    let text = read(&path)?;
-    let manifest = Manifest::parse(&text)?;
-    let images = manifest.images.iter();
-    let images =
-        images.map(|image| read(&path.with_file_name(&image.file)).map(String::into_bytes));
-    module(&text, images.collect::<Result<_>>()?)
-        .with_context(|| format!("loading {}", path.display()))
+    Ok(trusted::manifest(&path)?)
 }
 
-/// The targets of a manifest, with its images.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn module(text: &str, images: Vec<Vec<u8>>) -> Result<Arc<CudaModule>> {
-    let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-    let grants = NativeGrants::none().allow(digest(text.as_bytes(), &slices));
-    Ok(CudaModule::from_manifest(text, images, &grants)?)
-}
-
-/// All PTX of guests, in the order of their folders.
+/// Lists the PTX files of all guests, sorted by folder.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -53,10 +38,10 @@ pub(crate) fn ptx(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A text file.
+/// Reads a text file.
 ///
 /// # Errors
-/// One that cannot be read.
+/// A file that cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

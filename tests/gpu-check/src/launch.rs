@@ -1,8 +1,9 @@
-//! What a launch costs: raw, through cudarc's builder, through callbox, and in graphs.
+//! Measures the cost of a launch: raw, through cudarc's builder, through callbox, and in graphs.
 //!
-//! Everything launches `add_n` on 256 floats, one block, so that it is the launch that is paid for. All ways are measured in turns, in one run (see
-//! `timing`). What callbox does for a program is measured from within: a target gets functions of the program and calls them, so that nothing is
-//! uploaded, downloaded or waited for but by the measurement.
+//! All variants launch `add_n` with one block on 256 floats, so that the launch dominates. They are
+//! measured in turns in one run (see `timing`). callbox's program path is measured from inside: a
+//! target receives functions of the program and calls them, so that only the measurement itself
+//! uploads, downloads or waits.
 
 mod program;
 
@@ -21,25 +22,26 @@ use crate::raw::Raw;
 use crate::report::Goal;
 use crate::timing::{Series, Times, Way};
 
-/// Floats that each launch adds to.
+/// The number of floats per launch.
 const ELEMENTS: usize = 256;
 
-/// What is added.
+/// The added number.
 const N: f32 = 1.0;
 
-/// The way that the others are held against.
+/// The baseline of all variants.
 const RAW: &str = "cuLaunchKernel";
 
-/// callbox's own launch of one prepared call.
+/// callbox's launch of one prepared call.
 const PREPARED: &str = "callbox, prepared call";
 
-/// How the names of ways begin that launch a graph through callbox with arrays where they were. The number of launches follows.
+/// The prefix of the variants that launch a graph through callbox with arrays at unchanged
+/// addresses. The number of launches follows.
 const UNCHANGED: &str = "callbox.graph.launch, arrays in one place: ";
 
-/// Measures all ways, and checks what they computed.
+/// Measures all variants and checks the results.
 ///
 /// # Errors
-/// What anything fails with, and wrong results.
+/// Failures of the device, and wrong results.
 pub(crate) fn measure(device: &Arc<CudaDevice>, root: &Path, amount: Amount) -> Result<Value> {
     let lengths = match amount {
         Amount::Tiny => vec![1, 8],
@@ -67,7 +69,7 @@ pub(crate) fn measure(device: &Arc<CudaDevice>, root: &Path, amount: Amount) -> 
     };
     registry.register_module(CudaModule::from_targets([target])?)?;
     let program = Program::from_hlo_text(&program::text(&lengths))?;
-    let executable = Executable::compile_on(&program, &registry, Arc::new(Arc::clone(device)))?;
+    let executable = Executable::compile_on(&program, &registry, device.clone())?;
     let numbers: Vec<f32> = (0..ELEMENTS as u16).map(f32::from).collect();
     let argument = Literal::array(&[ELEMENTS], &numbers)?;
     executable.execute(0, &[argument], &ExecuteOptions::default())?;
@@ -75,7 +77,7 @@ pub(crate) fn measure(device: &Arc<CudaDevice>, root: &Path, amount: Amount) -> 
     found.context("expected the target to be called")
 }
 
-/// What is said of the measured ways: times of one launch, and their ratios to the way that each is held against.
+/// Renders the measurements: the time of one launch, and its ratio to the baseline.
 fn rows(ways: &[Way<'_>], times: &[Times]) -> Vec<Value> {
     let of = |name: &str| ways.iter().position(|way| way.name == name);
     let rows = std::iter::zip(ways, times).map(|(way, own)| {
@@ -97,7 +99,7 @@ fn rows(ways: &[Way<'_>], times: &[Times]) -> Vec<Value> {
     rows.collect()
 }
 
-/// What was hoped for.
+/// Compares the measurements with the goals.
 fn goals(ways: &[Way<'_>], times: &[Times]) -> Vec<Goal> {
     let of = |name: &str| {
         let place = ways.iter().position(|way| way.name == name);
@@ -122,7 +124,7 @@ fn goals(ways: &[Way<'_>], times: &[Times]) -> Vec<Goal> {
     prepared.into_iter().chain(graphs).collect()
 }
 
-/// To three places, which is more than is known.
+/// Rounds to three decimal places.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,7 +1,7 @@
-//! How long it takes until a kernel can be launched: NVRTC, and the driver's own compiler.
+//! Measures the time until a kernel is ready: compilation by NVRTC, and by the driver.
 //!
-//! Each is timed once, on the host's clock: what comes a second time is kept somewhere. The driver keeps what it compiled in a folder of the user's, too;
-//! this section's process is told to do without (`CUDA_CACHE_DISABLE`).
+//! Each step is timed once on the host's clock, because repetitions hit caches. The driver also
+//! caches compiled code on disk, which `CUDA_CACHE_DISABLE` turns off in this section's process.
 
 use std::path::Path;
 
@@ -21,13 +21,14 @@ use crate::timing::once_ms;
 /// The environment of this section's process.
 pub(crate) const WITHOUT_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
-/// What NVRTC compiles for where there is no device to ask.
+/// The compute capability that NVRTC compiles for where there is no device.
 const NO_DEVICE: (u32, u32) = (9, 0);
 
-/// Measures what can be had: NVRTC needs no device, and a device no NVRTC.
+/// Measures what the machine supports: NVRTC works without a device, and loading works without
+/// NVRTC.
 ///
 /// # Errors
-/// What fails of it.
+/// A step that fails.
 pub(crate) fn measure(name: &str, root: &Path) -> Result<Section> {
     let device = open().ok();
     let capability = device
@@ -38,9 +39,10 @@ pub(crate) fn measure(name: &str, root: &Path) -> Result<Section> {
         Err(_) => Value::Null,
     };
     let Some(device) = device else {
-        return Ok(match compiled.is_null() {
-            true => Section::skipped(name, "there is neither a device nor NVRTC"),
-            false => Section::ok(name, json!({"nvrtc": compiled, "modules": null})),
+        return Ok(if compiled.is_null() {
+            Section::skipped(name, "there is neither a device nor NVRTC")
+        } else {
+            Section::ok(name, json!({"nvrtc": compiled, "modules": null}))
         });
     };
     let raw = Raw::open(&device)?;
@@ -67,11 +69,12 @@ pub(crate) fn measure(name: &str, root: &Path) -> Result<Section> {
     Ok(Section::timed(name, numbers, is_stand_in(&device)))
 }
 
-/// The first compilation in this process, with all that NVRTC does once, and one of another source.
+/// Times the first compilation in this process, NVRTC's initialisation included, and a compilation
+/// of another source.
 fn compile(root: &Path, capability: (u32, u32), version: (u32, u32)) -> Result<Value> {
     let source = guests::read(&root.join("guests/add_n/add_n.cu"))?;
     let other = format!("{source}\n// another source, which is not kept from before\n");
-    let compile = |text: &str| once_ms(|| Ok(nvrtc::compile("add_n.cu", text, capability, &[])?));
+    let compile = |text: &str| once_ms(|| Ok(nvrtc::compile("add_n.cu", text, capability)?));
     let (first, ptx) = compile(&source)?;
     let (later, _) = compile(&other)?;
     Ok(json!({

@@ -1,17 +1,17 @@
-//! `gpu-check`: what is to be seen on a machine with a GPU, in one program that needs no Rust there. `cargo xtask gpu-check` builds it and puts what it
-//! needs beside it.
+//! `gpu-check`: tests and measures callbox on a machine with a GPU. It needs no Rust toolchain
+//! there; `cargo xtask gpu-check` builds it together with the files it needs.
 //!
-//! It runs the conformance suite on CUDA, kernels that fault, and measurements, and writes a report. Each section runs in a process of its own.
+//! It runs the conformance suite on CUDA, faulting kernels, and measurements, and writes a report.
+//! Each section runs in a process of its own.
 #![allow(
     clippy::print_stdout,
-    reason = "a command line talks to the person who runs it"
+    reason = "a command-line program prints its results"
 )]
 
 mod bandwidth;
 mod check;
 mod children;
 mod conformance;
-mod date;
 mod environment;
 mod faults;
 mod guests;
@@ -64,13 +64,14 @@ fn run(options: &Options) -> Result<ExitCode> {
     Ok(exit_code(&report, options.stand_in))
 }
 
-/// A machine without a GPU is no failure, unless the stand-in was to be one.
+/// Returns the exit code. A missing GPU is not a failure, unless the stand-in was requested.
 fn exit_code(report: &Report, stand_in: bool) -> ExitCode {
     let is_checked = report.device.is_some() || stand_in;
     let is_missing = report.device.is_none() && stand_in;
-    match is_missing || (is_checked && report.has_failures()) {
-        true => ExitCode::from(1),
-        false => ExitCode::SUCCESS,
+    if is_missing || (is_checked && report.has_failures()) {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

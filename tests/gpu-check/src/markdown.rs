@@ -1,4 +1,4 @@
-//! The report as a page for people: what is in the data, as tables.
+//! Renders the report as Markdown tables.
 
 use std::fmt::Write as _;
 
@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::report::{Outcome, Report, Section};
 
-/// Lists that are in the data alone.
+/// Lists that only the JSON report contains.
 const LEFT_OUT: [&str; 1] = ["codes"];
 
-/// The page.
+/// Renders the page.
 pub(crate) fn page(report: &Report) -> String {
     let mut page = String::from("# callbox on a GPU\n\n");
     let device = match &report.device {
         Some(device) if device.is_stand_in => {
-            format!("{} - no time here means anything", device.name)
+            format!("{} - times here are meaningless", device.name)
         }
         Some(device) => {
             let [major, minor] = device.compute_capability;
@@ -30,7 +30,7 @@ pub(crate) fn page(report: &Report) -> String {
         "" => "unknown",
         commit => commit,
     };
-    // Writing to a string can't fail.
+    // Writing to a `String` cannot fail.
     let _ = write!(
         page,
         "- device: {device}\n- callbox: {}, commit {commit}\n- date: {}\n- took: {:.0} s{}\n\n",
@@ -66,7 +66,7 @@ fn outcome(section: &Section) -> &'static str {
     }
 }
 
-/// A list of objects as a table, an object as lines with its lists after them.
+/// Renders a list of objects as a table, and an object as lines followed by its lists.
 fn value(page: &mut String, name: &str, found: &Value) {
     match found {
         Value::Object(object) => {
@@ -120,7 +120,7 @@ fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// A value in one line, which ends no cell.
+/// Formats a value on one line, with the characters escaped that would end a table cell.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

@@ -1,4 +1,5 @@
-//! The driver without callbox: the baselines, and memory and time that both sides of a comparison use. All unsafe code of this program is here.
+//! The driver without callbox: the baselines, and the memory and timers of both sides of a
+//! comparison. It holds all unsafe code of this program.
 #![allow(unsafe_code, reason = "calls the driver, and launches a kernel")]
 
 use std::ffi::c_void;
@@ -16,9 +17,9 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 
-/// A device's primary context, which is callbox's as well, and a stream in it.
+/// A device's primary context, which callbox uses as well, and a stream in it.
 ///
-/// It may be made only where callbox has found a driver: cudarc panics without one.
+/// Create it only after callbox has found a driver: cudarc panics without one.
 #[derive(Debug)]
 pub(crate) struct Raw {
     device: Arc<CudaDevice>,
@@ -26,24 +27,25 @@ pub(crate) struct Raw {
     stream: Arc<CudaStream>,
 }
 
-/// Memory of a device. It is given back when whatever was put into its stream before has passed: who uses it in another waits before dropping it.
+/// Device memory. It is freed in the order of its own stream; users in other streams wait before
+/// dropping it.
 pub(crate) struct Memory {
     slice: CudaSlice<u8>,
     address: u64,
     buffer: DeviceBuffer,
 }
 
-/// A callbox queue on a raw stream, which it does not outlive.
+/// A callbox queue on a raw stream, which outlives the queue.
 pub(crate) struct RawQueue {
-    /// Goes first.
+    /// Declared first, so that it is dropped before the stream.
     pub(crate) queue: CudaQueue,
     _stream: Arc<CudaStream>,
 }
 
-/// Pinned memory of the host.
+/// Pinned host memory.
 pub(crate) struct Pinned(PinnedHostSlice<u8>);
 
-/// The kernel `add_n` of `guests/add_n`, from one array of floats to another and back.
+/// The kernel `add_n` of `guests/add_n`, which alternates between two arrays of floats.
 pub(crate) struct AddN {
     raw: Arc<Raw>,
     function: CudaFunction,
@@ -52,23 +54,24 @@ pub(crate) struct AddN {
     n: f32,
 }
 
-/// A graph of its launches, whose arrays are there for as long as it is.
+/// A graph of its launches. It borrows the kernel, so the arrays outlive the graph.
 pub(crate) struct RawGraph<'k> {
     graph: CudaGraph,
     _kernel: &'k AddN,
 }
 
-/// Threads of a block, as the manifest of `add_n` says.
+/// Threads per block, as in the manifest of `add_n`.
 const BLOCK: u32 = 256;
 
 impl Raw {
-    /// The device of this number.
+    /// Opens a device.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn open(device: &Arc<CudaDevice>) -> Result<Arc<Self>> {
         let context = CudaContext::new(device.ordinal())?;
-        // SAFETY: nothing here leaves the order of streams to cudarc: whoever uses memory in two streams waits in between.
+        // SAFETY: cudarc need not order streams, because every user of memory in two streams waits
+        // in between.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
         let device = Arc::clone(device);
@@ -79,20 +82,21 @@ impl Raw {
         }))
     }
 
-    /// Waits for all that is on the device.
+    /// Waits for all work on the device.
     ///
     /// # Errors
-    /// What its work failed with.
+    /// The error of the work.
     pub(crate) fn wait(&self) -> Result<()> {
         Ok(self.context.synchronize()?)
     }
 
-    /// callbox's queue of this stream.
+    /// Makes a callbox queue on this stream.
     ///
     /// # Errors
-    /// What callbox says.
+    /// A status of callbox.
     pub(crate) fn queue(&self, device: &Arc<CudaDevice>) -> Result<RawQueue> {
-        // SAFETY: it is a stream, which is returned beside the queue and goes after it; sections take no memory in such a queue.
+        // SAFETY: the stream is valid, and `RawQueue` drops it after the queue. Sections allocate
+        // no memory in such a queue.
         let queue = unsafe { device.queue_on(self.stream.cu_stream()) }?;
         Ok(RawQueue {
             queue,
@@ -100,17 +104,18 @@ impl Raw {
         })
     }
 
-    /// So many bytes of the device's memory, all zero.
+    /// Allocates zeroed device memory.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn memory(&self, size: usize) -> Result<Arc<Memory>> {
         let slice = self.stream.alloc_zeros::<u8>(size)?;
         let (address, guard) = slice.device_ptr(&self.stream);
         drop(guard);
-        // Other streams find it zeroed as well.
+        // Wait, so that other streams see the zeros.
         self.stream.synchronize()?;
-        // SAFETY: the bytes are there for as long as the `Memory`, which sections hold until they have waited for the device.
+        // SAFETY: the bytes live as long as the `Memory`, which sections hold until they have
+        // waited for the device.
         let buffer = unsafe { self.device.borrow_memory(address, size) }?;
         Ok(Arc::new(Memory {
             slice,
@@ -119,10 +124,10 @@ impl Raw {
         }))
     }
 
-    /// The same with these bytes.
+    /// Allocates device memory with these contents.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn memory_with(&self, bytes: &[u8]) -> Result<Arc<Memory>> {
         let memory = self.memory(bytes.len())?;
         self.copy_in(bytes, &memory)?;
@@ -130,73 +135,77 @@ impl Raw {
         Ok(memory)
     }
 
-    /// The bytes from a place in some memory on, when all that is in the stream has been done.
+    /// Reads `size` bytes from offset `start` after all work in the stream.
     ///
     /// # Errors
-    /// What the driver says, and bytes behind the memory's end.
+    /// A driver error, or bytes past the memory's end.
     pub(crate) fn read(&self, memory: &Memory, start: usize, size: usize) -> Result<Vec<u8>> {
         let end = start.checked_add(size).filter(|end| *end <= memory.size());
-        let end = end.context("expected bytes of the memory, found some behind its end")?;
+        let end = end.context("expected bytes inside the memory, found bytes past its end")?;
         let bytes = self.stream.clone_dtoh(&memory.slice.slice(start..end))?;
         self.stream.synchronize()?;
         Ok(bytes)
     }
 
-    /// Puts a copy from the host into the stream: as many bytes as both have. It waits before it returns, if the bytes are not pinned, as the driver may.
+    /// Enqueues a copy from the host. Sizes must match. For pageable memory the driver may wait.
     ///
     /// # Errors
-    /// What the driver says, and two sizes.
+    /// A driver error, or different sizes.
     pub(crate) fn copy_in(&self, from: &[u8], to: &Memory) -> Result<()> {
-        ensure!(from.len() == to.size(), "expected memory of one size");
+        ensure!(from.len() == to.size(), "expected memory of equal sizes");
         self.context.bind_to_thread()?;
-        // SAFETY: both have as many bytes; both outlive the copy, for it is waited for.
+        // SAFETY: both sizes were compared, and both sides outlive the copy, because callers wait
+        // for it.
         unsafe { result::memcpy_htod_async(to.address, from, self.stream.cu_stream()) }?;
         Ok(self.stream.synchronize()?)
     }
 
-    /// The same to the host.
+    /// Enqueues a copy to the host.
     ///
     /// # Errors
     /// As for [`Raw::copy_in`].
     pub(crate) fn copy_out(&self, from: &Memory, to: &mut [u8]) -> Result<()> {
-        ensure!(from.size() == to.len(), "expected memory of one size");
+        ensure!(from.size() == to.len(), "expected memory of equal sizes");
         self.context.bind_to_thread()?;
         // SAFETY: as in `copy_in`.
         unsafe { result::memcpy_dtoh_async(to, from.address, self.stream.cu_stream()) }?;
         Ok(self.stream.synchronize()?)
     }
 
-    /// Puts a copy on the device into the stream.
+    /// Enqueues a copy on the device.
     ///
     /// # Errors
-    /// What the driver says, and two sizes.
+    /// A driver error, or different sizes.
     pub(crate) fn copy(&self, from: &Memory, to: &Memory) -> Result<()> {
-        ensure!(from.size() == to.size(), "expected memory of one size");
-        ensure!(from.address != to.address, "expected two pieces of memory");
+        ensure!(from.size() == to.size(), "expected memory of equal sizes");
+        ensure!(
+            from.address != to.address,
+            "expected two separate allocations"
+        );
         self.context.bind_to_thread()?;
         let stream = self.stream.cu_stream();
-        // SAFETY: both have as many bytes and are given back in the stream's order.
+        // SAFETY: both sizes were compared, and both allocations are freed in stream order.
         unsafe { result::memcpy_dtod_async(to.address, from.address, from.size(), stream) }?;
         Ok(())
     }
 
-    /// Pinned memory of the host, not write-combined, all zero.
+    /// Allocates zeroed pinned host memory, not write-combined.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn pinned(&self, size: usize) -> Result<Pinned> {
-        // SAFETY: bytes need no initial value; they are given one before anybody sees them.
+        // SAFETY: the memory is zeroed below, before it is read.
         let mut slice = unsafe { self.context.alloc_pinned_with_flags::<u8>(size, 0) }?;
         let start = slice.as_mut_ptr()?;
-        // SAFETY: as many bytes are there, and nobody else has them.
+        // SAFETY: the slice has `size` bytes, and this function has exclusive access.
         unsafe { start.write_bytes(0, size) };
         Ok(Pinned(slice))
     }
 
-    /// How long the device takes for what is put into the stream meanwhile, in milliseconds, between two events of the stream.
+    /// Measures with two events how long the device takes for the enqueued work, in milliseconds.
     ///
     /// # Errors
-    /// What the work fails with.
+    /// The error of the work.
     pub(crate) fn device_ms(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<f64> {
         let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let begun = self.stream.record_event(timed)?;
@@ -206,10 +215,10 @@ impl Raw {
         Ok(f64::from(begun.elapsed_ms(&ended)?))
     }
 
-    /// Loads PTX and forgets it.
+    /// Loads PTX and unloads it.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn load(&self, ptx: &str) -> Result<()> {
         drop(self.context.load_module(Ptx::from_src(ptx))?);
         Ok(())
@@ -217,17 +226,18 @@ impl Raw {
 }
 
 impl Memory {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.slice.len()
     }
 
-    /// It as callbox takes it. It is not given back with that: hold the memory until the device was waited for.
+    /// Returns the memory as callbox's type, which does not own it: hold the memory until the
+    /// device is idle.
     pub(crate) fn buffer(&self) -> DeviceBuffer {
         Arc::clone(&self.buffer)
     }
 
-    /// How many floats fit into it.
+    /// Returns how many floats fit.
     fn floats(&self) -> u64 {
         (self.slice.len() / 4) as u64
     }
@@ -240,20 +250,21 @@ impl fmt::Debug for Memory {
 }
 
 impl Pinned {
-    /// Its bytes. What the device was told to do with them is waited for.
+    /// Returns the bytes, after waiting for the device's work on them.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn bytes(&mut self) -> Result<&mut [u8]> {
         Ok(self.0.as_mut_slice()?)
     }
 }
 
 impl AddN {
-    /// The kernel from `add_n.ptx`, on arrays of as many floats, of which the second is written by the first launch.
+    /// Loads the kernel from `add_n.ptx`, for two arrays of equal length. The first launch reads
+    /// the first array and writes the second.
     ///
     /// # Errors
-    /// PTX that cannot be read, or whose kernel takes something else; arrays of two sizes.
+    /// PTX that cannot be read or whose kernel has other parameters; arrays of different sizes.
     pub(crate) fn new(
         raw: &Arc<Raw>,
         ptx: &Path,
@@ -287,15 +298,15 @@ impl AddN {
         u32::try_from(self.elements.div_ceil(u64::from(BLOCK))).unwrap_or(u32::MAX)
     }
 
-    /// One launch by `cuLaunchKernel`, with nothing around it.
+    /// Launches once through `cuLaunchKernel`, without wrappers.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn launch(&self) -> Result<()> {
         self.launch_from(0)
     }
 
-    /// The same, from the array of this number, 0 or 1, to the other.
+    /// Launches from array `from`, 0 or 1, to the other.
     fn launch_from(&self, from: usize) -> Result<()> {
         let mut x = self.arrays[from].address;
         let mut y = self.arrays[1 - from].address;
@@ -307,8 +318,9 @@ impl AddN {
             (&raw mut n).cast(),
         ];
         let stream = self.raw.stream.cu_stream();
-        // SAFETY: the parameters have the kernel's sizes, which were looked at, and its meaning: guests/add_n/add_n.cu reads and writes `elements`
-        // floats, which both arrays have, and they are given back in the stream's order.
+        // SAFETY: `new` checked that the parameters have the kernel's sizes.
+        // `guests/add_n/add_n.cu` reads and writes `elements` floats, which both arrays have, and
+        // the arrays are freed in stream order.
         unsafe {
             result::launch_kernel(
                 self.function.cu_function(),
@@ -322,10 +334,10 @@ impl AddN {
         Ok(())
     }
 
-    /// One launch by cudarc's builder.
+    /// Launches once through cudarc's builder.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn launch_built(&self) -> Result<()> {
         let [x, y] = self.arrays.each_ref().map(|array| array.address);
         let mut builder = self.raw.stream.launch_builder(&self.function);
@@ -340,15 +352,15 @@ impl AddN {
         Ok(())
     }
 
-    /// A graph of so many launches, each from the array that the one before it wrote.
+    /// Captures a graph of `launches` launches, each on the result of the one before.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn graph(&self, launches: usize) -> Result<RawGraph<'_>> {
         let stream = &self.raw.stream;
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
         let captured = (0..launches).try_for_each(|launch| self.launch_from(launch % 2));
-        // A stream that is still capturing would take in what comes after.
+        // End the capture in any case, or the stream would record later work too.
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         captured?;
         match graph? {
@@ -356,27 +368,27 @@ impl AddN {
                 graph,
                 _kernel: self,
             }),
-            None => bail!("expected a graph, found that nothing was captured"),
+            None => bail!("expected a graph, found no capture"),
         }
     }
 }
 
 impl RawGraph<'_> {
-    /// Puts all of its launches into the stream.
+    /// Enqueues the graph.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub(crate) fn launch(&self) -> Result<()> {
         Ok(self.graph.launch()?)
     }
 }
 
-/// The sizes of a kernel's parameters, in bytes.
+/// Returns the sizes of a kernel's parameters, in bytes.
 fn parameter_sizes(function: &CudaFunction) -> Result<Vec<usize>> {
     let mut sizes = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded, and both numbers are there to be written.
+        // SAFETY: the function is loaded, and both pointers are valid for writes.
         let found = unsafe {
             sys::cuFuncGetParamInfo(
                 function.cu_function(),
@@ -387,7 +399,7 @@ fn parameter_sizes(function: &CudaFunction) -> Result<Vec<usize>> {
         };
         match found {
             sys::CUresult::CUDA_SUCCESS => sizes.push(size),
-            // There is no parameter of this number.
+            // There are no more parameters.
             sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
             other => bail!("cuFuncGetParamInfo failed with {}", other as u32),
         }

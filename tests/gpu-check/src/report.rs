@@ -1,9 +1,10 @@
-//! What a run found, as data.
+//! The report, as data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The number of the report's format. It changes when a key goes or changes its meaning, not when one is added.
+/// The version of the report's format. It changes when a key is removed or changes its meaning, not
+/// when a key is added.
 pub(crate) const FORMAT: u32 = 1;
 
 /// A run.
@@ -11,47 +12,47 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) struct Report {
     /// [`FORMAT`].
     pub(crate) format: u32,
-    /// callbox's version.
+    /// The version of callbox.
     pub(crate) callbox: &'static str,
-    /// The commit that this program was built from, as `cargo xtask gpu-check` says. Empty if it was built without.
+    /// The commit that `cargo xtask gpu-check` built from. Empty for other builds.
     pub(crate) commit: &'static str,
-    /// When it began, in UTC.
+    /// The start of the run, in UTC.
     pub(crate) date: String,
     /// Whether less was measured.
     pub(crate) quick: bool,
-    /// What it ran on. Nothing on a machine without a GPU.
+    /// The device. `None` on a machine without a GPU.
     pub(crate) device: Option<Device>,
     /// Why there is no device. Empty if there is one.
     pub(crate) why_no_device: String,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     pub(crate) seconds: f64,
-    /// What was done, in this order.
+    /// The sections, in the order of the run.
     pub(crate) sections: Vec<Section>,
 }
 
-/// A device, or what stands in for one.
+/// A device, or the stand-in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Device {
-    /// The driver's name for it.
+    /// The name that the driver reports.
     pub(crate) name: String,
-    /// Whether it is no GPU but the stand-in driver, whose times mean nothing.
+    /// Whether it is the stand-in driver, whose times are meaningless.
     pub(crate) is_stand_in: bool,
     /// Major and minor number.
     pub(crate) compute_capability: [u32; 2],
-    /// All of its memory, in bytes.
+    /// The total memory in bytes.
     pub(crate) memory_bytes: usize,
 }
 
-/// One thing that was done.
+/// A section of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Section {
     /// Its name.
     pub(crate) name: String,
     /// How it ended.
     pub(crate) outcome: Outcome,
-    /// Why it failed or was skipped, or what is to be known of the numbers. May be empty.
+    /// Why it failed or was skipped, or a note on the numbers. May be empty.
     pub(crate) why: String,
-    /// What it found. Nothing where it found nothing, and in place of times that were taken on the stand-in.
+    /// The findings. Null if there are none, or if they are times on the stand-in.
     pub(crate) numbers: Value,
 }
 
@@ -59,15 +60,15 @@ pub(crate) struct Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// It did what it should.
+    /// It succeeded.
     Ok,
-    /// It did not.
+    /// It failed.
     Failed,
     /// It was not run.
     Skipped,
 }
 
-/// Something that a measurement is hoped to reach. One that is missed is no failure.
+/// A goal of a measurement. Missing it is not a failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Goal {
     goal: String,
@@ -77,7 +78,7 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// That something is at most so much.
+    /// Makes a goal with an upper limit.
     pub(crate) fn at_most(goal: impl Into<String>, limit: f64, found: f64) -> Self {
         Self {
             goal: goal.into(),
@@ -87,7 +88,7 @@ impl Goal {
         }
     }
 
-    /// That something is at least so much.
+    /// Makes a goal with a lower limit.
     pub(crate) fn at_least(goal: impl Into<String>, limit: f64, found: f64) -> Self {
         Self {
             goal: goal.into(),
@@ -99,31 +100,32 @@ impl Goal {
 }
 
 impl Section {
-    /// One that did what it should.
+    /// Makes a section that succeeded.
     pub(crate) fn ok(name: &str, numbers: Value) -> Self {
         Self::new(name, Outcome::Ok, "", numbers)
     }
 
-    /// One that did not, with what it found on the way.
+    /// Makes a section that failed, with its findings so far.
     pub(crate) fn failed(name: &str, why: impl Into<String>, numbers: Value) -> Self {
         Self::new(name, Outcome::Failed, why, numbers)
     }
 
-    /// One that was not run.
+    /// Makes a section that was not run.
     pub(crate) fn skipped(name: &str, why: impl Into<String>) -> Self {
         Self::new(name, Outcome::Skipped, why, Value::Null)
     }
 
-    /// One with times. Those of the stand-in are left out.
+    /// Makes a section with times, which are left out on the stand-in.
     pub(crate) fn timed(name: &str, numbers: Value, is_stand_in: bool) -> Self {
-        match is_stand_in {
-            false => Self::ok(name, numbers),
-            true => Self::new(
+        if is_stand_in {
+            Self::new(
                 name,
                 Outcome::Ok,
                 "it ran; times of the stand-in mean nothing and are left out",
                 Value::Null,
-            ),
+            )
+        } else {
+            Self::ok(name, numbers)
         }
     }
 
@@ -138,7 +140,7 @@ impl Section {
 }
 
 impl Report {
-    /// Whether a section failed.
+    /// Returns whether a section failed.
     pub(crate) fn has_failures(&self) -> bool {
         let mut sections = self.sections.iter();
         sections.any(|section| section.outcome == Outcome::Failed)

@@ -1,4 +1,5 @@
-//! The sections, each of which runs in a process of its own: a driver that crashes or hangs costs its section and not the report.
+//! The sections. Each runs in a process of its own, so that a driver that crashes or hangs does not
+//! cost the whole report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use crate::options::Options;
 use crate::report::Section;
 use crate::{bandwidth, conformance, environment, faults, launch, loading};
 
-/// What the stand-in driver calls its devices. Whatever has this name is no GPU.
+/// The device name that the stand-in driver reports. No GPU has this name.
 const STAND_IN_DEVICE: &str = "callbox stand-in (not a GPU)";
 
-/// The sections that run in one process each, in their order, without that of the faults.
+/// The sections with a single process each, in order. The faults are separate.
 pub(crate) const ENVIRONMENT: &str = "environment";
 pub(crate) const CONFORMANCE: &str = "conformance";
 pub(crate) const LAUNCH: &str = "launch cost";
 pub(crate) const BANDWIDTH: &str = "bandwidth";
 pub(crate) const LOADING: &str = "loading";
 
-/// How long a section may take. All of them together take far less.
+/// Returns the timeout of a section.
 pub(crate) fn limit(name: &str) -> Duration {
     Duration::from_secs(match name {
         CONFORMANCE => 150,
@@ -35,7 +36,7 @@ pub(crate) fn limit(name: &str) -> Duration {
 /// Runs a section in this process.
 pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
     let found = if options.stand_in {
-        // Before anything asks for CUDA.
+        // The stand-in must be loaded before any other CUDA function is called.
         StandIn::try_preload()
             .map_err(anyhow::Error::msg)
             .and_then(|_| find(name, options, root))
@@ -69,12 +70,12 @@ fn find(name: &str, options: &Options, root: &Path) -> Result<Section> {
     Ok(Section::timed(name, measured, is_stand_in))
 }
 
-/// The device that is checked.
+/// Opens the device to check.
 pub(crate) fn open() -> Result<Arc<CudaDevice>> {
     Ok(CudaDevice::open(0)?)
 }
 
-/// Whether a device is the stand-in's, which says so of itself.
+/// Returns whether a device is the stand-in's, by the name that it reports.
 pub(crate) fn is_stand_in(device: &CudaDevice) -> bool {
     device.name() == STAND_IN_DEVICE
 }

@@ -1,53 +1,54 @@
-//! How times are taken.
+//! Timing of alternatives.
 //!
-//! Several ways to do the same are measured in turns: a round does a batch of each way, so that a clock that rises or a neighbour that wakes meets all
-//! of them. Before a batch the device has nothing to do. Two times are taken of a batch: until all of it was *enqueued*, which is what the host pays; and
-//! until the device had done *the whole* of it, which is waited for. A batch is short enough for the driver to take it without making the host wait for
-//! room. The first rounds load, capture and warm up, and are not counted. What is told is the median over the rounds, with the 10th and the 90th
-//! percentile as spread.
+//! Alternatives are measured in turns: each round runs one batch of each, so that changes of clock
+//! speed and load affect all of them. The device is idle before a batch. Two times are taken: until
+//! the batch was *enqueued*, which is the host's cost, and until the device finished *the whole*
+//! batch. Batches are short enough for the driver to queue without blocking. The first rounds load,
+//! capture and warm up, and do not count. Reports give the median over the rounds, with the 10th
+//! and 90th percentiles.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Rounds that are not counted.
+/// Rounds that do not count.
 const WARM_UP: usize = 5;
 
-/// One way to do something.
+/// One of the alternatives.
 pub(crate) struct Way<'w> {
-    /// What it is called.
+    /// The name in the report.
     pub(crate) name: String,
-    /// The name of the way that it is held against.
+    /// The name of the alternative that it is compared with.
     pub(crate) baseline: String,
-    /// How many launches one operation is.
+    /// Launches per operation.
     pub(crate) launches: usize,
-    /// Operations in a batch.
+    /// Operations per batch.
     pub(crate) batch: usize,
-    /// Does it once, without waiting for the device.
+    /// Performs the operation once, without waiting for the device.
     pub(crate) act: Box<dyn FnMut() -> Result<()> + 'w>,
 }
 
-/// Times of one launch in nanoseconds, one of each round.
+/// Times of one launch in nanoseconds, one per round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
-    /// On the host.
+    /// The host's cost.
     pub(crate) enqueue: Series,
-    /// Until the device was done.
+    /// Until the device finished.
     pub(crate) whole: Series,
 }
 
-/// Numbers of which the order statistics are told.
+/// A series of measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series(Vec<f64>);
 
 impl Series {
-    /// One more.
+    /// Appends a value.
     pub(crate) fn push(&mut self, value: f64) {
         let place = self.0.partition_point(|known| *known <= value);
         self.0.insert(place, value);
     }
 
-    /// The median. NaN if there are none.
+    /// Returns the median, or NaN if the series is empty.
     pub(crate) fn median(&self) -> f64 {
         let count = self.0.len();
         match (self.0.get(count / 2), count % 2) {
@@ -57,7 +58,7 @@ impl Series {
         }
     }
 
-    /// The value that this share of them, between 0 and 1, is not above. NaN if there are none.
+    /// Returns the quantile for this share between 0 and 1, or NaN if the series is empty.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);
         let place = (last as f64 * share).round() as usize;
@@ -65,10 +66,10 @@ impl Series {
     }
 }
 
-/// Measures ways in turns. `wait` waits for the device.
+/// Measures the alternatives in turns. `wait` waits for the device.
 ///
 /// # Errors
-/// The first that an operation or the waiting fails with.
+/// The first error of an operation or of the wait.
 pub(crate) fn in_turns(
     ways: &mut [Way<'_>],
     rounds: usize,
@@ -96,10 +97,11 @@ pub(crate) fn in_turns(
     Ok(times)
 }
 
-/// The median of how long something takes, in milliseconds, as it says itself. The first time is not counted.
+/// Returns the median of the durations that `act` reports, in milliseconds. The first one does not
+/// count.
 ///
 /// # Errors
-/// What it fails with.
+/// The error of `act`.
 pub(crate) fn median_ms(times: usize, mut act: impl FnMut() -> Result<f64>) -> Result<f64> {
     act()?;
     let mut series = Series::default();
@@ -109,10 +111,10 @@ pub(crate) fn median_ms(times: usize, mut act: impl FnMut() -> Result<f64>) -> R
     Ok(series.median())
 }
 
-/// How long something takes on the host, in milliseconds, with what it gives.
+/// Times a call on the host, in milliseconds, and returns its result too.
 ///
 /// # Errors
-/// What it fails with.
+/// The error of `act`.
 pub(crate) fn once_ms<T>(act: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let begun = Instant::now();
     let given = act()?;
@@ -182,7 +184,7 @@ mod tests {
         let times = times.unwrap();
         drop(ways);
         assert_eq!(order.take(), ".aa..b.".repeat(WARM_UP + 2));
-        // Four launches of at least 4 ms.
+        // Four launches take at least 4 ms.
         assert!(times[1].enqueue.median() >= 1e6, "{times:?}");
         assert!(times[1].whole.median() >= times[1].enqueue.median());
     }

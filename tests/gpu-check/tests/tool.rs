@@ -1,4 +1,4 @@
-//! The program from outside: what it says without a GPU and on the stand-in, and what its report has.
+//! Runs the program without a GPU and on the stand-in, and checks its output and report.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The keys of a report, as benches/record/README.md has them.
+/// The keys of a report, as documented in `benches/record/README.md`.
 const KEYS: [&str; 9] = [
     "format",
     "callbox",
@@ -31,7 +31,7 @@ const SECTIONS: [&str; 6] = [
 
 fn gpu_check(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-check"));
-    // A machine with a GPU says the same as one without, and one with NVRTC as one without.
+    // Hide the GPU and NVRTC, if the machine has them.
     command.env("CUDA_VISIBLE_DEVICES", "-1");
     command.env("CALLBOX_NVRTC", "/nowhere");
     command
@@ -100,7 +100,7 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
         numbers[1]
     );
     assert_eq!(numbers[1]["failures"], Value::Array(Vec::new()));
-    // A fault's own error is the driver's, as CUDA's documentation numbers them.
+    // CUDA's documentation assigns these error numbers.
     let faults = numbers[2].as_array().unwrap();
     for (fault, error) in std::iter::zip(faults, ["(700)", "(700)", "(715)", "(716)"]) {
         assert_eq!(fault["status"]["code"], "INTERNAL");
@@ -112,7 +112,7 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
     assert_eq!(faults.len(), 5);
     assert_eq!(numbers[3..], [&Value::Null; 3]);
     let page = fs::read_to_string(folder.path().join("gpu-report.md")).unwrap();
-    assert!(page.contains("no time here means anything"), "{page}");
+    assert!(page.contains("times here are meaningless"), "{page}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn codes_on_the_stand_in_are_recorded() {
     let text = fs::read_to_string(folder.path().join("codes.json")).unwrap();
     let record: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["made_on"], "callbox stand-in (not a GPU)");
-    // Two steps, which come to what the case itself expects.
+    // The case has two steps, and expects this code for both.
     let expected = serde_json::json!({"faults/fail/05_not_found": ["NOT_FOUND", "NOT_FOUND"]});
     assert_eq!(record["codes"], expected);
 }

@@ -1,4 +1,4 @@
-;; callbox design: a call's time includes that of what it calls back.
+;; callbox design: the time of a call includes its callbacks.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

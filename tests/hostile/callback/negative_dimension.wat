@@ -1,4 +1,4 @@
-;; wit/callbox-ffi.wit, call-function: what a guest hands over are claims.
+;; wit/callbox-ffi.wit, call-function: values from a guest are unchecked claims.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

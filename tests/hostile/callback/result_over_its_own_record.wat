@@ -1,4 +1,4 @@
-;; callbox design: a record is read whole before what it points at is written.
+;; callbox design: a record is read whole before its data is written.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,4 +1,4 @@
-;; callbox design: nothing that a guest writes into its frame makes the host read or write anywhere else.
+;; callbox design: a guest's writes to its frame do not change where the host reads or writes.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,4 +1,5 @@
-;; wit/callbox-ffi.wit, call-function: operands are read before results are written, so that buffers may overlap; where the host finds the result it chose itself.
+;; wit/callbox-ffi.wit, call-function: operands are read before results are written, so that buffers
+;; may overlap; where the host finds the result it chose itself.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

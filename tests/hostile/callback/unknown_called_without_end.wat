@@ -1,4 +1,4 @@
-;; callbox design: what the host does for a guest takes of the guest's time.
+;; callbox design: work of the host for a guest counts towards the guest's time.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,4 +1,5 @@
-;; `outer` calls the function that it is handed, whose target is `inner` of this very module: an instance of its own, unless x is 0.
+;; `outer` calls the function of its call site, whose target is `inner` of the same module, in
+;; another instance, unless x is 0.
 (module
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call_function (param i32 i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)

@@ -1,6 +1,20 @@
-"""The programs that cases are made from, by subject. Importing the package fills `registry.PROGRAMS`."""
+"""The programs of the cases, by subject. Importing the package fills `registry.PROGRAMS`."""
 
-from . import control, custom_calls, data, dots, elementwise, integers, models, reductions, types, unimplemented
+from . import (
+    control,
+    custom_calls,
+    data,
+    dots,
+    elementwise,
+    indexing,
+    integers,
+    models,
+    reductions,
+    sorting,
+    types,
+    unimplemented,
+    windows,
+)
 from .registry import PROGRAMS, Program
 
 __all__ = [
@@ -11,9 +25,12 @@ __all__ = [
     "data",
     "dots",
     "elementwise",
+    "indexing",
     "integers",
     "models",
     "reductions",
+    "sorting",
     "types",
     "unimplemented",
+    "windows",
 ]

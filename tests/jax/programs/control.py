@@ -144,7 +144,8 @@ def donated(x, y):
 
 
 def sharded_options():
-    """A mesh of one device, so that the texts carry sharding attributes and the program stays whole."""
+    """A mesh of one device, so that the texts carry sharding attributes and the program stays
+    whole."""
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("i",))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

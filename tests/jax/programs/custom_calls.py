@@ -1,4 +1,4 @@
-"""Programs with custom calls. JAX lowers the calls; what the targets compute comes from `jax.numpy`."""
+"""Programs with custom calls. JAX lowers the calls; `jax.numpy` computes the expected results."""
 
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ def targets(*names):
     return {name: GUESTS[name] for name in names}
 
 
-# Set while expected results are computed: calls are then replaced by what they stand for.
+# Set while expected results are computed: `jax.numpy` functions then replace the calls.
 _computing = False
 
 
@@ -72,7 +72,7 @@ def softmax_reference(x):
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 def _placeholder(frame):
-    """An XLA FFI handler that only says its API version, which is all that XLA asks of a target to compile a call.
+    """An XLA FFI handler that only reports its API version, which XLA needs to compile a call.
 
     `XLA_FFI_CallFrame` and the metadata extension are laid out in xla/ffi/api/c_api.h of jaxlib.
     """
@@ -87,7 +87,7 @@ def _placeholder(frame):
 
 
 def register_placeholders():
-    """Makes the targets known to XLA:CPU, so that programs compile. Running one would not work."""
+    """Registers the targets with XLA:CPU, so that programs compile. Running one would fail."""
     for name in GUESTS:
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(_placeholder), platform="cpu")
 
@@ -231,7 +231,8 @@ def call_with_side_effect(x):
 
 @SUBJECT.program(lattice((3, 4)), targets=targets("add_n"))
 def call_column_major(x):
-    """A column-major call between row-major instructions, and a result whose layout is column-major."""
+    """A column-major call between row-major instructions, and a result whose layout is
+    column-major."""
     if _computing:
         return x + 1, x * 2 + 1
     # JAX lists dimensions from major to minor, HLO from minor to major.
@@ -256,7 +257,8 @@ def call_that_fails(x):
     optimized=False,
 )
 def call_every_attribute(x):
-    """Each kind of attribute that JAX lowers, and a tuple of results, for a target that is not there."""
+    """Each kind of attribute that JAX lowers, and a tuple of results, for a target that is not
+    there."""
     attributes = {
         "flag": True,
         "i": -3,
@@ -363,5 +365,6 @@ def call_python(x):
     optimized=False,
 )
 def call_lapack(x):
-    """A call of a library's: a tuple of results, one of them aliased, column-major layouts, an attribute of type u8."""
+    """A call of a library's: a tuple of results, one of them aliased, column-major layouts, an
+    attribute of type u8."""
     return lax.linalg.cholesky(x, symmetrize_input=False)

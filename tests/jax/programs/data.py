@@ -145,7 +145,8 @@ def empty_arrays(x, scalar):
 
 
 def roundtrip(*leaves):
-    """Every type through the program unchanged, and through `select` and `slice`, which no type refuses."""
+    """Every type through the program unchanged, and through `select` and `slice`, which no type
+    refuses."""
     return tuple(jnp.concatenate([leaf[2:], leaf[:2]]) for leaf in leaves)
 
 
@@ -169,5 +170,6 @@ SUBJECT.add(
 
 @SUBJECT.program(np.float32(1.0), status={"code": "INVALID_ARGUMENT", "contains": "{...}"})
 def elided_constant(x):
-    """JAX leaves out the values of constants with more than ten elements. Such a text cannot be run, only refused."""
+    """JAX leaves out the values of constants with more than ten elements. Such a text cannot be
+    run, only refused."""
     return x + lattice((11,))

@@ -13,7 +13,8 @@ SUBJECT = Subject("dots")
 
 @SUBJECT.program(lattice((3, 4)), lattice((4, 2)), lattice((4,)))
 def matrix_products(a, b, v):
-    """Multiples of 1/8 up to 18/8: products and sums are exact in f32 in any order, fused or not."""
+    """Multiples of 1/8 up to 18/8: products and sums are exact in f32 in any order, fused or
+    not."""
     return a @ b, a @ v, v @ v, jnp.outer(v, v), a.T @ a
 
 

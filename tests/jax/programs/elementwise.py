@@ -13,7 +13,7 @@ INF, NAN = float("inf"), float("nan")
 
 FLOATS = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
-# Ties, signed zeros, and what no rounding changes. No subnormals: XLA:CPU flushes them to zero.
+# Ties, signed zeros, and integral values. No subnormals: XLA:CPU flushes them to zero.
 SPECIAL = [0.0, -0.0, 0.25, -0.25, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.625, -3.75, 4096.0, INF, -INF, NAN]
 
 
@@ -72,7 +72,8 @@ def transcendental(x, positive):
 
 
 def transcendental_reference(x, positive):
-    """The same with the platform's long double, which has 11 more bits than f64; erf only has f64 in libm."""
+    """The same with the platform's long double, which has 11 more bits than f64; erf only has f64
+    in libm."""
     import math
 
     x, positive = x.astype(np.longdouble), positive.astype(np.longdouble)

@@ -20,7 +20,8 @@ def operands(dtype):
 
 
 def arithmetic(x, y):
-    """Two's complement wraps. x / 0 is all ones, x rem 0 is x; the lowest value over -1 is itself, remainder 0."""
+    """Two's complement wraps. x / 0 is all ones, x rem 0 is x; the lowest value over -1 is itself,
+    remainder 0."""
     return x + y, x - y, x * y, lax.div(x, y), lax.rem(x, y), lax.max(x, y), lax.min(x, y)
 
 
@@ -39,7 +40,8 @@ def bitwise(x, y):
 
 
 def shifts(x, y):
-    """A shift of the type's width or more gives zero, or the sign for an arithmetic shift; so does a negative one."""
+    """A shift of the type's width or more gives zero, or the sign for an arithmetic shift; so does
+    a negative one."""
     return lax.shift_left(x, y), lax.shift_right_logical(x, y), lax.shift_right_arithmetic(x, y)
 
 
@@ -64,7 +66,7 @@ for kind in ("int", "uint"):
             array(dtype)(value),
             array(dtype)(by),
             x64=bits == 64,
-            # The texts after optimisation differ in the type alone.
+            # The texts after optimisation differ only in the type.
             optimized=dtype.name in ("int8", "uint32", "int64"),
             note="Corner cases: division by zero, the lowest value over -1, shifts past the width.",
         )

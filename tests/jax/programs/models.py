@@ -1,4 +1,4 @@
-"""Small programs of the kind that people write."""
+"""Small realistic programs."""
 
 import jax
 import numpy as np

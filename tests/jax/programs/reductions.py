@@ -45,7 +45,8 @@ def logical(x, y):
 
 @SUBJECT.program(f32([[3, 9, 9, -1], [0, NAN, 5, NAN]]), s32([4, -2, 4, -2]))
 def arg_extremes(x, y):
-    """Variadic `reduce` over values and indices: the first of equals wins, NaN wins over any number."""
+    """Variadic `reduce` over values and indices: the first of equals wins, NaN wins over any
+    number."""
     return jnp.argmax(x, axis=1), jnp.argmin(x, axis=0), jnp.argmax(y), jnp.argmin(y), jnp.argmax(x)
 
 

@@ -1,4 +1,4 @@
-"""What a program is, and the list that the modules of this package add theirs to."""
+"""The definition of a program, and the list of all programs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,30 +10,31 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Program:
-    """A JAX function, the operands to run it on, and how near another executor must come to JAX's results."""
+    """A JAX function, its operands, and the tolerance for other executors' results."""
 
     name: str
     function: Callable
     operands: tuple
     # One bound for all results, or one per result leaf. 0 means bit-exact.
     ulps: int | list[int] = 0
-    # What else a reader must know about the expectation: where the bound comes from, what the corner cases are.
+    # A note on the expectation, such as the origin of the bound or the corner cases.
     note: str = ""
     # Whether JAX runs with 64-bit types.
     x64: bool = False
-    # Results to compare JAX's with, computed some other way, as a function of the operands.
+    # A function from the operands to reference results, computed without JAX.
     reference: Callable | None = None
-    # Targets of the custom calls, by name, as the case's "targets" says them.
+    # Targets of the custom calls by name, as in the case's "targets".
     targets: dict[str, str] = field(default_factory=dict)
-    # The status that running the program must give, in place of results.
+    # The expected status, instead of results.
     status: dict | None = None
-    # Whether XLA refuses to compile it: what it says is the status.
+    # Whether XLA refuses to compile it; its error is then the expected status.
     refused: bool = False
-    # Why callbox runs the text from "before" or "after" optimisation not at all, if so; the results stand nevertheless.
+    # Why callbox does not support the text from "before" or "after" optimisation, by these words.
     unsupported: dict[str, str] = field(default_factory=dict)
-    # Why XLA itself gives other results for the text before optimisation, if so: what it printed is not all that it reads.
+    # Why XLA itself gives other results for the text before optimisation, if its printer loses
+    # data.
     lost_on_xla: str = ""
-    # The folder under the output folder: what the program is about.
+    # The subject, which is the folder under the output folder.
     subject: str = ""
     # Options for `jax.jit`.
     jit: dict[str, Any] = field(default_factory=dict)
@@ -46,18 +47,18 @@ PROGRAMS: list[Program] = []
 
 @dataclass(frozen=True)
 class Subject:
-    """What a module's programs are about."""
+    """The subject of a module's programs."""
 
     name: str
 
     def add(self, name: str, function: Callable, *operands, **options) -> None:
-        """Adds a program under a name of its own."""
+        """Adds a program under a unique name."""
         if any(program.name == name for program in PROGRAMS):
             raise ValueError(f"two programs are named {name}")
         PROGRAMS.append(Program(name, function, operands, subject=self.name, **options))
 
     def program(self, *operands, **options):
-        """Adds the decorated function as a program that bears its name."""
+        """Adds the decorated function as a program of its name."""
 
         def register(function):
             self.add(function.__name__, function, *operands, **options)
@@ -67,7 +68,8 @@ class Subject:
 
 
 def array(dtype) -> Callable:
-    """A short constructor: `f32(1)` is a scalar, `f32(1, 2)` a vector, `f32([[1], [2]])` a matrix."""
+    """A short constructor: `f32(1)` is a scalar, `f32(1, 2)` a vector, `f32([[1], [2]])` a
+    matrix."""
 
     def make(*values):
         return np.array(values[0] if len(values) == 1 else values, dtype)
@@ -76,14 +78,14 @@ def array(dtype) -> Callable:
 
 
 def lattice(shape, dtype=np.float32, step=0.125, span=37):
-    """Shuffled multiples of `step` around zero: exact in every float type, so sums and products of few are as well."""
+    """Shuffled multiples of `step` around zero, exact in every float type, as are short sums."""
     count = int(np.prod(shape))
     values = (np.arange(count) * 17 + 5) % span - span // 2
     return (values * step).reshape(shape).astype(dtype)
 
 
 def wave(shape, dtype=np.float32, scale=1.0):
-    """Values with full mantissas in [-scale, scale], the same on every machine: no library function is involved."""
+    """Values with full mantissas in [-scale, scale], computed without library functions."""
     count = int(np.prod(shape))
     values = ((np.arange(count) * 0.6180339887498949 + 0.25) % 1.0) * 2.0 - 1.0
     return (values * scale).reshape(shape).astype(dtype)

@@ -124,7 +124,8 @@ def bitcast_same_width(x, y, z):
     f32([[1.0, -2.5], [0.1, 3e7]]), u8(np.arange(16).reshape(2, 2, 4)), array(np.uint16)([[1, 2], [0x3F80, 0xBF80]])
 )
 def bitcast_other_width(x, y, z):
-    """A narrower type adds a minor dimension, a wider one takes it away; the low part comes first."""
+    """A narrower type adds a minor dimension, a wider one takes it away; the low part comes
+    first."""
     as_type = jax.lax.bitcast_convert_type
     return (
         as_type(x, jnp.uint8),

@@ -1,8 +1,8 @@
-//! `callbox-conformance`: runs the cases, shows how it goes on, and writes reports. `cargo xtask conformance` builds what it needs and
-//! runs it.
+//! `callbox-conformance`: runs the cases, shows progress, and writes reports. `cargo xtask
+//! conformance` builds what it needs and runs it.
 #![allow(
     clippy::print_stdout,
-    reason = "a command line talks to the person who runs it"
+    reason = "a command-line program prints its results"
 )]
 
 use std::fs;
@@ -23,38 +23,39 @@ use callbox_tests::suite::Suite;
 use callbox_tests::worker;
 use clap::{Parser, ValueEnum};
 
-/// How many lines of progress a run prints where it cannot print over the last one.
+/// Lines of progress that a run prints where it cannot overwrite the last line.
 const LINES: usize = 10;
 
 /// Runs the conformance suite.
 ///
-/// The exit code is 0 if nothing failed, 1 if a case failed, and 2 if nothing was run: no case has the text in its name, or the platform
-/// is not there.
+/// The exit code is 0 if no case failed, 1 if a case failed, and 2 if no case ran: no case name
+/// contains the filter, or the platform is unavailable.
 #[derive(Parser)]
 struct Arguments {
-    /// The platform to run on. `all` leaves out those that are not there, and says why.
+    /// The platform to run on. `all` skips unavailable platforms and says why.
     #[arg(long, value_enum, ignore_case = true, default_value = "Host")]
     platform: Chosen,
-    /// Takes the stand-in for CUDA's driver: a program on the CPU for machines without a GPU. What it gives is called "CUDA (stand-in)".
+    /// Use the stand-in for CUDA's driver, a CPU program for machines without a GPU. Its results
+    /// are labelled "CUDA (stand-in)".
     #[arg(long)]
     stand_in: bool,
-    /// How guests that reach past their memory are caught, on Host.
+    /// How out-of-bounds accesses of guests are caught, on Host.
     #[arg(long, value_enum, default_value = "signals")]
     traps: ChosenTraps,
-    /// What keeps guests apart from the host, on Host: WebAssembly alone, or processes of their own as well. Cases are then not run many
-    /// times at once.
+    /// What isolates guests from the host, on Host: WebAssembly alone, or worker processes as well.
+    /// Worker processes skip the concurrent runs of each case.
     #[arg(long, value_enum, default_value = "wasm")]
     isolate: ChosenWall,
     /// Runs the cases whose names contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Writes a report: data if the file's name ends with .json, a page if it ends with .html.
+    /// Write a report: JSON if the file name ends in .json, an HTML page if it ends in .html.
     #[arg(long, value_name = "FILE", value_parser = report_file)]
     report: Vec<PathBuf>,
-    /// A Python interpreter that has JAX, for the platform XLA.
+    /// A Python interpreter with JAX, for the platform XLA.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Why there is no such interpreter.
+    /// Why no such interpreter is available.
     #[arg(
         long,
         value_name = "REASON",
@@ -154,7 +155,7 @@ impl Chosen {
     }
 }
 
-/// Nothing that was not run counts as a success.
+/// Returns the exit code of a report. A run in which no case ran is not a success.
 fn exit_code(report: &Report) -> ExitCode {
     let ran = report
         .platforms
@@ -164,12 +165,13 @@ fn exit_code(report: &Report) -> ExitCode {
         (true, _) => ExitCode::from(1),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => {
-            match report.cases.is_empty() {
-                true => eprintln!(
+            if report.cases.is_empty() {
+                eprintln!(
                     "error: expected cases with {:?} in their names, found none",
                     report.filter
-                ),
-                false => eprintln!("error: no case was run"),
+                )
+            } else {
+                eprintln!("error: no case was run")
             }
             ExitCode::from(2)
         }
@@ -198,7 +200,8 @@ fn write(file: &Path, report: &Report) -> Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Says how many cases have ended: on one line of a terminal, else on a line now and then. A case that fails is said at once.
+/// Shows how many cases have ended: on one line of a terminal, otherwise on a few lines in all.
+/// Failures are printed at once.
 struct Progress {
     all: usize,
     ended: AtomicUsize,
@@ -221,7 +224,7 @@ impl Progress {
         let failed = |ending: Ending| ending == Ending::Failed;
         let mut err = std::io::stderr().lock();
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
-        // A terminal that does not take what is written to it is no reason to fail.
+        // Failing to write progress does not fail the run.
         for result in case.results.iter().filter(|result| failed(result.ending)) {
             self.failed.fetch_add(1, Ordering::Relaxed);
             drop(writeln!(

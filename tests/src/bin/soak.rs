@@ -1,8 +1,8 @@
-//! `callbox-soak`: a random mix of calls from many threads, or a million traps, while what the process has is watched.
-//! `cargo xtask soak` builds what it needs and runs it.
+//! `callbox-soak`: a random mix of calls from many threads, or a million traps, while it samples
+//! the resources of the process. `cargo xtask soak` builds what it needs and runs it.
 #![allow(
     clippy::print_stdout,
-    reason = "a command line talks to the person who runs it"
+    reason = "a command-line program prints its results"
 )]
 
 use std::env;
@@ -17,31 +17,35 @@ use clap::Parser;
 
 /// Soaks callbox.
 ///
-/// The exit code is 0 if every call ended as it had to and nothing grew, 1 if not, and 2 if nothing could be run.
+/// The exit code is 0 if every call ended as expected and nothing grew, 1 if not, and 2 if nothing
+/// could run.
 #[derive(Parser)]
 struct Arguments {
-    /// How long the mix goes on.
+    /// Duration of the mix, in seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
-    /// In place of the mix: this many traps on one call site, each followed by healthy calls.
+    /// Run this many traps on one call site, each followed by healthy calls, instead of the mix.
     #[arg(long, value_name = "N")]
     trap_cycles: Option<u64>,
-    /// Threads that call.
+    /// Number of calling threads.
     #[arg(long, value_name = "T", default_value_t = 8)]
     threads: usize,
-    /// What threads do follows from this. Without it: a number that is drawn and printed.
+    /// Seed of the threads' random choices. Without it, a seed is drawn and printed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The cases that are among the mix: those with this text in their names.
+    /// Include only the cases whose names contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     cases: String,
-    /// Where soak.json, soak.md and soak.svg are written, or trap-cycles.json and so on.
+    /// Folder for soak.json, soak.md and soak.svg, or trap-cycles.json and so on.
     #[arg(long, value_name = "DIR", default_value = "target/soak")]
     output: PathBuf,
 }
 
-/// glibc keeps up to eight arenas for each processor, and each of them keeps what the largest compilation took that ever ran in it: memory
-/// that rises for many minutes though nothing is held. With one arena what rises is what somebody holds.
+/// The environment variable that limits the number of glibc's malloc arenas.
+///
+/// glibc keeps up to eight arenas per processor, and each keeps the memory of the largest
+/// compilation that ran in it. Resident memory then rises for many minutes although nothing leaks.
+/// With one arena, a rise is a leak.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 fn main() -> ExitCode {
@@ -60,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this very command with the variable set, which glibc reads when a process starts.
+/// Runs this command again with the variable set. glibc reads it only at the start of a process.
 fn again_with_one_arena() -> ExitCode {
     let status = env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
@@ -72,7 +76,7 @@ fn again_with_one_arena() -> ExitCode {
         Ok(Some(1)) => ExitCode::from(1),
         Ok(_) => ExitCode::from(2),
         Err(error) => {
-            eprintln!("error: expected to start again with one arena: {error}");
+            eprintln!("error: cannot restart with one malloc arena: {error}");
             ExitCode::from(2)
         }
     }
@@ -92,7 +96,7 @@ fn run(arguments: &Arguments) -> Result<Report> {
     };
     println!("{}", report.table());
     fs::create_dir_all(&arguments.output)
-        .with_context(|| format!("cannot make {}", arguments.output.display()))?;
+        .with_context(|| format!("cannot create {}", arguments.output.display()))?;
     let data = serde_json::to_string(&report)? + "\n";
     write(&arguments.output.join(name).with_extension("json"), &data)?;
     write(

@@ -1,4 +1,4 @@
-//! Calls of one target: the call site that a case describes.
+//! Reads the call sites that `call` and `ffi_call` cases describe.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{FfiCall, Step};
 use crate::literal;
 use crate::module::ModuleSource;
 
-/// Reads a call. Its operands have the shapes of the first step's, unless it says others.
+/// Reads a call. Operand shapes default to those of the first step's operands.
 pub(super) fn read(
     call: CallText,
     first: &Step,
@@ -100,7 +100,8 @@ fn attributes(texts: BTreeMap<String, AttributeText>) -> Result<Dictionary> {
     texts.into_iter().map(attribute).collect()
 }
 
-/// Reads an attribute: a scalar for an element type (`f32`), an array for a shape (`f32[3]`, `f32[]`).
+/// Reads an attribute: a scalar for an element type (`f32`), an array for a shape (`f32[3]`,
+/// `f32[]`).
 fn attribute(text: AttributeText) -> Result<Attribute> {
     match (text.ty.as_str(), text.value) {
         ("string", serde_json::Value::String(value)) => Ok(Attribute::String(value.into_bytes())),

@@ -1,4 +1,4 @@
-//! What a case expects.
+//! The expected outcome of a step.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,63 +10,67 @@ use super::status_code;
 use super::text::{ExpectText, LogText, StatusText, UlpsText};
 use crate::literal;
 
-/// What comes of a run.
+/// The expected outcome of a step.
 #[derive(Debug)]
 pub enum Expect {
-    /// It succeeds with these results, and the guest logs these messages if the case says any.
+    /// Success with these results and, if given, exactly these log messages.
     Results(Vec<ExpectedResult>, Option<Vec<ExpectedLog>>),
-    /// It fails.
+    /// Failure with this status.
     Status(ExpectedStatus),
-    /// The module loads and has these targets, in the order of their names.
+    /// A loaded module with these targets, sorted by name.
     Targets(Vec<String>),
 }
 
-/// A result's leaf.
+/// An expected leaf of the result.
 #[derive(Debug)]
 pub struct ExpectedResult {
     /// Its value.
     pub literal: Literal,
-    /// How many representable values it may be off.
+    /// The tolerance in units in the last place.
     pub ulps: u64,
 }
 
-/// A failure.
+/// An expected failure. `None` and empty lists match anything.
 #[derive(Debug)]
 pub struct ExpectedStatus {
-    /// Its code.
+    /// The status code.
     pub code: StatusCode,
-    /// Its message.
+    /// The message.
     pub message: ExpectedMessage,
     /// Whether it is recoverable.
     pub recoverable: Option<bool>,
-    /// Whose doing it is.
+    /// The party at fault.
     pub blame: Option<Blame>,
-    /// Where on the way it comes.
+    /// The phase in which it fails.
     pub phase: Option<Phase>,
-    /// Names of functions that its backtrace has, in this order.
+    /// Function names that occur in the backtrace, in this order.
     pub backtrace: Vec<String>,
-    /// How many frames that has.
+    /// The number of frames in the backtrace.
     pub frames: Option<usize>,
 }
 
-/// What a status says.
+/// An expected status message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedMessage {
-    /// Anything.
+    /// Any message.
     Any,
-    /// These words and no others.
+    /// Exactly this message.
     Whole(String),
-    /// All of these parts, in any order.
+    /// A message with all of these parts, in any order.
     Contains(Vec<String>),
-    /// These parts and no others, in this order, with anything between them.
+    /// A message made of these parts in this order, with any text between them.
     Pattern(Vec<String>),
+    /// A message by which the host passes on exactly this text of the guest.
+    Says(String),
 }
 
 impl ExpectedMessage {
-    /// Whether a message is as expected.
+    /// Returns whether `message` matches, in which the guest said `said`: `None` on a platform that
+    /// does not mark a guest's text.
     #[must_use]
-    pub fn accepts(&self, message: &str) -> bool {
+    pub fn accepts(&self, message: &str, said: Option<&str>) -> bool {
         match self {
+            Self::Says(text) => said.map_or(message.ends_with(text.as_str()), |said| said == text),
             Self::Any => true,
             Self::Whole(whole) => whole == message,
             Self::Contains(parts) => parts.iter().all(|part| message.contains(part.as_str())),
@@ -75,7 +79,7 @@ impl ExpectedMessage {
     }
 }
 
-/// A message in the guest's log.
+/// An expected log message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedLog {
     /// The level's name.
@@ -84,18 +88,18 @@ pub struct ExpectedLog {
     pub message: String,
 }
 
-/// What was being done when a case failed.
+/// The phase in which a step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A module was being loaded.
+    /// Loading a module.
     Load,
-    /// Program text was being read.
+    /// Reading program text.
     Parse,
-    /// A target was being registered.
+    /// Registering a target.
     Register,
-    /// A program was being bound to its targets, or a call site prepared.
+    /// Binding a program to its targets, or preparing a call site.
     Prepare,
-    /// It ran.
+    /// Running.
     Execute,
 }
 
@@ -130,7 +134,7 @@ pub(super) fn read(text: ExpectText, folder: &Path) -> Result<Expect> {
     }
 }
 
-/// Flattens tuples into leaves and gives each its tolerance.
+/// Flattens tuples into leaves and gives each leaf its tolerance.
 fn with_ulps(results: Vec<Literal>, ulps: Option<UlpsText>) -> Result<Vec<ExpectedResult>> {
     let leaves: Vec<Literal> = results
         .iter()
@@ -155,7 +159,7 @@ fn with_ulps(results: Vec<Literal>, ulps: Option<UlpsText>) -> Result<Vec<Expect
         .collect())
 }
 
-/// Each leaf's tolerance by its element type: 0 for a type that is not named.
+/// Returns each leaf's tolerance by its element type, 0 for types that are not listed.
 fn ulps_by_type(leaves: &[Literal], ulps: &BTreeMap<String, u64>) -> Result<Vec<u64>> {
     let types: Vec<String> = leaves
         .iter()
@@ -175,10 +179,11 @@ fn ulps_by_type(leaves: &[Literal], ulps: &BTreeMap<String, u64>) -> Result<Vec<
 }
 
 fn read_status(text: StatusText) -> Result<ExpectedStatus> {
-    let message = match (text.message, text.contains, text.pattern) {
-        (None, None, None) => ExpectedMessage::Any,
-        (Some(whole), None, None) => ExpectedMessage::Whole(whole),
-        (None, Some(parts), None) => {
+    let message = match (text.message, text.contains, text.pattern, text.says) {
+        (None, None, None, None) => ExpectedMessage::Any,
+        (Some(whole), None, None, None) => ExpectedMessage::Whole(whole),
+        (None, None, None, Some(said)) => ExpectedMessage::Says(said),
+        (None, Some(parts), None, None) => {
             let parts: Vec<String> = parts.into();
             ensure!(
                 !parts.is_empty() && parts.iter().all(|part| !part.is_empty()),
@@ -186,10 +191,10 @@ fn read_status(text: StatusText) -> Result<ExpectedStatus> {
             );
             ExpectedMessage::Contains(parts)
         }
-        (None, None, Some(pattern)) => {
+        (None, None, Some(pattern), None) => {
             ExpectedMessage::Pattern(pattern.split('*').map(str::to_owned).collect())
         }
-        _ => bail!("expected at most one of message, contains and pattern"),
+        _ => bail!("expected at most one of message, contains, pattern and says"),
     };
     let code = status_code(&text.code)?;
     ensure!(
@@ -229,7 +234,7 @@ fn phase(name: &str) -> Result<Phase> {
         .with_context(|| format!("expected a phase ({}), found {name:?}", names.join(", ")))
 }
 
-/// Whether a text is these parts in this order, with anything between one and the next.
+/// Returns whether `text` consists of these parts in order, with any text between them.
 fn follows(text: &str, parts: &[String]) -> bool {
     let [first, between @ .., last] = parts else {
         return parts.iter().all(|part| part == text);
@@ -259,7 +264,7 @@ mod tests {
     fn patterns_leave_gaps_and_nothing_else() {
         let accepts = |pattern: &str, text: &str| {
             let parts = pattern.split('*').map(str::to_owned).collect();
-            ExpectedMessage::Pattern(parts).accepts(text)
+            ExpectedMessage::Pattern(parts).accepts(text, None)
         };
         for (pattern, text) in [
             ("expected *, found *", "expected 1, found 2"),

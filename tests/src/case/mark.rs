@@ -1,4 +1,5 @@
-//! Marks: what a case says of its own failure. A mark has a reason and does not outlive it: a marked case that passes fails.
+//! Marks of cases that do not pass yet. Each has a reason, and a marked case that passes fails, so
+//! that marks do not go stale.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,27 +7,27 @@ use super::platforms::{self, Platforms};
 use super::text::MarkText;
 use crate::platform::PlatformName;
 
-/// A case that does not pass as it stands, and why.
+/// A case that does not pass as written, and why.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// What must come of the case instead.
+    /// The required outcome.
     pub kind: MarkKind,
-    /// Why.
+    /// The reason.
     pub reason: String,
     platforms: Vec<PlatformName>,
 }
 
-/// What must come of a marked case.
+/// The required outcome of a marked case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
-    /// The platform does not do this and says so: the case must end with UNIMPLEMENTED.
+    /// The platform does not support it: the case must end with UNIMPLEMENTED.
     Unsupported,
-    /// The platform does this wrong: the case must fail.
+    /// The platform has a known defect: the case must fail.
     ExpectedFailure,
 }
 
 impl Mark {
-    /// Whether it is for this platform.
+    /// Returns whether the mark applies to this platform.
     #[must_use]
     pub fn is_for(&self, platform: PlatformName) -> bool {
         self.platforms.contains(&platform)
@@ -63,7 +64,8 @@ pub(super) fn read(
     Ok(marks)
 }
 
-/// Reads a mark. It is for callbox's own platforms, unless it names others: XLA is not ours to mend.
+/// Reads one mark. It applies to Host and CUDA unless it lists platforms: defects of XLA are not
+/// callbox's to fix.
 fn read_one(kind: MarkKind, text: MarkText, case: &Platforms) -> Result<Mark> {
     ensure!(!text.reason.trim().is_empty(), "expected a reason");
     let platforms = match &text.platforms {

@@ -1,4 +1,5 @@
-//! Where a case runs. What does not run has a reason, which is the case's own or one of the rules below.
+//! The platforms that a case runs on. A case that does not run on a platform has a reason: its own,
+//! or one of the rules below.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +9,21 @@ use super::text::PlatformsText;
 use super::{Expect, Function, Step, Subject};
 use crate::platform::PlatformName;
 
-/// Where a case runs, and why not elsewhere.
+/// The platforms that a case runs on, with a reason for each exclusion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platforms {
     excluded: BTreeMap<PlatformName, String>,
 }
 
 impl Platforms {
-    /// Why the case is not run on a platform. `None`: it is.
+    /// Returns why the case does not run on a platform, or `None` if it does.
     #[must_use]
     pub fn reason_against(&self, platform: PlatformName) -> Option<&str> {
         self.excluded.get(&platform).map(String::as_str)
     }
 }
 
-/// Reads what a case says of its platforms. Without a word it is for all that can run it.
+/// Reads a case's `platforms`. Without the key, the case runs on every platform that can run it.
 pub(super) fn read(
     text: Option<PlatformsText>,
     subject: &Subject,
@@ -63,7 +64,7 @@ pub(super) fn read(
     })
 }
 
-/// Platforms by their names, at least one and none twice.
+/// Reads platform names, at least one and none twice.
 pub(super) fn names(names: &[String]) -> Result<Vec<PlatformName>> {
     ensure!(!names.is_empty(), "expected at least one platform");
     let mut platforms = Vec::new();
@@ -78,10 +79,11 @@ pub(super) fn names(names: &[String]) -> Result<Vec<PlatformName>> {
     Ok(platforms)
 }
 
-/// Why CUDA cannot run a case: its targets are native kernels, which a guest has beside its module.
+/// Returns why CUDA cannot run a case. Its targets are native kernels, which only the built guests
+/// have.
 fn cuda_obstacle(subject: &Subject) -> Option<&'static str> {
     let is_wasm = match subject {
-        Subject::Load { .. } => return Some("the case is about a WebAssembly module's file"),
+        Subject::Load { .. } => return Some("the case tests the file of a WebAssembly module"),
         Subject::Call { module, .. } => module.guest().is_none(),
         Subject::FfiCall(call) => call.module.guest().is_none(),
         Subject::Program { targets, .. } => targets.iter().any(|t| t.module.guest().is_none()),
@@ -89,7 +91,7 @@ fn cuda_obstacle(subject: &Subject) -> Option<&'static str> {
     is_wasm.then_some("the case's own module is WebAssembly")
 }
 
-/// Why XLA cannot run a case: it is asked for the numbers of whole programs.
+/// Returns why XLA cannot run a case. It computes whole programs without custom calls.
 fn xla_obstacle(subject: &Subject, steps: &[Step]) -> Option<&'static str> {
     let Subject::Program { text, .. } = subject else {
         return Some("the case is not a program");
@@ -97,18 +99,18 @@ fn xla_obstacle(subject: &Subject, steps: &[Step]) -> Option<&'static str> {
     let expects_results = |step: &Step| matches!(step.expect, Expect::Results(_, None));
     let names_function = |step: &Step| !matches!(step.function, Function::Ordinal(0));
     if text.contains("custom-call") {
-        Some("the program has custom calls, whose targets are callbox's")
+        Some("the program has custom calls, whose targets XLA does not have")
     } else if text.contains("is_scheduled=true") {
-        Some("the program is what XLA made of one, and XLA does not take that back")
+        Some("the program is XLA's output after optimisation, which XLA does not accept as input")
     } else if !steps.iter().all(expects_results) {
-        Some("the case expects a status or a log, which are callbox's own")
+        Some("the case expects a status or a log of callbox")
     } else if steps.iter().any(names_function) {
-        Some("XLA's programs have one function")
+        Some("a program of XLA has one function only")
     } else if steps
         .iter()
         .any(|step| step.operands.iter().any(|o| o.shape().as_array().is_none()))
     {
-        Some("JAX hands over arrays, and an operand is a tuple")
+        Some("an operand is a tuple, and JAX passes arrays only")
     } else {
         None
     }

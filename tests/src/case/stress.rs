@@ -1,25 +1,26 @@
-//! How a case is run many times at once.
+//! How a case is run concurrently.
 
 use anyhow::{Result, ensure};
 
 use super::text::StressText;
 
-/// What the runs of a case that go on at once have in common.
+/// What the concurrent runs of a case share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stress {
-    /// One executable, or one prepared call.
+    /// One executable or one prepared call. All runs must give the same result.
     #[default]
     Shared,
-    /// The engine only: each run prepares anew, and this is why.
+    /// Only the engine: each run prepares its own subject, for this reason.
     Separate(String),
-    /// One executable or prepared call, and runs need not be the same: each is judged by what the case expects. This is why.
+    /// One executable or one prepared call. Each run is judged by the case's expectation and may
+    /// differ from the others, for this reason.
     Judged(String),
-    /// The case is not run so, and this is why.
+    /// Nothing: the case is not run concurrently, for this reason.
     Skip(String),
 }
 
 impl Stress {
-    /// Why the case is not run as others are. Empty if it is.
+    /// Returns why the case is not run like the others, or an empty text.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {

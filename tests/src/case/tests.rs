@@ -3,7 +3,7 @@ use std::path::Path;
 use super::*;
 use callbox::policy::Isolation;
 
-/// A case of a program that negates, with these keys besides.
+/// Parses a case of a negating program, with additional keys.
 fn case(keys: &str) -> Result<Case> {
     let text = format!(
         r#"{{
@@ -121,7 +121,7 @@ fn what_a_case_says_wrong_is_refused() {
         ),
         (
             r#""expect": {"status": {"code": "ABORTED", "message": "a", "contains": "b"}}"#.into(),
-            "expected at most one of message, contains and pattern",
+            "expected at most one of message, contains, pattern and says",
         ),
         (
             r#""expect": {"status": {"code": "ABORTED", "blame": "user"}}"#.into(),
@@ -243,7 +243,7 @@ fn call_sites_have_the_shapes_of_their_operands() {
     );
 }
 
-/// Why a case is not run on each platform.
+/// Returns why a case does not run on each platform.
 fn reasons(text: &str) -> [Option<String>; 3] {
     let case = Case::parse(text, Path::new(".")).unwrap();
     PlatformName::ALL.map(|platform| case.platforms.reason_against(platform).map(str::to_owned))
@@ -266,12 +266,12 @@ fn cases_are_for_every_platform_that_can_run_them() {
                 &format!(r#""targets": {{"f": "f.wasm"}}, {results}"#),
             ),
             None,
-            "the program has custom calls, whose targets are callbox's",
+            "the program has custom calls, whose targets XLA does not have",
         ),
         (
             program("HloModule m, is_scheduled=true", results),
             None,
-            "the program is what XLA made of one, and XLA does not take that back",
+            "the program is XLA's output after optimisation, which XLA does not accept as input",
         ),
         (
             program(
@@ -279,12 +279,12 @@ fn cases_are_for_every_platform_that_can_run_them() {
                 r#""expect": {"status": {"code": "ABORTED"}}"#,
             ),
             None,
-            "the case expects a status or a log, which are callbox's own",
+            "the case expects a status or a log of callbox",
         ),
         (
             program("HloModule m", &format!(r#""function": 1, {results}"#)),
             None,
-            "XLA's programs have one function",
+            "a program of XLA has one function only",
         ),
         (
             program(
@@ -292,7 +292,7 @@ fn cases_are_for_every_platform_that_can_run_them() {
                 &format!(r#""operands": [{{"tuple": []}}], {results}"#),
             ),
             None,
-            "JAX hands over arrays, and an operand is a tuple",
+            "an operand is a tuple, and JAX passes arrays only",
         ),
         (
             format!(r#"{{"origin": "x", "call": {{"module": "f", "target": "f"}}, {results}}}"#),
@@ -308,7 +308,7 @@ fn cases_are_for_every_platform_that_can_run_them() {
         ),
         (
             r#"{"origin": "x", "load": "f", "expect": {"targets": []}}"#.to_owned(),
-            Some("the case is about a WebAssembly module's file"),
+            Some("the case tests the file of a WebAssembly module"),
             "the case is not a program",
         ),
     ] {

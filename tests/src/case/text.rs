@@ -1,4 +1,4 @@
-//! A case as its JSON says it. Unknown keys are errors: a misspelt one would otherwise be a test that tests nothing.
+//! The JSON schema of a case. Unknown keys are errors, because a misspelt key would test nothing.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(super) struct ProgramText {
 pub(super) struct CallText {
     pub(super) module: ModuleText,
     pub(super) target: String,
-    /// The operands' shapes, where they are not those of the case's operands.
+    /// The call site's operand shapes, where they differ from the shapes of the case's operands.
     pub(super) operands: Option<Vec<String>>,
     #[serde(default)]
     pub(super) results: Vec<String>,
@@ -67,16 +67,16 @@ pub(super) struct CallText {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FfiCallText {
-    /// The module that has the function.
+    /// The module that exports the function.
     pub(super) module: ModuleText,
-    /// The function's name there.
+    /// The function's name in the module.
     pub(super) function: String,
     #[serde(default = "cpu")]
     pub(super) platform: String,
     pub(super) static_info: Option<StaticInfoText>,
-    /// The shape of one call's result.
+    /// The shape of an unbatched call's result.
     pub(super) result: String,
-    /// For each operand, which of its dimensions is the batch.
+    /// For each operand, the dimension that is the batch.
     pub(super) vmap: Option<Vec<Option<usize>>>,
 }
 
@@ -84,7 +84,7 @@ fn cpu() -> String {
     "cpu".to_owned()
 }
 
-/// Bytes: a text's, or written in hexadecimal.
+/// Bytes, as text or in hexadecimal.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum BytesText {
@@ -99,7 +99,7 @@ impl Default for BytesText {
 }
 
 impl BytesText {
-    /// The bytes.
+    /// Returns the bytes.
     pub(super) fn read(self) -> Result<Vec<u8>> {
         match self {
             Self::Text(text) => Ok(text.into_bytes()),
@@ -108,7 +108,7 @@ impl BytesText {
     }
 }
 
-/// Static information: by value, or by reference.
+/// Static information, by value or by reference.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum StaticInfoText {
@@ -184,6 +184,7 @@ pub(super) struct StatusText {
     pub(super) message: Option<String>,
     pub(super) contains: Option<OneOrMore>,
     pub(super) pattern: Option<String>,
+    pub(super) says: Option<String>,
     pub(super) recoverable: Option<bool>,
     pub(super) blame: Option<String>,
     pub(super) phase: Option<String>,
@@ -219,7 +220,7 @@ pub(super) struct OnlyText {
     pub(super) reason: String,
 }
 
-/// One key, whose value is the reason.
+/// The key is the mode, the value is the reason.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum StressText {

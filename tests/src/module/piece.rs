@@ -1,14 +1,14 @@
-//! Pieces of files that cases write down: what is large in a file is small in its case.
+//! Repeated pieces, with which a small case describes a large file.
 
 use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::literal;
 
-/// How large a file may become: a case that writes one digit too many should not fill the machine.
+/// Upper bound of a file's size, which protects the machine from a typing error in a case.
 const MOST: usize = 256 << 20;
 
-/// A text, or an object that says more.
+/// A text, or an object with repetitions.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Piece {
@@ -16,7 +16,8 @@ pub(super) enum Piece {
     Object(Object),
 }
 
-/// One of `text` and `hex`, so many times. `{i}` in a repeated text is the repetition's number, from 0.
+/// Either `text` or `hex`, repeated. `{i}` in a repeated text becomes the repetition's index, from
+/// 0.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Object {
@@ -25,7 +26,7 @@ pub(super) struct Object {
     hex: Option<String>,
 }
 
-/// The bytes of all pieces and repetitions, with this between one and the next.
+/// Concatenates all pieces and their repetitions, separated by `between`.
 pub(super) fn join(pieces: &[Piece], between: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut add = |piece: &[u8]| {

@@ -1,7 +1,8 @@
 //! The platform CUDA: callbox, with native kernels for targets.
 //!
-//! Which of a guest's targets has a twin, and of which kind, [`targets`] knows; why one has none, [`reasons`] says. Targets of the C ABI are run in
-//! each way in which buffers can be handed to them, and must give the same each time.
+//! [`targets`] lists the twins of a guest's targets, and [`reasons`] why a target has none. Targets
+//! of the C ABI run once for each way of passing buffers, and kernels with a grant and with a
+//! fence. They must return the same each time.
 
 mod call;
 mod libraries;
@@ -9,6 +10,7 @@ mod manner;
 mod program;
 mod reasons;
 mod targets;
+pub mod trusted;
 mod twins;
 mod variants;
 
@@ -24,41 +26,43 @@ use self::targets::Targets;
 use super::{Bench, Failure, Platform, PlatformName, Prepared, ffi_call};
 use crate::case::{Case, Phase, Subject};
 
-/// What the stand-in driver calls its devices. Whatever has this name is no GPU.
+/// The name of the stand-in driver's devices. A device with this name is not a GPU.
 const STAND_IN_DEVICE: &str = "callbox stand-in (not a GPU)";
 
-/// callbox on one CUDA device, or on what stands in for one.
+/// callbox on one CUDA device, or on the stand-in.
 #[derive(Debug)]
 pub struct Cuda {
-    /// The device, or why there is none.
+    /// The device, or the reason why there is none.
     device: Result<Arc<CudaDevice>, String>,
     targets: Targets,
 }
 
 impl Cuda {
-    /// The first device of this machine's driver. Where the stand-in was loaded before, it is the driver.
+    /// The first device of this machine's driver, or of the stand-in if that was loaded before.
     #[must_use]
     pub fn open() -> Self {
         Self::new(CudaDevice::open(0).map_err(|status| status.message().to_owned()))
     }
 
-    /// The first device of the stand-in driver, which becomes this process's `libcuda`: it must be called before anything else of CUDA.
+    /// The first device of the stand-in driver, which becomes this process's `libcuda`. It must be
+    /// called before CUDA is first used.
     #[must_use]
     pub fn on_stand_in() -> Self {
         let device = StandIn::try_preload().and_then(|_| {
             let device = CudaDevice::open(0).map_err(|status| status.message().to_owned())?;
-            match is_stand_in(&device) {
-                true => Ok(device),
-                false => Err(format!(
+            if is_stand_in(&device) {
+                Ok(device)
+            } else {
+                Err(format!(
                     "expected the stand-in driver, found {:?}: another was loaded before it",
                     device.name()
-                )),
+                ))
             }
         });
         Self::new(device)
     }
 
-    /// The platform where it is not there, for this reason.
+    /// The platform without a device, for this reason.
     #[must_use]
     pub fn absent(reason: &str) -> Self {
         Self::new(Err(reason.to_owned()))
@@ -78,7 +82,7 @@ impl Cuda {
     }
 }
 
-/// Whether a device is the stand-in's, which says so of itself.
+/// Whether a device is the stand-in's.
 fn is_stand_in(device: &CudaDevice) -> bool {
     device.name() == STAND_IN_DEVICE
 }
@@ -140,24 +144,30 @@ impl CudaBench<'_> {
             Subject::Load { .. } => bail!("expected a program or a call"),
         }
     }
-
-    /// Whether a target of the C ABI takes part, which is run in each manner.
-    fn has_c_targets(&self) -> bool {
-        named(&self.case.subject).any(|(guest, target)| libraries::has(guest, target))
-    }
 }
 
 impl Bench for CudaBench<'_> {
     fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>> {
-        // What targets logged in what ran before is not this preparation's.
+        // Earlier runs may have logged.
         drop(twins::take_log());
-        if !self.has_c_targets() {
-            return self.prepare_in(Manner::Leaves);
+        let mut is_c = false;
+        let (mut count, mut kernels) = (0, 0);
+        for (guest, target) in named(&self.case.subject) {
+            is_c |= libraries::has(guest, target);
+            kernels += usize::from(self.targets.has_kernels(guest, target)?);
+            count += 1;
         }
-        variants::prepare(|manner| self.prepare_in(manner))
+        let manners: &[Manner] = if is_c {
+            &Manner::OF_C
+        } else if kernels > 0 && kernels == count {
+            &Manner::OF_KERNELS
+        } else {
+            return self.prepare_in(Manner::Leaves);
+        };
+        variants::prepare(manners, |manner| self.prepare_in(manner))
     }
 
-    /// Native targets are trusted: none is hostile.
+    /// Native targets are trusted: none needs a healthy run after it.
     fn run_healthy(&self) -> Result<()> {
         ensure!(
             self.device.lost().is_none(),
@@ -191,7 +201,7 @@ fn named(subject: &Subject) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
     }
 }
 
-/// A failure on the way to something that runs, as an outcome of its preparation.
+/// A failure of a preparation, as its outcome.
 fn failed<T>(phase: Phase, status: Status) -> Result<Result<T, Failure>> {
     Ok(Err(Failure::new(phase, status)))
 }

@@ -1,29 +1,29 @@
-//! Calls by the JAX FFI proposal's own interface, on any of callbox's platforms.
+//! Calls through the JAX FFI proposal's interface, on any of callbox's platforms.
 
 use std::sync::Arc;
 
+use crate::jax_ffi::{self, CompiledFfiCall, FfiCalls, Function};
 use anyhow::Result;
 use callbox::call::{Platform, TargetModule};
-use callbox::jax_ffi::{self, CompiledFfiCall, FfiCalls, Function};
 use callbox::{Literal, Shape, Status};
 
 use super::step::options;
 use super::{Failure, Found, Outcome, Prepared};
 use crate::case::{ExpectedLog, FfiCall, Phase, Step};
 
-/// The name by which the function is called.
+/// The name under which the function is registered.
 const NAME: &str = "call";
 
-/// A call of one set of shapes.
+/// A call for one set of shapes.
 struct Compiled {
     call: CompiledFfiCall,
     take_log: TakeLog,
 }
 
-/// Gives what targets logged since the last time.
+/// Returns and clears the messages that targets logged.
 type TakeLog = fn() -> Vec<ExpectedLog>;
 
-/// A call that is mapped over a batch, and compiled for each.
+/// A call mapped over a batch, compiled for each set of shapes.
 struct Mapped<'c> {
     case: &'c FfiCall,
     call: jax_ffi::FfiCall,
@@ -31,7 +31,8 @@ struct Mapped<'c> {
     take_log: TakeLog,
 }
 
-/// Makes a case's call ready: its function is `module`'s. Where the case has the CPU's platform, the module's own is meant.
+/// Prepares a case's call. The function comes from `module`; where the case says platform `cpu`, it
+/// is registered for the module's own platform.
 pub(super) fn prepare<'c>(
     module: Arc<dyn TargetModule>,
     case: &'c FfiCall,
@@ -103,7 +104,7 @@ fn outcome(result: Result<Literal, Status>, take_log: TakeLog) -> Outcome {
     Ok(Found::Results(leaves.collect(), log))
 }
 
-/// The shapes of the first step's operands.
+/// Returns the shapes of the first step's operands.
 fn operand_shapes(steps: &[Step]) -> Vec<Shape> {
     let operands = steps.first().map(|step| &step.operands);
     let shapes = operands.into_iter().flatten().map(|o| o.shape().clone());

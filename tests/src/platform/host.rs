@@ -1,9 +1,10 @@
-//! The platform Host: callbox, with WebAssembly modules for targets.
+//! The platform Host: callbox with WebAssembly modules.
 
 mod backend;
 mod call;
 mod engine;
 mod healthy;
+mod marks;
 mod program;
 
 use std::collections::HashMap;
@@ -16,16 +17,17 @@ use callbox::policy::{Limits, Traps};
 use self::backend::Backend;
 pub use self::backend::{Loaded, Wall};
 pub use self::engine::{forget_shared, guest, shared as shared_engine};
+use self::marks::Marked;
 use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared, ffi_call};
 use crate::case::{Case, Expect, Phase, Step, Subject};
 use crate::module::ModuleSource;
 
-/// callbox on the CPU. It is always there.
+/// callbox on the CPU. It is always available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// How traps are caught, also where a case has a policy of its own.
+    /// How traps are caught, which overrides a case's policy.
     pub traps: Traps,
-    /// What keeps guests apart from the host.
+    /// What isolates guests from the host.
     pub wall: Wall,
 }
 
@@ -56,7 +58,7 @@ impl Platform for Host {
             .map(|_| "behind the second wall nothing of WASI can be granted")
     }
 
-    /// A worker is dear, and what it runs is what runs in this process.
+    /// Worker processes are expensive, and run the same code as this process.
     fn is_stressed(&self) -> bool {
         self.wall == Wall::Wasm
     }
@@ -66,33 +68,34 @@ impl Platform for Host {
     }
 }
 
-/// The engine that a case runs on.
+/// The environment of a case.
 struct HostBench<'c> {
     host: Host,
     case: &'c Case,
     backend: Backend,
-    /// Whether other cases run on it too. Guests that were loaded into it are kept.
+    /// Whether other cases use the same engine. Its loaded guests are then cached.
     is_shared: bool,
-    /// Modules that were loaded for this case, by their bytes: preparing it again compiles nothing.
+    /// Modules loaded for this case, by their bytes, so that preparing again compiles nothing.
     modules: Mutex<HashMap<Vec<u8>, Loaded>>,
 }
 
-/// A module that is loaded, each time anew.
+/// A module that each run loads anew.
 struct Loading<'c> {
     bench: &'c HostBench<'c>,
     module: &'c ModuleSource,
 }
 
 impl<'c> HostBench<'c> {
-    /// The shared engine, or one of its own for a case that needs other settings.
+    /// Uses the shared engine, or a new one for a case with other settings.
     fn new(host: Host, case: &'c Case) -> Result<Self> {
         let expects_log = |step: &Step| matches!(step.expect, Expect::Results(_, Some(_)));
         let is_shared = case.policy.is_none() && !case.steps.iter().any(expects_log);
-        // What instances of the case before said when they went is not this one's.
+        // Discards messages that dropped instances of earlier cases logged on this thread.
         drop(engine::take_log());
-        let backend = match is_shared {
-            true => engine::shared_by(host),
-            false => engine::own(host, case)?,
+        let backend = if is_shared {
+            engine::shared_by(host)
+        } else {
+            engine::own(host, case)?
         };
         Ok(Self {
             host,
@@ -103,7 +106,7 @@ impl<'c> HostBench<'c> {
         })
     }
 
-    /// Loads a module. A failure is an outcome, a guest that was not built is an error.
+    /// Loads a module. A failure to load is an outcome; a guest that was not built is an error.
     fn load(&self, source: &ModuleSource) -> Result<Result<Loaded, Failure>> {
         if let (true, Some(name)) = (self.is_shared, source.guest()) {
             return Ok(engine::guest_by(self.host, name)?
@@ -134,7 +137,18 @@ impl<'c> HostBench<'c> {
 
 impl Bench for HostBench<'_> {
     fn prepare(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>> {
-        // What instances said when they went that ran before is not this preparation's.
+        let prepared = self.prepare_subject()?;
+        Ok(prepared.map(|prepared| Box::new(Marked(prepared)) as _))
+    }
+
+    fn run_healthy(&self) -> Result<()> {
+        healthy::run(&self.backend)
+    }
+}
+
+impl HostBench<'_> {
+    fn prepare_subject(&self) -> Result<Result<Box<dyn Prepared + '_>, Failure>> {
+        // Discards messages that dropped instances of earlier runs logged on this thread.
         drop(engine::take_log());
         match &self.case.subject {
             Subject::Load { module } => Ok(Ok(Box::new(Loading {
@@ -154,10 +168,6 @@ impl Bench for HostBench<'_> {
             Subject::Program { text, targets } => program::prepare(self, text, targets),
         }
     }
-
-    fn run_healthy(&self) -> Result<()> {
-        healthy::run(&self.backend)
-    }
 }
 
 impl Prepared for Loading<'_> {
@@ -169,7 +179,7 @@ impl Prepared for Loading<'_> {
     }
 }
 
-/// A failure on the way to something that runs, as an outcome of its preparation.
+/// Wraps a failed preparation as an outcome.
 fn failed<T>(phase: Phase, status: Status) -> Result<Result<T, Failure>> {
     Ok(Err(Failure::new(phase, status)))
 }

@@ -1,8 +1,8 @@
-//! Moves an array's elements between row-major order, in which literals are held, and the layout of a call site.
+//! Converts arrays between row-major order, which literals use, and a call site's layout.
 
 use callbox::ArrayShape;
 
-/// A row-major array's elements in the order of the shape's layout.
+/// Reorders a row-major array into the shape's layout.
 pub(in crate::platform) fn to_layout(shape: &ArrayShape, row_major: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; row_major.len()];
     for_each_element(shape, |logical, physical| {
@@ -11,7 +11,7 @@ pub(in crate::platform) fn to_layout(shape: &ArrayShape, row_major: &[u8]) -> Ve
     bytes
 }
 
-/// The elements of an array in the shape's layout in row-major order.
+/// Reorders an array in the shape's layout into row-major order.
 pub(in crate::platform) fn from_layout(shape: &ArrayShape, in_layout: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; in_layout.len()];
     for_each_element(shape, |logical, physical| {
@@ -20,7 +20,7 @@ pub(in crate::platform) fn from_layout(shape: &ArrayShape, in_layout: &[u8]) -> 
     bytes
 }
 
-/// Calls `visit` with each element's bytes in row-major order and in the layout.
+/// Calls `visit` with each element's byte ranges in row-major order and in the layout.
 fn for_each_element(
     shape: &ArrayShape,
     mut visit: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>),

@@ -1,12 +1,12 @@
-//! A caller's result buffers, with guards around them that show what wrote past their ends.
+//! A caller's result buffers, surrounded by guard bytes that detect writes out of bounds.
 
-/// What buffers hold before a call, so that one shows that was written to.
+/// The fill byte of buffers before a call, by which a write shows.
 const UNTOUCHED: u8 = 0xa5;
 
-/// How many bytes there are before, between and behind buffers.
+/// The number of guard bytes before, between and after buffers.
 const GUARD: usize = 64;
 
-/// Buffers of one call.
+/// The result buffers of one call.
 pub(in crate::platform) struct Results {
     bytes: Vec<u8>,
     sizes: Vec<usize>,
@@ -21,7 +21,7 @@ impl Results {
         }
     }
 
-    /// The buffers, to be written.
+    /// Returns the buffers for writing.
     pub(in crate::platform) fn buffers(&mut self) -> Vec<&mut [u8]> {
         let mut rest = self.bytes.as_mut_slice();
         let mut buffers = Vec::with_capacity(self.sizes.len());
@@ -33,7 +33,7 @@ impl Results {
         buffers
     }
 
-    /// What is in them.
+    /// Returns the contents of the buffers.
     pub(in crate::platform) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = 0;
         self.sizes.iter().map(move |size| {
@@ -43,12 +43,12 @@ impl Results {
         })
     }
 
-    /// Whether one of them was written to.
+    /// Returns whether a buffer was written to.
     pub(in crate::platform) fn are_touched(&self) -> bool {
         self.contents().flatten().any(|&byte| byte != UNTOUCHED)
     }
 
-    /// Whether something beside them was written to.
+    /// Returns whether a guard byte was written to.
     pub(in crate::platform) fn were_left(&self) -> bool {
         let inside = self.contents().flatten();
         let inside = inside.filter(|&&byte| byte != UNTOUCHED).count();

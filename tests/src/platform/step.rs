@@ -1,4 +1,4 @@
-//! What all of callbox's platforms do with a step: its data goes in, what came of it comes out.
+//! Runs steps on callbox's platforms: passes data in and collects the outcome.
 
 use anyhow::{Result, ensure};
 use callbox::call::{CallOptions, CallSite};
@@ -10,7 +10,7 @@ use super::results::Results;
 use super::{Failure, Found, Outcome};
 use crate::case::{ExpectedLog, Function, Phase, Step};
 
-/// What the caller of a step says besides its operands.
+/// Returns a step's call options.
 pub(super) fn options(step: &Step) -> CallOptions {
     CallOptions {
         deadline: step.deadline.map(Deadline::After),
@@ -19,7 +19,7 @@ pub(super) fn options(step: &Step) -> CallOptions {
     }
 }
 
-/// Runs a step of a program. `take_log` gives what targets logged meanwhile.
+/// Runs a step of a program. `take_log` returns the messages that targets logged.
 pub(super) fn execute(
     executable: &Executable,
     step: &Step,
@@ -44,10 +44,10 @@ pub(super) fn execute(
     }
 }
 
-/// Runs a step of one call site, by a `call` that takes the operands' leaves and writes the results'.
+/// Runs a step of one call site. `call` takes the operands' leaves and writes the results' leaves.
 ///
 /// # Errors
-/// A call that wrote beside its results.
+/// A call that wrote outside its results.
 pub(super) fn call(
     site: &CallSite,
     step: &Step,
@@ -57,7 +57,7 @@ pub(super) fn call(
     let operands = operands(site, step);
     let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
     let shapes = site.result.leaves();
-    // Nobody reads it: it has no buffer and is no result.
+    // A scratch leaf has no buffer and is no result.
     let is_scratch = |leaf: usize| site.scratch.contains(&leaf);
     let sizes = shapes.iter().enumerate().map(|(leaf, shape)| {
         if is_scratch(leaf) {
@@ -69,7 +69,7 @@ pub(super) fn call(
     let mut results = Results::new(sizes.collect());
     let outcome = call(&options(step), &operands, &mut results.buffers());
     let log = take_log();
-    ensure!(!results.were_left(), "a call wrote beside its results");
+    ensure!(!results.were_left(), "the call wrote outside its results");
     Ok(match outcome {
         Ok(()) => {
             let leaves = std::iter::zip(shapes, results.contents()).enumerate();
@@ -85,7 +85,7 @@ pub(super) fn call(
     })
 }
 
-/// The operands' leaves, in the call site's layouts where they have its shapes.
+/// Returns the operands' leaves, in the call site's layouts where their shapes match.
 fn operands(site: &CallSite, step: &Step) -> Vec<Vec<u8>> {
     let declared: Vec<&ArrayShape> = site.operands.iter().flat_map(Shape::leaves).collect();
     let leaves = step.operands.iter().flat_map(|operand| operand.leaves());

@@ -1,5 +1,5 @@
-//! The platform XLA: programs without custom calls on XLA's own CPU backend, so that what cases expect of the executor is not callbox's
-//! opinion only.
+//! The platform XLA: runs programs without custom calls on XLA's CPU backend, as an independent
+//! check of the cases' expectations.
 
 mod oracle;
 
@@ -15,16 +15,16 @@ use super::{Bench, Failure, Found, Outcome, Platform, PlatformName, Prepared};
 use crate::case::{Case, Phase, Step, Subject};
 use crate::literal::bytes_of_hex;
 
-/// XLA through JAX, in a process of its own.
+/// XLA through JAX, in a separate process.
 #[derive(Debug)]
 pub struct Xla {
-    /// The interpreter that has JAX, or why there is none.
+    /// The interpreter with JAX, or why there is none.
     python: Result<PathBuf, String>,
     oracle: OnceLock<Result<Mutex<Oracle>, String>>,
 }
 
 impl Xla {
-    /// The platform, with this interpreter. `Err` has the reason why there is none.
+    /// Makes the platform with this interpreter, or unavailable for the reason in `Err`.
     #[must_use]
     pub fn new(python: Result<PathBuf, String>) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Xla {
         }
     }
 
-    /// The process, which is started the first time.
+    /// Returns the process, started on the first use.
     fn oracle(&self) -> Result<&Mutex<Oracle>, String> {
         let start = || {
             let oracle = Oracle::start(self.python.as_ref()?, &script());
@@ -45,7 +45,8 @@ impl Xla {
             .map_err(Clone::clone)
     }
 
-    /// Lets go of a program. A process that ended has done so, and a new one has no program of this number.
+    /// Releases a program. If the process was replaced since, the new process never had the
+    /// program.
     fn release(&self, number: u64) {
         if let Ok(oracle) = self.oracle() {
             let mut oracle = oracle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +103,7 @@ impl Bench for XlaBench<'_> {
         })
     }
 
-    /// Guests do not run here, so that none does harm.
+    /// Guests do not run on this platform.
     fn run_healthy(&self) -> Result<()> {
         Ok(())
     }
@@ -138,7 +139,8 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("xla/oracle.py")
 }
 
-/// What XLA says when it does not take a program. Its codes are not compared: cases that expect a status are not run here.
+/// Makes a status of XLA's rejection of a program. Its code is not compared: cases that expect a
+/// status do not run here.
 fn refusal(problem: &str) -> Status {
     Status::invalid_argument(format!("XLA: {problem}"))
 }
@@ -182,9 +184,6 @@ mod tests {
         assert_eq!(xla.availability().unwrap_err(), "no python3");
         let xla = Xla::new(Ok("/no/such/python".into()));
         let reason = xla.availability().unwrap_err();
-        assert!(
-            reason.contains("expected to start /no/such/python"),
-            "{reason}"
-        );
+        assert!(reason.contains("cannot start /no/such/python"), "{reason}");
     }
 }

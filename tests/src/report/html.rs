@@ -1,6 +1,8 @@
-//! The HTML report: one page that needs nothing beside it. Everything that is not the page's own text goes through
-//! [`escape`]: a guest chooses what its messages say. Should something get past it all the same, the page's policy lets no script run
-//! but its own, which it names by its digest, and lets nothing be loaded.
+//! The HTML report: one self-contained page.
+//!
+//! Guests choose the text of their messages, so every text from outside goes through [`escape`]. As
+//! a second defence, the page's content security policy allows only its own script and style, by
+//! their digests, and loads nothing.
 
 mod case;
 mod escape;
@@ -12,15 +14,16 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use self::escape::escape;
-use super::{CaseReport, Counts, Ending, PlatformReport, Report};
+use super::{CaseReport, Counts, Ending, PlatformReport, Provenance, Report, count_of};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// A run of no more cases than this shows them all at once. Others show the folders, and the cases that failed.
+/// The largest number of cases that the page shows expanded. Longer reports show folders and failed
+/// cases.
 const FEW: usize = 40;
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn page(report: &Report) -> String {
     let policy = format!(
@@ -45,7 +48,7 @@ pub fn page(report: &Report) -> String {
 {failures}
 {tools}
 <main>
-{folders}<p class="nothing" hidden>No case is like that.</p>
+{folders}<p class="nothing" hidden>No case matches.</p>
 </main>
 <script>{SCRIPT}</script>
 </body>
@@ -55,7 +58,7 @@ pub fn page(report: &Report) -> String {
     )
 }
 
-/// What the policy knows a style or a script by.
+/// Returns the digest that identifies a style or script in the policy.
 fn digest(text: &str) -> String {
     base64(&Sha256::digest(text.as_bytes()))
 }
@@ -76,16 +79,31 @@ fn base64(bytes: &[u8]) -> String {
 
 fn head(report: &Report) -> String {
     let mut text = format!(
-        "<header>\n<h1>callbox <span>conformance</span></h1>\n<p>callbox {} · {} cases in {:.1} s · {} runs in threads at once",
+        "<header>\n<h1>callbox <span>conformance</span></h1>\n<p>callbox {} · {} in {:.1} s · {}",
         escape(&report.callbox),
-        report.cases.len(),
+        count_of(report.cases.len(), "case"),
         report.seconds,
-        report.stress_runs()
+        count_of(report.stress_runs(), "concurrent run")
     );
     if !report.filter.is_empty() {
         let _ = write!(text, " · only those with <q>{}</q>", escape(&report.filter));
     }
-    text.push_str("</p>\n<div class=\"platforms\">\n");
+    let Provenance {
+        date,
+        commit,
+        machine,
+    } = &report.provenance;
+    let commit = match commit.as_str() {
+        "" => "unknown commit".to_owned(),
+        commit => format!("commit {commit}"),
+    };
+    let _ = write!(
+        text,
+        "</p>\n<p>{} · {} · {}</p>\n<div class=\"platforms\">\n",
+        escape(date),
+        escape(&commit),
+        escape(machine)
+    );
     for platform in &report.platforms {
         text.push_str(&platform_card(platform));
     }
@@ -120,7 +138,8 @@ fn platform_card(platform: &PlatformReport) -> String {
     text
 }
 
-/// A bar of the counts' shares. What it says is written beside it, so that it is for the eye only.
+/// Draws the shares of the counts. The numbers stand beside the bar, which is hidden from screen
+/// readers.
 fn bar(counts: &Counts) -> String {
     let mut text = String::from("<svg class=\"bar\" aria-hidden=\"true\">");
     let all = counts.all().max(1) as f64;
@@ -140,17 +159,16 @@ fn bar(counts: &Counts) -> String {
     text
 }
 
-/// Links to the cases that failed.
+/// Lists links to the failed cases.
 fn failures(report: &Report) -> String {
     let failed = |case: &&CaseReport| has(case, Ending::Failed);
     let failed: Vec<&CaseReport> = report.cases.iter().filter(failed).collect();
     if failed.is_empty() {
         return String::new();
     }
-    let count = failed.len();
-    let what = if count == 1 { "case" } else { "cases" };
+    let count = count_of(failed.len(), "case");
     let mut text = format!(
-        "<nav class=\"failures\" aria-labelledby=\"failures\">\n<h2 id=\"failures\">{count} {what} failed</h2>\n<ul>\n"
+        "<nav class=\"failures\" aria-labelledby=\"failures\">\n<h2 id=\"failures\">{count} failed</h2>\n<ul>\n"
     );
     for case in failed {
         let name = escape(&case.name);
@@ -160,11 +178,11 @@ fn failures(report: &Report) -> String {
     text
 }
 
-/// The filter, which only a script can work, and the heads of the columns.
+/// Renders the filter, which needs the script, and the column headings.
 fn tools(report: &Report) -> String {
     let mut text = String::from(
         "<div class=\"tools\">\n<div class=\"filter\" hidden>\n\
-         <input type=\"search\" id=\"search\" placeholder=\"Filter by name, origin or message\" aria-label=\"Filter by name, origin or message\">\n\
+         <input type=\"search\" id=\"search\" placeholder=\"Filter by name, origin, program or message\" aria-label=\"Filter by name, origin, program or message\">\n\
          <div class=\"endings\" role=\"group\" aria-label=\"Show only\">\n",
     );
     for ending in Ending::ALL {
@@ -178,7 +196,7 @@ fn tools(report: &Report) -> String {
         );
     }
     text.push_str(
-        "</div>\n<output id=\"shown\" aria-live=\"polite\"></output>\n</div>\n<div class=\"row heads\" aria-hidden=\"true\"><span>case</span><span>where the expectation comes from</span>",
+        "</div>\n<output id=\"shown\" aria-live=\"polite\"></output>\n</div>\n<div class=\"row heads\" aria-hidden=\"true\"><span>case</span><span>origin of the expectation</span>",
     );
     for platform in &report.platforms {
         let _ = write!(text, "<span>{}</span>", escape(&platform.name));
@@ -187,7 +205,7 @@ fn tools(report: &Report) -> String {
     text
 }
 
-/// The cases, folder by folder.
+/// Renders the cases, grouped by folder.
 fn folders(report: &Report) -> String {
     let mut text = String::new();
     for cases in report.cases.chunk_by(|a, b| a.folder() == b.folder()) {
@@ -199,9 +217,9 @@ fn folders(report: &Report) -> String {
         };
         let _ = write!(
             text,
-            "<details class=\"folder\"{open}>\n<summary class=\"row\"><h2>{}</h2><span>{} cases</span>",
+            "<details class=\"folder\"{open}>\n<summary class=\"row\"><h2>{}</h2><span>{}</span>",
             escape(cases[0].folder()).replace('/', "<i>/</i>"),
-            cases.len()
+            count_of(cases.len(), "case")
         );
         for i in 0..report.platforms.len() {
             let counts: Counts = cases.iter().map(|case| case.results[i].ending).collect();
@@ -225,7 +243,7 @@ fn has(case: &CaseReport, ending: Ending) -> bool {
     case.results.iter().any(|result| result.ending == ending)
 }
 
-/// The ending as the style and the script name it.
+/// Returns the CSS class of an ending.
 const fn class(ending: Ending) -> &'static str {
     match ending {
         Ending::Passed => "passed",

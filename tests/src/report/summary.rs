@@ -1,14 +1,14 @@
-//! The summary that a terminal shows: a table for each platform, the reasons, and what failed.
+//! The terminal summary: a table per platform, the reasons, and the failures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{CaseReport, Counts, Ending, PlatformReport, Report, ResultReport};
+use super::{CaseReport, Counts, Ending, PlatformReport, Report, ResultReport, count_of};
 
-/// How many names of cases stand beside a reason that many have.
+/// The number of case names shown for a reason.
 const NAMES: usize = 3;
 
-/// The summary, as lines.
+/// Renders the summary.
 #[must_use]
 pub fn summary(report: &Report) -> String {
     let mut text = String::new();
@@ -21,16 +21,17 @@ pub fn summary(report: &Report) -> String {
         text.push_str(&failures(&results));
         text.push('\n');
     }
-    let (cases, runs) = (report.cases.len(), report.stress_runs());
     let seconds = report.seconds;
     let _ = write!(
         text,
-        "{cases} cases in {seconds:.1} s, and {runs} runs in threads at once"
+        "{} in {seconds:.1} s, and {}",
+        count_of(report.cases.len(), "case"),
+        count_of(report.stress_runs(), "concurrent run")
     );
     text
 }
 
-/// A row for each folder of `tests/cases`, and one for `tests/hostile`.
+/// Renders a platform's table: a row for each folder of `tests/cases`, and one for `tests/hostile`.
 fn table(platform: &PlatformReport, results: &[(&CaseReport, &ResultReport)]) -> String {
     let mut folders: BTreeMap<&str, Counts> = BTreeMap::new();
     for (case, result) in results {
@@ -63,7 +64,7 @@ fn row(name: &str, counts: &Counts) -> String {
     text
 }
 
-/// The reasons that cases which ended so have, each with the first of these cases.
+/// Lists the reasons of cases with this ending, each with the first of its cases.
 fn reasons(ending: Ending, results: &[(&CaseReport, &ResultReport)]) -> String {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (case, result) in results.iter().filter(|(_, result)| result.ending == ending) {
@@ -120,7 +121,7 @@ FAILED a/x/failing on Host
   what
   what: expected what, found what; what
 
-6 cases in 1.5 s, and 600 runs in threads at once";
+6 cases in 1.5 s, and 600 concurrent runs";
         assert_eq!(summary(&report(cases)), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Problems: why a case failed, as a report shows it.
+//! The reasons for a case's failure, as a report shows them.
 
 use std::fmt;
 
@@ -9,27 +9,27 @@ use crate::compare::Mismatch;
 /// Why a case failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// What is to be said besides the differences. Often nothing.
+    /// Information besides the differences. Often empty.
     pub message: String,
-    /// What is not as expected.
+    /// The differences from the expectation.
     pub differences: Vec<Difference>,
 }
 
-/// Something that is not as expected.
+/// A difference from the expectation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Where: `step 1, result 0`, `message`.
+    /// The place, such as `step 1, result 0` or `message`.
     pub place: String,
-    /// What was expected.
+    /// The expected value.
     pub expected: String,
-    /// What was found.
+    /// The actual value.
     pub found: String,
-    /// What else is to be known of it. Often nothing.
+    /// Additional information. Often empty.
     pub note: String,
 }
 
 impl Problem {
-    /// A problem that a sentence says.
+    /// Makes a problem from a message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Problem {
         }
     }
 
-    /// The same, its differences being in this place.
+    /// Prefixes the places of all differences.
     #[must_use]
     pub fn within(mut self, place: &str) -> Self {
         for difference in &mut self.differences {
@@ -47,23 +47,24 @@ impl Problem {
         self
     }
 
-    /// `Ok` if there is none.
+    /// Returns `Ok` if there are no differences.
     ///
     /// # Errors
     /// The problem, if there are differences.
     pub fn of(differences: Vec<Difference>) -> Result<(), Self> {
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(Self {
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(Self {
                 message: String::new(),
                 differences,
-            }),
+            })
         }
     }
 }
 
 impl Difference {
-    /// A difference without a note.
+    /// Makes a difference without a note.
     #[must_use]
     pub fn new(
         place: impl Into<String>,
@@ -78,14 +79,14 @@ impl Difference {
         }
     }
 
-    /// The same with a note.
+    /// Sets the note.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
-    /// How an array differs: as a whole, and its first elements.
+    /// Describes how an array differs: as a whole, and its first differing elements.
     #[must_use]
     pub fn of_array(place: &str, mismatch: Mismatch) -> Vec<Self> {
         let (shape, ulps, count, first, farthest) = match mismatch {
@@ -109,9 +110,9 @@ impl Difference {
         let whole = Self::new(
             place,
             format!("{shape} within {ulps} ULPs"),
-            format!("{count} of {total} elements that are not"),
+            format!("{count} of {total} elements outside"),
         );
-        let mut differences = vec![whole.with_note(format!("the farthest {farthest}"))];
+        let mut differences = vec![whole.with_note(format!("the farthest is {farthest}"))];
         differences.extend(first.into_iter().map(|element| {
             let place = format!("{place} at {}", element.index);
             Self::new(place, element.expected, element.found).with_note(element.distance)

@@ -1,5 +1,5 @@
-//! Runs a case many times at once. Threads that share an executable must not see each other: each run gives the very bits and the very
-//! status of the first one.
+//! Runs a case concurrently. Threads that share an executable must not affect each other: each run
+//! must reproduce the bits and the status of the first one.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,31 +13,32 @@ use super::problem::{Difference, Problem};
 use crate::case::{Case, Stress};
 use crate::platform::{Bench, Outcome, Prepared, describe, is_same};
 
-/// Threads that run a case at once.
+/// The number of threads.
 pub const THREADS: usize = 4;
 
-/// How often each of them does, if there is time.
+/// The number of runs per thread, if time allows.
 pub const RUNS: usize = 25;
 
-/// How long a thread goes on. What is slow, say because it waits for a deadline, is run less often, but [`LEAST`] times in any case.
+/// The time after which a thread starts no more runs, once it has done [`LEAST`] of them. Slow
+/// cases, such as those that wait for a deadline, run less often.
 const TIME: Duration = Duration::from_millis(200);
 
-/// How often each thread runs a case, however long it takes.
+/// The least number of runs per thread.
 const LEAST: usize = 2;
 
-/// What was done besides the run that is judged.
+/// The concurrent runs of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stressed {
-    /// Runs, of all threads together.
+    /// The number of runs, of all threads together.
     pub runs: usize,
-    /// Why there were none, or why they were not as other cases' runs are. Empty if they were.
+    /// Why there were no runs, or why they differed from those of other cases. Empty otherwise.
     pub reason: String,
 }
 
-/// Runs a case from many threads at once, and compares with what came of it before.
+/// Runs a case from several threads at once and compares each run with the first outcomes.
 ///
 /// # Errors
-/// How a run differs, or what `judge` says of it.
+/// How a run differs, or the problem that `judge` reports.
 pub(super) fn run(
     case: &Case,
     bench: &dyn Bench,
@@ -69,7 +70,8 @@ pub(super) fn run(
     })
 }
 
-/// Prepares a case and runs its steps. A preparation that fails is what comes of the first step, and there are no others.
+/// Prepares a case and runs its steps. A failed preparation is the outcome of the first step, and
+/// the only one.
 fn once(case: &Case, bench: &dyn Bench) -> Result<Vec<Outcome>> {
     match bench.prepare()? {
         Ok(prepared) => steps(case, &*prepared),
@@ -77,12 +79,12 @@ fn once(case: &Case, bench: &dyn Bench) -> Result<Vec<Outcome>> {
     }
 }
 
-/// Runs the steps, one after the other.
+/// Runs the steps in order.
 fn steps(case: &Case, prepared: &dyn Prepared) -> Result<Vec<Outcome>> {
     case.steps.iter().map(|step| prepared.run(step)).collect()
 }
 
-/// Calls `run` in threads that begin at once. All stop at the first problem.
+/// Calls `run` from threads that start together. All stop at the first problem.
 fn in_threads(run: impl Fn() -> Result<(), Problem> + Sync) -> Result<usize, Problem> {
     let barrier = Barrier::new(THREADS);
     let failed = AtomicBool::new(false);
@@ -113,7 +115,7 @@ fn in_threads(run: impl Fn() -> Result<(), Problem> + Sync) -> Result<usize, Pro
 
 /// Compares a run with the first one, bit by bit.
 fn compare(first: &[Outcome], found: &[Outcome]) -> Result<(), Problem> {
-    let place = format!("one of {THREADS} threads at once");
+    let place = format!("one of {THREADS} concurrent threads");
     let differing = std::iter::zip(first, found).position(|(a, b)| !is_same(a, b));
     let step = match differing {
         Some(step) => step,

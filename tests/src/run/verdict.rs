@@ -1,6 +1,6 @@
-//! Holds what came of a case against what it expects.
+//! Compares the outcomes of a case with its expectation.
 
-use callbox::{ArrayShape, Blame, Status, StatusCode};
+use callbox::{ArrayShape, Blame, StatusCode};
 
 use super::problem::{Difference, Problem};
 use crate::case::{Case, Expect, ExpectedLog, ExpectedMessage, ExpectedResult, ExpectedStatus};
@@ -17,19 +17,20 @@ pub(super) fn check(case: &Case, outcomes: &[Outcome]) -> Result<(), Problem> {
         }
     }
     let (expected, found) = (case.steps.len(), outcomes.len());
-    Problem::of(match expected == found {
-        true => Vec::new(),
-        false => vec![
+    Problem::of(if expected == found {
+        Vec::new()
+    } else {
+        vec![
             Difference::new("steps that run", expected.to_string(), found.to_string())
-                .with_note("one failed before it executed"),
-        ],
+                .with_note("a step failed before it executed"),
+        ]
     })
 }
 
-/// Checks that callbox says that it does not do what a case asks for.
+/// Checks that callbox itself reported UNIMPLEMENTED.
 pub(super) fn check_unsupported(reason: &str, outcomes: &[Outcome]) -> Result<(), Problem> {
     let found = match outcomes.first() {
-        // A guest may say so of itself: that is not callbox's word.
+        // A guest may return UNIMPLEMENTED itself, which does not count.
         Some(Err(failure))
             if failure.status.code() == StatusCode::Unimplemented
                 && failure.status.blame() != Blame::Guest =>
@@ -37,7 +38,7 @@ pub(super) fn check_unsupported(reason: &str, outcomes: &[Outcome]) -> Result<()
             return Ok(());
         }
         Some(Err(failure)) => failure.status.to_string(),
-        _ => "success: take the mark away".to_owned(),
+        _ => "success: remove the mark".to_owned(),
     };
     let expected = format!("UNIMPLEMENTED ({reason})");
     Problem::of(vec![Difference::new("outcome", expected, found)])
@@ -62,8 +63,8 @@ fn check_step(expect: &Expect, outcome: &Outcome) -> Vec<Difference> {
         (_, Err(failure)) => vec![unexpected(failure)],
         _ => vec![Difference::new(
             "outcome",
-            "what the case can give",
-            "what it cannot",
+            "an outcome of the case's kind",
+            "an outcome of another kind",
         )],
     }
 }
@@ -137,7 +138,7 @@ fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference>
         expected.phase.map(|phase| format!("{phase:?}")),
         format!("{:?}", failure.phase),
     );
-    differences.extend(check_message(&expected.message, status));
+    differences.extend(check_message(&expected.message, failure));
     differences.extend(check_backtrace(&expected.backtrace, failure));
     let frames = status.backtrace().map_or(0, |b| b.frames().len());
     if let Some(expected) = expected.frames.filter(|&expected| expected != frames) {
@@ -146,8 +147,8 @@ fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference>
     if failure.wrote_results {
         differences.push(Difference::new(
             "the caller's results",
-            "no change by a failed call",
-            "them written to",
+            "unchanged by a failed call",
+            "changed",
         ));
     }
     if let Some(last) = differences.last_mut() {
@@ -156,15 +157,17 @@ fn check_status(expected: &ExpectedStatus, failure: &Failure) -> Vec<Difference>
     differences
 }
 
-fn check_message(expected: &ExpectedMessage, status: &Status) -> Option<Difference> {
-    if expected.accepts(status.message()) {
+fn check_message(expected: &ExpectedMessage, failure: &Failure) -> Option<Difference> {
+    let status = &failure.status;
+    if expected.accepts(status.message(), failure.said.as_deref()) {
         return None;
     }
     let expected = match expected {
         ExpectedMessage::Any => String::new(),
         ExpectedMessage::Whole(whole) => format!("{whole:?}"),
-        ExpectedMessage::Contains(parts) => format!("one that contains {parts:?}"),
-        ExpectedMessage::Pattern(parts) => format!("one like {:?}", parts.join("*")),
+        ExpectedMessage::Contains(parts) => format!("a message that contains {parts:?}"),
+        ExpectedMessage::Says(text) => format!("a message in which the guest says {text:?}"),
+        ExpectedMessage::Pattern(parts) => format!("a message like {:?}", parts.join("*")),
     };
     Some(Difference::new(
         "message",
@@ -173,7 +176,7 @@ fn check_message(expected: &ExpectedMessage, status: &Status) -> Option<Differen
     ))
 }
 
-/// Checks that these names are in the backtrace, in this order.
+/// Checks that the backtrace contains these names in order.
 fn check_backtrace(expected: &[String], failure: &Failure) -> Option<Difference> {
     let frames = failure
         .status

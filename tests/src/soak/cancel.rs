@@ -1,4 +1,4 @@
-//! A thread that cancels tokens when their time has come.
+//! A thread that cancels tokens at given times.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use callbox::CancelToken;
 
-/// Cancels tokens for threads that are busy with the calls that are to be cancelled. It ends when it is dropped.
+/// Cancels tokens for threads that are inside the calls to cancel. Dropping it ends its thread.
 #[derive(Debug)]
 pub(super) struct Canceller {
     sender: Mutex<Option<Sender<(Instant, CancelToken)>>>,
@@ -18,7 +18,8 @@ pub(super) struct Canceller {
 impl Canceller {
     pub(super) fn start() -> Self {
         let (sender, receiver) = mpsc::channel::<(Instant, CancelToken)>();
-        // One after the other: a token that was handed in behind a later one is cancelled a few milliseconds late, no more.
+        // The tokens are handled in order of arrival. One that is due before an earlier arrival is
+        // cancelled at most a few milliseconds late.
         let thread = thread::spawn(move || {
             for (when, token) in receiver {
                 thread::sleep(when.saturating_duration_since(Instant::now()));
@@ -31,13 +32,13 @@ impl Canceller {
         }
     }
 
-    /// A token that will be cancelled after this time.
+    /// Returns a token that is cancelled after this time.
     pub(super) fn after(&self, time: Duration) -> CancelToken {
         let token = CancelToken::new();
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = &*sender {
             let sent = sender.send((Instant::now() + time, token.clone()));
-            sent.expect("the canceller lives for as long as this does");
+            sent.expect("the canceller's thread outlives its handle");
         }
         token
     }
@@ -48,7 +49,7 @@ impl Drop for Canceller {
         let sender = self.sender.get_mut();
         sender.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = self.thread.take() {
-            // It does nothing that can panic.
+            // The thread does nothing that can panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,5 @@
-//! The cases of the conformance suite, as things to do in between: modules that do not load, lie, trap and reach past their memory among them.
+//! The cases of the conformance suite as part of the mix, including modules that fail to load, lie,
+//! trap and access memory out of bounds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ use crate::platform::PlatformName;
 use crate::platform::host::Host;
 use crate::run::{self, Verdict};
 
-/// A case that takes longer is not run a second time: it would be most of what a thread does.
+/// Cases that take longer are run only once, or they would dominate the mix.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Cases, with what is known of them.
+/// The cases, with their properties.
 pub(super) struct Corpus {
     entries: Vec<Entry>,
 }
@@ -24,13 +25,13 @@ pub(super) struct Corpus {
 struct Entry {
     name: String,
     case: Case,
-    /// Whether something of it has to fail.
+    /// Whether a step of the case must fail.
     is_hostile: bool,
     is_slow: AtomicBool,
 }
 
 impl Corpus {
-    /// Reads the cases that can run here any number of times, of those with this text in their names.
+    /// Reads the cases that can run repeatedly on Host and whose names contain this text.
     pub(super) fn read(text: &str) -> Result<Self> {
         let mut entries = Vec::new();
         let mut found = discover::all()?;
@@ -55,7 +56,7 @@ impl Corpus {
         Ok(Self { entries })
     }
 
-    /// Runs a case, prepared anew, and judges it.
+    /// Prepares a random case, runs it and judges it.
     pub(super) fn run(&self, random: &mut Rng) -> Result<Outcome, String> {
         let Some(entry) = self.pick(random) else {
             return Err("expected cases that take less than 250 ms, found none".to_owned());
@@ -72,14 +73,14 @@ impl Corpus {
         }
     }
 
-    /// The case at a random place, or the next one that is not slow.
+    /// Picks a random case, or the next one that is not slow.
     fn pick(&self, random: &mut Rng) -> Option<&Entry> {
         let (before, after) = self.entries.split_at(random.usize(..self.entries.len()));
         let mut entries = after.iter().chain(before);
         entries.find(|entry| !entry.is_slow.load(Ordering::Relaxed))
     }
 
-    /// How many cases there are, and how many of them were too slow to be run more than once.
+    /// Returns the number of cases, and how many of them were too slow to repeat.
     pub(super) fn counts(&self) -> (usize, usize) {
         let slow = self
             .entries

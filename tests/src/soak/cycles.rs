@@ -1,4 +1,4 @@
-//! Trap and reuse: on one call site a call that traps, and then a healthy one, a million times.
+//! Trap and reuse: on one call site a trap followed by healthy calls, a million times.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,13 +14,15 @@ use super::subject::{self, Deed};
 use super::watch::{Outcome, Watch};
 use super::{Kind, Options, Report};
 
-/// Makes this many cycles in one thread: `options` say the seed and how often to sample. After each trap a call that counts has to find an
-/// instance that has served nobody, and one that multiplies has to be right.
+/// Runs `count` cycles in one thread. `options` gives the seed and the sampling interval.
+///
+/// After each trap, a counting call must find a fresh instance and a multiplying call must be
+/// right.
 ///
 /// # Errors
-/// An engine that cannot be made.
+/// An engine that cannot be created.
 pub fn cycles(count: u64, options: &Options) -> Result<Report> {
-    // For as long as anything is watched: an engine that goes takes a thread with it.
+    // The site outlives the watch, because dropping its engine ends a thread, which is counted.
     let site = Arc::new(call_site().context("expected an engine and a call site")?);
     let watch = Arc::<Watch>::default();
     let worker = {
@@ -54,7 +56,7 @@ pub fn cycles(count: u64, options: &Options) -> Result<Report> {
 }
 
 fn call_site() -> Result<PreparedCall, Status> {
-    // One place: an instance that a trap leaves behind would be noticed by the next call.
+    // With a single instance slot, an instance leaked by a trap makes the next call fail.
     let limits = Limits {
         instances: 1,
         memory_bytes: 8 << 20,
@@ -71,7 +73,7 @@ fn call_site() -> Result<PreparedCall, Status> {
     subject::prepare(&engine.load(&subject::module())?)
 }
 
-/// One trap, and what comes after.
+/// Runs one trap and the healthy calls after it.
 fn cycle(site: &PreparedCall, number: i32, watch: &Watch) -> Result<(), String> {
     let call = |deed: Deed| subject::call(site, (deed, number), &CallOptions::default());
     match call(Deed::Trap)? {

@@ -1,4 +1,4 @@
-//! The mix: each thread does one random thing after the other, and checks what comes of it.
+//! The mix: each thread performs random acts and checks their outcomes.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
@@ -17,13 +17,14 @@ use super::world::World;
 use super::{Kind, Options, Report};
 use crate::platform::host::forget_shared;
 
-/// How long an engine lasts.
+/// The lifetime of an engine.
 const WORLD: Duration = Duration::from_secs(1);
 
-/// How many things a thread does with executables of its own before it makes others.
+/// The number of acts after which a thread replaces its own executables.
 const OWN: u64 = 200;
 
-/// What a thread does, and how often of 1,000 times. What takes a millisecond or more is what most of the time goes to.
+/// The acts and their weights, out of 1,000. Most time goes to the acts that take a millisecond or
+/// more.
 const WEIGHTS: [(Act, u32); 9] = [
     (Act::Deed(Deed::Add), 620),
     (Act::Deed(Deed::Grow), 60),
@@ -44,7 +45,7 @@ enum Act {
     Case,
 }
 
-/// What all threads share.
+/// The state shared by all threads.
 struct Mix {
     options: Options,
     watch: Arc<Watch>,
@@ -59,14 +60,14 @@ struct Worker<'m> {
     number: usize,
     random: Rng,
     world: Arc<World>,
-    /// Executables that no other thread knows.
+    /// Executables that only this thread uses.
     own: Subject,
 }
 
-/// Runs the mix, for as long as the options say, or until something is wrong.
+/// Runs the mix for the time in the options, or until a problem occurs.
 ///
 /// # Errors
-/// Cases that cannot be read, and an engine that cannot be made to begin with.
+/// Cases that cannot be read, or an engine that cannot be created at the start.
 pub fn run(options: &Options) -> Result<Report> {
     ensure!(options.threads > 0, "expected at least 1 thread, found 0");
     let world = World::new(&mut Rng::with_seed(options.seed), options.threads)
@@ -106,7 +107,7 @@ pub fn run(options: &Options) -> Result<Report> {
 impl Mix {
     fn work(&self, number: usize) -> Result<(), String> {
         let mut random = Rng::with_seed(self.options.seed);
-        // Threads' generators are apart from each other and from the one that chooses engines.
+        // Each thread has a seed of its own, and so has the thread that replaces engines.
         let seed = (0..=number).fold(random.u64(..), |_, _| random.u64(..));
         let world = self.world();
         let mut worker = Worker {
@@ -146,7 +147,7 @@ impl Mix {
 }
 
 impl Worker<'_> {
-    /// Does one thing, and says how it ended, or what is wrong.
+    /// Performs one act. Returns how it ended, or the problem.
     fn act(&mut self) -> Result<Outcome, String> {
         match self.choose() {
             Act::Case => self.mix.corpus.run(&mut self.random),
@@ -187,7 +188,7 @@ impl Worker<'_> {
                 check(outcome, StatusCode::FailedPrecondition, &[Blame::Guest])
                     .map(|()| Outcome::Failed)
             }
-            // A loop calls ten times, and counts on from what it made of the count before.
+            // The loop calls ten times, each time on the result of the call before.
             (Deed::Count, Ok(_)) if self.world.isolation == Isolation::Executable => {
                 Ok(Outcome::Healthy)
             }
@@ -208,7 +209,7 @@ impl Worker<'_> {
         };
         let way = self.way();
         let outcome = self.run(way, (Deed::Loop, 0), &options)?;
-        // The caller's doing if there was no time left to begin.
+        // A deadline that passed before the call began is blamed on the caller.
         check(
             outcome,
             StatusCode::DeadlineExceeded,
@@ -247,9 +248,10 @@ impl Worker<'_> {
         what: (Deed, i32),
         options: &CallOptions,
     ) -> Result<Result<i32, Status>, String> {
-        let subject = match self.random.bool() {
-            true => &self.own,
-            false => &self.world.shared,
+        let subject = if self.random.bool() {
+            &self.own
+        } else {
+            &self.world.shared
         };
         subject.run(way, what, options)
     }
@@ -262,7 +264,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Drops the executables and makes others, of the engine that there is now.
+    /// Replaces this thread's executables by new ones of the current engine.
     fn make_own(&mut self) -> Result<(), String> {
         self.world = self.mix.world();
         let own = Subject::new(&self.world.module);
@@ -272,7 +274,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts a new engine in place of the one that there is, and lets cases make theirs anew.
+    /// Replaces the engine, and drops the engines that cases share.
     fn replace_world(&mut self) -> Result<(), String> {
         let world = World::new(&mut self.random, self.mix.options.threads);
         let world = Arc::new(world.map_err(|status| said("an engine", &status))?);
@@ -281,7 +283,7 @@ impl Worker<'_> {
             &mut *place.write().unwrap_or_else(PoisonError::into_inner),
             world,
         );
-        // Here and not under the lock: an engine that goes takes its time.
+        // Dropped after the lock is released, because dropping an engine takes time.
         drop(old);
         forget_shared();
         self.mix.watch.count(Outcome::Engine);

@@ -1,32 +1,32 @@
-//! The plot: calls each second on a scale of powers of ten, and below it what the process has, one panel each. By hand, as SVG that needs
-//! nothing beside it: lines, a few labels and no library.
+//! The plot: calls per second on a logarithmic scale, and below it one panel per resource, as
+//! self-contained SVG.
 
 use std::fmt::Write;
 
 use super::report::{GAUGES, Gauge, Kind, Report, Verdict};
 use super::watch::{OUTCOMES, Sample};
 
-/// Where panels are on the page.
+/// The layout of the panels.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 770.0;
 const TOP: f64 = 64.0;
 const GAP: f64 = 44.0;
 
-/// How high the panel of calls is, and each of the others.
+/// The height of the panel of calls, and of the others.
 const CALLS: f64 = 200.0;
 const GAUGE: f64 = 90.0;
 
-/// Points of a line. A run of many hours has more samples than a page has pixels.
+/// The number of points of a line. Long runs have more samples than the page has pixels.
 const POINTS: usize = 600;
 
-/// Colours that people who see few of them tell apart, after Okabe and Ito; what is made is grey.
+/// Colours for the colour-blind, after Okabe and Ito. Objects that are created are grey.
 const COLOURS: [&str; OUTCOMES.len()] = [
     "#009e73", "#56b4e9", "#e69f00", "#d55e00", "#0072b2", "#cc79a7", "#000000", "#b8a800",
     "#777777", "#aaaaaa",
 ];
 
-/// A panel: where it is, and what its edges mean.
+/// A panel: its place on the page and the ranges of its axes.
 struct Panel {
     top: f64,
     height: f64,
@@ -35,7 +35,7 @@ struct Panel {
     high: f64,
 }
 
-/// The plot of a report.
+/// Plots a report.
 #[must_use]
 pub fn plot(report: &Report) -> String {
     let height = TOP + CALLS + GAP + GAUGES.len() as f64 * (GAUGE + GAP) + 12.0;
@@ -66,7 +66,7 @@ pub fn plot(report: &Report) -> String {
     svg
 }
 
-/// What each outcome's line shows: how often it was in each second between two samples.
+/// Returns an outcome's rate per second between samples.
 fn rates(samples: &[Sample], outcome: usize) -> Vec<(f64, f64)> {
     let step = samples.len().div_ceil(POINTS).max(1);
     let points: Vec<&Sample> = samples.iter().step_by(step).collect();
@@ -87,7 +87,7 @@ fn calls(report: &Report) -> String {
         .iter()
         .flat_map(|(_, line)| line)
         .fold(10.0, |most: f64, &(_, rate)| most.max(rate));
-    // From a tenth of a call each second: less than that is drawn at the bottom.
+    // The axis begins at a tenth of a call per second; lower rates are drawn there.
     let panel = Panel {
         top: TOP,
         height: CALLS,
@@ -109,7 +109,7 @@ fn calls(report: &Report) -> String {
         svg.push_str(&panel.line(logarithms, colour));
         let y = TOP + 10.0 + i as f64 * 18.0;
         let (name, x) = (OUTCOMES[*outcome].1, RIGHT + 16.0);
-        // A text takes what is written to it.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(
             svg,
             r#"<rect x="{x}" y="{}" width="14" height="4" fill="{colour}"/><text x="{}" y="{y}">{name}</text>"#,
@@ -131,7 +131,7 @@ fn gauge_panel(
         .filter_map(|sample| Some((sample.at, value(&sample.usage?))));
     let curve: Vec<(f64, f64)> = usages.collect();
     let step = curve.len().div_ceil(POINTS).max(1);
-    // The most of each stretch: what is high for a moment only is still to be seen.
+    // Keep the maximum of each stretch, so that short peaks stay visible.
     let most = |part: &[(f64, f64)]| part.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
     let line: Vec<(f64, f64)> = curve.chunks(step).filter_map(most).collect();
     let high = line
@@ -176,7 +176,7 @@ impl Panel {
         self.top + self.height - (value - self.low) / (self.high - self.low) * self.height
     }
 
-    /// The panel's edges, its title, its warm-up in grey, and its times.
+    /// Draws the panel's frame, its title, the warm-up in grey, and the time axis.
     fn frame(&self, title: &str) -> String {
         let (top, height, bottom) = (self.top, self.height, self.top + self.height);
         let mut svg = format!(
@@ -224,7 +224,7 @@ impl Panel {
     }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -237,7 +237,7 @@ fn thousands(value: f64) -> String {
     text
 }
 
-/// The next even number of one digit and zeros, so that its half is as plain.
+/// Rounds up to an even digit followed by zeros, so that half of it is a round number too.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     [1.0, 2.0, 4.0, 6.0, 8.0, 10.0]

@@ -1,4 +1,4 @@
-//! What came of a soak: as data, and as a table.
+//! The report of a soak, as data and as a table.
 
 use std::fmt::Write;
 
@@ -9,80 +9,81 @@ use super::flat::{Allowance, Flatness, flatness};
 use super::usage::Usage;
 use super::watch::{OUTCOMES, Outcome, Sample};
 
-/// What kind of soak it was.
+/// The kind of soak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A random mix.
     Mix,
-    /// A trap and a healthy call, one after the other, on one call site.
+    /// Traps, each followed by healthy calls, on one call site.
     TrapCycles,
 }
 
-/// What came of a soak.
+/// The report of a soak.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Changes when a key goes or changes its meaning.
+    /// The version of the format. It changes when a key is removed or changes its meaning.
     pub format: u32,
-    /// The release of callbox.
+    /// The version of callbox.
     pub callbox: &'static str,
-    /// What it was.
+    /// The kind of soak.
     pub kind: Kind,
-    /// What threads did follows from this.
+    /// The seed of the threads' random choices.
     pub seed: u64,
-    /// Threads that called.
+    /// The number of calling threads.
     pub threads: usize,
-    /// How long it went on.
+    /// The duration.
     pub seconds: f64,
-    /// How often each outcome was.
+    /// The number of times each outcome occurred.
     pub outcomes: Vec<OutcomeCount>,
-    /// What is said of each curve.
+    /// The verdicts on the curves.
     pub measures: Vec<Measure>,
-    /// What was wrong. The first few.
+    /// The first problems.
     pub problems: Vec<String>,
-    /// What else is to be known.
+    /// Additional notes.
     pub notes: Vec<String>,
-    /// What was seen meanwhile.
+    /// The samples.
     pub samples: Vec<Sample>,
 }
 
-/// How often an outcome was.
+/// The number of times an outcome occurred.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OutcomeCount {
     /// The outcome's name.
     pub name: &'static str,
-    /// How often it was.
+    /// The number of occurrences.
     pub count: u64,
 }
 
-/// What is said of a curve.
+/// The verdict on a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
-    /// What is measured.
+    /// The name of the measure.
     pub name: &'static str,
-    /// In what. Empty for what is counted.
+    /// The unit. Empty for counts.
     pub unit: &'static str,
-    /// Whether it grows.
+    /// Whether the measure grows.
     pub verdict: Verdict,
-    /// The figures behind this.
+    /// The figures behind the verdict.
     pub flatness: Option<Flatness>,
 }
 
 /// Whether a curve grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does not.
+    /// It does not grow.
     Flat,
-    /// It does.
+    /// It grows.
     Grows,
-    /// The system does not tell, or the run was too short.
+    /// The system does not report it, or the run was too short.
     NotAvailable,
 }
 
-/// What is measured: name, unit, how much it may grow, and where it is.
+/// A gauge: its name, its unit, its allowed growth, and how to read it.
 pub(super) type Gauge = (&'static str, &'static str, Allowance, fn(&Usage) -> f64);
 
-/// The gauges. In the mix engines, modules and threads come and go at random, so that each has some play.
+/// The gauges. In the mix, engines, modules and threads come and go at random, so each gauge has
+/// some allowance.
 pub(super) const GAUGES: [Gauge; 4] = [
     (
         "resident memory",
@@ -155,7 +156,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing was wrong and nothing grows. What is not available does not count against it.
+    /// Returns whether there was no problem and nothing grows. Unavailable measures count as good.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
@@ -165,13 +166,13 @@ impl Report {
                 .all(|measure| measure.verdict != Verdict::Grows)
     }
 
-    /// How often this outcome was.
+    /// Returns how often this outcome occurred.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.outcomes[outcome as usize].count
     }
 
-    /// How many threads called, in words.
+    /// Describes the number of calling threads.
     pub(super) fn said_threads(&self) -> String {
         match self.threads {
             1 => "1 thread".to_owned(),
@@ -179,7 +180,7 @@ impl Report {
         }
     }
 
-    /// As Markdown: what was done, what of it is flat, and what was wrong.
+    /// Renders the report as Markdown: what was done, which measures are flat, and the problems.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
@@ -194,7 +195,7 @@ impl Report {
         );
         for outcome in self.outcomes.iter().filter(|outcome| outcome.count > 0) {
             let rate = outcome.count as f64 / self.seconds.max(f64::MIN_POSITIVE);
-            // A text takes what is written to it.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "| {} | {} | {rate:.1} |", outcome.name, outcome.count);
         }
         text.push_str("\n| | second quarter | last quarter | rise of the fitted line | allowed | |\n| --- | ---: | ---: | ---: | ---: | --- |\n");
@@ -215,7 +216,7 @@ impl Measure {
     fn new(kind: Kind, &(name, unit, play, value): &Gauge, samples: &[Sample]) -> Self {
         let allowance = match kind {
             Kind::Mix => play,
-            // One thread that does the same thing over and over has hardly any.
+            // One thread that repeats the same calls causes hardly any variation.
             Kind::TrapCycles => Allowance {
                 share: 0.0,
                 least: play.least / 8.0,
@@ -259,7 +260,7 @@ impl Measure {
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(verdicts(&flat), [Verdict::Flat; 4]);
         assert!(flat.is_good());
         assert_eq!(flat.count(Outcome::Trapped), 99);
-        // One descriptor each second.
+        // One leaked descriptor per second.
         let leaking = report(|second| Some(usage(second)), Vec::new());
         let expected = [Verdict::Flat, Verdict::Flat, Verdict::Grows, Verdict::Flat];
         assert_eq!(verdicts(&leaking), expected);

@@ -1,4 +1,5 @@
-//! What the soak calls besides the cases: one module, whose target does what it is asked for, reached in each of three ways.
+//! The module that the soak calls, whose target does what its operand asks for, reached in three
+//! ways.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::wasm::{LogRecord, Module, PreparedCall};
 use callbox::{CallOptions, CallSite, Literal, Registry, Status};
 
-/// The target `f` takes what it is to do and a number. `through` hands its operand and result on to the function that its call site
-/// names, and fails as that does.
+/// The module. The target `f` takes a deed and a number; `through` passes its operand and result to
+/// the function that its call site names, and fails as the function does.
 ///
-/// The product is a sum that is made slowly and in memory of the guest's own, so that calls that shared an instance would see each other. What
-/// is written to the result before a failure is nothing that a caller may see. The word at 4 counts what an instance has served.
+/// `f` computes the product slowly and in guest memory, so that two calls sharing an instance would
+/// disturb each other. Before a failure it writes to the result, which the caller must not see. The
+/// word at address 4 counts the calls that the instance has served.
 const MODULE: &str = r#"(module
   (import "callbox:ffi/api@1.1.0" "log" (func $log (param i32 i32 i32)))
   (import "callbox:ffi/api@1.1.0" "call-function" (func $call (param i32 i32 i32 i32 i32) (result i32)))
@@ -66,7 +68,8 @@ const MODULE: &str = r#"(module
       (i32.load offset=8 (local.get $frame)) (i32.const 1)
       (i32.load offset=16 (local.get $frame)) (i32.const 1))))"#;
 
-/// Calls `f` ten times in a row, each time with the remainder of what it gave. The first element stays what it is, so that a failure is the first call's.
+/// Calls `f` ten times, each time with the remainder of the previous result. The first element (the
+/// deed) stays the same, so a failure is that of the first call.
 const LOOP: &str = r#"HloModule soak_loop
 
 body {
@@ -100,7 +103,7 @@ ENTRY main {
 }
 "#;
 
-/// Calls `f` by way of a function of the program that a target calls back.
+/// Calls `f` through a function of the program that a target calls back.
 const CALLBACK: &str = r#"HloModule soak_callback
 
 inner {
@@ -115,28 +118,28 @@ ENTRY main {
 "#;
 
 thread_local! {
-    /// Messages that guests logged on this thread. A call logs on the thread that makes it.
+    /// The number of messages that guests logged on this thread. A call logs on its calling thread.
     static MESSAGES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What `f` is asked for, by the number that it knows.
+/// The deeds of `f`, with their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// The number times 1,000.
+    /// Return the number times 1,000.
     Add = 0,
     Trap = 1,
-    /// To return FAILED_PRECONDITION.
+    /// Return FAILED_PRECONDITION.
     Fail = 2,
     Loop = 3,
-    /// As `Add`, with more memory.
+    /// As `Add`, after growing the memory.
     Grow = 4,
-    /// As `Add`, with three messages.
+    /// As `Add`, with three log messages.
     Log = 5,
-    /// How many calls the instance has served, this one included.
+    /// Return how many calls the instance has served, this one included.
     Count = 6,
 }
 
-/// How `f` is reached.
+/// The ways to reach `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Call,
@@ -144,19 +147,19 @@ pub(super) enum Way {
     Callback,
 }
 
-/// The module, ready to be called in each way.
+/// The module, prepared for each way.
 pub(super) struct Subject {
     call: PreparedCall,
     looping: Executable,
     callback: Executable,
 }
 
-/// The module's bytes.
+/// Assembles the module.
 pub(super) fn module() -> Vec<u8> {
     wat::parse_str(MODULE).expect("the soak's module is WebAssembly text")
 }
 
-/// An embedder's log sink, which counts.
+/// A log sink that counts messages.
 pub(super) fn sink(record: &LogRecord<'_>) {
     if record.message == "a note" {
         MESSAGES.set(MESSAGES.get() + 1);
@@ -178,9 +181,9 @@ impl Subject {
         })
     }
 
-    /// Calls `f`, and holds the result against what it has to be.
+    /// Calls `f` and checks the result.
     ///
-    /// The outer error is what is wrong, the inner one the call's status.
+    /// The outer error is a problem, the inner one the call's status.
     pub(super) fn run(
         &self,
         way: Way,
@@ -199,22 +202,23 @@ impl Subject {
             (Deed::Log, _, Ok(_)) => 3,
             _ => 0,
         };
-        match messages == expected {
-            true => Ok(outcome),
-            false => Err(format!(
+        if messages == expected {
+            Ok(outcome)
+        } else {
+            Err(format!(
                 "expected {expected} messages of {deed:?}, found {messages}"
-            )),
+            ))
         }
     }
 }
 
-/// The call site of `f` alone.
+/// Prepares the call site of `f` alone.
 pub(super) fn prepare(module: &Arc<Module>) -> Result<PreparedCall, Status> {
     let shape = |text: &str| text.parse().expect("the soak's shapes are shapes");
     module.prepare_call(CallSite::new("f", vec![shape("s32[2]")], shape("s32[]")))
 }
 
-/// Calls it, and checks that a failure leaves the caller's result alone.
+/// Calls the site, and checks that a failure leaves the caller's result unchanged.
 pub(super) fn call(
     prepared: &PreparedCall,
     (deed, number): (Deed, i32),
@@ -243,11 +247,12 @@ fn execute(
         ..ExecuteOptions::default()
     };
     let result = executable.execute(0, &[x], &options)?;
-    // A scalar, or the loop's pair, whose second element it is.
+    // The result is a scalar, or the loop's pair, whose second element counts.
     Ok(result.to_vec::<i32>()?.last().copied().unwrap_or_default())
 }
 
-/// What `f` gives of a number, by hand. `None` for what does not give any, or what only the instance knows.
+/// Computes the expected result of `f`. Returns `None` for deeds without a result, or whose result
+/// only the instance knows.
 pub(super) fn expected(way: Way, deed: Deed, number: i32) -> Option<i32> {
     let times = |number: i32| number.wrapping_mul(1000);
     match (deed, way) {

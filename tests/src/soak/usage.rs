@@ -1,24 +1,25 @@
-//! What a process has of the machine, as Linux tells it in `/proc`. Elsewhere it is not available, and a soak says so.
+//! The resources of this process, read from Linux's `/proc`. On other systems they are unavailable,
+//! and the soak's report says so.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What this process has at a moment.
+/// The resources of this process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Bytes of memory that are resident.
+    /// Resident memory in bytes.
     pub resident: u64,
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub descriptors: u64,
-    /// Mappings of the address space.
+    /// The number of mappings in the address space.
     pub mappings: u64,
 }
 
 impl Usage {
-    /// What it has now. `None` where the system does not tell.
+    /// Reads the current usage. Returns `None` where the system does not report it.
     #[must_use]
     pub fn now() -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -31,13 +32,13 @@ impl Usage {
     }
 }
 
-/// A number of `/proc/self/status`.
+/// Reads a number from `/proc/self/status`.
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Open descriptors, but for the one that this takes to look.
+/// Counts the open descriptors, without the one that the count itself takes.
 fn descriptors() -> Option<u64> {
     let entries = fs::read_dir("/proc/self/fd").ok()?;
     (entries.count() as u64).checked_sub(1)
@@ -50,7 +51,8 @@ mod tests {
 
     use super::*;
 
-    /// Other tests run beside this one, and have threads and files of their own: a lot is taken, and less than that is asked for.
+    /// Other tests run concurrently with threads and files of their own, so this one takes many and
+    /// expects fewer to show.
     #[test]
     fn what_is_taken_is_seen() {
         let before = Usage::now().unwrap();
@@ -62,7 +64,7 @@ mod tests {
         let threads: Vec<_> = (0..100)
             .map(|_| {
                 let receiver = std::sync::Arc::clone(&receiver);
-                // It has an end when the sender is dropped.
+                // The thread ends when the sender is dropped.
                 thread::spawn(move || receiver.lock().unwrap().recv().is_err())
             })
             .collect();
@@ -85,7 +87,7 @@ mod tests {
             during.resident >= before.resident + (128 << 20),
             "{before:?} {during:?}"
         );
-        // Each thread has a stack, which is a mapping, and a page that guards it.
+        // Each thread has a stack and a guard page, which are separate mappings.
         assert!(
             during.mappings >= before.mappings + 50,
             "{before:?} {during:?}"

@@ -1,4 +1,4 @@
-//! Counts what threads do, and watches what the process has meanwhile.
+//! Counts the outcomes of threads and samples the resources of the process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,38 +9,38 @@ use serde::Serialize;
 
 use super::usage::Usage;
 
-/// How long threads may take to end when they are told to. One that takes longer hangs.
+/// The time that threads may take to end. A thread that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How many problems are kept: the first ones say it.
+/// The number of problems that are kept.
 const PROBLEMS: usize = 20;
 
-/// How something that a thread did ended, as it had to.
+/// The expected ending of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With the right result.
+    /// A right result.
     Healthy,
-    /// With the right result, of a target that called back.
+    /// A right result of a target that called back.
     CalledBack,
-    /// With the guest's own status.
+    /// The guest's own status.
     Failed,
-    /// With the status of a trap.
+    /// The status of a trap.
     Trapped,
-    /// Stopped at its deadline.
+    /// Stopped at the deadline.
     Deadline,
     /// Cancelled.
     Cancelled,
-    /// A hostile case, with the statuses that it names.
+    /// A hostile case with its expected statuses.
     Hostile,
-    /// Another case of the conformance suite, with the results that it names.
+    /// Another case of the conformance suite with its expected results.
     Case,
     /// An executable that was made, called and dropped.
     Executable,
-    /// An engine that was made in place of another.
+    /// An engine that replaced another.
     Engine,
 }
 
-/// The outcomes in the order of [`Sample::counts`], with their names.
+/// The outcomes and their names, in the order of [`Sample::counts`].
 pub const OUTCOMES: [(Outcome, &str); 10] = [
     (Outcome::Healthy, "healthy"),
     (Outcome::CalledBack, "called back"),
@@ -54,18 +54,18 @@ pub const OUTCOMES: [(Outcome, &str); 10] = [
     (Outcome::Engine, "engines made"),
 ];
 
-/// A moment of a soak.
+/// A sample of a soak.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub at: f64,
-    /// What the process has. `None` where the system does not tell.
+    /// The resources of the process. `None` where the system does not report them.
     pub usage: Option<Usage>,
-    /// How often each outcome has been, in the order of [`OUTCOMES`].
+    /// The number of occurrences of each outcome so far, in the order of [`OUTCOMES`].
     pub counts: [u64; OUTCOMES.len()],
 }
 
-/// What threads and the one that watches them share.
+/// The state shared by the threads and their watcher.
 #[derive(Default)]
 pub(super) struct Watch {
     counts: [AtomicU64; OUTCOMES.len()],
@@ -78,7 +78,7 @@ impl Watch {
         self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that something is wrong. Nothing goes on for long after.
+    /// Records a problem, which soon ends the soak.
     pub(super) fn problem(&self, problem: String) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < PROBLEMS {
@@ -101,7 +101,8 @@ impl Watch {
         problems.clone()
     }
 
-    /// Samples until `until`, if there is such a time, or all threads have ended; then ends the threads, and waits for them.
+    /// Samples until `until`, or until all threads have ended, then stops the threads and waits for
+    /// them.
     pub(super) fn watch(
         self: &Arc<Self>,
         threads: Vec<JoinHandle<()>>,
@@ -124,7 +125,7 @@ impl Watch {
             }
             samples.push(self.sample(begun));
         }
-        // While threads end there is less and less going on: the last sample is from before.
+        // Activity falls while threads end, so the last sample is taken before that.
         samples.push(self.sample(begun));
         self.end();
         self.join(threads);

@@ -1,4 +1,4 @@
-//! An engine for a while, with a module and executables that all threads share.
+//! An engine with a limited lifetime, and the module and executables that all threads share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use fastrand::Rng;
 
 use super::subject::{self, Subject};
 
-/// What threads call until it is replaced. Its engine goes when the last of them has let go of it.
+/// The subject of the threads' calls until it is replaced. The engine is dropped with its last
+/// user.
 pub(super) struct World {
     pub(super) isolation: Isolation,
     pub(super) module: Arc<Module>,
@@ -19,15 +20,17 @@ pub(super) struct World {
 }
 
 impl World {
-    /// An engine with one of the policies. There are fewer instances than call sites would keep, so that idle ones make way all the time:
-    /// one call needs three at most.
+    /// Makes an engine with one of the policies.
+    ///
+    /// It has fewer instance slots than the call sites would pool, so that idle instances are
+    /// evicted all the time. One call needs at most three slots.
     pub(super) fn new(random: &mut Rng, threads: usize) -> Result<Self, Status> {
         let isolation = *pick(random, &[Isolation::Executable, Isolation::Fresh]);
         let policy = Policy {
             limits: Limits {
                 instances: u32::try_from(threads * 4).unwrap_or(u32::MAX),
                 memory_bytes: 8 << 20,
-                // No call that is to be stopped waits for this.
+                // No call that the soak wants to stop waits for this deadline.
                 deadline: Some(Duration::from_secs(60)),
                 ..Limits::default()
             },

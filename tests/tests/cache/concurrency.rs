@@ -1,4 +1,5 @@
-//! Many threads and processes with one directory, and processes that end at any moment.
+//! Concurrent threads and processes on one cache directory, and processes that are killed at any
+//! moment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,10 +12,10 @@ use callbox::wasm::{Cache, CacheOptions, CacheOutcome, CacheProblem};
 
 use super::{Place, check, check_hit, engine, engine_with, module, take};
 
-/// Where a child process of this test finds its directory.
+/// The environment variable with a child process's directory.
 const DIRECTORY: &str = "CALLBOX_TEST_CACHE";
 
-/// How many modules the threads and processes load.
+/// The number of modules that threads and processes load.
 const MODULES: u32 = 4;
 
 /// Loads the modules several times, each time in another order.
@@ -80,7 +81,7 @@ fn threads_and_engines_share_a_cache() {
     check_all_hit(&place);
 }
 
-/// This test's program once more, as a process of its own that runs one of the tests below.
+/// Starts this test program again, to run one of the tests below in a child process.
 fn child(test: &str, place: &Place) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("concurrency::{test}");
@@ -92,12 +93,12 @@ fn child(test: &str, place: &Place) -> Command {
     command
 }
 
-/// Where a process of a test works.
+/// Returns the directory of a child process.
 fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// A process of the test below. By itself it has nothing to do.
+/// Runs in a child process; otherwise it does nothing.
 #[test]
 fn loader() {
     if let Some(directory) = directory() {
@@ -108,7 +109,7 @@ fn loader() {
 #[test]
 fn processes_share_a_directory() {
     let place = Place::new();
-    // They race for the secret too.
+    // The children also race to create the secret.
     let mut children: Vec<Child> = (0..6)
         .map(|_| child("loader", &place).spawn().unwrap())
         .collect();
@@ -118,14 +119,14 @@ fn processes_share_a_directory() {
     check_all_hit(&place);
 }
 
-/// A process of the test below. By itself it has nothing to do.
+/// Runs in a child process; otherwise it does nothing.
 #[test]
 fn writer() {
     let Some(directory) = directory() else { return };
     let (engine, _) = engine(&directory, u64::MAX, Policy::default());
     for number in 0.. {
         engine.load(&module(number)).unwrap();
-        // Now and then one that is there, which is touched.
+        // Every fourth load is of an existing entry, which is touched.
         if number % 4 == 3 {
             check_hit(&engine.load(&module(number)).unwrap());
         }
@@ -138,7 +139,7 @@ fn a_writer_that_is_killed_leaves_a_directory_that_works() {
     for round in 0..24 {
         let place = Place::new();
         let mut child = child("writer", &place).spawn().unwrap();
-        // The earliest rounds end while the directory and the secret are made.
+        // The earliest rounds kill the child while it creates the directory and the secret.
         while round >= 4 && !place.secret().exists() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -148,7 +149,7 @@ fn a_writer_that_is_killed_leaves_a_directory_that_works() {
         let (engine, reports) = place.engine();
         let stored = place.entries().len() as u32;
         killed_while_writing += place.files("unfinished").len();
-        // All that were stored, and some that were not.
+        // The stored modules, and some that were not stored.
         let mut hits = 0;
         for number in 0..stored + 4 {
             let loaded = engine.load(&module(number)).unwrap();
@@ -161,7 +162,7 @@ fn a_writer_that_is_killed_leaves_a_directory_that_works() {
     eprintln!("{killed_while_writing} writers were killed in the middle of a file");
 }
 
-/// A process of the test below. By itself it has nothing to do.
+/// Runs in a child process; otherwise it does nothing.
 #[test]
 fn writer_without_room() {
     let Some(directory) = directory() else { return };
@@ -177,14 +178,14 @@ fn writer_without_room() {
 fn a_file_that_cannot_be_written_is_no_reason_to_fail() {
     let place = Place::new();
     let test = child("writer_without_room", &place);
-    // No file may have more than a few blocks: the secret has room, and an entry has not.
+    // Limit the file size to a few blocks: enough for the secret, too few for an entry.
     let mut command = Command::new("sh");
     command
         .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\""])
         .arg(test.get_program())
         .args(test.get_args())
         .env(DIRECTORY, place.path());
-    // What it says goes through a pipe: a file would have no room for it either.
+    // The child's output goes through a pipe, because the limit also applies to a file.
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");

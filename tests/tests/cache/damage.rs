@@ -1,4 +1,4 @@
-//! Entries that are not what was stored.
+//! Damaged entries.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use callbox::wasm::{CacheProblem, Engine};
 
 use super::{Place, check, check_hit, check_replaced, check_stored, engine, module, take};
 
-/// Where a test does what takes longer: so many places, one after the other, the first and the last among them.
+/// Returns evenly spread positions below `length` for slow tests, the first and the last included.
 fn some_of(length: usize) -> impl Iterator<Item = usize> {
     const PLACES: usize = 24;
     (0..PLACES).map(move |i| i * (length - 1) / (PLACES - 1))
@@ -20,7 +20,7 @@ fn open(path: &Path) -> File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
 
-/// Whether the entry would be loaded. Why not has to be that it is corrupt.
+/// Returns whether the entry is loaded. Otherwise the report must call it corrupt.
 #[track_caller]
 fn is_taken(engine: &Engine, wasm: &[u8], what: impl std::fmt::Display) -> bool {
     match engine.is_cached(wasm) {
@@ -35,7 +35,7 @@ fn is_taken(engine: &Engine, wasm: &[u8], what: impl std::fmt::Display) -> bool 
     }
 }
 
-/// A cache with an entry, and that entry's bytes.
+/// Creates a cache with one entry, and returns the entry's bytes.
 fn stored(number: u32) -> (Place, Vec<u8>) {
     let place = Place::new();
     let (engine, _) = place.engine();
@@ -51,7 +51,7 @@ fn no_entry_with_an_altered_byte_is_taken() {
     let (wasm, file) = (module(1), open(&place.entry()));
     let mut taken = 0;
     for (i, byte) in bytes.iter().enumerate() {
-        // All bits, and one.
+        // Flip all bits, and a single one.
         for altered in [!byte, byte ^ (1 << (i % 8))] {
             file.write_all_at(&[altered], i as u64).unwrap();
             taken += usize::from(is_taken(&engine, &wasm, format_args!("byte {i}")));
@@ -143,7 +143,7 @@ fn entries_that_changed_places_are_not_taken() {
 fn an_entry_by_another_secret_is_not_taken() {
     let (mine, _) = stored(1);
     let (other, foreign) = stored(1);
-    // The same module and engine have the same name everywhere.
+    // The same module and engine have the same entry name in every directory.
     assert_eq!(mine.entry().file_name(), other.entry().file_name());
     fs::write(mine.entry(), foreign).unwrap();
     let (engine, reports) = mine.engine();
@@ -176,7 +176,7 @@ fn each_engine_setting_has_entries_of_its_own() {
         assert_eq!(new.len(), 1);
         engines.push((engine, reports, new[0].clone()));
     }
-    // Under each other's names they are not taken.
+    // Entries are rejected under each other's names.
     let bytes: Vec<_> = engines
         .iter()
         .map(|(_, _, path)| fs::read(path).unwrap())

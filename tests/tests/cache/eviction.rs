@@ -1,4 +1,4 @@
-//! The directory stays below its size.
+//! The directory stays below its size limit.
 
 use std::fs::{self, File, FileTimes};
 use std::path::Path;
@@ -10,7 +10,7 @@ use callbox::wasm::{CacheOutcome, CacheProblem};
 
 use super::{Place, check, check_hit, check_stored, engine, module, take};
 
-/// Makes a file look as if it had last been used so long ago.
+/// Sets a file's last use to `seconds` ago.
 fn age(path: &Path, seconds: u64) {
     let time = SystemTime::now() - Duration::from_secs(seconds);
     let file = File::options().write(true).open(path).unwrap();
@@ -22,7 +22,7 @@ fn total(place: &Place) -> u64 {
     files.iter().map(|p| fs::metadata(p).unwrap().len()).sum()
 }
 
-/// The size of an entry. Those of all these modules differ by little.
+/// Returns the size of an entry. The modules' entries are of similar size.
 fn entry_size() -> u64 {
     let place = Place::new();
     place.engine().0.load(&module(1)).unwrap();
@@ -41,7 +41,7 @@ fn what_was_not_used_for_longest_goes_first() {
         let new = new.iter().find(|path| !before.contains(path)).unwrap();
         age(new, 400 - 100 * u64::from(number));
     }
-    // The oldest one is used, which makes the second one the oldest.
+    // Use the oldest entry, which makes the second one the oldest.
     check_hit(&engine.load(&module(1)).unwrap());
     check_stored(&engine.load(&module(4)).unwrap());
     let is_cached: Vec<_> = (1..=4)
@@ -63,7 +63,7 @@ fn it_is_never_larger_than_it_may_be() {
     }
     assert!(place.entries().len() >= 4);
     assert_eq!(take(&reports), []);
-    // Another one finds it too large.
+    // An engine with a smaller limit evicts entries when it opens the directory.
     drop(self::engine(&place.path(), most / 2, Policy::default()));
     assert!(total(&place) <= most / 2);
     assert!(!place.entries().is_empty());
@@ -99,7 +99,7 @@ fn what_a_writer_left_behind_is_swept() {
     age(&unfinished("old"), 600);
     let (engine, _) = place.engine();
     assert_eq!(place.files("unfinished"), [unfinished("young")]);
-    // And each time that something is stored.
+    // Eviction also happens with each store.
     age(&unfinished("young"), 600);
     engine.load(&module(1)).unwrap();
     assert!(place.files("unfinished").is_empty());

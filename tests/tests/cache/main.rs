@@ -1,4 +1,5 @@
-//! The compile cache: an entry is loaded if it is the very one that was stored, and nothing that is wrong with the directory fails a load.
+//! The compile cache: only unmodified entries are loaded, and no defect of the directory makes a
+//! load fail.
 #![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
@@ -19,10 +20,10 @@ use callbox::policy::{Limits, Policy};
 use callbox::wasm::{Cache, CacheOptions, CacheOutcome, CacheProblem, Config, Engine, Module};
 use callbox::{CallSite, Shape, StatusCode};
 
-/// What a cache reported.
+/// The problems that a cache reported.
 type Reports = Arc<Mutex<Vec<(CacheProblem, StatusCode)>>>;
 
-/// A cache's directory, which goes with the test.
+/// A cache directory, removed at the end of the test.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -34,7 +35,7 @@ impl Place {
         }
     }
 
-    /// The directory. Its parent is the test's too.
+    /// Returns the directory. Its parent belongs to the test as well.
     fn path(&self) -> PathBuf {
         self.folder.path().join("cache")
     }
@@ -43,7 +44,7 @@ impl Place {
         engine(&self.path(), u64::MAX, Policy::default())
     }
 
-    /// The files with this in their names.
+    /// Returns the files whose names contain `part`.
     fn files(&self, part: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -58,7 +59,7 @@ impl Place {
         self.files(".callbox-module")
     }
 
-    /// The one entry.
+    /// Returns the only entry.
     fn entry(&self) -> PathBuf {
         let mut entries = self.entries();
         assert_eq!(entries.len(), 1, "{entries:?}");
@@ -70,7 +71,7 @@ impl Place {
     }
 }
 
-/// An engine with a cache in this directory, and what that reports.
+/// Makes an engine with a cache in this directory, and returns the cache's reports too.
 #[track_caller]
 fn engine(path: &Path, max_bytes: u64, policy: Policy) -> (Engine, Reports) {
     let reports = Reports::default();
@@ -86,7 +87,7 @@ fn engine(path: &Path, max_bytes: u64, policy: Policy) -> (Engine, Reports) {
     (engine_with(Arc::new(cache), policy), reports)
 }
 
-/// A small engine, for a test has many.
+/// Makes an engine with few instance slots, because a test makes many engines.
 fn engine_with(cache: Arc<Cache>, policy: Policy) -> Engine {
     let limits = Limits {
         instances: 4,
@@ -101,7 +102,7 @@ fn engine_with(cache: Arc<Cache>, policy: Policy) -> Engine {
     .unwrap()
 }
 
-/// A module whose target `f` gives this number. Each has an entry of its own.
+/// Returns a module whose target `f` returns this number. Each number has an entry of its own.
 fn module(number: u32) -> Vec<u8> {
     wat::parse_str(format!(
         r#"(module
@@ -113,7 +114,7 @@ fn module(number: u32) -> Vec<u8> {
     .unwrap()
 }
 
-/// Calls the module's target, which has to give its number.
+/// Calls the module's target and checks the number.
 #[track_caller]
 fn check(module: &Arc<Module>, number: u32) {
     let shape: Shape = "u32[]".parse().unwrap();
@@ -124,7 +125,7 @@ fn check(module: &Arc<Module>, number: u32) {
     assert_eq!(u32::from_le_bytes(result), number);
 }
 
-/// Whether the module was compiled although there was an entry, which was replaced.
+/// Checks that the module was compiled and its existing entry replaced.
 #[track_caller]
 fn check_replaced(module: &Module, code: StatusCode) {
     match module.cache_outcome() {
@@ -136,7 +137,7 @@ fn check_replaced(module: &Module, code: StatusCode) {
     }
 }
 
-/// Whether the module was compiled because there was no entry, and kept.
+/// Checks that the module was compiled and stored, without an existing entry.
 #[track_caller]
 fn check_stored(module: &Module) {
     let stored = CacheOutcome::Compiled {
@@ -153,7 +154,7 @@ fn check_hit(module: &Module) {
     assert!(matches!(outcome, CacheOutcome::Hit), "{outcome:?}");
 }
 
-/// The reports since the last look.
+/// Returns and clears the reports.
 fn take(reports: &Reports) -> Vec<(CacheProblem, StatusCode)> {
     std::mem::take(&mut *reports.lock().unwrap())
 }
@@ -168,7 +169,7 @@ fn what_was_stored_is_loaded() {
     check_stored(&compiled);
     check(&compiled, 7);
     assert!(first.is_cached(&wasm).unwrap());
-    // In the engine that stored it, and in another one's cache of the same directory.
+    // Check the engine that stored the module, and another engine on the same directory.
     let (second, other_reports) = place.engine();
     for engine in [&first, &second] {
         let loaded = engine.load(&wasm).unwrap();
@@ -198,7 +199,7 @@ fn what_is_wrong_with_a_module_is_said_before_the_cache_is_asked() {
     ] {
         assert_eq!(status.code(), StatusCode::InvalidArgument, "{status}");
     }
-    // A module that is within one engine's limits and not another's is in the cache for the first only.
+    // A cached module that exceeds another engine's limits is not loaded by it.
     let wasm = module(1);
     engine.load(&wasm).unwrap();
     let small = Policy {

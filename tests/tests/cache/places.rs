@@ -1,4 +1,4 @@
-//! Files and directories that others could have written to, or that are something else.
+//! Files and directories that other users may write to, or that have another type.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -23,10 +23,10 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Some user that this process is not.
-const SOMEBODY: u32 = 12_345;
+/// A user id other than this process's.
+const ANOTHER_USER: u32 = 12_345;
 
-/// Whether this process can give files away. Where it can't, nobody can be given any.
+/// Returns whether this process can change the owner of files.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -39,7 +39,7 @@ fn refuse(path: &Path, code: StatusCode, part: &str) -> Status {
     status
 }
 
-/// Stores module 1, lets `alter` do something to its entry, and loads the module again.
+/// Stores module 1, alters its entry with `alter`, and loads the module again.
 #[track_caller]
 fn check_altered(alter: impl Fn(&Place, &Path)) {
     let place = Place::new();
@@ -53,7 +53,7 @@ fn check_altered(alter: impl Fn(&Place, &Path)) {
     check_replaced(&loaded, StatusCode::PermissionDenied);
     check(&loaded, 1);
     assert_eq!(take(&reports), [REJECTED]);
-    // What is there now is an entry like any other.
+    // The replacement is an ordinary entry.
     let metadata = fs::symlink_metadata(&entry).unwrap();
     assert!(metadata.is_file() && metadata.permissions().mode() & 0o777 == 0o600);
     check_hit(&engine.load(&module(1)).unwrap());
@@ -66,7 +66,7 @@ fn entries_that_are_links_are_not_followed() {
         fs::rename(entry, elsewhere(place)).unwrap();
         symlink(elsewhere(place), entry).unwrap();
     });
-    // Nor within the directory, to the very entry, or to nothing.
+    // Links inside the directory are rejected too, even to the entry itself.
     check_altered(|_, entry| {
         fs::rename(entry, entry.with_extension("moved")).unwrap();
         let moved = entry.with_extension("moved");
@@ -81,7 +81,7 @@ fn entries_that_are_links_are_not_followed() {
 
 #[test]
 fn entries_that_are_no_files_are_not_opened() {
-    // Nobody writes to the pipe: who waited for that would wait for ever.
+    // The pipe has no writer, so that a reader would block for ever.
     check_altered(|_, entry| {
         fs::remove_file(entry).unwrap();
         let mode = Mode::from_raw_mode(0o600);
@@ -89,7 +89,7 @@ fn entries_that_are_no_files_are_not_opened() {
     });
     check_altered(|place, entry| {
         fs::remove_file(entry).unwrap();
-        // The path of a socket must be short.
+        // The path of a socket has a small length limit.
         let socket = place.folder.path().join("s");
         drop(UnixListener::bind(&socket).unwrap());
         fs::rename(socket, entry).unwrap();
@@ -121,7 +121,7 @@ fn entries_of_other_modes_and_users_are_not_taken() {
         check_altered(|_, entry| set_mode(entry, mode));
     }
     if is_root() {
-        check_altered(|_, entry| chown(entry, Some(SOMEBODY), None).unwrap());
+        check_altered(|_, entry| chown(entry, Some(ANOTHER_USER), None).unwrap());
     }
 }
 
@@ -135,13 +135,13 @@ fn directories_of_other_modes_and_users_are_refused() {
         set_mode(&place.path(), mode);
         let found = format!("expected a directory of mode 0700, found {mode:04o}");
         refuse(&place.path(), StatusCode::PermissionDenied, &found);
-        // Nothing was made in it.
+        // The directory must still be empty.
         fs::remove_dir(place.path()).unwrap();
     }
     if is_root() {
         fs::create_dir(place.path()).unwrap();
         set_mode(&place.path(), 0o700);
-        chown(place.path(), Some(SOMEBODY), None).unwrap();
+        chown(place.path(), Some(ANOTHER_USER), None).unwrap();
         refuse(&place.path(), StatusCode::PermissionDenied, "user 12345");
     }
 }
@@ -193,7 +193,7 @@ fn paths_that_are_no_directory_are_refused() {
     refuse(&link, denied, "found a symbolic link");
     refuse(&link.join(""), denied, "found a symbolic link");
     refuse(&link.join("."), denied, "found a symbolic link");
-    // Nor if it stays within the directory above.
+    // A link that stays within the parent directory is rejected too.
     fs::remove_file(&link).unwrap();
     symlink("cache", &link).unwrap();
     refuse(&link, denied, "found a symbolic link");
@@ -202,9 +202,17 @@ fn paths_that_are_no_directory_are_refused() {
     fs::write(&file, "").unwrap();
     refuse(&file, denied, "found a regular file");
     let missing = place.folder.path().join("missing/cache");
-    refuse(&missing, StatusCode::NotFound, "above");
+    refuse(
+        &missing,
+        StatusCode::NotFound,
+        "cannot open the parent directory",
+    );
     for path in ["", "/", ".."] {
-        refuse(Path::new(path), StatusCode::InvalidArgument, "its name");
+        refuse(
+            Path::new(path),
+            StatusCode::InvalidArgument,
+            "the name of its directory",
+        );
     }
 }
 
@@ -224,9 +232,10 @@ fn a_directory_can_be_handed_over_as_a_capability() {
     for is_first in [true, false] {
         let engine = engine_with(Arc::new(open().unwrap()), Policy::default());
         let loaded = engine.load(&module(1)).unwrap();
-        match is_first {
-            true => check_stored(&loaded),
-            false => check_hit(&loaded),
+        if is_first {
+            check_stored(&loaded)
+        } else {
+            check_hit(&loaded)
         }
     }
 }
@@ -257,7 +266,7 @@ fn a_secret_that_is_wrong_is_an_error() {
     refuse(&place.path(), StatusCode::PermissionDenied, "symbolic link");
     if is_root() {
         fs::rename(&elsewhere, place.secret()).unwrap();
-        chown(place.secret(), Some(SOMEBODY), None).unwrap();
+        chown(place.secret(), Some(ANOTHER_USER), None).unwrap();
         refuse(&place.path(), StatusCode::PermissionDenied, "user 12345");
     }
 }

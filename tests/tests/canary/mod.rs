@@ -1,5 +1,5 @@
-//! Guests that leave a canary wherever they can, and guests that look for it. What is left is looked for in the very same slot: engines here
-//! have one place for an instance.
+//! Guests that leave canaries wherever they can, and guests that look for them. The engines have a
+//! single instance slot, so that both use the same one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,21 +10,23 @@ use callbox::policy::{Grants, Isolation, Limits, LogLevel, Policy, Traps};
 use callbox::wasm::{Config, Engine, Module, PreparedCall};
 use callbox::{CallOptions, CallSite, CancelToken, Deadline, Result, StatusCode};
 
-/// Pages that a memory may have: more than what a freed slot keeps, and more than what is given back at once.
+/// The maximum number of memory pages: more than a freed slot keeps, and more than is cleared in
+/// one piece.
 const PAGES: i64 = 192;
 
-/// Elements that a table may have.
+/// The maximum number of table elements.
 const ELEMENTS: usize = 1000;
 
-/// What is left. No operand has it: guests get it masked.
+/// The canary. Operands contain it masked only.
 const CANARY: i64 = 0x7e57_c0de_5eed_cafe;
 const MASK: i64 = 0x0123_4567_89ab_cdef;
 
-/// A target `f` of an s64[4]: whether to look for the canary, the canary masked, how to end, and how many pages to grow to.
+/// The target `f` takes an s64[4]: whether to look, the masked canary, how to end, and the number
+/// of pages to grow to.
 ///
-/// It fills all of its memory, its table and its global, says so in the log, and ends. Or it counts: words of memory that are the
-/// canary, before growing and after; words that are not 0 in pages that are new; elements of the table that are not null; and whether the
-/// global is not 0.
+/// When it does not look, it fills its memory, table and global, logs, and ends. When it looks, it
+/// counts: canaries in memory before and after growing, nonzero words in new pages, table elements
+/// that are not null, and a nonzero global.
 const MODULE: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (import "callbox:ffi/api@1.0.0" "set-failure" (func $fail (param i32 i32 i32 i32)))
@@ -96,7 +98,7 @@ const MODULE: &str = r#"(module
     (i64.store offset=32 (local.get $out) (i64.extend_i32_u (i64.ne (global.get $g) (i64.const 0))))
     (i32.const 0)))"#;
 
-/// How a guest ends that filled its memory. The discriminants are the guest's.
+/// How a filling guest ends. The discriminants are those of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Returns = 0,
@@ -107,7 +109,7 @@ enum Ending {
     Panics = 5,
     Deadline = 6,
     Cancelled = 7,
-    /// The log's sink panics.
+    /// The log sink panics.
     HostPanics = 8,
 }
 
@@ -136,13 +138,13 @@ impl Ending {
         }
     }
 
-    /// Whether the instance goes on.
+    /// Returns whether the instance is reused.
     fn keeps_the_instance(self) -> bool {
         matches!(self, Self::Returns | Self::Fails)
     }
 }
 
-/// What a guest that looked found.
+/// The counts of a looking guest.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sighting {
     before_growth: i64,
@@ -152,7 +154,7 @@ struct Sighting {
     global: i64,
 }
 
-/// An engine with one place for an instance.
+/// An engine with a single instance slot.
 struct Fixture {
     engine: Engine,
     token: Arc<Mutex<CancelToken>>,
@@ -202,13 +204,13 @@ impl Fixture {
         }
     }
 
-    /// The module, or another one that does the same.
+    /// Returns the module, or a variant with the same behaviour.
     fn module(&self, variant: &str) -> Arc<Module> {
         let text = MODULE.replace("VARIANT", variant);
         self.engine.load(&wat::parse_str(text).unwrap()).unwrap()
     }
 
-    /// Leaves the canary wherever a guest can, and ends.
+    /// Fills everything with canaries, and ends in this way.
     fn leave(&self, call: &PreparedCall, ending: Ending) {
         let token = CancelToken::new();
         *self.token.lock().unwrap() = token.clone();
@@ -227,7 +229,7 @@ impl Fixture {
                 },
                 _ => CallOptions::default(),
             };
-            // On a thread of its own, because the sink's panic is the thread's.
+            // Run on a separate thread, because the sink's panic unwinds it.
             let outcome =
                 thread::scope(|scope| scope.spawn(|| run(call, 0, ending, &options)).join());
             match outcome {
@@ -238,7 +240,7 @@ impl Fixture {
                 ),
                 Err(_) => assert_eq!(ending, Ending::HostPanics),
             }
-            // A slow machine may not be done with filling in so little time.
+            // A slow machine may be stopped before it has filled everything; then try again.
             if self.filled.load(Ordering::SeqCst) {
                 break;
             }
@@ -254,7 +256,7 @@ fn prepare(module: &Arc<Module>) -> PreparedCall {
     module.prepare_call(site).unwrap()
 }
 
-/// Looks for the canary.
+/// Looks for canaries.
 fn look(call: &PreparedCall) -> Sighting {
     let found = run(call, 1, Ending::Returns, &CallOptions::default()).unwrap();
     let [before_growth, after_growth, not_zero, elements, global] = found;
@@ -267,9 +269,9 @@ fn look(call: &PreparedCall) -> Sighting {
     }
 }
 
-/// That nearly all of memory is the canary, and the rest of what a guest can fill.
+/// Checks that nearly all memory, and everything else that a guest can fill, holds the canary.
 fn assert_everywhere(found: &Sighting, why: &str) {
-    // Frame and buffers are written anew for each call.
+    // Frame and buffers are rewritten for each call.
     let nearly_all = (PAGES << 16) / 8 - 100;
     assert!(found.before_growth > nearly_all, "{why}: {found:?}");
     assert_eq!(found.elements, ELEMENTS as i64, "{why}");
@@ -287,7 +289,8 @@ fn run(call: &PreparedCall, looks: i64, ending: Ending, options: &CallOptions) -
     Ok(words)
 }
 
-/// That no byte, element or global is left for another instance, however a guest ended that filled all it could.
+/// Checks that no byte, element or global reaches another instance, however the filling guest
+/// ended.
 pub(crate) fn nothing_is_left(isolation: Isolation, traps: Traps) {
     let fixture = Fixture::new(isolation, traps);
     let module = fixture.module("");
@@ -295,7 +298,7 @@ pub(crate) fn nothing_is_left(isolation: Isolation, traps: Traps) {
     let nothing = Sighting::default();
     for ending in ENDINGS {
         let why = format!("{isolation:?}, {traps:?}, {ending:?}");
-        // Another executable of the same module, and another module, in the only slot that there is.
+        // Use the only slot for another executable of the same module, and for another module.
         for of in [&module, &other_module] {
             let first = prepare(&module);
             fixture.leave(&first, ending);
@@ -304,10 +307,11 @@ pub(crate) fn nothing_is_left(isolation: Isolation, traps: Traps) {
         let call = prepare(&module);
         fixture.leave(&call, ending);
         let found = look(&call);
-        // The same instance, where it goes on: so this can find what is there.
-        match isolation == Isolation::Executable && ending.keeps_the_instance() {
-            true => assert_everywhere(&found, &why),
-            false => assert_eq!(found, nothing, "{why}: the next call's"),
+        // If the same instance is reused, looking must find the canaries.
+        if isolation == Isolation::Executable && ending.keeps_the_instance() {
+            assert_everywhere(&found, &why)
+        } else {
+            assert_eq!(found, nothing, "{why}: the next call's")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Each function of WASI preview 1: what grants it, and what it does with what no guest should hand it. `imports.json` has them all,
-//! from the specification.
+//! Every function of WASI preview 1: which grant allows it, and how it handles invalid arguments.
+//! `imports.json` lists the functions of the specification.
 
 use callbox::policy::{Access, Grants, Policy, Randomness};
 use callbox::{Blame, CallSite, Shape, StatusCode};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::engine;
 use crate::tree::Tree;
 
-/// A function, and what grants it.
+/// A function and its grant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Function {
@@ -28,7 +28,8 @@ impl Function {
         format!("(param {}) {result}", self.parameters.join(" "))
     }
 
-    /// A module that imports it with this type, and whose target calls it with these arguments.
+    /// Builds a module that imports the function with this type, and whose target calls it with
+    /// these arguments.
     fn guest(&self, ty: &str, call: &str) -> Vec<u8> {
         wat::parse_str(format!(
             "(module (import \"wasi_snapshot_preview1\" \"{}\" (func $function {ty}))
@@ -54,7 +55,7 @@ impl Function {
     }
 }
 
-/// Each grant alone, and which functions it grants.
+/// Returns each grant on its own, with its name.
 fn each_grant(tree: &Tree) -> [(&'static str, Grants); 5] {
     let clock = Grants {
         clock: true,
@@ -132,7 +133,7 @@ fn another_type_is_refused() {
         let wasm = wat::parse_str(format!(
             "(module (import \"wasi_snapshot_preview1\" \"fd_read\" {item}) (memory (export \"m\") 1))"
         ));
-        // Two memories are no module here.
+        // The host rejects modules with two memories.
         let status = engine.load_with(&wasm.unwrap(), &grants).unwrap_err();
         assert_eq!(
             (status.code(), status.blame()),
@@ -168,7 +169,7 @@ fn what_is_no_function_of_preview_1_is_refused() {
     }
 }
 
-/// Numbers that are at some edge: of memory, of descriptors, of types.
+/// Boundary values of addresses, descriptors and types.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -188,10 +189,10 @@ const EDGES: [u64; 16] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Calls of each function.
+/// The number of calls per function.
 const CALLS: usize = 40;
 
-/// Whatever a guest hands to a function, it gets an error number or a status of its own.
+/// Any argument leads to an error number or to a status that blames the guest.
 #[test]
 fn no_argument_is_the_hosts_failure() {
     let engine = engine(Policy::default());
@@ -205,7 +206,7 @@ fn no_argument_is_the_hosts_failure() {
             randomness: Some(Randomness::Seed(1)),
             ..tree.grants(Access::ReadWrite)
         };
-        // A target for each call.
+        // One target per call.
         let calls: String = (0..CALLS)
             .map(|n| {
                 let arguments: Vec<_> = (0..9).map(|_| random.choice(EDGES).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What of the host's a guest can take by its grants: open files.
+//! Limits on the host's resources that grants give access to: open files.
 
 use callbox::call::ApiVersion;
 use callbox::policy::{Access, Grants, Limits, Policy};
@@ -8,7 +8,8 @@ use callbox::{CallSite, ElementType, Shape};
 use crate::tree::Tree;
 use crate::{engine, script, steps};
 
-/// A guest that opens a file as often as the operand says and closes none. It gives how many are open, and the last error number.
+/// A guest that opens a file as often as the operand says and closes none. It returns the number of
+/// open files and the last error number.
 const HOARDER: &str = r#"(module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -29,13 +30,14 @@ const HOARDER: &str = r#"(module
 fn hoarder(engine: &Engine, grants: &Grants) -> PreparedCall {
     let module = engine.load_with(&wat::parse_str(HOARDER).unwrap(), grants);
     let numbers = |count| Shape::array(ElementType::S32, &[count]).unwrap();
-    // An operand that is an array alone is passed as a pointer to it: two of them make a list.
+    // A single array operand would be passed as a direct pointer; two operands are passed as a
+    // list.
     let mut site = CallSite::new("f", vec![numbers(1), numbers(1)], numbers(2));
     site.api_version = ApiVersion::Original;
     module.unwrap().prepare_call(site).unwrap()
 }
 
-/// How many files are open after so many tries, and the last error number.
+/// Returns how many files are open after `tries` attempts, and the last error number.
 fn hoard(call: &PreparedCall, tries: u32) -> (u32, u32) {
     let mut bytes = [0; 8];
     let operand = tries.to_le_bytes();
@@ -83,7 +85,7 @@ fn open_files_of_all_instances_are_limited() {
     assert_eq!(hoard(&first, 20), (10, mfile));
     assert_eq!(hoard(&second, 20), (5, mfile));
     assert_eq!(hoard(&first, 20), (0, mfile));
-    // What an instance had open is closed when it goes.
+    // Dropping an instance closes its files.
     drop(first);
     assert_eq!(hoard(&second, 20), (5, mfile));
     drop(second);

@@ -1,4 +1,4 @@
-//! A guest's standard output and error, and how it exits.
+//! A guest's standard output and error, and its exit.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::{script, steps};
 
 type Lines = Vec<(LogLevel, String)>;
 
-/// What is logged by a guest that takes these steps, and whether it got to their end.
+/// Runs a script. Returns the logged messages, and whether the script reached its end.
 fn logged(least: Option<LogLevel>, limits: Limits, script: Value) -> (Lines, bool) {
     let lines = Arc::new(Mutex::new(Lines::new()));
     let sink = Arc::clone(&lines);
@@ -104,7 +104,7 @@ fn lines_are_cut_and_bounded_like_messages() {
     ]);
     let expected = [(Info, "01234567... (8 of 10 bytes shown)"), (Info, "short")];
     check(Some(Info), &limits, cut, &expected);
-    // 8 and 8 and the 4 that are left.
+    // Eight and eight bytes, and the four that remain of the limit.
     let flood = json!([out("aaaaaaaa\nbbbbbbbb\ncccccccc\ndddd\n"), err("gone\n")]);
     let expected = [
         (Info, "aaaaaaaa"),
@@ -126,7 +126,7 @@ fn a_closed_stream_takes_nothing() {
     check(Some(LogLevel::Trace), &Limits::default(), script, &[]);
 }
 
-/// What was written before a guest exits is logged, and the call is over.
+/// Output before an exit is logged, and the exit ends the call.
 #[test]
 fn an_exit_ends_the_call() {
     let engine = Engine::new().unwrap();

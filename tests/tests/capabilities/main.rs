@@ -1,4 +1,4 @@
-//! What grants of a policy let a module import and do, and that they let it do nothing else.
+//! The grants of a policy: which imports they allow, and that they allow nothing else.
 #![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod tree;
 use callbox::policy::Policy;
 use callbox::wasm::{Config, Engine};
 
-/// An engine with this policy.
+/// Makes an engine with this policy.
 fn engine(policy: Policy) -> Engine {
     let config = Config {
         policy,
@@ -28,7 +28,7 @@ fn engine(policy: Policy) -> Engine {
     Engine::with_config(config).unwrap()
 }
 
-/// A step of a script, as in `paths.json`.
+/// Parses the steps of a script, in the format of `paths.json`.
 fn steps(json: serde_json::Value) -> Vec<script::Step> {
     serde_json::from_value(json).unwrap()
 }

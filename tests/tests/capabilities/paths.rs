@@ -1,4 +1,4 @@
-//! Paths, descriptors and permissions: `paths.json` has the cases.
+//! Paths, descriptors and permissions. The cases are in `paths.json`.
 
 use callbox::policy::{Access, Grants};
 use callbox::wasm::Engine;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use crate::script::{self, Record, Step, errno};
 use crate::tree::{SECRET, Tree};
 
-/// What a guest does step by step, in files of its own.
+/// A script with its own files.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// What is granted. If left out, `in`, to read and write.
+    /// The grants. Default: `in`, for reading and writing.
     #[serde(default = "in_to_write")]
     grants: Vec<Grant>,
     steps: Vec<Step>,
@@ -41,7 +41,7 @@ fn each_path_gives_what_it_must() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Runs a case. What is wrong with it comes back, so that all cases are seen.
+/// Runs a case. Returns the problems, so that all cases run.
 fn check(engine: &Engine, case: &Case) -> Vec<String> {
     let tree = Tree::new();
     let directories = case.grants.iter();
@@ -51,7 +51,7 @@ fn check(engine: &Engine, case: &Case) -> Vec<String> {
             .collect(),
         ..Grants::default()
     };
-    // What is not granted to be written stays as it is.
+    // Files without a write grant stay unchanged.
     let unwritable = ["out", "in", "two"].into_iter().filter(|folder| {
         let mut grants = case.grants.iter();
         !grants.any(|grant| grant.folder == *folder && grant.access == Access::ReadWrite)
@@ -91,7 +91,7 @@ fn compare(step: &Step, record: &Record) -> Option<String> {
     if text.contains(SECRET) && step.text.is_none() {
         return Some(format!("read {shown:?}"));
     }
-    // Where a file's kind is among what is told of it.
+    // The offset of the file type in WASI's file status record.
     const KIND: usize = 16;
     if step.kind.is_some_and(|kind| kind != record.bytes[KIND]) {
         return Some(format!("found a file of kind {}", record.bytes[KIND]));

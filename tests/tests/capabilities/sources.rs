@@ -1,4 +1,4 @@
-//! What is granted: clocks, random bytes, directories; and that one module's grants are not another's.
+//! Grants of clocks, random bytes and directories, and their separation between modules.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -44,7 +44,7 @@ fn clocks_tell_the_time() {
     assert!(before <= real && real <= after, "{real:?}");
     assert!(time(1) <= time(2));
     assert_eq!(records[3].errno, script::errno("badf"));
-    // Neither arguments nor variables of the host's.
+    // The guest sees no arguments or environment variables of the host.
     for record in &records[4..] {
         assert_eq!((record.errno, record.number), (0, 0));
         assert!(record.bytes.iter().all(|&byte| byte == 0));
@@ -138,7 +138,7 @@ fn a_directory_that_cannot_be_opened_is_the_callers() {
             directories,
             ..Grants::default()
         };
-        // Even if the guest makes no use of it.
+        // This holds even if the guest does not use it.
         for script in [json!([]), json!([{"do": "environ"}])] {
             let status = script::load(&engine, &grants, &steps(script)).unwrap_err();
             assert_eq!(
@@ -151,7 +151,7 @@ fn a_directory_that_cannot_be_opened_is_the_callers() {
     }
 }
 
-/// What is granted is the directory, not the path.
+/// A grant covers the opened directory, not its path.
 #[test]
 fn a_directory_stays_the_one_that_was_opened() {
     let tree = Tree::new();
@@ -196,12 +196,12 @@ fn modules_do_not_see_each_others_directories() {
             assert!(records[3].bytes.starts_with(name.as_bytes()));
         }
     }
-    // Nor does the same file without grants have any.
+    // The same file without grants is rejected as well.
     let status = script::load(&engine, &Grants::default(), &script).unwrap_err();
     assert_eq!(status.code(), StatusCode::PermissionDenied);
 }
 
-/// Two instances of a module have files of their own.
+/// Two instances of a module have separate descriptors.
 #[test]
 fn instances_do_not_share_descriptors() {
     let tree = Tree::new();
@@ -218,10 +218,11 @@ fn instances_do_not_share_descriptors() {
     assert_eq!(records[0].errno, script::errno("badf"));
 }
 
-/// How long a race may go on.
+/// The time limit of the race.
 const RACE: Duration = Duration::from_secs(60);
 
-/// While a directory is swapped with a link that leads out, no byte from outside is ever read and nothing outside is ever changed.
+/// While a directory is repeatedly swapped with a link that leads outside, no byte from outside is
+/// read and nothing outside changes.
 #[test]
 fn a_race_wins_nothing() {
     let tree = Tree::new();
@@ -250,7 +251,7 @@ fn a_race_wins_nothing() {
         let swapper = scope.spawn(|| swap(&tree, &over));
         let end = Instant::now() + RACE;
         let (mut rounds, mut inside, mut refused) = (0, 0, 0);
-        // On a busy machine it may take longer until both were there to be seen.
+        // Continue until both variants were observed, which may take longer on a busy machine.
         while rounds < 2000 || ((inside == 0 || refused == 0) && Instant::now() < end) {
             let records = script::run_module(&module, script.len()).unwrap();
             for record in &records {
@@ -271,7 +272,8 @@ fn a_race_wins_nothing() {
     );
 }
 
-/// Swaps a directory of the grant with a link, and back, until it is over. Gives how often.
+/// Swaps a granted directory with a link, and back, until `over` is set. Returns the number of
+/// swaps.
 fn swap(tree: &Tree, over: &AtomicBool) -> usize {
     let path = |name: &str| tree.path().join("in").join(name);
     let end = Instant::now() + RACE;

@@ -1,4 +1,4 @@
-//! Files for guests to be let into, and files beside them.
+//! Directory trees for guests, with files inside and outside of the grants.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -9,7 +9,7 @@ use callbox::policy::{Access, Directory, Grants};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-/// What is in a file outside of all grants.
+/// The contents of the files outside of all grants.
 pub(crate) const SECRET: &str = "secret";
 
 /// A folder with `in`, which is granted, `two`, which may be, and `out`, which is not.
@@ -73,7 +73,7 @@ impl Tree {
         self.0.path()
     }
 
-    /// A grant of one of its folders, by a name of its own.
+    /// Makes a grant of one of its folders, by the folder's name.
     pub(crate) fn directory(&self, folder: &str, access: Access) -> Directory {
         Directory {
             path: self.path().join(folder),
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// The grant of `in`.
+    /// Makes a grant of `in`.
     pub(crate) fn grants(&self, access: Access) -> Grants {
         Grants {
             directories: vec![self.directory("in", access)],
@@ -90,7 +90,7 @@ impl Tree {
         }
     }
 
-    /// All that can be told of a folder: names, kinds, contents and times, but those of looking.
+    /// Describes a folder's contents: names, types, contents and times, except access times.
     pub(crate) fn everything_in(&self, folder: &str) -> Vec<String> {
         let mut found = Vec::new();
         describe(&self.path().join(folder), &mut found);

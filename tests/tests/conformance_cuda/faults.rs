@@ -1,5 +1,6 @@
-//! What goes wrong on CUDA and is another status there than on the CPU: kernels that fault, which take the device with them, handlers that panic, memory
-//! that the driver has not. A fault takes the device for the rest of the process: each has a process of its own.
+//! Failures with another status on CUDA than on the CPU: kernels that fault, handlers that panic,
+//! and a lack of device memory. A fault makes the device unusable for the rest of the process, so
+//! that each has a process of its own.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -7,24 +8,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use callbox::call::{CallOptions, CallSite, Device, DeviceQueue};
-use callbox::cuda::manifest::{Manifest, digest};
-use callbox::cuda::{CudaDevice, CudaModule, CudaQueue, CudaTarget, NativeGrants};
+use callbox::cuda::{CudaDevice, CudaModule, CudaQueue, CudaTarget};
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{ArrayShape, Blame, ElementType, Registry, Status, StatusCode};
 use callbox_cuda_stand_in::{Mode, StandIn};
+use callbox_tests::platform::cuda::trusted;
 use libtest_mimic::{Failed, Trial};
 
-/// Kernels that fault, and what the driver says then.
+/// Kernels that fault, and the driver's error.
 const KERNELS: [(&str, &str); 3] = [
     ("unreachable", "CUDA_ERROR_ILLEGAL_INSTRUCTION (715)"),
     ("read_out_of_bounds", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
     ("write_out_of_bounds", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
 ];
 
-/// The argument by which this program is told to run one kernel that faults.
+/// The argument that makes this program run one kernel that faults.
 const FAULT: &str = "--take-the-device";
 
-/// Tests of all this, in one of the stand-in's modes.
+/// The tests of this module, in one mode of the stand-in.
 pub(crate) fn trials(mode: Mode) -> Vec<Trial> {
     let name = |name: &str| format!("{}/faults/{name}", mode_name(mode));
     let kernels = KERNELS.into_iter().map(|(target, _)| {
@@ -64,14 +65,15 @@ fn in_a_process(mode: Mode, target: &str) -> Result<(), Failed> {
     let output = Command::new(program)
         .args([FAULT, mode_name(mode), target])
         .output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "{}: {}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         )
-        .into()),
+        .into())
     }
 }
 
@@ -96,19 +98,10 @@ pub(crate) fn as_told() -> Option<ExitCode> {
 fn faults() -> Arc<CudaModule> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/faults");
     let path = folder.join("callbox.json");
-    let bytes = std::fs::read(&path).unwrap();
-    let manifest = Manifest::parse(std::str::from_utf8(&bytes).unwrap()).unwrap();
-    let images: Vec<Vec<u8>> = manifest
-        .images
-        .iter()
-        .map(|image| std::fs::read(folder.join(&image.file)).unwrap())
-        .collect();
-    let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-    let grants = NativeGrants::none().allow(digest(&bytes, &slices));
-    CudaModule::load_manifest(&path, &grants).unwrap()
+    trusted::manifest(&path).unwrap()
 }
 
-/// Calls a target with four numbers, and says what it did to its result.
+/// Calls a target with four numbers, and returns its result.
 fn call(
     module: &Arc<CudaModule>,
     device: &Arc<CudaDevice>,
@@ -140,7 +133,7 @@ fn takes_the_device(target: &str, error: &str) {
     assert!(status.message().contains(error), "{status}");
     assert_eq!(result, [0xa5; 16], "a call that fails writes no results");
     assert_eq!(device.lost(), Some(&status));
-    // Whoever comes next is told at once, with the first cause.
+    // Every later call fails at once, with the first cause.
     let shape = ArrayShape::new(ElementType::F32, &[4]).unwrap();
     let site = CallSite::new("healthy", vec![shape.clone().into()], shape.into());
     let again = module.prepare_call(&device, site).unwrap();
@@ -188,7 +181,7 @@ fn panics() {
 
 fn run(device: &Arc<CudaDevice>, text: &str) -> Result<(), Status> {
     let program = Program::from_hlo_text(text).unwrap();
-    let device = Arc::new(Arc::clone(device));
+    let device = Arc::clone(device);
     let executable = Executable::compile_on(&program, &Registry::new(), device)?;
     executable.execute(0, &[], &ExecuteOptions::default())?;
     Ok(())
@@ -216,7 +209,8 @@ fn unknown_target() {
     );
 }
 
-/// In lazy mode nothing is done before somebody waits, so that whoever reads without waiting finds something else.
+/// In the lazy mode, work is done only when something waits for it: a read without a wait finds
+/// other values.
 fn work_is_done_when_the_mode_says(mode: Mode) {
     let device = CudaDevice::open(0).unwrap();
     let done = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,9 @@
-//! Runs every case on the platform CUDA, with the stand-in for a driver: one test for each file and each of the stand-in's modes, named by mode and path.
+//! Runs every case on the platform CUDA with the stand-in driver: one test for each file and each
+//! mode of the stand-in, named by mode and path.
 //!
-//! What is run here is callbox's own backend, with the PTX and the libraries that ship. The stand-in is not a GPU: nothing here says how one behaves.
-//! It has to be loaded before anything of CUDA, hence this process of its own.
+//! The tests run callbox's own backend with the shipped PTX and libraries. The stand-in is not a
+//! GPU, and proves nothing about one. It must be loaded before CUDA is first used, so that the
+//! tests have a process of their own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod faults;
@@ -20,11 +22,11 @@ use callbox_tests::report::{Counts, Ending, ResultReport};
 use callbox_tests::run;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 
-/// What came of the cases of one mode.
+/// The outcomes of the cases in one mode.
 #[derive(Default)]
 struct Came {
     counts: Counts,
-    /// Cases that were not run, by their reasons.
+    /// The number of cases that were not run, by reason.
     not_run: BTreeMap<String, usize>,
 }
 
@@ -37,7 +39,7 @@ fn main() -> Result<ExitCode> {
     let cases = discover::all()?;
     ensure!(!cases.is_empty(), "expected cases, found none");
     let mut conclusions = Vec::new();
-    // The mode is the whole driver's: one after the other.
+    // The mode applies to the whole driver: the modes run one after the other.
     for mode in [Mode::Eager, Mode::Lazy] {
         stand_in.set_mode(mode);
         let cuda = Arc::new(Cuda::on_stand_in());
@@ -48,7 +50,7 @@ fn main() -> Result<ExitCode> {
         let trials = trials.chain(faults::trials(mode)).collect();
         conclusions.push(libtest_mimic::run(&arguments, trials));
         let label = cuda.label();
-        // The device goes, and takes what callbox keeps in it.
+        // Dropping the device frees what callbox keeps for it.
         drop(cuda);
         let name = format!("{}/nothing_is_left_behind", faults::mode_name(mode));
         let left = Trial::test(name, || {
@@ -72,7 +74,7 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Modules are left: those that libraries of the C ABI loaded, which never give them back.
+/// Modules may remain: libraries of the C ABI never unload theirs.
 fn nothing_is_left(stand_in: &StandIn) {
     let leaks = stand_in.leaks();
     let modules = leaks.modules;
@@ -96,7 +98,7 @@ fn trial(
         move || {
             let read = Case::read(&path).map_err(|error| format!("{error:#}"))?;
             let result = ResultReport::new(cuda.label(), run::run(&read, &*cuda));
-            // Nobody looks at them here, and they add up.
+            // The recorded calls are not used here, and would accumulate.
             stand_in.clear_calls();
             let mut came = came.lock().unwrap_or_else(PoisonError::into_inner);
             came.counts.add(result.ending);

@@ -1,12 +1,13 @@
-//! What is wrong with manifests, images, memory and streams is a status that says what was expected and what was found, and nothing is launched.
+//! Errors in manifests, images, memory and streams become statuses, and nothing is launched.
 
 use std::sync::Arc;
 
 use callbox::call::CallSite;
-use callbox::cuda::manifest;
 use callbox::cuda::{CudaDevice, CudaModule, LibraryTarget, NativeGrants};
+use callbox::policy::Gpu;
 use callbox::{Attribute, Result, Status, StatusCode, call::ApiVersion};
 use callbox_cuda_stand_in::Leaks;
+use callbox_tests::platform::cuda::trusted;
 
 use super::rig::{self, guests};
 
@@ -18,12 +19,10 @@ fn module(launch: &str, ptx: &str) -> Result<Arc<CudaModule>> {
         r#"{{"format": 1, "images": [{{"name": "i", "file": "i.ptx"}}], "targets": [{{"name": "f", "launches": [{launch}]}}]}}"#
     );
     let images = vec![ptx.as_bytes().to_vec()];
-    let digest = manifest::digest(text.as_bytes(), &[ptx.as_bytes()]);
-    let grants = NativeGrants::none().allow(digest);
-    CudaModule::from_manifest(&text, images, &grants)
+    trusted::manifest_text(&text, images)
 }
 
-/// What a call of it comes to, with one operand and one result of four bytes.
+/// Calls it with one operand and one result of four bytes.
 fn call(launch: &str, ptx: &str) -> Result<()> {
     let device = CudaDevice::open(0)?;
     let shape: callbox::Shape = "u8[4]".parse().unwrap();
@@ -98,9 +97,9 @@ fn images_that_cannot_be_loaded_are_refused() {
     refused(LAUNCH, "no PTX at all", wrong, "i.ptx");
     refused(LAUNCH, "", wrong, "i.ptx");
     refused(LAUNCH, &format!("{PTX}\0"), wrong, "a NUL in it");
-    // For a newer architecture than the device is of (9.0).
+    // PTX for a newer architecture than the device's (9.0).
     refused(LAUNCH, &PTX.replace("sm_75", "sm_120"), wrong, "i.ptx");
-    // What cannot be loaded can be tried again.
+    // A failed load can be tried again.
     call(LAUNCH, PTX).unwrap();
 }
 
@@ -109,17 +108,22 @@ fn native_code_is_loaded_by_its_digest_alone() {
     let (_guard, stand_in) = rig::alone();
     stand_in.clear_calls();
     let path = guests().join("add_n/callbox.json");
-    let denied = CudaModule::load_manifest(&path, &NativeGrants::none()).unwrap_err();
+    let gpu = Gpu {
+        fenced: false,
+        ..Gpu::default()
+    };
+    let denied = CudaModule::load_manifest(&path, &NativeGrants::none(), &gpu).unwrap_err();
     assert_eq!(denied.code(), StatusCode::PermissionDenied);
     let digest = digest_of(&denied);
-    let grants = NativeGrants::none().allow_hex(&digest).unwrap();
-    CudaModule::load_manifest(&path, &grants).unwrap();
-    // Another's grant is no good.
+    let grants = trusted::grant(NativeGrants::parse_digest(&digest).unwrap());
+    let granted = CudaModule::load_manifest(&path, &grants, &gpu).unwrap();
+    assert!(!granted.is_fenced());
+    // A grant of another manifest does not suffice.
     let other = guests().join("softmax/callbox.json");
-    let denied = CudaModule::load_manifest(&other, &grants).unwrap_err();
+    let denied = CudaModule::load_manifest(&other, &grants, &gpu).unwrap_err();
     assert_eq!(denied.code(), StatusCode::PermissionDenied);
     assert_ne!(digest_of(&denied), digest);
-    let missing = CudaModule::load_manifest(&guests().join("none/callbox.json"), &grants);
+    let missing = CudaModule::load_manifest(&guests().join("none/callbox.json"), &grants, &gpu);
     assert_eq!(missing.unwrap_err().code(), StatusCode::NotFound);
     assert_eq!(stand_in.calls(), Vec::<String>::new());
 }
@@ -134,10 +138,11 @@ fn libraries_are_loaded_by_their_digest_alone() {
         api_version: ApiVersion::Original,
         buffers: callbox::cuda::Buffers::Leaves,
     }];
-    let load = |grants: &NativeGrants| CudaModule::load_library(file.path(), &target, grants);
+    let load = |grants: &NativeGrants| trusted::library_by(file.path(), &target, grants);
     let denied = load(&NativeGrants::none()).unwrap_err();
     assert_eq!(denied.code(), StatusCode::PermissionDenied);
-    let grants = NativeGrants::none().allow_hex(&digest_of(&denied)).unwrap();
+    let digest = NativeGrants::parse_digest(&digest_of(&denied)).unwrap();
+    let grants = trusted::grant(digest);
     let status = load(&grants).unwrap_err();
     assert_eq!(status.code(), StatusCode::InvalidArgument, "{status}");
     assert!(

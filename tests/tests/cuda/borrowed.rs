@@ -1,4 +1,4 @@
-//! Streams and memory of somebody else's: XLA's, say.
+//! Streams and memory of another framework, such as XLA.
 #![allow(
     unsafe_code,
     reason = "borrowing is a promise, which these tests keep, or break on purpose where it is checked"
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use callbox::StatusCode;
-use callbox::call::{CallOptions, CallSite, DeviceLeaf, DeviceQueue};
+use callbox::call::{CallOptions, CallSite, DeviceQueue};
 use callbox::cuda::CudaDevice;
 use callbox_cuda_stand_in::Leaks;
 use cudarc::driver::{CudaContext, DevicePtr};
@@ -15,12 +15,12 @@ use cudarc::driver::{CudaContext, DevicePtr};
 use super::rig::{self, MODES};
 
 #[test]
-fn a_call_on_somebody_elses_stream_and_memory_is_ordered_with_their_work() {
+fn a_call_on_a_borrowed_stream_is_ordered_with_its_work() {
     let (_guard, stand_in) = rig::alone();
     for mode in MODES {
         stand_in.set_mode(mode);
         let context = CudaContext::new(0).unwrap();
-        // SAFETY: one stream is used.
+        // SAFETY: the test uses one stream only.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().unwrap();
         let from = stream.clone_htod(&[1_u8, 2, 3, 4]).unwrap();
@@ -39,10 +39,6 @@ fn a_call_on_somebody_elses_stream_and_memory_is_ordered_with_their_work() {
         let shape: callbox::Shape = "u8[4]".parse().unwrap();
         let site = CallSite::new("copy", vec![shape.clone()], shape);
         let call = rig::copying().prepare_call(&device, site).unwrap();
-        let operand = DeviceLeaf {
-            buffer: operand,
-            is_known: true,
-        };
         call.enqueue(&CallOptions::default(), &mut queue, &[operand], &[result])
             .unwrap();
         assert_eq!(stream.clone_dtoh(&to).unwrap(), [1, 2, 3, 4]);
@@ -57,7 +53,7 @@ fn the_hosts_memory_and_another_devices_are_refused() {
     let device = CudaDevice::open(0).unwrap();
     let other = CudaDevice::open(1).unwrap();
     let on_host = [0_u8; 64];
-    // SAFETY: nothing is done with it.
+    // SAFETY: the handle or the memory is not used.
     let refused = unsafe { device.borrow_memory(on_host.as_ptr() as u64, 64) }.unwrap_err();
     assert_eq!(refused.code(), StatusCode::InvalidArgument);
     assert!(
@@ -71,7 +67,7 @@ fn the_hosts_memory_and_another_devices_are_refused() {
     // SAFETY: the stream outlives the queue.
     let mut queue = unsafe { other.queue_on(stream.cu_stream()) }.unwrap();
     let there = queue.allocate(64).unwrap();
-    // SAFETY: nothing is done with it.
+    // SAFETY: the handle or the memory is not used.
     let refused = unsafe { device.borrow_memory(there.address(), 64) }.unwrap_err();
     assert!(
         refused.message().contains("an address of device 1"),

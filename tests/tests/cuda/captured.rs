@@ -1,4 +1,4 @@
-//! Streams that somebody else captures, as XLA does for its command buffers: what becomes part of the graph, and what is refused.
+//! Streams that another framework captures, as XLA does for its command buffers.
 #![allow(unsafe_code, reason = "borrowing is a promise, which these tests keep")]
 
 use std::ops::Range;
@@ -19,10 +19,10 @@ const CAPTURES: [CUstreamCaptureMode; 3] = [
     CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
 ];
 
-/// A stream of somebody else's, on the device with this number.
+/// A stream of another framework on the device with this number.
 fn stream(ordinal: usize) -> Arc<CudaStream> {
     let context = CudaContext::new(ordinal).unwrap();
-    // SAFETY: one stream is used.
+    // SAFETY: the test uses one stream only.
     unsafe { context.disable_event_tracking() };
     context.new_stream().unwrap()
 }
@@ -37,11 +37,11 @@ fn queue_on(device: &Arc<CudaDevice>, stream: &CudaStream) -> CudaQueue {
     unsafe { device.queue_on_captured(stream.cu_stream()) }.unwrap()
 }
 
-/// Somebody else's memory, which the tests keep for longer than what they do with it.
+/// Memory of another framework, which the tests keep for longer than its uses.
 fn borrow<T>(device: &CudaDevice, stream: &CudaStream, slice: &CudaSlice<T>) -> DeviceBuffer {
     let (address, _) = slice.device_ptr(stream);
     let size = slice.len() * size_of::<T>();
-    // SAFETY: the slice has as many bytes.
+    // SAFETY: the slice has this many bytes, and outlives the buffer.
     unsafe { device.borrow_memory(address, size) }.unwrap()
 }
 
@@ -52,7 +52,7 @@ fn leaf(buffer: &DeviceBuffer) -> DeviceLeaf {
     }
 }
 
-/// A call of a target from an array of this shape to another.
+/// A call of a target with one operand and one result of this shape.
 fn prepared(
     module: &Arc<CudaModule>,
     target: &str,
@@ -80,12 +80,12 @@ fn enqueue(
     from: &DeviceBuffer,
     to: &DeviceBuffer,
 ) -> Result<()> {
-    let (operand, result) = (leaf(from), Arc::clone(to));
+    let (operand, result) = (Arc::clone(from), Arc::clone(to));
     call.enqueue(&CallOptions::default(), queue, &[operand], &[result])
 }
 
 #[test]
-fn kernels_become_part_of_somebody_elses_graph_and_run_at_each_of_its_launches() {
+fn kernels_become_part_of_another_frameworks_graph() {
     let (_guard, stand_in) = rig::alone();
     for (mode, capture) in MODES.into_iter().flat_map(|m| CAPTURES.map(|c| (m, c))) {
         stand_in.set_mode(mode);
@@ -93,7 +93,7 @@ fn kernels_become_part_of_somebody_elses_graph_and_run_at_each_of_its_launches()
         let x = stream.clone_htod(&[1.0_f32, 2.0, 3.0]).unwrap();
         let y = stream.alloc_zeros::<f32>(3).unwrap();
         stream.begin_capture(capture).unwrap();
-        // Nothing was opened or loaded before.
+        // No device is open, and no kernel is loaded.
         // SAFETY: the stream is alive.
         let device = unsafe { CudaDevice::of_stream(stream.cu_stream()) }.unwrap();
         assert_eq!(device.ordinal(), 1);
@@ -101,7 +101,7 @@ fn kernels_become_part_of_somebody_elses_graph_and_run_at_each_of_its_launches()
         let mut queue = queue_on(&device, &stream);
         let (from, to) = (borrow(&device, &stream, &x), borrow(&device, &stream, &y));
         enqueue(&call, &mut queue, &from, &to).unwrap();
-        // Back again, so that each launch adds 4 to what is there.
+        // The result is copied back, so that each launch adds 4 to the previous result.
         queue.copy(&to, &from).unwrap();
         drop((queue, call, from, to));
         let graph = end(&stream);
@@ -194,7 +194,7 @@ fn memory_that_was_not_borrowed_has_no_parts() {
     }
 }
 
-/// A target `odd` that says that it can be captured, and does this.
+/// A target `odd` that declares `command_buffer_compatible`, and does this.
 fn odd(
     work: impl Fn(&mut CudaQueue, &DeviceBuffer) -> Result<()> + Send + Sync + 'static,
 ) -> Arc<CudaModule> {
@@ -208,7 +208,7 @@ fn odd(
 }
 
 #[test]
-fn what_somebody_elses_graph_cannot_hold_is_refused_by_name_and_spoils_nothing() {
+fn operations_that_a_borrowed_capture_cannot_include_are_refused() {
     let (_guard, stand_in) = rig::alone();
     let device = CudaDevice::open(0).unwrap();
     let stream = stream(0);
@@ -228,19 +228,19 @@ fn what_somebody_elses_graph_cannot_hold_is_refused_by_name_and_spoils_nothing()
     let calls = [
         (
             of("copy", rig::copying()),
-            "\"copy\": expected a target with the trait \"command_buffer_compatible\"",
+            "target \"copy\" cannot be captured in a CUDA graph: it does not have the trait \"command_buffer_compatible\"",
         ),
         (
             has_scratch,
-            "\"scratch\": expected a target without scratch memory, which is all that a graph of somebody else's can hold, found one with 1036 bytes of it",
+            "target \"scratch\" takes 1036 bytes of scratch memory, which is not possible while another framework captures this stream",
         ),
         (
             of("odd", odd(|queue, _| queue.allocate(64).map(drop))),
-            "found a need for 64 bytes of memory",
+            "an allocation of 64 bytes is not possible while another framework captures",
         ),
         (
             of("odd", odd(|queue, _| queue.upload(&[1, 2]).map(drop))),
-            "found a need for 2 bytes of memory",
+            "an allocation of 2 bytes is not possible",
         ),
         (
             of(
@@ -250,18 +250,18 @@ fn what_somebody_elses_graph_cannot_hold_is_refused_by_name_and_spoils_nothing()
                     queue.compute(Arc::new(|_, _| Ok(())), &to, &to)
                 }),
             ),
-            "found work of the host's",
+            "work of the host is not possible",
         ),
         (
             of(
                 "odd",
                 odd(|queue, to| queue.download(&[Arc::clone(to)]).map(drop)),
             ),
-            "found a value that decides where control goes",
+            "a data-dependent branch cannot be captured in a CUDA graph",
         ),
         (
             of("odd", odd(move |queue, to| queue.copy(&elsewhere, to))),
-            "found memory that was taken in a queue",
+            "the use of memory of a queue is not possible",
         ),
     ];
     let good = add_4(&device);
@@ -274,16 +274,16 @@ fn what_somebody_elses_graph_cannot_hold_is_refused_by_name_and_spoils_nothing()
         assert!(refused.message().contains(says), "{refused}");
     }
     let refused = enqueue(&good, &mut queue, &leaf(&own).buffer, &to).unwrap_err();
-    assert!(refused.message().contains("taken in a queue"), "{refused}");
+    assert!(refused.message().contains("memory of a queue"), "{refused}");
     // SAFETY: the stream is alive.
     let refused = unsafe { device.queue_on(stream.cu_stream()) }.unwrap_err();
     assert!(
         refused
             .message()
-            .contains("found one whose work is being captured"),
+            .contains("is being captured by another framework"),
         "{refused}"
     );
-    // No mark was put into the stream, nothing was waited for, and the capture goes on.
+    // No event was recorded, nothing was waited for, and the capture goes on.
     let calls = stand_in.calls();
     let touching = ["Event", "Synchronize", "Launch", "Alloc", "Memcpy"];
     let touched = calls
@@ -319,13 +319,13 @@ fn no_stream_has_no_device() {
     let (_guard, _) = rig::alone();
     let _device = CudaDevice::open(0).unwrap();
     let nothing = std::ptr::without_provenance_mut(0xdead_0000);
-    // SAFETY: the stand-in looks handles up, and follows none.
+    // SAFETY: the stand-in looks handles up in a table, and dereferences none.
     let refused = unsafe { CudaDevice::of_stream(nothing) }.unwrap_err();
     assert_eq!(refused.code(), StatusCode::InvalidArgument);
     assert!(
         refused
             .message()
-            .contains("asking whose a stream is: cuStreamGetDevice failed"),
+            .contains("asking for a stream's device: cuStreamGetDevice failed"),
         "{refused}"
     );
 }

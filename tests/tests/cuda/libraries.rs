@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callbox::call::{ApiVersion, CallSite};
-use callbox::cuda::{
-    Buffers, Conventions, CudaDevice, CudaModule, GraphLaunch, LibraryTarget, NativeGrants,
-};
+use callbox::cuda::{Buffers, Conventions, CudaDevice, CudaModule, GraphLaunch, LibraryTarget};
 use callbox::{Registry, Result, StatusCode};
 use callbox_cuda_stand_in::Mode;
-use sha2::{Digest, Sha256};
+use callbox_tests::platform::cuda::trusted;
 
 use super::rig;
 
@@ -19,21 +17,19 @@ fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A target of a library, granted by what the file is.
+/// A target of a library, whose digest is granted.
 fn target(
     library: &str,
     name: &str,
     api_version: ApiVersion,
     buffers: Buffers,
 ) -> Result<Arc<CudaModule>> {
-    let bytes = std::fs::read(path(library)).expect("`cargo xtask guests` builds it");
-    let grants = NativeGrants::none().allow(Sha256::digest(&bytes).into());
     let target = LibraryTarget {
         name: name.to_owned(),
         api_version,
         buffers,
     };
-    CudaModule::load_library(&path(library), &[target], &grants)
+    trusted::library(&path(library), &[target])
 }
 
 fn site(name: &str, operands: &[&str], result: &str, api_version: ApiVersion) -> CallSite {
@@ -118,7 +114,7 @@ fn a_library_without_what_it_needs_says_so() {
         .into_iter()
         .flat_map(i32::to_le_bytes)
         .collect();
-    // Where there is a cuBLAS, it does not take the stand-in for a driver.
+    // If cuBLAS is installed, it does not accept the stand-in as a driver.
     let status = call(&site).unwrap_err();
     let message = status.message();
     assert!(
@@ -150,7 +146,7 @@ fn functions_and_conventions_that_a_library_lacks_are_refused() {
 #[test]
 fn roots_that_are_not_filled_are_found() {
     let (_guard, _) = rig::alone();
-    // One that takes leaves and is called as if it took all nodes: it fills no root.
+    // The target takes leaves, but is called with all nodes: it does not fill the root tuple.
     let version = ApiVersion::StatusReturning;
     let name = "ignores_status";
     let module = target("do_custom_call_status.so", name, version, Buffers::Preorder).unwrap();
@@ -159,7 +155,8 @@ fn roots_that_are_not_filled_are_found() {
         ..Conventions::default()
     });
     let device = CudaDevice::open(0).unwrap();
-    // buffers: operand, root, leaf. Its kernel copies from the first to the second, which is the table: four bytes of it.
+    // The buffers are the operand, the root and the leaf. The kernel copies four bytes of the first
+    // to the second, which is the root's table.
     let call = module
         .prepare_call(&device, site(name, &["f32[]"], "(f32[])", version))
         .unwrap();
@@ -171,7 +168,7 @@ fn roots_that_are_not_filled_are_found() {
 }
 
 #[test]
-fn a_function_of_c_is_captured_if_somebody_says_that_it_can_be() {
+fn a_c_function_is_captured_if_it_is_given_the_trait() {
     let (_guard, _) = rig::alone();
     let version = ApiVersion::Original;
     let module = target(
@@ -195,11 +192,10 @@ ENTRY main {
   ROOT a = f32[2048] custom-call(b, c), custom_call_target="callbox.graph.launch", api_version=API_VERSION_TYPED_FFI, backend_config={capture = @capture}
 }
 "#;
-    let missing = module.with_trait("another", "pure").unwrap_err();
+    let missing = trusted::with_trait(&module, "another", "pure").unwrap_err();
     assert_eq!(missing.code(), StatusCode::NotFound);
-    let says_so = module
-        .with_trait("do_custom_call", "command_buffer_compatible")
-        .unwrap();
+    let says_so =
+        trusted::with_trait(&module, "do_custom_call", "command_buffer_compatible").unwrap();
     for (module, captured) in [(module, 0), (says_so, 1)] {
         let device = CudaDevice::open(0).unwrap();
         let graphs = GraphLaunch::default();

@@ -1,6 +1,7 @@
-//! callbox's CUDA backend on the stand-in driver: what it does with devices, streams and failures. A result from here is no GPU's.
+//! callbox's CUDA backend on the stand-in driver, which is not a GPU.
 //!
-//! A process of its own, for the stand-in has to be there before anything asks for CUDA.
+//! The tests have a process of their own, because the stand-in must be loaded before CUDA is first
+//! used.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,6 +13,8 @@
 mod bad_input;
 mod borrowed;
 mod captured;
+mod fenced;
+mod graph_failures;
 mod graphs;
 mod libraries;
 mod mapped;

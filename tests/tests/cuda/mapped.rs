@@ -1,17 +1,18 @@
-//! Calls for each element of a batch, in memory of somebody else's.
+//! Calls for each element of a batch, in the memory of another framework.
 #![allow(unsafe_code, reason = "borrowing is a promise, which these tests keep")]
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use callbox::call::{CallOptions, CallSite, DeviceBuffer};
-use callbox::cuda::{CudaDevice, CudaMappedCall, CudaModule, CudaQueue, CudaTarget};
+use callbox::call::{CallOptions, CallSite, DeviceBuffer, DeviceQueue, Mapping};
+use callbox::cuda::{CudaDevice, CudaModule, CudaPreparedCall, CudaQueue, CudaTarget};
 use callbox::{Attribute, Blame, Dictionary, Result, Shape, Status, StatusCode};
 use callbox_cuda_stand_in::Leaks;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 
 use super::rig::{self, MODES};
 
-/// Somebody else's stream and arrays, and what callbox does in them.
+/// The stream and arrays of another framework, and callbox's queue on the stream.
 struct Rig {
     queue: CudaQueue,
     device: Arc<CudaDevice>,
@@ -21,11 +22,11 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let context = CudaContext::new(0).unwrap();
-        // SAFETY: one stream is used.
+        // SAFETY: the test uses one stream only.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().unwrap();
         let device = CudaDevice::open(0).unwrap();
-        // SAFETY: the stream is dropped behind the queue.
+        // SAFETY: the stream is dropped after the queue.
         let queue = unsafe { device.queue_on(stream.cu_stream()) }.unwrap();
         Self {
             queue,
@@ -34,18 +35,19 @@ impl Rig {
         }
     }
 
-    /// This many numbers of somebody else's, who has one more than that.
+    /// An array of this many numbers, in memory with room for one more.
     fn borrow(&self, slice: &CudaSlice<f32>) -> DeviceBuffer {
         let (address, _) = slice.device_ptr(&self.stream);
         let size = (slice.len() - 1) * size_of::<f32>();
-        // SAFETY: the tests keep the slice for longer than the buffer.
+        // SAFETY: the slice outlives the buffer.
         unsafe { self.device.borrow_memory(address, size) }.unwrap()
     }
 
-    /// What a call makes of these operands, and which elements failed. Results begin as zeros.
+    /// The results of a call with these operands, and the elements that failed. Results begin as
+    /// zeros.
     fn call(
         &mut self,
-        call: &CudaMappedCall,
+        call: &CudaPreparedCall,
         operands: &[&[f32]],
         size: usize,
     ) -> Result<(Vec<f32>, Vec<usize>)> {
@@ -59,13 +61,14 @@ impl Rig {
         let to = [self.borrow(&result)];
         let mut elements = Vec::new();
         let options = CallOptions::default();
-        let mut failed = |_: &mut CudaQueue, element, status: Status| match status.code() {
-            StatusCode::DataLoss => {
-                elements.push(element);
-                Ok(())
-            }
-            _ => Err(status),
-        };
+        let mut failed =
+            |_: &mut dyn DeviceQueue, failed: Range<usize>, status: Status| match status.code() {
+                StatusCode::DataLoss => {
+                    elements.extend(failed);
+                    Ok(())
+                }
+                _ => Err(status),
+            };
         call.enqueue_each(&options, &mut self.queue, &from, &to, &mut failed)?;
         let mut found = self.stream.clone_dtoh(&result).unwrap();
         assert_eq!(found.pop(), Some(0.0), "what is behind the result");
@@ -78,7 +81,7 @@ fn mapped(
     target: &str,
     (operands, result): (&[&str], &str),
     batch: usize,
-) -> Result<CudaMappedCall> {
+) -> Result<CudaPreparedCall> {
     let shape = |text: &str| text.parse::<Shape>().unwrap();
     let operands = operands.iter().map(|text| shape(text)).collect();
     let mut attributes = Dictionary::new();
@@ -86,7 +89,11 @@ fn mapped(
         attributes.insert("n".to_owned(), Attribute::scalar(4.0_f32));
     }
     let site = CallSite::new(target, operands, shape(result)).with_attributes(attributes);
-    module.prepare_mapped(site, batch)
+    let mapping = Mapping {
+        batch_dimensions: batch,
+        piece_bytes: None,
+    };
+    module.prepare_mapped(site, &mapping)
 }
 
 #[test]
@@ -170,19 +177,19 @@ fn shapes_and_arrays_that_do_not_fit_are_refused() {
             ["f32[2,2]", "f32[3,4]"],
             "f32[3,4]",
             1,
-            "operand 0: expected the batch sizes [3], found f32[2,2]",
+            "operand 0: expected a batch dimension 0 of size 3 or 1, found f32[2,2]",
         ),
         (
             ["f32[1,2]", "f32[3,4]"],
             "f32[1,4]",
             1,
-            "operand 1: expected the batch sizes [1], found f32[3,4]",
+            "operand 1: expected a batch dimension 0 of size 1 or 1, found f32[3,4]",
         ),
         (
             ["f32[3,2]", "f32[3,4]"],
             "f32[3,4]{0,1}",
             1,
-            "result 0: expected a batch of 1 dimensions before its own, row-major",
+            "result 0: expected a row-major layout for a call that is mapped, found f32[3,4]{0,1}",
         ),
         (["f32[3,2]", "f32[3,4]"], "f32[3,5]", 1, "got [5]"),
     ] {
@@ -196,9 +203,12 @@ fn shapes_and_arrays_that_do_not_fit_are_refused() {
     for (operands, says) in [
         (
             &[&[1.0, 2.0][..]][..],
-            "expected operands of [8, 48] bytes, found [8]",
+            "expected 2 operand buffers, found 1",
         ),
-        (&[&[1.0, 2.0][..], &[0.0; 8]], "found [8, 32]"),
+        (
+            &[&[1.0, 2.0][..], &[0.0; 8]],
+            "operand 1: expected 48 bytes, found 32",
+        ),
     ] {
         let status = rig.call(&call, operands, 12).unwrap_err();
         assert!(status.message().contains(says), "{status}");
@@ -207,7 +217,7 @@ fn shapes_and_arrays_that_do_not_fit_are_refused() {
     assert!(
         status
             .message()
-            .contains("expected results of [48] bytes, found [32]"),
+            .contains("result 0: expected 48 bytes, found 32"),
         "{status}"
     );
 }

@@ -1,14 +1,16 @@
-//! What the tests share: the stand-in, one test at a time, and programs.
+//! Shared parts of the tests: exclusive use of the stand-in, and programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use callbox::cuda::{CudaDevice, CudaModule, GraphLaunch, NativeGrants, manifest::Manifest};
+use callbox::cuda::{CudaDevice, CudaModule, GraphLaunch, NativeGrants};
+use callbox::policy::Gpu;
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{Literal, Registry, Result};
 use callbox_cuda_stand_in::{Mode, StandIn};
+use callbox_tests::platform::cuda::trusted;
 
-/// The stand-in as new, with two devices, for as long as the guard is held.
+/// Exclusive use of the stand-in, reset and with two devices, while the guard is held.
 pub(crate) fn alone() -> (MutexGuard<'static, ()>, &'static StandIn) {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -17,41 +19,42 @@ pub(crate) fn alone() -> (MutexGuard<'static, ()>, &'static StandIn) {
     (guard, stand_in)
 }
 
-/// Makes the stand-in as new. callbox asks once whether there is a driver, which initialises it: that is done here for those who come later.
+/// Resets the stand-in. callbox initialises the driver only once, so that later tests need it
+/// initialised here.
 pub(crate) fn renew(stand_in: &StandIn) {
     stand_in.reset();
     stand_in.set_devices(2);
     cudarc::driver::result::init().unwrap();
 }
 
-/// Both ways in which streams are worked off.
+/// Both ways in which the stand-in executes streams.
 pub(crate) const MODES: [Mode; 2] = [Mode::Eager, Mode::Lazy];
 
 pub(crate) fn guests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests")
 }
 
-/// The targets of a guest's manifest, whatever its digest.
+/// The targets of a guest's manifest.
 pub(crate) fn kernels(guest: &str) -> Arc<CudaModule> {
-    let folder = guests().join(guest);
-    let text = std::fs::read_to_string(folder.join("callbox.json")).unwrap();
-    let manifest = Manifest::parse(&text).unwrap();
-    let images: Vec<Vec<u8>> = manifest
-        .images
-        .iter()
-        .map(|image| std::fs::read(folder.join(&image.file)).unwrap())
-        .collect();
-    let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-    let digest = callbox::cuda::manifest::digest(text.as_bytes(), &slices);
-    let grants = NativeGrants::none().allow(digest);
-    CudaModule::from_manifest(&text, images, &grants).unwrap()
+    trusted::manifest(&guests().join(guest).join("callbox.json")).unwrap()
+}
+
+/// The targets of a guest's manifest, without a grant.
+pub(crate) fn fenced(guest: &str) -> Arc<CudaModule> {
+    let path = guests().join(guest).join("callbox.json");
+    CudaModule::load_manifest(&path, &NativeGrants::none(), &Gpu::default()).unwrap()
 }
 
 /// The sample kernels and `callbox.graph.launch`.
 pub(crate) fn registry(graphs: &GraphLaunch) -> Registry {
+    registry_of(graphs, kernels)
+}
+
+/// The sample kernels, loaded in this way, and `callbox.graph.launch`.
+pub(crate) fn registry_of(graphs: &GraphLaunch, load: fn(&str) -> Arc<CudaModule>) -> Registry {
     let mut registry = Registry::new();
-    registry.register_module(kernels("add_n")).unwrap();
-    registry.register_module(kernels("broadcast_add")).unwrap();
+    registry.register_module(load("add_n")).unwrap();
+    registry.register_module(load("broadcast_add")).unwrap();
     registry.register_module(graphs.module().unwrap()).unwrap();
     registry
 }
@@ -63,7 +66,7 @@ pub(crate) fn compile(
     device: &Arc<CudaDevice>,
 ) -> Result<Executable> {
     let program = Program::from_hlo_text(text).unwrap();
-    Executable::compile_on(&program, registry, Arc::new(Arc::clone(device)))
+    Executable::compile_on(&program, registry, device.clone())
 }
 
 pub(crate) fn execute(executable: &Executable, arguments: &[Literal]) -> Result<Literal> {

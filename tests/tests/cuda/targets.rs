@@ -1,4 +1,4 @@
-//! Native targets: what they find when they are called, and what becomes of their failures.
+//! Native targets: what they are passed, and how their failures are reported.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,7 +138,7 @@ fn failures_of_handlers_are_statuses_and_leave_results_alone() {
 }
 
 #[test]
-fn what_the_host_computes_tells_its_failure_where_somebody_waits() {
+fn failures_of_host_work_are_reported_at_the_wait() {
     let (_guard, stand_in) = rig::alone();
     for mode in MODES {
         stand_in.set_mode(mode);
@@ -168,7 +168,7 @@ fn a_panic_of_what_the_host_computes_is_a_status_and_nothing_of_others_is_seen()
         stand_in.set_mode(mode);
         let device = CudaDevice::open(0).unwrap();
         let target = CudaTarget::new("f", |call| {
-            // Fills a slot that is used again.
+            // Fills a slot that is reused.
             call.queue().upload(&[42; 16])?;
             call.queue().download(&[])?;
             let to = vec![Arc::clone(call.results()[0].memory())];
@@ -218,8 +218,9 @@ fn a_target_for_host_memory_initializes_before_it_is_called() {
     let module = CudaModule::from_targets([target]).unwrap();
     let module: Arc<dyn callbox::call::TargetModule> = module.on_device(&device);
     let site = CallSite::new("f", vec![], "u8[4]".parse().unwrap());
-    let calls = module.prepare(vec![site]).unwrap();
-    let mut execution = calls.begin(&CallOptions::default(), None, &[0]).unwrap();
+    let options = CallOptions::default();
+    let calls = module.prepare(vec![site], &options).unwrap();
+    let mut execution = calls.begin(&options, None, &[0]).unwrap();
     execution.initialize().unwrap();
     for _ in 0..2 {
         let mut result = [0; 4];
@@ -273,18 +274,20 @@ fn a_kernel_that_faults_takes_the_device_and_later_calls_say_so_at_once() {
             .expect("the guest has it")
             .clone();
         let operands = target.operands.clone().unwrap_or_default();
-        let call = match operands.is_empty() {
-            true => faults.prepare_call(&device, site()),
-            false => faults.prepare_call(
+        let call = if operands.is_empty() {
+            faults.prepare_call(&device, site())
+        } else {
+            faults.prepare_call(
                 &device,
                 CallSite::new("read_out_of_bounds", vec![shape.clone()], shape.clone()),
-            ),
+            )
         }
         .unwrap();
         let bytes = [0_u8; 16];
-        let given: Vec<&[u8]> = match operands.is_empty() {
-            true => vec![],
-            false => vec![&bytes],
+        let given: Vec<&[u8]> = if operands.is_empty() {
+            vec![]
+        } else {
+            vec![&bytes]
         };
         let mut result = [7_u8; 16];
         let first = call.call(&given, &mut [&mut result]).unwrap_err();
@@ -300,7 +303,7 @@ fn a_kernel_that_faults_takes_the_device_and_later_calls_say_so_at_once() {
         assert!(later.message().contains(first.message()), "{later}");
         assert_eq!(stand_in.calls(), Vec::<String>::new());
         assert_eq!(result, [7; 16]);
-        // The other device is as well as it was.
+        // The other device still works.
         let registry = rig::registry(&GraphLaunch::default());
         let executable = compile(TWICE, &registry, &other).unwrap();
         let found = execute(&executable, &[floats(&[1.0, -2.0, 0.25])]).unwrap();

@@ -1,6 +1,7 @@
-//! Reads a call frame as a guest does, from the bytes alone: written from `wit/callbox-ffi.wit`, not from the host's code.
+//! Reads a call frame from its bytes as a guest does. Written from `wit/callbox-ffi.wit`, not from
+//! the host's code.
 
-/// The bytes around a frame, with their place in linear memory.
+/// The bytes around a frame, with their address in linear memory.
 pub(crate) struct Memory<'a> {
     start: usize,
     bytes: &'a [u8],
@@ -18,7 +19,7 @@ pub(crate) struct FrameRecord {
     pub(crate) state: [u32; 3],
 }
 
-/// The record `buffer`. Its data lies elsewhere in the arena.
+/// The record `buffer`. Its data is elsewhere in the arena.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BufferRecord {
     pub(crate) data: (u32, u32),
@@ -33,7 +34,7 @@ pub(crate) struct BufferRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AttributeRecord {
     pub(crate) name: String,
-    /// The value's bytes, of what is no dictionary.
+    /// The value's bytes. Empty for a dictionary.
     pub(crate) value: Vec<u8>,
     /// The entries of a dictionary.
     pub(crate) entries: Vec<AttributeRecord>,
@@ -47,12 +48,12 @@ const ATTRIBUTE: usize = 28;
 const DICTIONARY: u8 = 2;
 
 impl<'a> Memory<'a> {
-    /// Bytes that begin at this place.
+    /// Wraps bytes that begin at this address.
     pub(crate) fn new(start: usize, bytes: &'a [u8]) -> Self {
         Self { start, bytes }
     }
 
-    /// The frame at this place.
+    /// Reads the frame at this address.
     pub(crate) fn frame(&self, at: usize) -> FrameRecord {
         FrameRecord {
             size: self.word(at),
@@ -88,7 +89,8 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Attributes, of which the list counts one for each `unit`: the frame's counts records, a dictionary's value bytes.
+    /// Reads attributes from a list whose count is in units of `unit`: a frame counts records, a
+    /// dictionary's value counts bytes.
     fn attributes(&self, field: usize, unit: usize) -> Vec<AttributeRecord> {
         let (first, count) = self.pair(field);
         assert!(
@@ -107,7 +109,7 @@ impl<'a> Memory<'a> {
             let width = callbox::ElementType::from_number(self.byte(at + 25))
                 .map_or(1, |t| t.byte_width().max(1));
             let (value, length) = self.pair(at + 8);
-            // The two halves of a complex number align as one half does.
+            // Complex numbers have the alignment of their parts.
             assert!(
                 length == 0 || value % width.min(8) == 0,
                 "values are aligned"
@@ -139,7 +141,7 @@ impl<'a> Memory<'a> {
             .collect()
     }
 
-    /// The bytes of a list of elements of this width.
+    /// Returns the bytes of a list of elements of this width.
     fn list(&self, field: usize, width: usize) -> &'a [u8] {
         match self.pair(field) {
             (_, 0) => &[],
@@ -147,7 +149,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// A list's offset and count.
+    /// Reads a list's offset and count.
     fn pair(&self, at: usize) -> (usize, usize) {
         (self.word(at) as usize, self.word(at + 4) as usize)
     }

@@ -1,4 +1,4 @@
-//! The repository's files, and Rust sources as tokens: comments and the contents of strings play no part.
+//! The repository's files, and Rust sources as tokens without comments and the contents of strings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// A Rust source.
 pub(crate) struct Source {
-    /// Its path below the repository's root, with `/`.
+    /// The path relative to the repository's root, with `/`.
     pub(crate) path: String,
-    /// Its text.
+    /// The text.
     pub(crate) text: String,
-    /// Its tokens, with brackets as tokens of their own.
+    /// The tokens, with each bracket as a token.
     pub(crate) tokens: Vec<Token>,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Source {
 pub(crate) enum Token {
     /// An identifier or a keyword.
     Word(String),
-    /// A sign, a bracket among them.
+    /// A punctuation character or a bracket.
     Sign(char),
-    /// A string, a number or a lifetime, whatever it says.
+    /// A string, a number or a lifetime.
     Other,
 }
 
@@ -33,7 +33,7 @@ impl Token {
     }
 }
 
-/// Every file below a folder of the repository, but for what is built.
+/// Lists the files below a folder of the repository, without build output.
 pub(crate) fn files(folder: &str) -> Vec<String> {
     let root = repository();
     let mut files = Vec::new();
@@ -45,9 +45,10 @@ pub(crate) fn files(folder: &str) -> Vec<String> {
             if name == "target" || name.starts_with('.') {
                 continue;
             }
-            match path.is_dir() {
-                true => folders.push(path),
-                false => files.push(below(&root, &path)),
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                files.push(below(&root, &path))
             }
         }
     }
@@ -62,13 +63,13 @@ fn below(root: &Path, path: &Path) -> String {
         .replace(std::path::MAIN_SEPARATOR, "/")
 }
 
-/// The text of a file of the repository.
+/// Reads a file of the repository.
 pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path))
         .unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
 }
 
-/// Every Rust source below a folder.
+/// Reads the Rust sources below a folder.
 pub(crate) fn sources(folder: &str) -> Vec<Source> {
     let files = files(folder)
         .into_iter()
@@ -79,7 +80,7 @@ pub(crate) fn sources(folder: &str) -> Vec<Source> {
 }
 
 impl Source {
-    /// A source of this text.
+    /// Tokenises a text.
     pub(crate) fn new(path: String, text: String) -> Self {
         let stream: TokenStream = text
             .parse()

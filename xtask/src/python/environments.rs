@@ -1,4 +1,4 @@
-//! What the wheel is tested with: environments below `target/python`.
+//! The environments that the wheel is tested in, below `target/python`.
 
 use std::fs;
 use std::path::Path;
@@ -9,42 +9,43 @@ use super::{CONFIGURATION, MYPY};
 use crate::process::root;
 use crate::venv::{Environment, Interpreter};
 
-/// What there is besides callbox.
+/// What an environment has besides callbox.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// NumPy alone, and for the tests ml_dtypes.
+pub(crate) enum Kind {
+    /// NumPy, and ml_dtypes for the tests.
     Core,
-    /// The newest JAX that PyPI has for the Python.
+    /// The newest JAX on PyPI for the interpreter, and Numba.
     New,
-    /// The oldest JAX that will do, and a NumPy of its time.
+    /// The oldest supported JAX, and a NumPy of its time.
     Old,
     /// PyTorch.
     Torch,
 }
 
-/// The oldest JAX that will do.
+/// The oldest supported JAX.
 const OLD_JAX: [&str; 2] = ["jax==0.5.0", "jaxlib==0.5.0"];
 
-/// What jax.export needs, and JAX does not ask for.
-const EXPORT: [&str; 2] = ["absl-py", "flatbuffers"];
-
-/// For which Pythons it has wheels.
+/// The versions of Python for which PyPI has wheels of the oldest JAX.
 const OLD_PYTHONS: [(u32, u32); 3] = [(3, 11), (3, 12), (3, 13)];
 
+/// Packages that jax.export needs and JAX does not require.
+const EXPORT: [&str; 2] = ["absl-py", "flatbuffers"];
+
 impl Kind {
-    /// What is tested if nothing is asked for.
-    pub(super) const USUAL: [Self; 3] = [Self::Core, Self::New, Self::Old];
+    /// The kinds that are tested by default.
+    pub(super) const DEFAULTS: [Self; 3] = [Self::Core, Self::New, Self::Old];
 
     /// Why there can be no such environment with an interpreter.
     pub(super) fn unavailable(self, interpreter: &Interpreter) -> Option<String> {
         let (major, minor) = interpreter.version;
         let is_missing = self == Self::Old && !OLD_PYTHONS.contains(&interpreter.version);
         is_missing.then(|| {
-            format!("expected Python 3.11, 3.12 or 3.13 for jaxlib 0.5.0, which has wheels for these, found Python {major}.{minor}")
+            format!("jaxlib 0.5.0 has wheels for Python 3.11 to 3.13, found {major}.{minor}")
         })
     }
 
-    /// Where the environment is, below `target`. `python3` has the plain names.
+    /// The environment's folder below `target`. Versions are in the names of other interpreters
+    /// than the default one.
     pub(super) fn folder(self, interpreter: &Interpreter) -> String {
         let name = match self {
             Self::Core => "core",
@@ -52,56 +53,62 @@ impl Kind {
             Self::Old => "old",
             Self::Torch => "torch",
         };
-        match interpreter.is_at_hand() {
-            true => format!("python/{name}"),
-            false => {
-                let (major, minor) = interpreter.version;
-                format!("python/{name}-{major}.{minor}")
-            }
+        if interpreter.is_default {
+            format!("python/{name}")
+        } else {
+            let (major, minor) = interpreter.version;
+            format!("python/{name}-{major}.{minor}")
         }
     }
 
-    /// What is said of it.
-    pub(super) fn with(self) -> &'static str {
+    /// The end of the heading of its tests.
+    pub(super) fn heading(self) -> &'static str {
         match self {
-            Self::Core => ", with NumPy alone",
-            Self::New => ", with the newest JAX",
-            Self::Old => ", with JAX 0.5.0",
-            Self::Torch => ", with PyTorch",
+            Self::Core => "NumPy alone",
+            Self::New => "the newest JAX",
+            Self::Old => "JAX 0.5.0",
+            Self::Torch => "PyTorch",
         }
     }
 
-    /// What Python is to import and print.
-    pub(super) fn shown(self) -> &'static str {
+    /// A Python program that prints versions. callbox alone must not import optional packages.
+    pub(super) fn versions(self) -> &'static str {
         match self {
             Self::Core => {
-                "numpy, sys; print('NumPy', numpy.__version__); assert not {'jax', 'ml_dtypes', 'torch'} & {*sys.modules}"
+                "import callbox, numpy, sys; print('NumPy', numpy.__version__); \
+                 assert not {'jax', 'ml_dtypes', 'torch'} & {*sys.modules}"
             }
-            Self::New | Self::Old => "callbox.jax, jax; print('JAX', jax.__version__)",
-            Self::Torch => "callbox.torch, torch; print('PyTorch', torch.__version__)",
+            Self::New | Self::Old => "import callbox.jax, jax; print('JAX', jax.__version__)",
+            Self::Torch => "import callbox.torch, torch; print('PyTorch', torch.__version__)",
         }
     }
 
-    /// What pip installs of the wheel, by its extras.
+    /// The wheel's extras to install.
     fn extras(self) -> &'static str {
         match self {
             Self::Core => "test",
-            Self::New | Self::Old => "test,jax",
+            Self::New => "test,jax,jit",
+            Self::Old => "test,jax",
             Self::Torch => "test,torch",
         }
     }
 
-    /// What pip is told besides.
+    /// Other packages to install.
     fn requirements(self, interpreter: &Interpreter) -> Vec<String> {
-        let given: &[&str] = match self {
-            Self::Core | Self::Torch => &[],
-            Self::New => &[EXPORT[0], EXPORT[1], MYPY],
-            // The oldest NumPy that will do is of their time. It has no wheels for Python 3.13.
-            Self::Old if interpreter.version < (3, 13) => &[EXPORT[0], EXPORT[1], "numpy==1.26.4"],
-            Self::Old => &[EXPORT[0], EXPORT[1], "numpy<2.2"],
+        let mut requirements = match self {
+            Self::Core | Self::Torch => vec![],
+            Self::New => vec![MYPY],
+            // The oldest supported NumPy has no wheels for Python 3.13.
+            Self::Old if interpreter.version < (3, 13) => vec!["numpy==1.26.4"],
+            Self::Old => vec!["numpy<2.2"],
         };
-        let jax = OLD_JAX.iter().filter(|_| self == Self::Old);
-        jax.chain(given).map(|one| (*one).to_owned()).collect()
+        if self == Self::Old {
+            requirements.extend(OLD_JAX);
+        }
+        if matches!(self, Self::New | Self::Old) {
+            requirements.extend(EXPORT);
+        }
+        requirements.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -112,7 +119,7 @@ pub(super) struct Tested {
 }
 
 impl Tested {
-    /// Makes the environment, empty, and installs the wheel with what it asks for. Where it is there already only the wheel is new.
+    /// Installs the wheel and its requirements. An existing environment gets the wheel alone.
     pub(super) fn of(kind: Kind, interpreter: &Interpreter, wheel: &Path) -> Result<Self> {
         let mut requirements = kind.requirements(interpreter);
         requirements.push(format!("{}[{}]", wheel.display(), kind.extras()));
@@ -128,39 +135,45 @@ impl Tested {
         Ok(Self { kind, environment })
     }
 
-    /// The tests, for pytest: those of the folder `python/tests`, and the package's own examples.
+    /// Arguments for pytest: the tests of `python/tests` and the package's doctests.
     pub(super) fn selection(&self) -> Vec<String> {
         let package = self.environment.packages().join("callbox");
         let ignore = |path: &str| format!("--ignore={}", package.join(path).display());
         let mut selection: Vec<String> = match self.kind {
-            Kind::Core => vec!["python/tests/core".to_owned(), ignore("jax")],
+            // The doctest of `errors.py` runs a program of JAX.
+            Kind::Core => {
+                let tests = "python/tests/core".to_owned();
+                vec![tests, ignore("jax"), ignore("errors.py")]
+            }
             Kind::Torch => vec!["python/tests/torch".to_owned()],
             Kind::New | Kind::Old => vec![
                 "python/tests".to_owned(),
                 "--ignore=python/tests/torch".to_owned(),
             ],
         };
-        let examples = match self.kind {
+        let doctests = match self.kind {
             Kind::Core | Kind::New => {
                 selection.push(ignore("torch.py"));
+                // It has no doctests, and imports Numba.
+                selection.push(ignore("_jit"));
                 "callbox"
             }
             Kind::Torch => "callbox.torch",
-            // They print as a new NumPy does.
+            // Doctests expect the output of a new NumPy.
             Kind::Old => {
                 selection.extend(["-m", "not newest"].map(str::to_owned));
                 return selection;
             }
         };
-        selection.extend(["--doctest-modules", "--pyargs", examples].map(str::to_owned));
+        selection.extend(["--doctest-modules", "--pyargs", doctests].map(str::to_owned));
         selection
     }
 }
 
-/// What the wheel asks for, as text.
+/// The requirements of the wheel, as text.
 fn project() -> Result<String> {
     let text = fs::read_to_string(root().join(CONFIGURATION))
-        .with_context(|| format!("expected to read {CONFIGURATION}"))?;
+        .with_context(|| format!("cannot read {CONFIGURATION}"))?;
     let lines = text.lines().skip_while(|line| *line != "[project]");
     let lines = lines.take_while(|line| !line.starts_with("[tool."));
     Ok(lines.collect::<Vec<_>>().join("\n"))

@@ -1,10 +1,8 @@
-//! Native XLA FFI handlers that do what guests do: the baseline of the Python benchmarks.
-#![allow(
-    unsafe_code,
-    reason = "is called by XLA with pointers: it is the native code that callbox is compared with"
-)]
+//! Native XLA FFI handlers that do the work of the sample guests: the baseline of the Python
+//! benchmarks.
+#![allow(unsafe_code, reason = "XLA calls these handlers with raw pointers")]
 
-// The structs are the extension's. Of what the file has, only a part is used here.
+// The structs of XLA's C API are those of the Python extension; only some are used here.
 #[allow(
     dead_code,
     reason = "a baseline needs fewer of XLA's structs than the extension"
@@ -21,14 +19,16 @@ struct Scalar {
     value: *const f32,
 }
 
-/// `y = x + n`, for arrays of f32 and an attribute `n` of f32: what `guests/add_n` does.
+/// Computes `y = x + n` on f32 arrays with an f32 attribute `n`, as `guests/add_n` does.
 ///
 /// # Safety
-/// XLA's C API: `frame` is a call frame with one operand and one result of the same number of f32, and `n` as its only attribute.
+/// `frame` points to a call frame of XLA's C API with one operand and one result of the same number
+/// of f32 elements, and `n` as its only attribute.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn add_n(frame: *mut CallFrame) -> *mut Error {
-    // SAFETY: what XLA hands over is a call frame, and all that it points to is there for the call. The benchmark makes the call with the operands,
-    // results and attributes that are read here.
+    // SAFETY: XLA passes a valid call frame, and everything it points to lives until the handler
+    // returns. The benchmark is the only caller and makes the call with these operands, results and
+    // attributes.
     unsafe {
         let frame = &*frame;
         if answer_metadata(frame) || frame.stage != STAGE_EXECUTE {
@@ -38,20 +38,23 @@ pub(crate) unsafe extern "C" fn add_n(frame: *mut CallFrame) -> *mut Error {
         let n = *(*(*frame.attributes.values).cast::<Scalar>()).value;
         let (from, to) = (x.data.cast::<f32>(), y.data.cast::<f32>());
         for place in 0..elements(x) {
-            // Operand and result may be the same memory.
+            // The operand and the result may be the same memory.
             *to.add(place) = *from.add(place) + n;
         }
     }
     std::ptr::null_mut()
 }
 
+/// Answers XLA's metadata query. Returns whether the frame was such a query.
+///
 /// # Safety
 /// As for [`add_n`].
 unsafe fn answer_metadata(frame: &CallFrame) -> bool {
     if frame.extension.is_null() {
         return false;
     }
-    // SAFETY: as XLA promises.
+    // SAFETY: XLA passes a valid chain of extensions, and one of this kind is a
+    // `MetadataExtension`.
     unsafe {
         if (*frame.extension).kind != EXTENSION_METADATA {
             return false;
@@ -64,10 +67,12 @@ unsafe fn answer_metadata(frame: &CallFrame) -> bool {
     true
 }
 
+/// Returns the number of elements of a buffer.
+///
 /// # Safety
 /// As for [`add_n`].
 unsafe fn elements(buffer: &Buffer) -> usize {
-    // SAFETY: a buffer has as many dimensions as it says.
+    // SAFETY: XLA passes `rank` dimensions with each buffer.
     let dimensions = (0..buffer.rank as usize).map(|i| unsafe { *buffer.dimensions.add(i) });
     dimensions.product::<i64>() as usize
 }

@@ -1,4 +1,4 @@
-;; Asks for user data by hand, each target in another way. The result is an S64, what user-data returns.
+;; Calls user-data directly, each target in another way. The result is its return value, an S64.
 (module
   (import "callbox:ffi/api@1.1.0" "user-data" (func $user_data (param i32 i32 i32 i32) (result i64)))
   (memory (export "memory") 1)
@@ -25,7 +25,8 @@
   (func (export "room_longer_than_memory") (param $frame i32) (result i32)
     (call $store (local.get $frame) (call $user_data (i32.const 0) (i32.const 4) (i32.const 16) (i32.const -1))))
 
-  ;; What each stage hears of, in the result's elements 0 to 3; and of what the start function hears.
+  ;; The user data that each stage sees, in the result's elements 0 to 3, and that the start
+  ;; function sees.
   (global $instantiate (mut i64) (i64.const -2))
   (global $prepare (mut i64) (i64.const -2))
   (global $initialize (mut i64) (i64.const -2))

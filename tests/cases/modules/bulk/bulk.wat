@@ -1,8 +1,9 @@
 (module
   (memory (export "memory") 4)
   (data $bytes "abc")
-  ;; By its operand: 0 gives a sum; 1 fills, 2 copies to, 3 copies from, and 4 initialises past the end; 5 fills and 6 copies for ever;
-  ;; 7 fills most of what it may have once, and is done: only in the middle of that can it be stopped.
+  ;; By its operand: 0 returns a sum; 1 fills, 2 copies to, 3 copies from, and 4 initialises past
+  ;; the end; 5 fills and 6 copies for ever; 7 fills most of its memory once, and can be stopped
+  ;; only in the middle of that.
   (func $target (export "f") (param $frame i32) (result i32)
     (local $what i32)
     (local.set $what (i32.load (i32.load (i32.load offset=8 (local.get $frame)))))
@@ -24,7 +25,7 @@
       (if (i32.eq (memory.grow (i32.const 15900)) (i32.const -1)) (then (unreachable)))
       (memory.fill (i32.const 0) (i32.const 3) (i32.shl (memory.size) (i32.const 16)))
       (return (i32.const 0))))
-    ;; 100,001 bytes that are 3, of which the last is the end of a copy that overlaps.
+    ;; 100,001 bytes of 3, of which the last is the end of an overlapping copy.
     (call $fill (i32.const 65536) (i32.const 100000))
     (call $copy (i32.const 65537) (i32.const 65536) (i32.const 100000))
     (i32.store (i32.load (i32.load offset=16 (local.get $frame)))

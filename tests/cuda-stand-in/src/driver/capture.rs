@@ -1,4 +1,4 @@
-//! Captures.
+//! Stream captures.
 
 use std::ffi::c_void;
 
@@ -32,7 +32,7 @@ unsafe extern "C" fn cuStreamBeginCapture_v2(stream: usize, number: u32) -> CUre
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamEndCapture(stream: usize, graph: Out<usize>) -> CUresult {
-    // A capture is over however its end goes.
+    // The capture ends even if this call fails.
     call("cuStreamEndCapture", Needs::Release, |mut guard| {
         if graph.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -54,7 +54,7 @@ unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(number: Out<u32>) -> CUre
     )
 }
 
-/// A stream's capture: how it stands, and its number.
+/// Returns a stream's capture status and the capture's number.
 fn status(guard: &mut Guard, stream: usize) -> Result<(u32, u64), CUresult> {
     let stream = guard.stream(stream)?;
     guard.check_implicit(stream)?;
@@ -76,7 +76,7 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: usize, place: Out<u32>) -> CUre
     })
 }
 
-/// Where the answers go.
+/// The places for the results.
 struct Answers {
     status: Out<u32>,
     id: Out<u64>,

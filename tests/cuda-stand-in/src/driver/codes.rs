@@ -1,4 +1,4 @@
-//! The driver's result codes: their names, their texts, and which of them break a context.
+//! The driver's result codes: their names and descriptions, and which of them break a context.
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use crate::ptx::FaultKind;
 
 macro_rules! codes {
     ($($code:ident = $text:literal,)*) => {
-        /// Every code with its name and its text, both with a NUL at the end.
+        /// Every code with its name and its description, both NUL-terminated.
         static CODES: &[(CUresult, &str, &str)] =
             &[$((CUresult::$code, concat!(stringify!($code), "\0"), concat!($text, "\0")),)*];
     };
@@ -123,12 +123,12 @@ fn entry(code: u32) -> Option<&'static (CUresult, &'static str, &'static str)> {
     CODES.iter().find(|(known, ..)| *known as u32 == code)
 }
 
-/// The code of a number.
+/// Returns the code with this number.
 pub(super) fn code(number: u32) -> Option<CUresult> {
     entry(number).map(|(code, ..)| *code)
 }
 
-/// Whether a context is of no use after this error.
+/// Returns whether a context is unusable after this error.
 pub(super) const fn breaks_context(code: CUresult) -> bool {
     matches!(
         code,
@@ -145,7 +145,7 @@ pub(super) const fn breaks_context(code: CUresult) -> bool {
     )
 }
 
-/// What a kernel's fault is to the driver.
+/// Returns the driver's code for a kernel's fault.
 pub(super) const fn fault_code(kind: FaultKind) -> CUresult {
     match kind {
         FaultKind::IllegalAddress => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -156,7 +156,8 @@ pub(super) const fn fault_code(kind: FaultKind) -> CUresult {
     }
 }
 
-// These two are not noted as calls and never made to fail: error messages are made with them.
+// These two functions are not recorded as calls and never made to fail, because error messages need
+// them.
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(error: u32, name: Out<*const c_char>) -> CUresult {

@@ -1,4 +1,4 @@
-//! Primary contexts, and which of them a thread works in.
+//! Primary contexts, and each thread's current context.
 
 use std::ffi::c_int;
 
@@ -61,7 +61,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> CUresult {
                 return Ok(());
             }
             let mut guard = drain_context(guard, handle);
-            // Another thread may have retained it while its work ran.
+            // Another thread may have retained the context while its work ran.
             if guard.contexts.get(handle)?.retained > 0 {
                 return Ok(());
             }
@@ -163,7 +163,8 @@ unsafe extern "C" fn cuCtxSynchronize() -> CUresult {
     })
 }
 
-/// Waits for the legacy default stream, and so for all blocking streams: what a call that returns when it is done does.
+/// Waits for the legacy default stream and thereby for all blocking streams, as synchronous calls
+/// do.
 pub(super) fn synchronise_default(guard: Guard) -> Result<Guard, CUresult> {
     let context = guard.current()?;
     let null = guard.contexts.get(context)?.null_stream;

@@ -9,16 +9,16 @@ use super::{Guard, Needs, call};
 use crate::state::memory::{Place, is_device_address};
 use crate::state::stream::{Copy, NodeWork, Set, Source};
 
-/// One end of a copy, as the call names it.
+/// One end of a copy, as passed to the call.
 #[derive(Clone, Copy)]
 enum End {
     Device(u64),
     Host(Host),
-    /// Told by the address.
+    /// Determined by the address.
     Any(u64),
 }
 
-/// One end of a copy, looked up.
+/// One end of a copy, after the lookup.
 #[derive(Clone, Copy)]
 enum Found {
     /// Memory that the driver allocated.
@@ -26,11 +26,11 @@ enum Found {
     Pageable(Host),
 }
 
-/// What the rules for a copy depend on.
+/// The properties of a copy that determine its rules.
 #[derive(Clone, Copy)]
 struct Manner {
     stream: usize,
-    /// It returns when the copy is done.
+    /// The call returns when the copy is done.
     waits: bool,
     peer: bool,
 }
@@ -60,7 +60,7 @@ fn find(guard: &Guard, end: End, size: usize, device: Option<usize>) -> Result<F
     if guard.memory.find_range(address, size).is_some() {
         return Ok(Found::Known(address));
     }
-    // It begins in pinned memory and goes on behind it.
+    // The range begins in pinned memory and extends past it.
     if guard.memory.find(address).is_some() {
         bad
     } else {
@@ -102,7 +102,8 @@ fn transfer(guard: Guard, to: End, from: End, size: usize, manner: Manner) -> Re
     }
 }
 
-/// Pageable memory is read now, everything else when the stream comes to it.
+/// Returns the source of a copy. Pageable memory is read now, other memory when the stream reaches
+/// the copy.
 fn source(
     mut guard: Guard,
     stream: usize,
@@ -113,14 +114,15 @@ fn source(
         Found::Known(address) => Ok((guard, Source::Address(address))),
         Found::Pageable(host) => {
             guard.check_not_capturing(stream)?;
-            // SAFETY: The call names this address and size as the source of its copy, and they are not the driver's memory.
+            // SAFETY: the call names this address and size as the source of its copy, and the
+            // driver did not allocate this memory.
             let bytes = unsafe { host.read(size) }?;
             Ok((guard, Source::Bytes(bytes.into())))
         }
     }
 }
 
-/// A copy to pageable memory is done when the call returns.
+/// Copies to pageable memory. The copy is done when the call returns.
 fn to_pageable(
     mut guard: Guard,
     stream: usize,
@@ -135,7 +137,8 @@ fn to_pageable(
     let mut guard = drain(guard, stream);
     guard.check(context)?;
     let bytes = match from {
-        // SAFETY: The call names this address and size as the source of its copy, and they are not the driver's memory.
+        // SAFETY: the call names this address and size as the source of its copy, and the driver
+        // did not allocate this memory.
         Found::Pageable(host) => unsafe { host.read(size) }?,
         Found::Known(address) => {
             let mut bytes = vec![0; size];
@@ -146,7 +149,8 @@ fn to_pageable(
             bytes
         }
     };
-    // SAFETY: The call names this address and size as the destination of its copy, and they are not the driver's memory.
+    // SAFETY: the call names this address and size as the destination of its copy, and the driver
+    // did not allocate this memory.
     unsafe { to.write(&bytes) }?;
     Ok(guard)
 }

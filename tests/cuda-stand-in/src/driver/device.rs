@@ -1,4 +1,4 @@
-//! Initialisation, and what the devices are.
+//! Initialisation and device properties.
 
 use std::ffi::{c_char, c_int};
 
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdevice_attribute, CUresult, CUuuid};
 use super::foreign::{Array, Out};
 use super::{Guard, Needs, call};
 
-/// What every device is called: it must never pass for a GPU.
+/// The name of every device, which cannot be mistaken for a GPU's.
 const NAME: &str = "callbox stand-in (not a GPU)";
 
 #[unsafe(no_mangle)]
@@ -46,7 +46,7 @@ unsafe extern "C" fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) -> CUresult
     })
 }
 
-/// The device of a handle, which is its number.
+/// Returns the device of a handle, which is its number.
 pub(super) fn known(guard: &Guard, device: c_int) -> Result<usize, CUresult> {
     let number = usize::try_from(device)
         .ok()
@@ -98,12 +98,12 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) -> CU
     })
 }
 
-/// Dynamic shared memory that every kernel may have, and that a kernel may have if its attribute says so, in bytes.
+/// Dynamic shared memory in bytes: available to every kernel, and available to kernels that opt in.
 pub(super) const SHARED: u32 = 48 << 10;
 pub(super) const SHARED_OPTIN: u32 = 227 << 10;
-/// Threads of a block.
+/// Maximum number of threads per block.
 pub(super) const THREADS: u32 = 1024;
-/// Threads of a block, and blocks of a grid, in x, y and z.
+/// Maximum block and grid sizes in x, y and z.
 pub(super) const BLOCK: [u32; 3] = [1024, 1024, 64];
 pub(super) const GRID: [u32; 3] = [i32::MAX.cast_unsigned(), 65535, 65535];
 
@@ -137,11 +137,11 @@ unsafe extern "C" fn cuDeviceGetAttribute(
             (A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1),
             (A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1),
             (A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1),
-            // `cuMemAllocAsync`, that is.
+            // Support for `cuMemAllocAsync`.
             (A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1),
         ];
         let found = table.iter().find(|(known, _)| *known as u32 == attribute);
-        // What is asked for beyond the table, the stand-in does not have.
+        // Features outside the table are absent.
         let found = found.map_or(0, |(_, value)| *value);
         value.put(found.cast_signed())
     })

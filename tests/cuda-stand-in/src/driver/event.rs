@@ -70,7 +70,7 @@ fn record(mut guard: Guard, event: usize, stream: usize) -> Result<(), CUresult>
     Ok(())
 }
 
-/// What an event that is asked about stands for. One of a capture stands for nothing that happens.
+/// Returns the mark of a queried event. Events of a capture have none.
 fn mark(guard: &mut Guard, event: usize) -> Result<(usize, Option<Arc<Mark>>), CUresult> {
     let found = guard.events.get(event)?;
     let context = found.context;
@@ -145,7 +145,7 @@ fn elapsed(
     milliseconds.put(seconds * 1e3)
 }
 
-/// When the stream came to an event.
+/// Returns the time at which the stream reached an event.
 fn time(guard: &mut Guard, event: usize) -> Result<Instant, CUresult> {
     let (_, mark) = mark(guard, event)?;
     if !guard.events.get(event)?.timing {

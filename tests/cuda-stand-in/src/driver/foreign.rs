@@ -1,10 +1,11 @@
-//! The caller's memory, as arguments: the C functions take these types, and nothing in this crate makes one.
+//! The caller's memory, as argument types of the C functions. This crate never creates values of
+//! these types itself.
 
 use std::ffi::{CStr, c_char};
 
 use cudarc::driver::sys::CUresult;
 
-/// A place for one result. Null, or valid for a write: the driver API asks that of its callers.
+/// A place for one result: null or valid for a write, as the driver API requires of callers.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);
 
@@ -16,12 +17,13 @@ impl<T> Out<T> {
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Writes the result, unless the place is null. Says whether it was written.
+    /// Writes the result unless the place is null. Returns whether it was written.
     pub(super) fn put_if_asked(self, value: T) -> bool {
         if self.0.is_null() {
             return false;
         }
-        // SAFETY: Not null, and only a C caller makes an `Out`, who vouches for the rest.
+        // SAFETY: the pointer is not null, and only a C caller creates an `Out`, which guarantees
+        // its validity.
         unsafe { self.0.write_unaligned(value) };
         true
     }
@@ -32,7 +34,7 @@ impl<T> Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// Replaces what is there.
+    /// Replaces the current value.
     pub(super) fn replace(
         self,
         with: impl FnOnce(T) -> Result<T, CUresult>,
@@ -40,13 +42,14 @@ impl<T: Copy> Out<T> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: Not null, and only a C caller makes an `Out` that is read, who vouches for a value in it.
+        // SAFETY: the pointer is not null, and only a C caller creates an `Out` that is read, which
+        // guarantees an initialised value.
         let value = unsafe { self.0.read_unaligned() };
         self.put(with(value)?)
     }
 }
 
-/// An array that the caller lends for the call. Null, or valid for as many elements as another argument says.
+/// An array of the caller's: null, or valid for the number of elements in another argument.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Array<T>(*mut T);
@@ -56,12 +59,13 @@ impl<T: Copy> Array<T> {
         self.0.is_null()
     }
 
-    /// Reads `length` elements. A null array has none.
+    /// Reads `length` elements. Returns `None` for a null array.
     pub(super) fn read(&self, length: usize) -> Option<Vec<T>> {
         if self.0.is_null() {
             return (length == 0).then(Vec::new);
         }
-        // SAFETY: Not null; only a C caller makes an `Array`, who vouches for `length` elements.
+        // SAFETY: the pointer is not null, and only a C caller creates an `Array`, which guarantees
+        // `length` elements.
         Some(
             (0..length)
                 .map(|index| unsafe { self.0.add(index).read_unaligned() })
@@ -69,19 +73,20 @@ impl<T: Copy> Array<T> {
         )
     }
 
-    /// Writes elements, of which the caller has asked for at least as many.
+    /// Writes elements, at most as many as the caller requested.
     pub(super) fn write(&self, values: &[T]) {
         if self.0.is_null() {
             return;
         }
         for (index, value) in values.iter().enumerate() {
-            // SAFETY: Not null; only a C caller makes an `Array`, who vouches for the elements that were asked for.
+            // SAFETY: the pointer is not null, and only a C caller creates an `Array`, which
+            // guarantees the requested elements.
             unsafe { self.0.add(index).write_unaligned(*value) };
         }
     }
 }
 
-/// A C string. Null, or valid up to its NUL.
+/// A C string: null, or valid up to its NUL.
 #[repr(transparent)]
 pub(super) struct Text(*const c_char);
 
@@ -91,28 +96,29 @@ impl Text {
         String::from_utf8(bytes).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Everything before the NUL.
+    /// Returns the bytes before the NUL.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, CUresult> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: Not null, and only a C caller makes a `Text`, who vouches for a NUL at its end.
+        // SAFETY: the pointer is not null, and only a C caller creates a `Text`, which guarantees
+        // the NUL.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes().to_vec())
     }
 }
 
-/// Bytes of the host that no driver call allocated: pageable memory. An address and nothing more.
+/// Pageable host memory, which no driver call allocated. Only an address.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Host(*mut u8);
 
 impl Host {
-    /// The address. Pinned memory is recognised by it.
+    /// Returns the address, by which pinned memory is recognised.
     pub(super) fn address(self) -> u64 {
         self.0.expose_provenance() as u64
     }
 
-    /// The pageable memory at an address that came as a number, of a copy between any two places.
+    /// Wraps an address that was passed as a number.
     pub(super) fn at(address: u64) -> Host {
         Host(std::ptr::with_exposed_provenance_mut(
             usize::try_from(address).unwrap_or(0),
@@ -122,24 +128,25 @@ impl Host {
     /// Reads `length` bytes.
     ///
     /// # Safety
-    /// The caller of the C function named this address and this length as the source of a copy.
+    /// The caller of the C function named this address and length as the source of a copy.
     pub(super) unsafe fn read(self, length: usize) -> Result<Vec<u8>, CUresult> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: As the caller vouches; the driver API asks it for memory of that length.
+        // SAFETY: the caller guarantees it; the driver API requires memory of that length.
         Ok(unsafe { std::slice::from_raw_parts(self.0, length) }.to_vec())
     }
 
     /// Writes bytes.
     ///
     /// # Safety
-    /// The caller of the C function named this address and this length as the destination of a copy.
+    /// The caller of the C function named this address and length as the destination of a copy.
     pub(super) unsafe fn write(self, bytes: &[u8]) -> Result<(), CUresult> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: As the caller vouches; the driver API asks it for memory of that length, and `bytes` is ours.
+        // SAFETY: the caller guarantees it; the driver API requires memory of that length, and
+        // `bytes` is owned by this crate.
         unsafe { self.0.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }

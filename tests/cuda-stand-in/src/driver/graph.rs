@@ -30,7 +30,7 @@ unsafe extern "C" fn cuGraphCreate(graph: Out<usize>, flags: u32) -> CUresult {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGraphDestroy(graph: usize) -> CUresult {
     call("cuGraphDestroy", Needs::Release, |mut guard| {
-        // A graph in the making belongs to its capture.
+        // A graph under construction belongs to its capture.
         if guard
             .captures
             .values()
@@ -42,12 +42,13 @@ unsafe extern "C" fn cuGraphDestroy(graph: usize) -> CUresult {
     })
 }
 
-/// Graphs' handles are values to the driver.
+/// Maps errors about graph handles to CUDA_ERROR_INVALID_VALUE, as the driver does.
 const fn invalid(_: CUresult) -> CUresult {
     CUresult::CUDA_ERROR_INVALID_VALUE
 }
 
-/// CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, which has nothing to free here, and _USE_NODE_PRIORITY.
+/// CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, which has no effect here, and
+/// _USE_NODE_PRIORITY.
 const INSTANTIATE_FLAGS: u64 = 1 | 8;
 
 #[unsafe(no_mangle)]
@@ -118,7 +119,8 @@ unsafe extern "C" fn cuGraphLaunch(exec: usize, stream: usize) -> CUresult {
         }
         guard.check_not_capturing(stream)?;
         guard.check_implicit(stream)?;
-        // "Each launch is ordered behind both any previous work in hStream and any previous launches of hGraphExec."
+        // "Each launch is ordered behind both any previous work in hStream and any previous
+        // launches of hGraphExec."
         if let Some((other, position)) = last
             && other != stream
         {
@@ -128,7 +130,7 @@ unsafe extern "C" fn cuGraphLaunch(exec: usize, stream: usize) -> CUresult {
             };
             guard = enqueue(guard, stream, wait)?;
         }
-        // The nodes are in an order in which they can run one after the other.
+        // The nodes are in topological order.
         for work in work {
             guard = enqueue(guard, stream, Work::Node(work))?;
         }
@@ -159,7 +161,7 @@ unsafe extern "C" fn cuGraphGetNodes(
             if nodes.is_null() {
                 return Ok(handles.len());
             }
-            // Places beyond the last node are set to null.
+            // Entries past the last node are set to null.
             let filled: Vec<usize> = handles
                 .iter()
                 .copied()
@@ -315,7 +317,7 @@ unsafe extern "C" fn cuGraphExecUpdate_v2(
             errorFromNode: std::ptr::null_mut(),
         })?;
         compared.map_err(|_| CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)?;
-        // The executable graph's nodes keep the handles by which they are known.
+        // The executable graph's nodes keep their handles.
         for (have, want) in guard.execs.get_mut(exec)?.nodes.iter_mut().zip(nodes) {
             have.work = want.work;
         }

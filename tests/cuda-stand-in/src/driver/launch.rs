@@ -1,4 +1,4 @@
-//! Launches.
+//! Kernel launches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::{Guard, Needs, call};
 use crate::ptx::Shape;
 use crate::state::stream::{Launch, NodeWork};
 
-/// CUDA_KERNEL_NODE_PARAMS, with the caller's arrays as such.
+/// CUDA_KERNEL_NODE_PARAMS, with the caller's arrays.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct KernelNodeParams {
@@ -41,7 +41,7 @@ struct LaunchConfig {
 const _: () = assert!(size_of::<KernelNodeParams>() == size_of::<CUDA_KERNEL_NODE_PARAMS>());
 const _: () = assert!(size_of::<LaunchConfig>() == size_of::<CUlaunchConfig>());
 
-/// Checks a launch on a device of its stream's context and takes a copy of its arguments.
+/// Checks a launch on a device of its stream's context and copies its arguments.
 pub(super) fn prepare(
     guard: &Guard,
     function: usize,
@@ -86,7 +86,7 @@ pub(super) fn prepare(
             .unwrap_or(0)
     ];
     for ((offset, size), place) in wanted.iter().zip(places) {
-        // SAFETY: The call names this place as the argument of a parameter, which has this size.
+        // SAFETY: the call names this place as a parameter's argument, which has this size.
         let argument = unsafe { place.read(*size) }?;
         bytes[*offset..offset + size].copy_from_slice(&argument);
     }
@@ -99,7 +99,7 @@ pub(super) fn prepare(
     })
 }
 
-/// A kernel can run on its module's context alone, and while the module is loaded.
+/// Checks that the kernel's module belongs to this context and is loaded.
 pub(super) fn check_place(launch: &Launch, context: usize) -> Result<(), CUresult> {
     let fits = launch.module.context == context && !launch.module.unloaded.load(Ordering::Acquire);
     if fits {
@@ -160,7 +160,7 @@ unsafe extern "C" fn cuLaunchKernelEx(
             .and_then(|read| read.first().copied())
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         if config.attribute_count != 0 {
-            // Clusters, cooperative launches, programmatic dependencies: there are none here.
+            // Clusters, cooperative launches and programmatic dependencies are not supported.
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let shape = Shape {

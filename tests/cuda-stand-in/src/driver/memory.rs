@@ -68,7 +68,7 @@ unsafe extern "C" fn cuMemFree_v2(address: u64) -> CUresult {
     })
 }
 
-/// Frees memory once all work that might use it is done.
+/// Frees memory after all work that might use it.
 fn free(mut guard: Guard, address: u64, place: Place) -> Result<(), CUresult> {
     let context = guard.memory.release(address, place)?.context;
     let mut guard = drain_context(guard, context);

@@ -1,4 +1,4 @@
-//! Modules and their functions.
+//! Modules and functions.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -52,7 +52,8 @@ unsafe extern "C" fn cuModuleLoadDataEx(
                 {
                     let mut log: Vec<u8> = guard.log.fault.bytes().take(room - 1).collect();
                     log.push(0);
-                    // SAFETY: The call names this buffer with its size as the place for the log, which is cut to that size.
+                    // SAFETY: the call names this buffer and its size as the place for the log,
+                    // which is cut to that size.
                     unsafe { Host::at(buffer as u64).write(&log) }?;
                 }
                 Err(code)
@@ -61,7 +62,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     })
 }
 
-/// Loads PTX, after having looked at what it is. What is wrong with it is kept as the last fault.
+/// Loads PTX after identifying the image's format. Errors are recorded as the last fault.
 fn load(guard: &mut Guard, image: &Text, module: &Out<usize>) -> Result<usize, CUresult> {
     guard.check_unsafe_call()?;
     if module.is_null() {
@@ -76,9 +77,9 @@ fn load(guard: &mut Guard, image: &Text, module: &Out<usize>) -> Result<usize, C
     Err(code)
 }
 
-/// Reads PTX for a device.
+/// Parses PTX for a device.
 fn read(bytes: &[u8], capability: (u32, u32)) -> Result<Module, (CUresult, String)> {
-    // The last one is that of an uncompressed fatbin, 0xBA55ED50 in the machine's order.
+    // An ELF file, or an uncompressed fatbin, whose magic is 0xBA55ED50 in native byte order.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(&[0x50, 0xED, 0x55, 0xBA]) {
         let why = "machine code, which the stand-in cannot run: it runs PTX";
         return Err((CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, why.to_owned()));
@@ -102,7 +103,7 @@ fn read(bytes: &[u8], capability: (u32, u32)) -> Result<Module, (CUresult, Strin
     Ok(module)
 }
 
-/// Places a module's variables, and gives its handle.
+/// Allocates a module's variables and returns its handle.
 fn place(guard: &mut Guard, module: Module) -> Result<usize, CUresult> {
     let context = guard.current()?;
     let device = guard.contexts.get(context)?.device;
@@ -129,7 +130,7 @@ fn place(guard: &mut Guard, module: Module) -> Result<usize, CUresult> {
     let view = guard.memory.view(Some(device));
     for global in module.globals() {
         if let Some((base, _)) = globals.get(&global.name) {
-            // It was allocated just now, with this size.
+            // The variable was just allocated with this size.
             let _ = view.store(*base, &initial(global, &globals));
         }
     }
@@ -142,7 +143,7 @@ fn place(guard: &mut Guard, module: Module) -> Result<usize, CUresult> {
     Ok(guard.modules.insert(Arc::new(body)))
 }
 
-/// A variable's first content, with the addresses of other variables in it.
+/// Returns a variable's initial contents, with the addresses of other variables filled in.
 fn initial(global: &Global, globals: &BTreeMap<String, (u64, usize)>) -> Vec<u8> {
     let mut bytes = global.initial.clone();
     for relocation in &global.addresses {
@@ -186,7 +187,7 @@ unsafe extern "C" fn cuModuleGetFunction(
         if function.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // One function has one handle, however often it is asked for.
+        // Repeated lookups of a function return the same handle.
         let known = guard
             .functions
             .iter()
@@ -221,7 +222,7 @@ unsafe extern "C" fn cuModuleGetGlobal_v2(
     })
 }
 
-/// Gives a function's entry to `access`.
+/// Passes a function's entry to `access`.
 fn with_entry<T>(
     guard: &Guard,
     function: usize,
@@ -279,7 +280,7 @@ unsafe extern "C" fn cuFuncGetAttribute(
                 known.max_dynamic_shared,
             ),
         ];
-        // Registers and the like are machine code's, which there is none of.
+        // Attributes such as registers belong to machine code, of which there is none.
         let found = table
             .iter()
             .find(|(known, _)| *known as u32 == attribute)

@@ -1,4 +1,4 @@
-//! What an address is.
+//! Pointer attributes.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,7 +8,7 @@ use super::foreign::{Array, Host};
 use super::{Guard, Needs, call};
 use crate::state::memory::Place;
 
-/// An attribute of memory that the driver allocated, as bytes.
+/// Returns an attribute of driver-allocated memory as bytes.
 fn attribute(guard: &Guard, attribute: u32, address: u64) -> Result<Vec<u8>, CUresult> {
     use CUpointer_attribute as A;
     let found = guard
@@ -30,7 +30,7 @@ fn attribute(guard: &Guard, attribute: u32, address: u64) -> Result<Vec<u8>, CUr
         address.to_ne_bytes().to_vec()
     } else if is(A::CU_POINTER_ATTRIBUTE_BUFFER_ID) || is(A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
     {
-        // No address is ever given twice, so that it is as good as a number of its own.
+        // Addresses are never reused, so the address serves as the unique number.
         found.base.to_ne_bytes().to_vec()
     } else if is(A::CU_POINTER_ATTRIBUTE_IS_MANAGED) {
         vec![0; 4]
@@ -49,7 +49,7 @@ fn attribute(guard: &Guard, attribute: u32, address: u64) -> Result<Vec<u8>, CUr
     Ok(bytes)
 }
 
-/// How many bytes an attribute has.
+/// Returns the size of an attribute in bytes.
 fn width(attribute: u32) -> usize {
     use CUpointer_attribute as A;
     let short = [
@@ -76,7 +76,8 @@ unsafe extern "C" fn cuPointerGetAttribute(data: Array<u8>, wanted: u32, address
     })
 }
 
-/// Unlike the call for one attribute, this one answers for unknown memory: with zeros.
+/// Queries several attributes. Unlike the call for one attribute, it returns zeros for unknown
+/// memory.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuPointerGetAttributes(
     count: u32,
@@ -96,7 +97,8 @@ unsafe extern "C" fn cuPointerGetAttributes(
                 vec![0; width(wanted)]
             };
             let place = Host::at(place.expose_provenance() as u64);
-            // SAFETY: The call names this place as the destination of the attribute, whose type says how many bytes it has.
+            // SAFETY: the call names this place as the destination of the attribute, whose type
+            // determines its size.
             unsafe { place.write(&bytes) }?;
         }
         Ok(())

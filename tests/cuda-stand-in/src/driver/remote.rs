@@ -1,4 +1,4 @@
-//! The other end of the tests' remote control in `control.rs`.
+//! The control functions of the shared library, which `control.rs` calls.
 
 use super::codes::code;
 use super::foreign::Array;
@@ -77,7 +77,7 @@ unsafe extern "C" fn callbox_stand_in_last_fault(place: Array<u8>, room: usize) 
     show(&state().log.fault, &place, room)
 }
 
-/// Writes as much of a text as there is room for, and gives its whole length in bytes.
+/// Writes as much of a text as fits, and returns its full length in bytes.
 fn show(text: &str, place: &Array<u8>, room: usize) -> usize {
     let bytes = text.as_bytes();
     place.write(&bytes[..bytes.len().min(room)]);

@@ -1,4 +1,4 @@
-//! Where streams' work happens.
+//! Executes the work in streams.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use crate::state::memory::View;
 use crate::state::set_in_host_function;
 use crate::state::stream::{Copy, HostFunction, Launch, Next, NodeWork, Set, Source, Work};
 
-/// Told whenever a stream has moved.
+/// Notified whenever a stream has advanced.
 static MOVED: Condvar = Condvar::new();
 
-/// Bytes that are copied or filled at a time.
+/// Bytes copied or filled at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Brings a stream to a position, and other streams as far as it waits for them.
+/// Advances a stream to a position, and other streams as far as it waits for them.
 pub(super) fn drive(mut guard: Guard, stream: usize, position: u64) -> Guard {
     loop {
         match guard.next(stream, position) {
@@ -30,7 +30,7 @@ pub(super) fn drive(mut guard: Guard, stream: usize, position: u64) -> Guard {
     }
 }
 
-/// Brings a stream to its end.
+/// Advances a stream to its end.
 pub(super) fn drain(guard: Guard, stream: usize) -> Guard {
     let tail = guard
         .streams
@@ -39,7 +39,7 @@ pub(super) fn drain(guard: Guard, stream: usize) -> Guard {
     drive(guard, stream, tail)
 }
 
-/// Brings every stream of a context to its end.
+/// Advances all streams of a context to their ends.
 pub(super) fn drain_context(mut guard: Guard, context: usize) -> Guard {
     for (stream, position) in guard.tails(context) {
         guard = drive(guard, stream, position);
@@ -47,7 +47,7 @@ pub(super) fn drain_context(mut guard: Guard, context: usize) -> Guard {
     guard
 }
 
-/// Puts work that can be captured on a stream, or into the graph that is being captured from it.
+/// Enqueues capturable work, or adds it to the graph that is being captured from the stream.
 pub(super) fn submit(mut guard: Guard, stream: usize, work: NodeWork) -> Result<Guard, CUresult> {
     guard.check_implicit(stream)?;
     if guard.capture_node(stream, &work)? {
@@ -56,13 +56,13 @@ pub(super) fn submit(mut guard: Guard, stream: usize, work: NodeWork) -> Result<
     enqueue(guard, stream, Work::Node(work))
 }
 
-/// Puts work on a stream; in eager mode it happens now. If it faults, that is for a later call to say.
+/// Enqueues work; eager mode executes it at once. A fault is reported by a later call.
 pub(super) fn enqueue(mut guard: Guard, stream: usize, work: Work) -> Result<Guard, CUresult> {
     guard.push(stream, work)?;
     Ok(settle(guard, stream))
 }
 
-/// In eager mode, what was put on a stream happens now.
+/// In eager mode, executes the enqueued work.
 pub(super) fn settle(guard: Guard, stream: usize) -> Guard {
     if guard.settings.lazy {
         guard
@@ -92,7 +92,7 @@ fn run(mut guard: Guard, stream: usize, work: Work) -> Guard {
             guard.memory.remove(base);
             Ok(())
         }
-        // A broken context does nothing any more.
+        // A broken context executes nothing.
         Work::Node(_) if broken => Ok(()),
         Work::Node(work) => {
             let outcome;
@@ -108,7 +108,7 @@ fn run(mut guard: Guard, stream: usize, work: Work) -> Guard {
     guard
 }
 
-/// Runs what a node says, without the lock where that may take long.
+/// Executes a node's work. Long work runs without the lock.
 fn node(guard: Guard, context: usize, work: NodeWork) -> (Guard, Result<(), Fault>) {
     let device = guard
         .contexts
@@ -188,7 +188,7 @@ fn kernel(launch: &Launch, view: View) -> Result<(), Fault> {
         });
     };
     let memory = KernelMemory { view, launch };
-    // A stream must not stay busy for ever if the interpreter has a bug.
+    // If the interpreter panics, the stream must not stay busy.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         ptx::launch(module, entry, launch.shape, &launch.parameters, &memory)
     }));
@@ -204,7 +204,8 @@ fn kernel(launch: &Launch, view: View) -> Result<(), Fault> {
 fn call_host(function: HostFunction) {
     let data: *mut c_void = std::ptr::with_exposed_provenance_mut(function.data);
     set_in_host_function(true);
-    // SAFETY: Who enqueued the function vouched for it and for what it is called with until the stream has come to it.
+    // SAFETY: the caller that enqueued the function guarantees that it and its argument are valid
+    // until the stream reaches it.
     unsafe { (function.function)(data) };
     set_in_host_function(false);
 }

@@ -50,7 +50,7 @@ fn create(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamDestroy_v2(stream: usize) -> CUresult {
     call("cuStreamDestroy_v2", Needs::Release, |mut guard| {
-        // Default streams are not the program's to destroy.
+        // The program cannot destroy default streams.
         if stream < 3 {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
@@ -77,7 +77,7 @@ unsafe extern "C" fn cuStreamSynchronize(stream: usize) -> CUresult {
         guard.check_implicit(stream)?;
         let context = guard.streams.get(stream)?.context;
         if guard.contexts.get(context)?.null_stream == stream {
-            // Whoever waits for the legacy default stream waits for the blocking streams too.
+            // Waiting for the legacy default stream includes the blocking streams.
             guard.push(stream, Work::Node(NodeWork::Empty))?;
         }
         drain(guard, stream).check(context)
@@ -109,7 +109,7 @@ unsafe extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, _flags: u32)
         let recorded = guard.events.get(event)?.recorded.clone();
         let capture = guard.streams.get(stream)?.capture;
         match recorded {
-            // There is nothing to wait for.
+            // The event was never recorded.
             Recorded::Never => Ok(()),
             Recorded::Captured { capture, nodes } => guard.wait_captured(stream, capture, &nodes),
             Recorded::Mark(_) if let Some(capture) = capture => {

@@ -1,12 +1,12 @@
-//! What one instruction does with memory or with several slots.
+//! Executes instructions that access memory or several slots.
 
 use super::FaultKind;
 use super::assertion;
-use super::code::{Address, Atomic, Extension, Many, Operation, Slot};
+use super::code::{Address, Atomic, CopyAsync, Extension, Many, Operation, Slot};
 use super::spaces::{MOST_BYTES, Reach, Trouble};
 use super::types::{Space, low_bits, sign_extended};
 
-/// Runs a function of several slots to several slots.
+/// Applies a function of several slots to several slots.
 pub(super) fn many(slots: &mut [u64], to: &[Slot], from: &[Slot], function: &Many) {
     let mut sources = [0; 8];
     let mut targets = [0; 8];
@@ -19,7 +19,7 @@ pub(super) fn many(slots: &mut [u64], to: &[Slot], from: &[Slot], function: &Man
     }
 }
 
-/// What an access was about, for the fault's text.
+/// Adds a description of the access to a fault.
 fn described(trouble: Trouble, what: &str, count: usize, address: u64) -> Trouble {
     Trouble {
         kind: trouble.kind,
@@ -43,7 +43,7 @@ fn from_bytes(bytes: &[u8]) -> u64 {
         .fold(0, |value, &byte| (value << 8) | u64::from(byte))
 }
 
-/// Operations on memory, and those that end a kernel.
+/// Executes operations on memory, and those that end a kernel.
 pub(super) fn access(
     operation: &Operation,
     slots: &mut [u64],
@@ -126,6 +126,7 @@ pub(super) fn access(
                 slots[*to as usize] = old;
             }
         }
+        Operation::CopyAsync(copy) => copy_async(copy, slots, reach)?,
         Operation::Print {
             result: Some(result),
         } => {
@@ -144,4 +145,37 @@ pub(super) fn access(
         _ => {}
     }
     Ok(())
+}
+
+fn copy_async(copy: &CopyAsync, slots: &[u64], reach: &mut Reach<'_>) -> Result<(), Trouble> {
+    let of = |address: &Address| slots[address.base as usize].wrapping_add(address.offset);
+    let count = copy.bytes as usize;
+    let (to, from) = (of(&copy.to), of(&copy.from));
+    let given = copy
+        .source_bytes
+        .map_or(count as u64, |slot| low_bits(slots[slot as usize], 32));
+    let is_ignored = copy
+        .ignores_source
+        .is_some_and(|slot| slots[slot as usize] & 1 == 1);
+    if given > count as u64 {
+        let text = format!("a copy of {given} bytes to {count}");
+        let kind = FaultKind::IllegalInstruction;
+        return Err(Trouble { kind, text });
+    }
+    let mut bytes = [0; 16];
+    if !is_ignored && given > 0 {
+        if !from.is_multiple_of(count as u64) {
+            let text = format!("a copy from {from:#x}\nthe address is no multiple of {count}");
+            let kind = FaultKind::MisalignedAddress;
+            return Err(Trouble { kind, text });
+        }
+        // Only the bytes that are given need exist.
+        let each = if given == count as u64 { count } else { 1 };
+        for (at, bytes) in bytes[..given as usize].chunks_mut(each).enumerate() {
+            let loaded = reach.load(copy.from.space, from + (at * each) as u64, bytes);
+            loaded.map_err(|trouble| described(trouble, "a copy", given as usize, from))?;
+        }
+    }
+    let stored = reach.store(copy.to.space, to, &bytes[..count]);
+    stored.map_err(|trouble| described(trouble, "a copy", count, to))
 }

@@ -1,10 +1,10 @@
-//! What a failed `assert` says.
+//! The message of a failed `assert`.
 
 use super::FaultKind;
 use super::spaces::{Reach, Trouble};
 use super::types::Space;
 
-/// The trouble of a call of `__assertfail(condition, file, line, function, size)`.
+/// Describes a call of `__assertfail(condition, file, line, function, size)`.
 pub(super) fn failed(arguments: &[u64], reach: &Reach<'_>) -> Trouble {
     let text = match arguments {
         &[condition, file, line, function, ..] => {
@@ -24,7 +24,7 @@ pub(super) fn failed(arguments: &[u64], reach: &Reach<'_>) -> Trouble {
     }
 }
 
-/// The C string that a parameter points to, as far as it can be read.
+/// Reads the C string that a parameter points to, as far as it is readable.
 fn text(parameter: u64, reach: &Reach<'_>) -> String {
     let mut bytes = [0; 8];
     let mut text = Vec::new();

@@ -1,4 +1,5 @@
-//! A block: its threads take turns, each until it waits, is done, or has had its share.
+//! Runs a block: its threads take turns, each until it waits, ends, or has used its share of
+//! instructions.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,12 @@ use super::code::{Barrier, Operation, Reduction};
 use super::launch::Launch;
 use super::spaces::Trouble;
 use super::thread::{Position, State, Thread};
-use super::{Fault, FaultKind, body::POISON, lanes};
+use super::{Fault, FaultKind, body::POISON, lanes, matrix};
 
-/// Instructions that a thread runs before it is another's turn. Threads that wait for one another's stores still get on.
+/// The number of instructions that a thread runs per turn. Bounded turns let threads spin on each
+/// other's stores.
 const SHARE: u64 = 10_000;
-/// Barriers of a block.
+/// Barriers per block.
 const BARRIERS: u64 = 16;
 
 pub(super) struct Block<'l> {
@@ -18,9 +20,9 @@ pub(super) struct Block<'l> {
     threads: Vec<Thread>,
     shared: Vec<u8>,
     place: [u32; 3],
-    /// Threads that have passed `bar.arrive`, by barrier.
+    /// The number of threads that have executed `bar.arrive`, by barrier.
     arrived: BTreeMap<u64, u64>,
-    /// Instructions that the launch may still take, and how many it has taken.
+    /// Instructions that the launch may still execute, and those executed so far.
     budget: u64,
     taken: u64,
 }
@@ -40,7 +42,7 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// Runs the block at this place of the grid to its end.
+    /// Runs the block at this position of the grid to its end.
     pub(super) fn run(&mut self, place: [u32; 3]) -> Result<(), Fault> {
         self.place = place;
         self.shared.fill(POISON);
@@ -68,7 +70,8 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// Gives each thread of a warp its share, and does what the warp's threads do together. Whether anything was done.
+    /// Gives each thread of a warp its turn, and executes the warp's collective operations. Returns
+    /// whether anything ran.
     fn turn(&mut self, lanes: std::ops::Range<usize>) -> Result<bool, Fault> {
         let mut gets_on = false;
         loop {
@@ -95,7 +98,9 @@ impl<'l> Block<'l> {
                 }
                 has_had_enough |= thread.state == State::Ready;
             }
-            let met = lanes::meet(self.launch, self.place, &mut self.threads[lanes.clone()])?;
+            let warp = &mut self.threads[lanes.clone()];
+            let met = lanes::meet(self.launch, self.place, warp)?
+                | matrix::meet(self.launch, self.place, warp, &mut self.shared)?;
             gets_on |= met;
             if has_had_enough || !met {
                 return Ok(gets_on);
@@ -103,7 +108,7 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// The barrier that a thread is at, and its identifier.
+    /// Returns the barrier at which a thread waits, and its number.
     fn barrier(&self, thread: &Thread) -> Option<(&'l Barrier, u64)> {
         let Position { function, at } = thread.position();
         match &self.launch.module.functions[function].code[at].operation {
@@ -114,7 +119,7 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// Lets threads pass whose barrier is complete. Whether there were any.
+    /// Releases the threads of complete barriers. Returns whether there were any.
     fn release(&mut self) -> Result<bool, Fault> {
         let mut gets_on = false;
         for index in 0..self.threads.len() {
@@ -163,7 +168,8 @@ impl<'l> Block<'l> {
         Ok(gets_on)
     }
 
-    /// The threads of a warp must be at the same instruction, unless it says otherwise.
+    /// Checks that a warp's threads are at the same instruction, unless the instruction allows
+    /// otherwise.
     fn check_aligned(&self, members: &[usize]) -> Result<(), Fault> {
         for pair in members.windows(2) {
             let [first, second] = [pair[0], pair[1]];
@@ -216,7 +222,7 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// The fault of threads that wait for one another for ever.
+    /// Makes the fault of a deadlock.
     fn stuck(&self) -> Fault {
         let waits = |thread: &&Thread| thread.state != State::Done;
         let mut places: BTreeMap<u32, usize> = BTreeMap::new();

@@ -1,107 +1,93 @@
-//! Function bodies: scopes, declarations, labels, and one instruction after the other.
+//! Builds a function: places of registers and variables, and decoded instructions.
 
 use std::collections::HashMap;
 
+use callbox_ptx::ast::{self, LabelId, RegisterId, Special, Statement, VariableId};
+use callbox_ptx::types as syntax;
+
 use super::code::{Function, Guard, Instruction, Operation, Patch, Slot};
-use super::cursor::Cursor;
 use super::decode;
-use super::header::Placed;
 use super::module::ParseError;
-use super::parse::{Outline, Variable};
-use super::scope::{Local, Scope};
+use super::outline::{self, Outline, Variable};
 use super::types::{Space, Type, low_bits};
 
-/// What fresh registers and memory hold: nothing that a kernel may rely on.
+/// The fill byte of fresh registers and memory, on whose contents no kernel may rely.
 pub(super) const POISON: u8 = 0xcd;
 
 /// The first two slots of every frame.
 const SINK: Slot = 0;
 const CARRY: Slot = 1;
 
-/// What stands before a body.
-pub(super) struct Header<'a, 'h> {
-    pub(super) name: &'a str,
-    /// Parameters, and a function's results.
-    pub(super) placed: &'h [Placed<'a>],
-    /// Bytes of all of them.
-    pub(super) bytes: usize,
-    /// The place in [`Module::functions`](super::module::Module) if it is an entry.
-    pub(super) entry: Option<usize>,
-}
-
-/// A body in the making.
-pub(super) struct Body<'a, 'o> {
-    pub(super) outline: &'o mut Outline<'a>,
-    entry: Option<usize>,
-    scopes: Vec<Scope<'a>>,
-    /// The scopes that are open, from the body's to the innermost.
-    open: Vec<usize>,
+/// A body under construction.
+pub(super) struct Body<'o, 'm> {
+    pub(super) outline: &'o mut Outline<'m>,
+    index: usize,
     code: Vec<Instruction>,
     template: Vec<u64>,
     patches: Vec<(Slot, Patch)>,
     constants: HashMap<u64, Slot>,
-    /// Slots of special registers and variables, by name.
-    fixed: HashMap<&'a str, Slot>,
+    registers: Vec<(Slot, Type)>,
+    variables: Vec<Local>,
+    /// Slots of special registers, and of addresses.
+    specials: HashMap<Special, Slot>,
+    addresses: HashMap<VariableId, Slot>,
     param_end: usize,
     local_end: usize,
     guard: Option<Guard>,
-    line: usize,
-    branches: Vec<PendingBranch<'a>>,
-    tables: HashMap<&'a str, Vec<&'a str>>,
+    line: ast::Line,
+    /// The instruction behind each label.
+    labels: Vec<u32>,
+    /// Branches, by their instruction.
+    branches: Vec<(usize, Vec<LabelId>)>,
 }
 
-/// A branch whose labels may stand behind it.
-struct PendingBranch<'a> {
-    instruction: usize,
-    scope: usize,
-    labels: Vec<&'a str>,
+/// A variable of a body.
+#[derive(Clone, Copy)]
+pub(super) struct Local {
+    pub(super) space: Space,
+    /// The offset in parameter or local memory, or the index in
+    /// [`Module::shared`](super::module::Module).
+    pub(super) place: usize,
+    pub(super) size: usize,
 }
 
-/// Reads a body in braces.
-pub(super) fn read<'a>(
-    cursor: &mut Cursor<'a>,
-    outline: &mut Outline<'a>,
-    header: &Header<'a, '_>,
+/// Builds the function of this index in the tree.
+pub(super) fn build(
+    outline: &mut Outline<'_>,
+    index: usize,
+    statements: &[Statement],
 ) -> Result<Function, ParseError> {
-    let mut scope = Scope::default();
-    for placed in header.placed {
-        let local = Local {
-            space: Space::Param,
-            place: placed.offset,
-            size: placed.size,
-        };
-        scope.variables.insert(placed.name, local);
-    }
+    let function = &outline.tree.functions[index];
+    let bytes = outline.signatures[index].bytes;
     let mut body = Body {
         outline,
-        entry: header.entry,
-        scopes: vec![scope],
-        open: vec![0],
+        index,
         code: Vec::new(),
         template: vec![0; 2],
         patches: Vec::new(),
         constants: HashMap::new(),
-        fixed: HashMap::new(),
-        param_end: header.bytes,
+        registers: Vec::new(),
+        variables: Vec::new(),
+        specials: HashMap::new(),
+        addresses: HashMap::new(),
+        param_end: bytes,
         local_end: 0,
         guard: None,
-        line: 0,
+        line: function.line,
+        labels: vec![0; function.labels.len()],
         branches: Vec::new(),
-        tables: HashMap::new(),
     };
-    cursor.expect('{')?;
-    while !body.open.is_empty() {
-        body.statement(cursor)?;
+    body.place_registers(function)?;
+    body.place_variables(function)?;
+    for statement in statements {
+        body.statement(statement)?;
     }
+    body.guard = None;
     body.emit(Operation::Return);
-    body.resolve()?;
-    let block_bytes = if header.entry.is_some() {
-        header.bytes
-    } else {
-        0
-    };
+    body.resolve();
+    let block_bytes = if function.is_entry { bytes } else { 0 };
     Ok(Function {
-        name: header.name.to_owned(),
+        name: function.name.clone(),
         code: body.code,
         template: body.template,
         patches: body.patches,
@@ -111,124 +97,57 @@ pub(super) fn read<'a>(
     })
 }
 
-impl<'a> Body<'a, '_> {
-    fn statement(&mut self, cursor: &mut Cursor<'a>) -> Result<(), ParseError> {
-        self.line = cursor.line();
-        if cursor.takes('{') {
-            let parent = self.open.last().copied();
-            self.scopes.push(Scope {
-                parent,
-                ..Scope::default()
-            });
-            self.open.push(self.scopes.len() - 1);
-            return Ok(());
-        }
-        if cursor.takes('}') {
-            self.open.pop();
-            return Ok(());
-        }
-        if cursor.takes(';') {
-            return Ok(());
-        }
-        self.guard = None;
-        if cursor.takes('@') {
-            let wanted = !cursor.takes('!');
-            let name = cursor.word("a predicate")?;
-            let Some((slot, Type::Pred)) = self.register(name) else {
-                return self.fail(format!("`{name}` is not a predicate that is declared"));
+impl Body<'_, '_> {
+    fn place_registers(&mut self, function: &ast::Function) -> Result<(), ParseError> {
+        for register in &function.registers {
+            let name = register.kind.name();
+            let Some(kind) = Type::from_name(name) else {
+                return self.fail(format!("registers of `.{name}` are not supported"));
             };
-            self.guard = Some(Guard { slot, wanted });
-        }
-        let word = cursor.word("an instruction, directive or label")?;
-        if self.guard.is_none() && cursor.takes(':') {
-            return self.label(cursor, word);
-        }
-        if word.starts_with('.') {
-            return self.directive(cursor, word);
-        }
-        decode::instruction(self, cursor, word)
-    }
-
-    /// An error at the statement that is being read.
-    pub(super) fn fail<T>(&self, message: String) -> Result<T, ParseError> {
-        Err(ParseError {
-            line: self.line,
-            message,
-        })
-    }
-
-    fn scope(&mut self) -> &mut Scope<'a> {
-        let innermost = self.open.last().copied().unwrap_or(0);
-        &mut self.scopes[innermost]
-    }
-
-    fn label(&mut self, cursor: &mut Cursor<'a>, name: &'a str) -> Result<(), ParseError> {
-        if cursor.takes_word(".branchtargets") {
-            let mut targets = vec![cursor.word("a label")?];
-            while cursor.takes(',') {
-                targets.push(cursor.word("a label")?);
-            }
-            self.tables.insert(name, targets);
-            return cursor.expect(';');
-        }
-        let at = self.code.len() as u32;
-        if self.scope().labels.insert(name, at).is_some() {
-            return self.fail(format!("label `{name}` stands here a second time"));
+            let slot = self.new_slot(low_bits(u64::from_le_bytes([POISON; 8]), kind.bits()));
+            self.registers.push((slot, kind));
         }
         Ok(())
     }
 
-    fn directive(&mut self, cursor: &mut Cursor<'a>, word: &str) -> Result<(), ParseError> {
-        match word {
-            ".loc" | ".file" => {
-                cursor.skip_line();
-                return Ok(());
+    fn place_variables(&mut self, function: &ast::Function) -> Result<(), ParseError> {
+        let signature = &self.outline.signatures[self.index];
+        let given = signature.results.iter().chain(&signature.parameters);
+        self.variables.extend(given.map(|&(place, size)| Local {
+            space: Space::Param,
+            place,
+            size,
+        }));
+        let owner = function.is_entry.then_some(self.index);
+        for variable in function.variables.iter().skip(self.variables.len()) {
+            self.line = variable.line;
+            let Some(size) = outline::size(variable) else {
+                return self.fail("a variable here has no size".to_owned());
+            };
+            let align = outline::alignment(variable);
+            let (space, place) = match variable.space {
+                syntax::Space::Shared => (
+                    Space::Shared,
+                    self.outline.add_shared(variable, false, owner)?,
+                ),
+                syntax::Space::Param => (
+                    Space::Param,
+                    Self::reserve(&mut self.param_end, align, size),
+                ),
+                _ => (
+                    Space::Local,
+                    Self::reserve(&mut self.local_end, align, size),
+                ),
+            };
+            // The limit of a thread on a device.
+            if self.param_end.max(self.local_end) > 512 << 10 {
+                return self.fail(format!(
+                    "a variable of {size} bytes here takes more memory than a thread has"
+                ));
             }
-            ".pragma" => return cursor.skip_behind(';'),
-            ".reg" | ".param" | ".local" | ".shared" => {}
-            _ => return self.fail(format!("`{word}` is not supported in a body")),
+            self.variables.push(Local { space, place, size });
         }
-        let declared = cursor.declared_type()?;
-        loop {
-            let variable = cursor.declaration(declared)?;
-            let name = variable.name;
-            if word == ".reg" {
-                match variable.count {
-                    Some(count) => drop(self.scope().ranges.insert(name, (variable.kind, count))),
-                    None => drop(self.scope().registers.insert(name, variable.kind)),
-                }
-            } else {
-                let Some(size) = variable.size else {
-                    return self.fail(format!("`{name}` has no size"));
-                };
-                let (space, place) = match word {
-                    ".shared" => (
-                        Space::Shared,
-                        self.outline.add_shared(&variable, false, self.entry)?,
-                    ),
-                    ".param" => (
-                        Space::Param,
-                        Self::reserve(&mut self.param_end, variable.align, size),
-                    ),
-                    _ => (
-                        Space::Local,
-                        Self::reserve(&mut self.local_end, variable.align, size),
-                    ),
-                };
-                // As much as a thread has on a device.
-                if self.param_end.max(self.local_end) > 512 << 10 {
-                    return self.fail(format!(
-                        "`{name}` of {size} bytes takes more memory than a thread has"
-                    ));
-                }
-                self.scope()
-                    .variables
-                    .insert(name, Local { space, place, size });
-            }
-            if !cursor.takes(',') {
-                return cursor.expect(';');
-            }
-        }
+        Ok(())
     }
 
     fn reserve(end: &mut usize, align: usize, size: usize) -> usize {
@@ -237,71 +156,75 @@ impl<'a> Body<'a, '_> {
         place
     }
 
-    fn lookup<T>(&self, find: impl Fn(&Scope<'a>) -> Option<T>) -> Option<T> {
-        self.open
-            .iter()
-            .rev()
-            .find_map(|&scope| find(&self.scopes[scope]))
-    }
-
-    /// The slot and type of a declared register.
-    pub(super) fn register(&mut self, name: &'a str) -> Option<(Slot, Type)> {
-        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number = name[prefix.len()..].parse::<u32>().ok();
-        let (scope, kind) = self.open.iter().rev().find_map(|&index| {
-            let scope = &self.scopes[index];
-            let kind = scope.registers.get(name).copied().or_else(|| {
-                let (kind, count) = scope.ranges.get(prefix)?;
-                (number? < *count).then_some(*kind)
-            });
-            kind.map(|kind| (index, kind))
-        })?;
-        if let Some(&known) = self.scopes[scope].slots.get(name) {
-            return Some(known);
+    fn statement(&mut self, statement: &Statement) -> Result<(), ParseError> {
+        match statement {
+            Statement::Label(label) => {
+                self.labels[label.0 as usize] = self.code.len() as u32;
+                Ok(())
+            }
+            Statement::Instruction(instruction) => {
+                self.line = instruction.line;
+                self.guard = instruction.guard.map(|guard| Guard {
+                    slot: self.register(guard.predicate).0,
+                    wanted: !guard.is_negated,
+                });
+                decode::instruction(self, instruction)
+            }
         }
-        let slot = self.new_slot(low_bits(u64::from_le_bytes([POISON; 8]), kind.bits()));
-        self.scopes[scope].slots.insert(name, (slot, kind));
-        Some((slot, kind))
     }
 
-    /// A variable of this body, in the innermost scope that has it.
-    pub(super) fn local(&self, name: &str) -> Option<Local> {
-        self.lookup(|scope| scope.variables.get(name).copied())
+    /// Makes an error at the current statement.
+    pub(super) fn fail<T>(&self, message: String) -> Result<T, ParseError> {
+        outline::error(self.line, message)
     }
 
-    /// The space of a variable and a slot with its address.
-    pub(super) fn variable(&mut self, name: &'a str) -> Option<(Space, Slot)> {
-        if let Some(local) = self.local(name) {
-            let slot = match local.space {
-                Space::Shared => self.patched(Patch::Shared(local.place)),
-                Space::Local => self.patched(Patch::Local(local.place as u64)),
-                _ => self.constant(local.place as u64),
-            };
-            return Some((local.space, slot));
+    /// Returns the slot and type of a register.
+    pub(super) fn register(&self, register: RegisterId) -> (Slot, Type) {
+        self.registers[register.0 as usize]
+    }
+
+    /// Returns a variable of this body.
+    pub(super) fn local(&self, variable: VariableId) -> Option<Local> {
+        match variable {
+            VariableId::Function(index) => Some(self.variables[index as usize]),
+            VariableId::Module(_) => None,
         }
-        let variable = *self.outline.variables.get(name)?;
-        let space = match variable {
-            Variable::Global => Space::Global,
-            Variable::Shared(_) => Space::Shared,
+    }
+
+    /// Returns a variable's space and a slot with its address.
+    pub(super) fn variable(&mut self, variable: VariableId) -> (Space, Slot) {
+        let (space, patch) = match variable {
+            VariableId::Function(index) => {
+                let local = self.variables[index as usize];
+                match local.space {
+                    Space::Shared => (Space::Shared, Patch::Shared(local.place)),
+                    Space::Local => (Space::Local, Patch::Local(local.place as u64)),
+                    space => return (space, self.constant(local.place as u64)),
+                }
+            }
+            VariableId::Module(index) => match self.outline.variables[index as usize] {
+                Variable::Shared(place) => (Space::Shared, Patch::Shared(place)),
+                Variable::Global => {
+                    let name = self.outline.tree.variables[index as usize].name.clone();
+                    (Space::Global, Patch::Global(name))
+                }
+            },
         };
-        if let Some(&slot) = self.fixed.get(name) {
-            return Some((space, slot));
+        if let Some(&slot) = self.addresses.get(&variable) {
+            return (space, slot);
         }
-        let slot = self.patched(match variable {
-            Variable::Global => Patch::Global(name.to_owned()),
-            Variable::Shared(place) => Patch::Shared(place),
-        });
-        self.fixed.insert(name, slot);
-        Some((space, slot))
+        let slot = self.patched(patch);
+        self.addresses.insert(variable, slot);
+        (space, slot)
     }
 
-    /// The slot of a special register, made by its name's first use.
-    pub(super) fn special(&mut self, name: &'a str, patch: impl FnOnce() -> Patch) -> Slot {
-        if let Some(&slot) = self.fixed.get(name) {
+    /// Returns the slot of a special register, created at its first use.
+    pub(super) fn special(&mut self, register: Special, patch: Patch) -> Slot {
+        if let Some(&slot) = self.specials.get(&register) {
             return slot;
         }
-        let slot = self.patched(patch());
-        self.fixed.insert(name, slot);
+        let slot = self.patched(patch);
+        self.specials.insert(register, slot);
         slot
     }
 
@@ -316,7 +239,7 @@ impl<'a> Body<'a, '_> {
         (self.template.len() - 1) as Slot
     }
 
-    /// A slot that holds this value.
+    /// Returns a slot with this value.
     pub(super) fn constant(&mut self, value: u64) -> Slot {
         if let Some(&slot) = self.constants.get(&value) {
             return slot;
@@ -326,17 +249,17 @@ impl<'a> Body<'a, '_> {
         slot
     }
 
-    /// A slot of its own.
+    /// Returns a new slot.
     pub(super) fn temporary(&mut self) -> Slot {
         self.new_slot(0)
     }
 
-    /// Where results go that nobody wants: `_`.
+    /// Returns the slot for discarded results (`_`).
     pub(super) fn sink(&self) -> Slot {
         SINK
     }
 
-    /// The carry flag.
+    /// Returns the slot of the carry flag.
     pub(super) fn carry(&self) -> Slot {
         CARRY
     }
@@ -345,49 +268,24 @@ impl<'a> Body<'a, '_> {
         self.code.push(Instruction {
             guard: self.guard,
             operation,
-            line: self.line as u32,
+            line: self.line.0,
         });
     }
 
-    /// Emits a branch; its labels are looked up at the body's end.
-    pub(super) fn emit_branch(&mut self, operation: Operation, labels: Vec<&'a str>) {
-        let scope = self.open.last().copied().unwrap_or(0);
-        self.branches.push(PendingBranch {
-            instruction: self.code.len(),
-            scope,
-            labels,
-        });
+    /// Emits a branch; its labels are resolved at the end of the body.
+    pub(super) fn emit_branch(&mut self, operation: Operation, labels: Vec<LabelId>) {
+        self.branches.push((self.code.len(), labels));
         self.emit(operation);
     }
 
-    /// The labels of a `.branchtargets`, which must precede its use.
-    pub(super) fn table(&self, name: &str) -> Option<Vec<&'a str>> {
-        self.tables.get(name).cloned()
-    }
-
-    fn resolve(&mut self) -> Result<(), ParseError> {
-        for branch in std::mem::take(&mut self.branches) {
-            let mut found = Vec::with_capacity(branch.labels.len());
-            for label in branch.labels {
-                let mut scope = Some(branch.scope);
-                let target = loop {
-                    let Some(index) = scope else {
-                        self.line = self.code[branch.instruction].line as usize;
-                        return self.fail(format!("there is no label `{label}`"));
-                    };
-                    if let Some(&target) = self.scopes[index].labels.get(label) {
-                        break target;
-                    }
-                    scope = self.scopes[index].parent;
-                };
-                found.push(target);
-            }
-            match &mut self.code[branch.instruction].operation {
-                Operation::Branch { target } => *target = found[0],
-                Operation::BranchTable { targets, .. } => *targets = found.into_boxed_slice(),
+    fn resolve(&mut self) {
+        for (instruction, labels) in std::mem::take(&mut self.branches) {
+            let mut found = labels.iter().map(|label| self.labels[label.0 as usize]);
+            match &mut self.code[instruction].operation {
+                Operation::Branch { target } => *target = found.next().unwrap_or(0),
+                Operation::BranchTable { targets, .. } => *targets = found.collect(),
                 _ => {}
             }
         }
-        Ok(())
     }
 }

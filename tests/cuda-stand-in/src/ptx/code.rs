@@ -1,31 +1,34 @@
 //! Decoded instructions.
 //!
-//! Every operand is a slot of the thread's frame: registers, and also constants, special registers and addresses, which are filled in when a
-//! frame is made. So the inner loop has one way to read an operand.
+//! Every operand is a slot of the thread's frame. Constants, special registers and addresses have
+//! slots as well, filled in when a frame is created, so that the interpreter's loop reads all
+//! operands alike.
 
+use super::matrix::MatrixOperation;
 use super::types::{Space, Type};
 
-/// A place in a frame. Values of fewer than 64 bits have zeros above; a predicate is 0 or 1.
+/// An index into a frame. Values narrower than 64 bits are zero-extended; a predicate is 0 or 1.
 pub(super) type Slot = u32;
 
 /// An entry's body or a device function.
 pub(super) struct Function {
     pub(super) name: String,
     pub(super) code: Vec<Instruction>,
-    /// What a new frame has in its slots: poison in registers, and constants.
+    /// The initial slots of a frame: poison in registers, and constants.
     pub(super) template: Vec<u64>,
-    /// Slots to fill in that the text does not know.
+    /// Slots whose values are known only at a launch.
     pub(super) patches: Vec<(Slot, Patch)>,
-    /// Bytes of the parameter block if this is an entry's body. Addresses below it are the launch's parameters.
+    /// The size of the parameter block, for an entry's body. Smaller addresses are the launch's
+    /// parameters.
     pub(super) block_bytes: usize,
-    /// Bytes of parameter memory that a frame has of its own.
+    /// The size of a frame's own parameter memory.
     pub(super) param_bytes: usize,
-    /// Bytes of local memory.
+    /// The size of local memory.
     pub(super) local_bytes: usize,
 }
 
 impl Function {
-    /// A function that is declared and not defined.
+    /// Makes a function that is declared and not defined.
     pub(super) fn without_body(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -39,19 +42,19 @@ impl Function {
     }
 }
 
-/// What a slot holds that is known at a launch, or in a thread.
+/// A slot value that is known at a launch, or in a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Patch {
     Special(Special),
-    /// The variable of [`Module::shared`](super::module::Module).
+    /// The address of this variable of [`Module::shared`](super::module::Module).
     Shared(usize),
-    /// The variable that the driver placed.
+    /// The address of this global variable.
     Global(String),
-    /// The offset in the frame's local memory.
+    /// The address at this offset of the frame's local memory.
     Local(u64),
 }
 
-/// A special register that does not change while a thread runs.
+/// A special register that is constant while a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     /// `%tid`, by dimension.
@@ -81,7 +84,7 @@ pub(super) type Binary = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 pub(super) type Ternary = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 pub(super) type Many = Box<dyn Fn(&[u64], &mut [u64]) + Send + Sync>;
 
-/// An instruction, the predicate that guards it, and where it stands.
+/// An instruction with its guard and its source line.
 pub(super) struct Instruction {
     pub(super) guard: Option<Guard>,
     pub(super) operation: Operation,
@@ -95,8 +98,8 @@ pub(super) struct Guard {
     pub(super) wanted: bool,
 }
 
-/// An address: what a slot holds, and a constant.
-#[derive(Clone, Copy, Debug)]
+/// An address: the value of a slot plus a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) space: Space,
     pub(super) base: Slot,
@@ -152,6 +155,9 @@ pub(super) enum Operation {
         bytes: u8,
     },
     Atomic(Box<Atomic>),
+    CopyAsync(Box<CopyAsync>),
+    /// `mma` and others.
+    Matrix(Box<MatrixOperation>),
     Branch {
         target: u32,
     },
@@ -161,28 +167,28 @@ pub(super) enum Operation {
         targets: Box<[u32]>,
     },
     Call(Box<Call>),
-    /// `vprintf`, which prints nothing. Where its result goes.
+    /// `vprintf`, which prints nothing, with the slot for its result.
     Print {
         result: Option<u64>,
     },
-    /// `__assertfail`. Where its arguments are.
+    /// `__assertfail`, with the places of its arguments.
     AssertFail {
         arguments: Box<[u64]>,
     },
-    /// `ret`, which in an entry is the thread's end.
+    /// `ret`, which ends the thread in an entry.
     Return,
     Exit,
     Trap,
     Barrier(Box<Barrier>),
     Warp(Box<WarpOperation>),
-    /// `%clock` and its like: how many instructions the launch has taken.
+    /// `%clock` and similar registers: the number of instructions that the launch has executed.
     Clock {
         to: Slot,
         bits: u32,
     },
 }
 
-/// How a signed value is widened to its register.
+/// How a signed value is extended to its register.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extension {
     pub(super) from_bits: u32,
@@ -191,13 +197,27 @@ pub(super) struct Extension {
 
 /// `atom` and `red`.
 pub(super) struct Atomic {
-    /// The value from before. `red` has none.
+    /// The old value, if the instruction returns it. `red` does not.
     pub(super) to: Option<Slot>,
     pub(super) address: Address,
     pub(super) bytes: u8,
     pub(super) operands: [Slot; 2],
-    /// Memory's value and the operands, to memory's new value.
+    /// Computes memory's new value from the old value and the operands.
     pub(super) function: Ternary,
+}
+
+/// `cp.async`. The copy happens at once, which the instruction allows.
+pub(super) struct CopyAsync {
+    /// In shared memory.
+    pub(super) to: Address,
+    /// In global memory.
+    pub(super) from: Address,
+    /// 4, 8 or 16.
+    pub(super) bytes: u8,
+    /// The number of bytes that are read. The rest are zeros.
+    pub(super) source_bytes: Option<Slot>,
+    /// A predicate: nothing is read if it is true.
+    pub(super) ignores_source: Option<Slot>,
 }
 
 /// A call of a device function, with the bytes to copy.
@@ -207,7 +227,7 @@ pub(super) struct Call {
     pub(super) results: Vec<Copied>,
 }
 
-/// Bytes that are copied between the parameter memory of the caller's frame and the callee's.
+/// Bytes copied between the parameter memory of the caller's frame and the callee's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
     pub(super) caller: u64,
@@ -218,13 +238,13 @@ pub(super) struct Copied {
 /// `bar` and `barrier`.
 pub(super) struct Barrier {
     pub(super) id: Slot,
-    /// How many threads take part, if not all.
+    /// The number of participating threads, if not all.
     pub(super) count: Option<Slot>,
     /// `arrive`: the thread does not wait.
     pub(super) only_arrives: bool,
-    /// Whether a warp's threads must all be at this instruction.
+    /// Whether all threads of a warp must be at this instruction.
     pub(super) is_aligned: bool,
-    /// `red`: what is made of the predicates, and where it goes.
+    /// `red`: the reduction of the predicates, and its slots.
     pub(super) reduction: Option<(Reduction, Slot, Slot)>,
 }
 
@@ -235,13 +255,13 @@ pub(super) enum Reduction {
     Or,
 }
 
-/// What lanes of a warp do together.
+/// A collective operation of a warp's lanes.
 pub(super) struct WarpOperation {
     pub(super) kind: WarpKind,
-    /// The lanes that take part. `activemask` has none.
+    /// The participating lanes. `activemask` has none.
     pub(super) mask: Slot,
     pub(super) to: Slot,
-    /// `shfl` and `match.all` have a predicate as well.
+    /// The predicate result of `shfl` and `match.all`.
     pub(super) predicate: Option<Slot>,
     pub(super) from: [Slot; 3],
 }

@@ -1,4 +1,4 @@
-//! From an instruction's text to an operation: the mnemonic, its operands, and who decodes which.
+//! Decodes instructions: splits the mnemonic, reads the operands, and dispatches to the decoders.
 
 mod bits;
 mod carry;
@@ -8,44 +8,58 @@ mod convert;
 mod float;
 mod half;
 mod integer;
+mod matrix;
 mod memory;
 mod operands;
 mod warp;
 
+pub(super) use self::half::decode_half;
 pub(super) use self::operands::Operand;
+
+use callbox_ptx::ast::{self, Modifier};
+use callbox_ptx::instruction_name;
 
 use super::body::Body;
 use super::code::{Binary, Many, Operation, Slot, Ternary, Unary};
-use super::cursor::Cursor;
 use super::module::ParseError;
 use super::rounding::Rounding;
 use super::types::{Type, low_bits};
 
-/// An instruction's name and what stands behind its points. What decodes it takes the parts away, and what nobody took is an error.
-pub(super) struct Mnemonic<'a> {
-    text: &'a str,
-    name: &'a str,
-    parts: Vec<&'a str>,
+/// An instruction's name and its suffixes. Decoders remove the suffixes they know; any that remains
+/// is an error.
+pub(super) struct Mnemonic {
+    text: String,
+    name: &'static str,
+    parts: Vec<&'static str>,
+    /// The shape of a matrix.
+    shape: Option<[u16; 3]>,
 }
 
-impl<'a> Mnemonic<'a> {
-    fn new(text: &'a str) -> Self {
-        let mut parts = text.split('.');
+impl Mnemonic {
+    fn new(instruction: &ast::Instruction) -> Self {
+        let mut shapes = instruction
+            .modifiers
+            .iter()
+            .filter_map(|modifier| match modifier {
+                Modifier::Shape(shape) => Some(*shape),
+                Modifier::Name(_) => None,
+            });
         Self {
-            text,
-            name: parts.next().unwrap_or_default(),
-            parts: parts.collect(),
+            text: instruction_name(instruction),
+            name: instruction.opcode.name(),
+            parts: instruction.names().collect(),
+            shape: shapes.next(),
         }
     }
 
-    /// Whether it has this part.
+    /// Removes this suffix. Returns whether it was present.
     fn takes(&mut self, part: &str) -> bool {
         let found = self.parts.iter().position(|&other| other == part);
         found.map(|at| self.parts.remove(at)).is_some()
     }
 
-    /// The first of its parts that this knows.
-    fn take<T>(&mut self, known: impl Fn(&'a str) -> Option<T>) -> Option<T> {
+    /// Removes the first suffix that `known` accepts.
+    fn take<T>(&mut self, known: impl Fn(&'static str) -> Option<T>) -> Option<T> {
         let (at, value) = self
             .parts
             .iter()
@@ -55,7 +69,7 @@ impl<'a> Mnemonic<'a> {
         Some(value)
     }
 
-    /// The next type.
+    /// Removes the next type.
     fn kind(&mut self) -> Result<Type, String> {
         self.take(Type::from_name)
             .ok_or_else(|| "a type is missing".to_owned())
@@ -71,28 +85,30 @@ impl<'a> Mnemonic<'a> {
         })
     }
 
-    /// An error about a type that the instruction does not have.
+    /// Makes an error about a type that the instruction does not support.
     fn no_type<T>(&self, kind: Type) -> Result<T, String> {
         Err(format!("type {kind:?} is not supported here"))
     }
 }
 
-/// What an instruction is decoded to.
+/// The result of decoding an instruction.
 type Decoded = Result<Operation, String>;
 
-/// Reads one instruction, whose mnemonic was read.
-pub(super) fn instruction<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-    text: &'a str,
+/// Decodes one instruction.
+pub(super) fn instruction(
+    body: &mut Body<'_, '_>,
+    instruction: &ast::Instruction,
 ) -> Result<(), ParseError> {
-    let mut mnemonic = Mnemonic::new(text);
+    let mut mnemonic = Mnemonic::new(instruction);
     match mnemonic.name {
-        "bra" | "brx" => return control::branch(body, cursor, &mut mnemonic),
-        "call" => return control::call(body, cursor, &mut mnemonic),
+        "bra" | "brx" => return control::branch(body, &mut mnemonic, &instruction.operands),
+        "call" => return control::call(body, &mut mnemonic, &instruction.operands),
         _ => {}
     }
-    let operands = operands::read(body, cursor)?;
+    let operands = match operands::lower(body, &instruction.operands) {
+        Ok(operands) => operands,
+        Err(message) => return body.fail(message),
+    };
     let decoded =
         one(body, &mut mnemonic, &operands).and_then(|operation| match mnemonic.parts.first() {
             None => Ok(operation),
@@ -107,7 +123,7 @@ pub(super) fn instruction<'a>(
     }
 }
 
-fn one<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn one(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     match op.name {
         "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "prefetch" | "prefetchu" => {
             memory::decode(body, op, operands)
@@ -115,6 +131,8 @@ fn one<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'
         "shfl" | "vote" | "activemask" | "match" | "redux" | "bar" | "barrier" => {
             warp::decode(body, op, operands)
         }
+        "mma" | "ldmatrix" | "stmatrix" => matrix::decode(body, op, operands),
+        "cp" => memory::copy(body, op, operands),
         "mov" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence" | "nanosleep" | "selp"
         | "slct" => control::decode(body, op, operands),
         "setp" | "set" => compare::decode(body, op, operands),
@@ -139,21 +157,14 @@ fn one<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'
     }
 }
 
-/// The operands, if there are as many as the instruction has.
-fn exactly<'o, 'a, const N: usize>(
-    operands: &'o [Operand<'a>],
-) -> Result<&'o [Operand<'a>; N], String> {
+/// Returns the operands, if their number is right.
+fn exactly<const N: usize>(operands: &[Operand]) -> Result<&[Operand; N], String> {
     operands
         .try_into()
         .map_err(|_| format!("{N} operands were expected, and {} found", operands.len()))
 }
 
-fn unary<'a>(
-    body: &mut Body<'a, '_>,
-    operands: &[Operand<'a>],
-    kind: Type,
-    function: Unary,
-) -> Decoded {
+fn unary(body: &mut Body<'_, '_>, operands: &[Operand], kind: Type, function: Unary) -> Decoded {
     let [to, from] = exactly(operands)?;
     Ok(Operation::Unary {
         to: body.target(to)?,
@@ -162,9 +173,9 @@ fn unary<'a>(
     })
 }
 
-fn binary<'a>(
-    body: &mut Body<'a, '_>,
-    operands: &[Operand<'a>],
+fn binary(
+    body: &mut Body<'_, '_>,
+    operands: &[Operand],
     kinds: [Type; 2],
     function: Binary,
 ) -> Decoded {
@@ -177,9 +188,9 @@ fn binary<'a>(
     })
 }
 
-fn ternary<'a>(
-    body: &mut Body<'a, '_>,
-    operands: &[Operand<'a>],
+fn ternary(
+    body: &mut Body<'_, '_>,
+    operands: &[Operand],
     kinds: [Type; 3],
     function: Ternary,
 ) -> Decoded {
@@ -204,7 +215,7 @@ fn many(to: Vec<Slot>, from: Vec<Slot>, function: Many) -> Operation {
     }
 }
 
-/// An integer type, as functions over slots take it.
+/// An integer type of PTX, as operations on slots use it.
 trait Integer: Copy + Ord + Send + Sync + 'static {
     fn take(slot: u64) -> Self;
     fn give(self) -> u64;
@@ -239,7 +250,7 @@ integers! {
     i64, u64;
 }
 
-/// Evaluates an expression with `$T` the Rust type of an integer type of PTX.
+/// Evaluates an expression with `$T` as the Rust type of a PTX integer type.
 macro_rules! with_integer {
     ($op:expr, $kind:expr, $T:ident => $made:expr) => {
         match $kind {
@@ -281,7 +292,7 @@ fn of_two<T: Integer>(function: impl Fn(T, T) -> T + Send + Sync + 'static) -> B
     Box::new(move |a, b| function(T::take(a), T::take(b)).give())
 }
 
-/// The mask of a type's bits.
+/// Returns the mask of a type's bits.
 fn all_ones(kind: Type) -> u64 {
     low_bits(u64::MAX, kind.bits())
 }

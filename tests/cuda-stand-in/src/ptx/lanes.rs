@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together, when all that take part are there.
+//! Collective operations of a warp's lanes, executed when all participants have arrived.
 
 use super::code::{LaneReduction, Operation, WarpKind, WarpOperation};
 use super::launch::Launch;
@@ -7,8 +7,8 @@ use super::thread::{Position, State, Thread};
 use super::types::Type;
 use super::{Fault, FaultKind};
 
-/// What a shuffle gives from a lane that is not there.
-const NOBODYS: u64 = 0xcdcd_cdcd;
+/// The value that a shuffle reads from a missing lane.
+const MISSING_LANE: u64 = 0xcdcd_cdcd;
 
 fn operation<'l>(launch: &'l Launch<'l>, thread: &Thread) -> Option<&'l WarpOperation> {
     let Position { function, at } = thread.position();
@@ -18,7 +18,7 @@ fn operation<'l>(launch: &'l Launch<'l>, thread: &Thread) -> Option<&'l WarpOper
     }
 }
 
-/// Does what the waiting lanes of a warp are ready for. Whether there was anything.
+/// Executes the collective operations whose lanes have arrived. Returns whether there were any.
 pub(super) fn meet(
     launch: &Launch<'_>,
     block: [u32; 3],
@@ -43,7 +43,7 @@ pub(super) fn meet(
             };
             return Err(lanes[lane].fault(launch, block, trouble));
         }
-        // Lanes that are done, or that the block does not have, are not waited for.
+        // Lanes that have ended or do not exist are not waited for.
         let members: Vec<usize> = (0..lanes.len())
             .filter(|&other| mask & (1 << other) != 0 && lanes[other].state != State::Done)
             .collect();
@@ -60,7 +60,7 @@ pub(super) fn meet(
     Ok(has_met || active(launch, lanes))
 }
 
-/// `activemask`: the lanes that are at it at the same place count as those that run together.
+/// `activemask`: the lanes that are at the same instruction count as active together.
 fn active(launch: &Launch<'_>, lanes: &mut [Thread]) -> bool {
     let is_there = |thread: &Thread| {
         operation(launch, thread).is_some_and(|there| there.kind == WarpKind::ActiveMask)
@@ -80,7 +80,7 @@ fn active(launch: &Launch<'_>, lanes: &mut [Thread]) -> bool {
 }
 
 fn together(launch: &Launch<'_>, lanes: &mut [Thread], members: &[usize]) {
-    // Every lane's first operand. In a vote it is a predicate.
+    // Every lane's first operand, which is a predicate in a vote.
     let mut values = [None; 32];
     for &lane in members {
         values[lane] = operation(launch, &lanes[lane]).map(|there| lanes[lane].slot(there.from[0]));
@@ -97,7 +97,7 @@ fn together(launch: &Launch<'_>, lanes: &mut [Thread], members: &[usize]) {
             | WarpKind::ShuffleXor
             | WarpKind::ShuffleIndex => {
                 let (source, is_inside) = source(there.kind, lane as i32, second, third);
-                (values[source].unwrap_or(NOBODYS), u64::from(is_inside))
+                (values[source].unwrap_or(MISSING_LANE), u64::from(is_inside))
             }
             kind => collected(kind, &values, values[lane].unwrap_or(0)),
         };
@@ -112,7 +112,8 @@ fn together(launch: &Launch<'_>, lanes: &mut [Thread], members: &[usize]) {
     }
 }
 
-/// The lane that a shuffle reads, and whether it lies in the segment. If not, it is the lane itself.
+/// Returns the lane that a shuffle reads, and whether it is inside the segment. If not, the lane is
+/// its own.
 fn source(kind: WarpKind, lane: i32, by: u32, segments: u32) -> (usize, bool) {
     let (by, clamp, segment) = (
         (by & 31) as i32,
@@ -135,7 +136,7 @@ fn source(kind: WarpKind, lane: i32, by: u32, segments: u32) -> (usize, bool) {
     )
 }
 
-/// What is the same for all lanes, or depends on the lane's own value.
+/// Computes results that are the same for all lanes, or depend on the lane's own value.
 fn collected(kind: WarpKind, values: &[Option<u64>; 32], own: u64) -> (u64, u64) {
     let lanes_where = |holds: &dyn Fn(u64) -> bool| -> u64 {
         let lanes = values

@@ -1,10 +1,10 @@
-//! What stays the same during a launch.
+//! The constants of a launch.
 
 use super::code::{Patch, Slot, Special};
 use super::module::{Entry, Module};
 use super::{Fault, FaultKind, Memory, Shape};
 
-/// Bytes between variables in shared memory, which belong to none: an access past a variable's end is seen.
+/// Unowned bytes between shared variables, by which an access past a variable's end is detected.
 const GAP: usize = 64;
 
 pub(super) struct Launch<'l> {
@@ -13,9 +13,9 @@ pub(super) struct Launch<'l> {
     pub(super) shape: Shape,
     pub(super) parameters: &'l [u8],
     pub(super) memory: &'l dyn Memory,
-    /// What frames of each function begin with, as far as it is the same for all threads.
+    /// The initial slots of each function's frames that are the same for all threads.
     pub(super) templates: Vec<Vec<u64>>,
-    /// What is left to fill in for each thread and frame.
+    /// The slots left to fill in for each thread and frame.
     pub(super) rest: Vec<Vec<(Slot, Patch)>>,
     pub(super) shared_bytes: usize,
     shared_ranges: Vec<(usize, usize)>,
@@ -56,7 +56,8 @@ impl<'l> Launch<'l> {
         Ok(launch)
     }
 
-    /// Places the entry's variables in shared memory. The offset of each of the module's.
+    /// Assigns shared memory to the entry's variables. Returns the offset of each of the module's
+    /// variables.
     fn place_shared(&mut self) -> Vec<u64> {
         let mut offsets = vec![0; self.module.shared.len()];
         let mut end = 0_usize;
@@ -71,7 +72,7 @@ impl<'l> Launch<'l> {
             *offset = start as u64;
             end = start + variable.size + GAP;
         }
-        // All dynamic variables begin at one address, behind the others.
+        // All dynamic variables share one address after the others.
         let dynamic = self
             .module
             .shared
@@ -130,7 +131,7 @@ impl<'l> Launch<'l> {
         Ok(Some(value))
     }
 
-    /// Threads of a block.
+    /// Returns the number of threads per block.
     pub(super) fn threads(&self) -> u32 {
         self.shape.block.iter().product()
     }

@@ -1,10 +1,10 @@
-//! What a PTX text says: its entries, its variables, and for what it was written.
+//! A parsed PTX module: its entries, its variables, and its target architecture.
 
 use std::fmt;
 
 use super::code::Function;
 
-/// A PTX module, read and checked. It does not change any more and may be shared.
+/// A parsed and validated PTX module. It is immutable.
 pub struct Module {
     pub(super) version: (u32, u32),
     pub(super) target: (u32, u32),
@@ -12,7 +12,7 @@ pub struct Module {
     pub(super) globals: Vec<Global>,
     /// Entries' bodies and device functions.
     pub(super) functions: Vec<Function>,
-    /// Variables in shared memory, by their offset in a block's shared memory. Dynamic ones come last and have no size.
+    /// Variables in shared memory, by their offset. Dynamic ones come last and have no size.
     pub(super) shared: Vec<SharedVariable>,
 }
 
@@ -20,46 +20,46 @@ pub struct Module {
 pub struct Entry {
     pub(super) name: String,
     pub(super) parameters: Vec<(usize, usize)>,
-    /// Its body in [`Module::functions`].
+    /// The index of its body in [`Module::functions`].
     pub(super) function: usize,
-    /// The most threads that a block may have, from `.maxntid` and `.reqntid`.
+    /// The maximum number of threads per block, from `.maxntid` and `.reqntid`.
     pub(super) most_threads: Option<u32>,
 }
 
-/// A variable of a module in global or constant memory. The driver places it when it loads the module.
+/// A variable in global or constant memory. The driver places it when it loads the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
-    /// Its name in the PTX text.
+    /// The name in the PTX text.
     pub name: String,
-    /// In bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// The power of two that its address is a multiple of, in bytes.
+    /// The alignment in bytes, a power of two.
     pub align: usize,
-    /// Its first `size` bytes of content: what the text says, and zeros.
+    /// The initial contents, padded with zeros to `size` bytes.
     pub initial: Vec<u8>,
-    /// The eight bytes at `offset` of `initial` are to be filled in with a variable's address when it is known.
+    /// The places in `initial` that receive a variable's address, eight bytes each.
     pub addresses: Vec<Relocation>,
-    /// Whether it lies in constant memory.
+    /// Whether the variable is in constant memory.
     pub is_constant: bool,
 }
 
-/// An address in a variable's initial content.
+/// An address in a variable's initial contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Where the eight bytes of the address go.
+    /// The offset of the address.
     pub offset: usize,
     /// The variable whose address it is.
     pub name: String,
-    /// What is added to the address.
+    /// A number added to the address.
     pub addend: i64,
 }
 
-/// Why a PTX text was refused.
+/// The reason why a PTX text was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The line of the text, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What was expected and what was found.
+    /// The expected and the actual text.
     pub message: String,
 }
 
@@ -76,59 +76,61 @@ impl std::error::Error for ParseError {}
 pub(super) struct SharedVariable {
     pub(super) size: usize,
     pub(super) align: usize,
-    /// `.extern .shared`: its size is the launch's.
+    /// `.extern .shared`: the launch determines its size.
     pub(super) is_dynamic: bool,
-    /// The entry's body that it is declared in, by its place in [`Module::functions`]. Without one it is every entry's.
+    /// The index in [`Module::functions`] of the entry that declares it. `None` for a variable of
+    /// the module.
     pub(super) owner: Option<usize>,
 }
 
 impl Module {
-    /// Reads a PTX text.
+    /// Parses a PTX text.
     ///
     /// # Errors
-    /// The first line that is not PTX, or that this interpreter does not know.
+    /// The first line that is malformed or not supported.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        super::parse::module(text)
+        super::outline::module(text)
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel of this name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// All kernels, in the order of the text.
+    /// Returns all kernels, in the order of the text.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The variables that the driver places.
+    /// Returns the variables that the driver places.
     pub fn globals(&self) -> &[Global] {
         &self.globals
     }
 
-    /// The compute capability that the text is written for: `sm_75` is (7, 5).
+    /// Returns the compute capability of the target: `sm_75` is (7, 5).
     pub fn target(&self) -> (u32, u32) {
         self.target
     }
 
-    /// The version of PTX that the text is written in.
+    /// Returns the PTX version of the text.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 }
 
 impl Entry {
-    /// Its name in the PTX text.
+    /// Returns the name in the PTX text.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The offset and size of each parameter in the parameter block, in bytes.
+    /// Returns each parameter's offset and size in the parameter block, in bytes.
     pub fn parameters(&self) -> &[(usize, usize)] {
         &self.parameters
     }
 
-    /// The most threads that a block of it may have, if the text says so (`.maxntid`, `.reqntid`).
+    /// Returns the maximum number of threads per block, if the text gives one (`.maxntid`,
+    /// `.reqntid`).
     pub fn most_threads(&self) -> Option<u32> {
         self.most_threads
     }

@@ -1,11 +1,12 @@
-//! Floating-point numbers: formats and rounding.
+//! Floating-point formats and rounding.
 //!
-//! What f64 does exactly or with a known remainder is rounded once more, in the wanted direction, to the wanted format.
+//! A result that f64 has exactly, or with a known remainder, is rounded once more to the requested
+//! format in the requested direction.
 
-/// How a result that has no exact representation is rounded.
+/// How an inexact result is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rounding {
-    /// To the nearest, of two equally near ones to the even one: `.rn`
+    /// `.rn`: to nearest, ties to even.
     Nearest,
     /// `.rz`
     Zero,
@@ -39,13 +40,13 @@ pub(super) const DOUBLE: Format = Format {
     mantissa_bits: 52,
 };
 
-/// The NaN that operations on f32 give.
+/// The canonical NaN of f32 operations.
 pub(super) const SINGLE_NAN: u32 = 0x7fff_ffff;
-/// The NaN that operations on f64 give when no operand is one.
+/// The NaN of f64 operations without a NaN operand.
 pub(super) const DOUBLE_NAN: u64 = 0xfff8_0000_0000_0000;
 
 impl Format {
-    /// The bits of a number in this format. A NaN becomes the format's one NaN, all ones but the sign.
+    /// Encodes a number. NaN becomes the format's canonical NaN, all ones except the sign.
     pub(super) fn encode(self, value: f64, rounding: Rounding) -> u64 {
         let bits = value.to_bits();
         let is_negative = value.is_sign_negative();
@@ -69,7 +70,7 @@ impl Format {
         bits | (u64::from(is_negative) << (self.exponent_bits + self.mantissa_bits))
     }
 
-    /// The bits of `significand * 2^exponent`, with a sign.
+    /// Encodes `significand * 2^exponent`, with a sign.
     pub(super) fn encode_scaled(
         self,
         is_negative: bool,
@@ -102,7 +103,7 @@ impl Format {
             Rounding::Up => !is_negative && rest > 0,
         };
         kept += u64::from(up);
-        // A carry out of the mantissa counts the exponent up, as it should.
+        // A carry out of the mantissa correctly increments the exponent.
         let bits = if top < least {
             kept
         } else {
@@ -124,7 +125,8 @@ impl Format {
     }
 }
 
-/// An f64 near an exact result, and on which side of it that result lies: above (1), below (-1), or it is the result (0).
+/// An f64 near an exact result, and the side on which the result lies: above (1), below (-1), or
+/// equal (0).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near {
     value: f64,
@@ -137,7 +139,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// The sign of a sum, of which no bit is lost: by Shewchuk's expansions.
+/// Returns the sign of an exact sum, by Shewchuk's expansions.
 fn sign_of_sum(terms: [f64; 4]) -> i32 {
     let mut parts = [0.0; 4];
     for (count, term) in terms.into_iter().enumerate() {
@@ -159,7 +161,7 @@ impl Near {
         let side = if !operands.iter().all(|x| x.is_finite()) || value.is_nan() {
             0
         } else if value.is_infinite() {
-            // An overflow, but for a division by zero, which `quotient` sees to.
+            // An overflow. `quotient` handles division by zero.
             if value > 0.0 { -1 } else { 1 }
         } else {
             side()
@@ -178,11 +180,11 @@ impl Near {
         })
     }
 
-    /// `a * b + c`
+    /// Computes `a * b + c`.
     pub(super) fn product_sum(a: f64, b: f64, c: f64, rounding: Rounding) -> Self {
         let product = a * b;
         let value = a.mul_add(b, c);
-        // What cancels out is zero, and downwards -0.
+        // An exact cancellation gives +0, or -0 when rounding down.
         let cancels = value == 0.0 && product != 0.0 && product == -c;
         let value = if cancels && rounding == Rounding::Down {
             -0.0
@@ -221,7 +223,7 @@ impl Near {
         })
     }
 
-    /// The result in f64.
+    /// Rounds the result to f64.
     pub(super) fn to_double(self, rounding: Rounding) -> f64 {
         let Self { value, side } = self;
         match rounding {
@@ -233,9 +235,9 @@ impl Near {
         }
     }
 
-    /// The bits of the result in a narrower format, rounded once.
+    /// Encodes the result in a narrower format, rounded once.
     pub(super) fn encode(self, format: Format, rounding: Rounding) -> u64 {
-        // Rounded to the odd neighbour, an f64 still says on which side of each narrower number the result lies.
+        // Rounding to odd preserves the side of every narrower number on which the result lies.
         let Self { value, side } = self;
         let odd = if side == 0 || value.to_bits() & 1 == 1 {
             value
@@ -248,7 +250,8 @@ impl Near {
     }
 }
 
-/// An f64 result with the NaN that the hardware gives: the first operand that is one, or the one that stands for an invalid operation.
+/// Returns an f64 result's bits with the hardware's NaN: the first NaN operand, otherwise the one
+/// for invalid operations.
 pub(super) fn double_bits(value: f64, operands: &[f64]) -> u64 {
     if !value.is_nan() {
         return value.to_bits();
@@ -257,7 +260,7 @@ pub(super) fn double_bits(value: f64, operands: &[f64]) -> u64 {
     operand.map_or(DOUBLE_NAN, |nan| nan.to_bits() | (1 << 51))
 }
 
-/// An f32 result, whose NaN is always the same.
+/// Returns an f32 result's bits, with the canonical NaN.
 pub(super) fn single_bits(value: f32) -> u64 {
     u64::from(if value.is_nan() {
         SINGLE_NAN

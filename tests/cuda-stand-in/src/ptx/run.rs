@@ -1,20 +1,22 @@
-//! Launches: one block after the other.
+//! Launches kernels, one block after the other.
 
 use super::block::Block;
 use super::launch::Launch;
 use super::{Entry, Fault, FaultKind, Memory, Module, Shape};
 
-/// The instructions that a launch may take in [`launch`].
+/// The instruction limit of [`launch`].
 pub const BUDGET: u64 = 1 << 32;
 
-/// The most threads of a block, on any device.
+/// The maximum number of threads per block on any device.
 const MOST_THREADS: u64 = 1024;
 
-/// Runs a kernel over a grid, to its end. Blocks run one after the other and threads take turns in a fixed order, so that the same launch
-/// gives the same result each time.
+/// Runs a kernel over a grid to its end.
+///
+/// Blocks run sequentially and threads take turns in a fixed order, so the same launch always gives
+/// the same result.
 ///
 /// # Errors
-/// What broke it off, and where. What it has written until then stays.
+/// The fault that ended the kernel. Earlier writes remain.
 pub fn launch(
     module: &Module,
     entry: &Entry,
@@ -25,10 +27,10 @@ pub fn launch(
     launch_within(module, entry, shape, parameters, memory, BUDGET)
 }
 
-/// [`launch`], with so many instructions at most, over all threads.
+/// Does the same as [`launch`] with this instruction limit, over all threads.
 ///
 /// # Errors
-/// As [`launch`]; [`FaultKind::Timeout`] if it takes more.
+/// As for [`launch`], and [`FaultKind::Timeout`] when the limit is exceeded.
 pub fn launch_within(
     module: &Module,
     entry: &Entry,

@@ -1,27 +1,27 @@
-//! Memory as a thread reaches it: every access is checked.
+//! A thread's view of memory. Every access is checked.
 
 use super::launch::Launch;
 use super::types::{Space, from_generic};
 use super::{FaultKind, body::POISON};
 
-/// The most bytes that one instruction moves.
+/// The maximum number of bytes that one instruction moves.
 pub(super) const MOST_BYTES: usize = 32;
 
-/// An access that cannot be.
+/// An invalid access.
 pub(super) struct Trouble {
     pub(super) kind: FaultKind,
     pub(super) text: String,
 }
 
-/// The memory that a thread's current frame reaches.
+/// The memory that a thread's current frame can access.
 pub(super) struct Reach<'r> {
     pub(super) launch: &'r Launch<'r>,
     pub(super) shared: &'r mut [u8],
     pub(super) local: &'r mut [u8],
     pub(super) params: &'r mut [u8],
-    /// Where the frame's own parameter memory begins in `params`.
+    /// The start of the frame's own parameter memory in `params`.
     pub(super) param_base: usize,
-    /// Addresses in parameter memory below this are the launch's parameters.
+    /// Smaller parameter addresses belong to the launch's parameters.
     pub(super) block_bytes: usize,
 }
 
@@ -32,7 +32,7 @@ fn illegal(text: &str) -> Trouble {
     }
 }
 
-/// Where so many bytes at an address lie in this memory, if they do.
+/// Returns the range of `count` bytes at an address, if it is inside this memory.
 fn within(address: u64, count: usize, length: usize) -> Option<std::ops::Range<usize>> {
     let start = usize::try_from(address).ok()?;
     let end = start.checked_add(count)?;
@@ -69,7 +69,7 @@ impl Reach<'_> {
             .ok_or_else(|| illegal("parameter memory ends before it"))
     }
 
-    /// Reads as many bytes as `bytes` has. Their number is a power of two, and the address must be a multiple of it.
+    /// Reads `bytes.len()` bytes, a power of two, from an address that must be a multiple of it.
     pub(super) fn load(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
         let count = bytes.len();
         let (space, address) = Self::place(space, address, count)?;
@@ -98,7 +98,7 @@ impl Reach<'_> {
         Ok(())
     }
 
-    /// Writes bytes, of which the same holds as for [`Self::load`].
+    /// Writes bytes, under the conditions of [`Self::load`].
     pub(super) fn store(
         &mut self,
         space: Space,
@@ -136,7 +136,7 @@ impl Reach<'_> {
     }
 }
 
-/// Grows memory to this length with poison, so that what lay there before is gone.
+/// Fills memory up to this length with poison, so that older contents are gone.
 pub(super) fn grow(memory: &mut Vec<u8>, length: usize) {
     memory.resize(length, POISON);
 }

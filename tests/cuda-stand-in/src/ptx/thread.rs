@@ -1,4 +1,4 @@
-//! A thread: its frames, and the loop that runs it until it is done or must wait.
+//! A thread: its frames, and the loop that runs it until it ends or must wait.
 
 use super::access::{access, many};
 use super::code::{Call, Copied, Operation, Patch, Slot, Special};
@@ -7,36 +7,36 @@ use super::spaces::{Reach, Trouble, grow};
 use super::types::low_bits;
 use super::{Fault, FaultKind};
 
-/// The most calls inside one another.
+/// The maximum call depth.
 const DEEPEST: usize = 4096;
-/// The most local memory of a thread in bytes, as on devices.
+/// The maximum local memory of a thread in bytes, as on devices.
 const MOST_LOCAL: usize = 512 << 10;
 
-/// Why a thread is not running.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It can go on.
+    /// It can run.
     Ready,
-    /// At a barrier of the block.
+    /// It waits at a barrier of the block.
     Barrier,
-    /// At an instruction of its warp.
+    /// It waits at a collective instruction of its warp.
     Warp,
     Done,
 }
 
 struct Frame {
     function: usize,
-    /// Where its slots begin.
+    /// The index of its first slot.
     base: usize,
     param_base: usize,
     local_base: usize,
-    /// The instruction to run, or in a frame that has called: the call.
+    /// The instruction to run next. In a calling frame, the call.
     at: usize,
 }
 
 pub(super) struct Thread {
     pub(super) state: State,
-    /// By dimension.
+    /// The position in the block, by dimension.
     pub(super) place: [u32; 3],
     lane: u32,
     warp: u32,
@@ -46,7 +46,7 @@ pub(super) struct Thread {
     local: Vec<u8>,
 }
 
-/// Where an instruction stands.
+/// The position of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) function: usize,
@@ -68,7 +68,7 @@ impl Thread {
         }
     }
 
-    /// Sets the thread to the kernel's beginning.
+    /// Resets the thread to the start of the kernel.
     pub(super) fn begin(&mut self, launch: &Launch<'_>, block: [u32; 3]) {
         self.frames.clear();
         self.slots.clear();
@@ -121,7 +121,7 @@ impl Thread {
         }
     }
 
-    /// Where the thread stands, or stood last.
+    /// Returns the current or last position.
     pub(super) fn position(&self) -> Position {
         self.frames
             .last()
@@ -131,7 +131,7 @@ impl Thread {
             })
     }
 
-    /// What a slot of the current frame holds.
+    /// Returns the value of a slot of the current frame.
     pub(super) fn slot(&self, slot: Slot) -> u64 {
         self.frames
             .last()
@@ -144,7 +144,7 @@ impl Thread {
         }
     }
 
-    /// Goes on behind the instruction at which the thread waited.
+    /// Continues after the instruction at which the thread waited.
     pub(super) fn go_on(&mut self) {
         self.state = State::Ready;
         if let Some(frame) = self.frames.last_mut() {
@@ -170,7 +170,7 @@ impl Thread {
         }
     }
 
-    /// The fault of this thread at this instruction.
+    /// Makes a fault of this thread at this instruction.
     pub(super) fn fault(&self, launch: &Launch<'_>, block: [u32; 3], trouble: Trouble) -> Fault {
         let Position { function, at } = self.position();
         let function = &launch.module.functions[function];
@@ -189,7 +189,8 @@ impl Thread {
         Fault { kind, detail }
     }
 
-    /// Runs until the thread waits or is done, or for so many instructions. How many it took.
+    /// Runs until the thread waits or ends, or for this many instructions. Returns the number of
+    /// instructions.
     pub(super) fn run(
         &mut self,
         launch: &Launch<'_>,
@@ -259,7 +260,7 @@ impl Thread {
         self.local.truncate(left.local_base);
     }
 
-    /// Runs in the current frame. A call ends it, as does a return.
+    /// Runs in the current frame. A call or a return ends it.
     fn run_frame<'l>(
         &mut self,
         launch: &'l Launch<'l>,
@@ -333,7 +334,7 @@ impl Thread {
                     self.state = State::Barrier;
                     return Ok(None);
                 }
-                Operation::Warp(_) => {
+                Operation::Warp(_) | Operation::Matrix(_) => {
                     frame.at = at;
                     self.state = State::Warp;
                     return Ok(None);

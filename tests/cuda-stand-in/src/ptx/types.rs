@@ -1,6 +1,6 @@
 //! Types and state spaces.
 
-/// A type of PTX, as registers, variables and instructions have it.
+/// A PTX type of registers, variables and instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Pred,
@@ -25,7 +25,7 @@ pub(super) enum Type {
 }
 
 impl Type {
-    /// The type of this name, without its point.
+    /// Returns the type of this name, without the leading point.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "pred" => Self::Pred,
@@ -51,7 +51,7 @@ impl Type {
         })
     }
 
-    /// Bits in a register. A predicate has one.
+    /// Returns the width in a register. A predicate has one bit.
     pub(super) fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
@@ -62,7 +62,7 @@ impl Type {
         }
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory.
     pub(super) fn bytes(self) -> usize {
         (self.bits() as usize).div_ceil(8)
     }
@@ -71,12 +71,12 @@ impl Type {
         matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }
 
-    /// Whether it is a floating-point type of one element.
+    /// Returns whether it is a scalar floating-point type.
     pub(super) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
-    /// Whether it is two floating-point numbers of 16 bits in 32, and of which type they are.
+    /// Returns the element type of a pair of 16-bit floats.
     pub(super) fn half_of_pair(self) -> Option<Self> {
         match self {
             Self::F16x2 => Some(Self::F16),
@@ -86,7 +86,7 @@ impl Type {
     }
 }
 
-/// The low bits of a register, the others zero.
+/// Zeroes all but the low bits of a register.
 pub(super) fn low_bits(value: u64, bits: u32) -> u64 {
     if bits >= 64 {
         value
@@ -95,7 +95,7 @@ pub(super) fn low_bits(value: u64, bits: u32) -> u64 {
     }
 }
 
-/// The low bits of a register, as a number with a sign.
+/// Sign-extends the low bits of a register.
 pub(super) fn sign_extended(value: u64, bits: u32) -> i64 {
     let unused = 64 - bits.clamp(1, 64);
     ((value << unused) as i64) >> unused
@@ -104,9 +104,9 @@ pub(super) fn sign_extended(value: u64, bits: u32) -> i64 {
 /// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// By the address: a window of shared, local or parameter memory, or global memory.
+    /// Determined by the address: a window of shared, local or parameter memory, or global memory.
     Generic,
-    /// Global and constant memory, which the driver has.
+    /// Global and constant memory, which the driver provides.
     Global,
     Shared,
     Local,
@@ -114,7 +114,7 @@ pub(super) enum Space {
 }
 
 impl Space {
-    /// The space of this name, without its point.
+    /// Returns the space of this name, without the leading point.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "global" | "const" => Self::Global,
@@ -125,9 +125,9 @@ impl Space {
         })
     }
 
-    /// What is added to an address of this space to make it generic.
+    /// Returns the offset that makes an address of this space generic.
     ///
-    /// No device address of the driver lies so high.
+    /// It is above all device addresses of the driver.
     pub(super) fn window(self) -> u64 {
         match self {
             Self::Generic | Self::Global => 0,
@@ -138,7 +138,7 @@ impl Space {
     }
 }
 
-/// The space and the address in it that a generic address means.
+/// Splits a generic address into its space and the address in it.
 pub(super) fn from_generic(address: u64) -> (Space, u64) {
     let rest = address & 0xffff_ffff_ffff;
     match address >> 48 {

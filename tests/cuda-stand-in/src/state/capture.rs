@@ -1,4 +1,4 @@
-//! Captures: streams whose work becomes a graph, and what is not allowed meanwhile.
+//! Captures: streams whose work becomes a graph, and the restrictions during a capture.
 
 use std::cell::Cell;
 use std::thread::ThreadId;
@@ -9,7 +9,7 @@ use super::State;
 use super::graph::Graph;
 use super::stream::NodeWork;
 
-/// A capture, from its begin to its end.
+/// A capture in progress.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(crate) graph: usize,
@@ -17,16 +17,17 @@ pub(crate) struct Capture {
     pub(crate) mode: CUstreamCaptureMode,
     pub(crate) thread: ThreadId,
     pub(crate) invalidated: bool,
-    /// The handles last shown as a stream's dependencies: they stay where they are until the next call about this capture.
+    /// The handles last returned as a stream's dependencies. The array must stay valid until the
+    /// next call about this capture.
     pub(crate) shown: Vec<usize>,
 }
 
 thread_local! {
-    /// What this thread is kept from while something is captured.
+    /// The restrictions on this thread during captures.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Sets this thread's mode and gives the old one.
+/// Sets this thread's mode and returns the old one.
 pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
     MODE.replace(mode)
 }
@@ -35,14 +36,15 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 
 impl State {
-    /// A capture is spoilt: it can be ended, and gives no graph.
+    /// Invalidates a capture: it can still be ended, but gives no graph.
     pub(crate) fn invalidate(&mut self, capture: u64) {
         if let Some(capture) = self.captures.get_mut(&capture) {
             capture.invalidated = true;
         }
     }
 
-    /// For a call that might wait for work of other streams, such as an allocation: refused while a capture forbids it to this thread.
+    /// Rejects calls that may wait for other streams, such as an allocation, while a capture
+    /// forbids them to this thread.
     pub(crate) fn check_unsafe_call(&mut self) -> Result<(), CUresult> {
         let (mode, thread) = (MODE.get(), std::thread::current().id());
         let mut refused = false;
@@ -63,7 +65,7 @@ impl State {
         }
     }
 
-    /// For a call that a capturing stream cannot take: refused, and the capture is spoilt.
+    /// Rejects calls that a capturing stream does not support, and invalidates the capture.
     pub(crate) fn check_not_capturing(&mut self, stream: usize) -> Result<(), CUresult> {
         match self.streams.get(stream)?.capture {
             None => Ok(()),
@@ -74,7 +76,7 @@ impl State {
         }
     }
 
-    /// For a call that waits for all of a context's work.
+    /// Rejects calls that wait for all work of a context, if one of its streams is captured.
     pub(crate) fn check_no_capture_in(&mut self, context: usize) -> Result<(), CUresult> {
         let captures: Vec<u64> = self
             .streams
@@ -92,7 +94,8 @@ impl State {
         }
     }
 
-    /// For work on the legacy default stream: it would wait for blocking streams, which is an error while one of them is captured.
+    /// Rejects work on the legacy default stream while a blocking stream is captured, because it
+    /// would wait for that stream.
     pub(crate) fn check_implicit(&mut self, stream: usize) -> Result<(), CUresult> {
         let context = self.streams.get(stream)?.context;
         if self.contexts.get(context)?.null_stream != stream {
@@ -113,10 +116,10 @@ impl State {
         }
     }
 
-    /// Makes work a node, if its stream is being captured.
+    /// Turns work into a node if its stream is being captured.
     ///
     /// # Errors
-    /// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: the capture is spoilt.
+    /// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED if the capture was invalidated.
     pub(crate) fn capture_node(
         &mut self,
         stream: usize,
@@ -177,7 +180,7 @@ impl State {
         Ok(())
     }
 
-    /// A stream under capture, or about to be pulled into one, waits for what an event of a capture stands for.
+    /// Makes a stream wait for an event of a capture, which adds the stream to the capture.
     pub(crate) fn wait_captured(
         &mut self,
         stream: usize,
@@ -209,7 +212,8 @@ impl State {
         Ok(())
     }
 
-    /// Ends a capture and gives its graph. The capture is over also when this is an error, unless the stream is the wrong one.
+    /// Ends a capture and returns its graph. An error ends the capture too, unless the stream is
+    /// the wrong one.
     pub(crate) fn end_capture(&mut self, stream: usize) -> Result<usize, CUresult> {
         let id = self
             .streams
@@ -243,7 +247,7 @@ impl State {
         whole
     }
 
-    /// Lets the streams of a capture go.
+    /// Releases the streams of a capture.
     fn drop_capture(&mut self, id: u64) {
         self.captures.remove(&id);
         for stream in self.streams.values_mut() {

@@ -1,40 +1,40 @@
-//! Graphs, what is made of them to be launched, and how the one is held against the other.
+//! Graphs, executable graphs, and their comparison.
 
 use cudarc::driver::sys::{CUgraphExecUpdateResult, CUgraphNodeType};
 
 use super::handle::{Kind, fresh};
 use super::stream::NodeWork;
 
-/// A graph: nodes, each behind those that it comes after.
+/// A graph: nodes in topological order.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) context: usize,
     pub(crate) nodes: Vec<Node>,
 }
 
-/// One node.
+/// A node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) handle: usize,
     pub(crate) work: NodeWork,
-    /// The nodes, by index, that it comes directly after.
+    /// The indices of its direct predecessors.
     pub(crate) after: Vec<usize>,
-    /// Pointers to a kernel node's parameters, once somebody has asked for them: they live as long as the node.
+    /// Pointers to a kernel node's parameters, once queried. They live as long as the node.
     pub(crate) pointers: Vec<usize>,
 }
 
-/// A graph that can be launched.
+/// An executable graph.
 #[derive(Debug)]
 pub(crate) struct Exec {
     pub(crate) context: usize,
-    /// The graph's nodes as they were, with their handles.
+    /// A copy of the graph's nodes, with their handles.
     pub(crate) nodes: Vec<Node>,
-    /// The stream of its last launch, and where that ends in it.
+    /// The stream of the last launch, and the position of its end.
     pub(crate) last: Option<(usize, u64)>,
 }
 
 impl Graph {
-    /// Adds a node and gives its index.
+    /// Adds a node and returns its index.
     pub(crate) fn add(&mut self, work: NodeWork, after: Vec<usize>) -> usize {
         self.nodes.push(Node {
             handle: fresh(Kind::Node),
@@ -45,7 +45,7 @@ impl Graph {
         self.nodes.len() - 1
     }
 
-    /// Whether every node is one of these, or comes before one of them.
+    /// Returns whether every node is one of these or precedes one of them.
     pub(crate) fn is_joined(&self, ends: &[usize]) -> bool {
         let mut reached = vec![false; self.nodes.len()];
         for end in ends {
@@ -53,7 +53,7 @@ impl Graph {
                 *reached = true;
             }
         }
-        // Nodes come after earlier ones only, so that one pass from the end is enough.
+        // Predecessors have smaller indices, so one pass from the end is enough.
         for (index, node) in self.nodes.iter().enumerate().rev() {
             if reached.get(index).is_some_and(|reached| *reached) {
                 for before in &node.after {
@@ -68,7 +68,7 @@ impl Graph {
 }
 
 impl NodeWork {
-    /// As `cuGraphNodeGetType` names it.
+    /// Returns the node's type, as `cuGraphNodeGetType` reports it.
     pub(crate) const fn node_type(&self) -> CUgraphNodeType {
         match self {
             NodeWork::Kernel(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
@@ -80,11 +80,11 @@ impl NodeWork {
     }
 }
 
-/// What keeps an executable graph from becoming like a graph, and the graph's node where it shows.
+/// The reason why an executable graph cannot be updated to a graph, and the node that shows it.
 pub(crate) type Difference = (CUgraphExecUpdateResult, Option<usize>);
 
 impl Exec {
-    /// Whether the nodes of a graph can take these nodes' places: the same types, edges and kernels.
+    /// Checks that a graph's nodes can replace these: same types, edges and kernels.
     pub(crate) fn compare(&self, graph: &Graph) -> Result<(), Difference> {
         if self.nodes.len() != graph.nodes.len() {
             return Err((

@@ -1,11 +1,11 @@
-//! Handles: numbers that look like nothing else, are never given twice, and tell what they stand for.
+//! Handles: unique, recognisable numbers that encode their kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys::CUresult;
 
-/// What a handle stands for.
+/// The kind of object of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Context = 1,
@@ -18,16 +18,17 @@ pub(crate) enum Kind {
     Exec,
 }
 
-/// Not an address on any machine we run on: whoever follows a handle as if it were a pointer breaks off at once.
+/// Upper bits that are not a valid address on supported machines, so that dereferencing a handle
+/// crashes at once.
 const MARK: usize = 0x0ca1_0000_0000_0000;
 
-/// A handle that was never given before, in this process.
+/// Returns a handle that was never used in this process.
 pub(crate) fn fresh(kind: Kind) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     MARK | (kind as usize) << 40 | NEXT.fetch_add(1, Ordering::Relaxed) << 4
 }
 
-/// The things of one kind that are alive, by handle.
+/// The live objects of one kind, by handle.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Device memory and pinned host memory: every access is checked against what was allocated.
+//! Device memory and pinned host memory. Every access is checked against the allocations.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,35 +6,35 @@ use std::sync::{Arc, LazyLock};
 
 use cudarc::driver::sys::CUresult;
 
-/// Where the first device's memory begins; each device has a range of its own.
+/// The start of the first device's memory. Each device has a range of its own.
 const FIRST: u64 = 0x7_0000_0000;
 const RANGE: u64 = 0x100_0000_0000;
-/// What nobody may touch behind each allocation, in bytes.
+/// Inaccessible bytes after each allocation.
 const GUARD: u64 = 64 << 10;
-/// What device allocations are aligned to, in bytes.
+/// The alignment of device allocations, in bytes.
 const ALIGN: u64 = 512;
-/// What pinned host memory is aligned to, in bytes.
+/// The alignment of pinned host memory, in bytes.
 const PAGE: usize = 4096;
-/// What fresh memory is full of.
+/// The fill byte of fresh memory.
 const POISON: u8 = 0xCD;
 
-/// How many devices there can be.
+/// The maximum number of devices.
 pub(crate) const DEVICES: usize = 8;
 
-/// Whether an address is one that device memory could have: never one of the host.
+/// Returns whether an address is in the range of device memory, which never overlaps host memory.
 pub(crate) fn is_device_address(address: u64) -> bool {
     (FIRST..FIRST + DEVICES as u64 * RANGE).contains(&address)
 }
 
-/// Where memory lies.
+/// The place of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Device,
-    /// Pinned memory of the host. Its address is a real one, the same for host and devices.
+    /// Pinned host memory. Its real address is the same for host and devices.
     Host,
 }
 
-/// Whether the program holds memory, or a module.
+/// The owner of memory: the program, or a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Program,
@@ -45,7 +45,8 @@ const PENDING: u8 = 0;
 const READY: u8 = 1;
 const FREED: u8 = 2;
 
-/// One allocation. Its bytes are atomic: the host writes pinned ones behind our back, and two kernels may race for device ones.
+/// An allocation. Its bytes are atomic, because the host writes pinned ones directly and kernels
+/// may race on device ones.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
@@ -54,12 +55,12 @@ pub(crate) struct Allocation {
     pub(crate) owner: Owner,
     pub(crate) device: usize,
     pub(crate) context: usize,
-    /// Never moved and never resized: pinned memory is used at its real address.
+    /// Never moved or resized: pinned memory is used at its real address.
     bytes: Vec<AtomicU8>,
-    /// Where in `bytes` it begins.
+    /// The start of the aligned memory in `bytes`.
     skip: usize,
     phase: AtomicU8,
-    /// The program gave it back, be it that the stream has not come to it yet.
+    /// Whether the program has freed it, even if its stream has not reached that yet.
     released: AtomicU8,
 }
 
@@ -72,12 +73,12 @@ impl Allocation {
         })?
     }
 
-    /// What the stream does when it comes to the allocation.
+    /// Makes the allocation accessible, when its stream reaches it.
     pub(crate) fn begin(&self) {
         self.phase.store(READY, Ordering::Release);
     }
 
-    /// Whether the program still holds it.
+    /// Returns whether the program still holds it.
     pub(crate) fn is_held(&self) -> bool {
         self.released.load(Ordering::Acquire) == 0
     }
@@ -85,27 +86,28 @@ impl Allocation {
 
 type Map = BTreeMap<u64, Arc<Allocation>>;
 
-/// All memory there is.
+/// All memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// By first address. A running kernel keeps the map as it was when it began.
+    /// Allocations by first address. A running kernel keeps the map as it was at its start.
     map: LazyLock<Arc<Map>>,
     /// For each device the next address, and the bytes in use.
     devices: BTreeMap<usize, (u64, u64)>,
-    /// Whether addresses that were given back are given out again, as a driver's pool does: what is used too late is not found then.
+    /// Whether freed addresses are reused, as a driver's pool does. Use after free is then not
+    /// detected.
     pub(crate) reuse: bool,
-    /// Such addresses: of which device, and for how many bytes.
+    /// Reusable addresses, with their device and size.
     freed: Vec<(usize, usize, u64)>,
 }
 
-/// What an allocation is asked to be.
+/// The properties of a new allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) size: usize,
     pub(crate) device: usize,
     pub(crate) context: usize,
     pub(crate) owner: Owner,
-    /// It may be touched from now on, not only once its stream has come to it.
+    /// Accessible at once, not only when its stream reaches it.
     pub(crate) ready: bool,
 }
 
@@ -119,7 +121,7 @@ impl Memory {
         }
     }
 
-    /// Allocates device memory, `capacity` being what the device has in bytes.
+    /// Allocates device memory. `capacity` is the device's size in bytes.
     pub(crate) fn allocate(
         &mut self,
         request: Request,
@@ -137,7 +139,7 @@ impl Memory {
             return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         };
         let bytes = poisoned(request.size)?;
-        // The lowest, so that who does the same again finds the same.
+        // Take the lowest address, so that repeated programs get the same addresses.
         let freed = self.freed.iter().enumerate();
         let same = freed.filter(|(_, known)| (known.0, known.1) == (request.device, request.size));
         let known = same
@@ -188,7 +190,7 @@ impl Memory {
         allocation
     }
 
-    /// The program's allocation that begins at an address. The program gives it back: a second time is an error.
+    /// Releases the program's allocation at an address. A second release is an error.
     pub(crate) fn release(&mut self, base: u64, place: Place) -> Result<Arc<Allocation>, CUresult> {
         let found = self
             .map
@@ -202,7 +204,7 @@ impl Memory {
         Ok(found)
     }
 
-    /// Its bytes are gone: who touches them now touches nothing.
+    /// Removes an allocation; later accesses to it are faults.
     pub(crate) fn remove(&mut self, base: u64) {
         let Some(gone) = Arc::make_mut(&mut self.map).remove(&base) else {
             return;
@@ -216,7 +218,7 @@ impl Memory {
         }
     }
 
-    /// Lets go of a context's memory.
+    /// Removes a context's memory.
     pub(crate) fn remove_context(&mut self, context: usize) {
         let gone: Vec<u64> = self
             .map
@@ -237,17 +239,17 @@ impl Memory {
         }
     }
 
-    /// Bytes in use on a device.
+    /// Returns the bytes in use on a device.
     pub(crate) fn used(&self, device: usize) -> u64 {
         self.devices.get(&device).map_or(0, |(_, used)| *used)
     }
 
-    /// The allocation that holds an address.
+    /// Returns the allocation that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<&Arc<Allocation>> {
         find(&self.map, address, 0)
     }
 
-    /// The allocation that holds a range of bytes.
+    /// Returns the allocation that contains a range of bytes.
     pub(crate) fn find_range(&self, address: u64, size: usize) -> Option<&Arc<Allocation>> {
         find(&self.map, address, size)
     }
@@ -256,7 +258,7 @@ impl Memory {
         self.map.values().map(|allocation| &**allocation)
     }
 
-    /// What a device sees; `None` sees all devices.
+    /// Returns memory as a device sees it; `None` sees all devices.
     pub(crate) fn view(&self, device: Option<usize>) -> View {
         View {
             map: Arc::clone(&self.map),
@@ -267,7 +269,7 @@ impl Memory {
 
 fn find(map: &Map, address: u64, size: usize) -> Option<&Arc<Allocation>> {
     let (_, found) = map.range(..=address).next_back()?;
-    // One past the end belongs to nobody, unless nothing is read there.
+    // The address past the end is valid only for empty ranges.
     (found.at(address, size.max(1)).is_some()).then_some(found)
 }
 
@@ -334,7 +336,7 @@ impl View {
         }
     }
 
-    /// Reads bytes, or says why not.
+    /// Reads bytes, or says why the access is invalid.
     pub(crate) fn load(&self, address: u64, bytes: &mut [u8]) -> Result<(), String> {
         let found = self.at(address, bytes.len())?;
         for (to, from) in bytes.iter_mut().zip(found) {
@@ -343,7 +345,7 @@ impl View {
         Ok(())
     }
 
-    /// Writes bytes, or says why not.
+    /// Writes bytes, or says why the access is invalid.
     pub(crate) fn store(&self, address: u64, bytes: &[u8]) -> Result<(), String> {
         let found = self.at(address, bytes.len())?;
         for (from, to) in bytes.iter().zip(found) {

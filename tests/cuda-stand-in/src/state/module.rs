@@ -1,26 +1,26 @@
-//! Modules as the driver holds them: what the interpreter read, and where its global variables were placed.
+//! Loaded modules: the parsed module, and the addresses of its global variables.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use crate::ptx;
 
-/// What `cuModuleLoadData` made.
+/// The object that `cuModuleLoadData` creates.
 #[derive(Debug)]
 pub(crate) struct ModuleBody {
     pub(crate) module: ptx::Module,
     pub(crate) context: usize,
-    /// Global variables: address and size in bytes.
+    /// The address and size of each global variable.
     pub(crate) globals: BTreeMap<String, (u64, usize)>,
-    /// Its handle is gone. What was captured from it can no longer be launched.
+    /// Whether the module was unloaded. Captured kernels of it can no longer be launched.
     pub(crate) unloaded: AtomicBool,
 }
 
-/// A kernel that the program holds a handle of.
+/// A kernel to which the program holds a handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) module: usize,
     pub(crate) name: String,
-    /// Dynamic shared memory that it may be launched with, in bytes.
+    /// The allowed dynamic shared memory, in bytes.
     pub(crate) max_dynamic_shared: u32,
 }

@@ -1,4 +1,4 @@
-//! Streams: queues of work, and the order in which work is taken from them.
+//! Streams: queues of work, and the order in which it runs.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -11,25 +11,25 @@ use super::State;
 use super::module::ModuleBody;
 use crate::ptx::Shape;
 
-/// How many queries of unfinished work are told "not ready" in lazy mode before one makes the work happen.
+/// In lazy mode, the number of queries that return "not ready" before one runs the work.
 const POLLS: u32 = 3;
 
-/// One stream.
+/// A stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: usize,
     /// It neither waits for the legacy default stream nor is waited for by it.
     pub(crate) non_blocking: bool,
     pub(crate) priority: i32,
-    /// The program has destroyed it. It goes once its work is done.
+    /// The program destroyed it. It is removed once its work is done.
     pub(crate) destroyed: bool,
     queue: VecDeque<Work>,
     queued: u64,
     completed: u64,
-    /// A thread is running this stream's work and does not hold the lock.
+    /// A thread runs this stream's work without the lock.
     busy: bool,
     polls: u32,
-    /// The capture that it takes part in, and the nodes that its next one comes after.
+    /// The capture that it takes part in, and the predecessors of its next node.
     pub(crate) capture: Option<u64>,
     pub(crate) frontier: Vec<usize>,
 }
@@ -51,12 +51,12 @@ impl Stream {
         }
     }
 
-    /// The position of what was enqueued last.
+    /// Returns the position of the last enqueued work.
     pub(crate) const fn tail(&self) -> u64 {
         self.queued
     }
 
-    /// Puts work at the end.
+    /// Appends work.
     pub(crate) fn push(&mut self, work: Work) {
         self.queue.push_back(work);
         self.queued += 1;
@@ -68,31 +68,31 @@ impl Stream {
     }
 }
 
-/// A point in a stream's work that an event stands for.
+/// A point in a stream's work that an event refers to.
 #[derive(Debug)]
 pub(crate) struct Mark {
     pub(crate) stream: usize,
     pub(crate) position: u64,
-    /// When the stream came to it.
+    /// The time at which the stream reached it.
     pub(crate) at: OnceLock<Instant>,
 }
 
-/// What a stream has to do.
+/// Work of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// What a graph's node could also be.
+    /// Work that can also be a graph's node.
     Node(NodeWork),
-    /// Note the time.
+    /// Records the time.
     Record(Arc<Mark>),
-    /// Wait until another stream has come to a position.
+    /// Waits until another stream has reached a position.
     Wait { stream: usize, position: u64 },
-    /// Device memory begins to be there.
+    /// Makes device memory accessible.
     Allocate(u64),
-    /// Device memory goes.
+    /// Frees device memory.
     Free(u64),
 }
 
-/// What streams and graphs can both do.
+/// Work that streams and graphs share.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeWork {
     Kernel(Launch),
@@ -113,62 +113,63 @@ pub(crate) struct Launch {
     pub(crate) parameters: Arc<[u8]>,
 }
 
-/// Bytes from somewhere to somewhere.
+/// A copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     pub(crate) to: u64,
     pub(crate) from: Source,
     pub(crate) size: usize,
-    /// Between devices, which is for peer copies alone.
+    /// Between devices, which only peer copies may do.
     pub(crate) peer: bool,
 }
 
-/// Where bytes come from.
+/// The source of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Device memory or pinned host memory, read when the stream comes to it.
+    /// Device memory or pinned host memory, read when the stream reaches the copy.
     Address(u64),
     /// Pageable host memory, as it was when the copy was enqueued.
     Bytes(Arc<[u8]>),
 }
 
-/// Memory filled with a pattern.
+/// A fill with a pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Set {
     pub(crate) to: u64,
     pub(crate) pattern: [u8; 4],
-    /// How many of the pattern's bytes count.
+    /// The number of bytes of the pattern that are used.
     pub(crate) width: usize,
-    /// How often it is written.
+    /// The number of repetitions.
     pub(crate) count: usize,
 }
 
-/// A function of the host, and what it is called with.
+/// A host function and its argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostFunction {
     pub(crate) function: unsafe extern "C" fn(*mut c_void),
     pub(crate) data: usize,
 }
 
-/// What there is to do to bring a stream to a position.
+/// The next step towards a position of a stream.
 #[derive(Debug)]
 pub(crate) enum Next {
     Done,
-    /// Another thread is at it.
+    /// Another thread is running the stream's work.
     Busy,
-    /// This, of this stream, which is marked busy until [`State::complete`].
+    /// This work of this stream, which is marked busy until [`State::complete`].
     Work(usize, Work),
 }
 
 impl State {
-    /// Whether a stream has come to a position. A stream that is gone has.
+    /// Returns whether a stream has reached a position. A removed stream has.
     fn is_past(&self, stream: usize, position: u64) -> bool {
         self.streams
             .get(stream)
             .map_or(true, |stream| stream.completed >= position)
     }
 
-    /// Takes the next piece of work on the way to a position of a stream; a stream that waits for another makes that one's work next.
+    /// Takes the next work on the way to a position of a stream. If the stream waits for another,
+    /// that one's work is next.
     pub(crate) fn next(&mut self, stream: usize, position: u64) -> Next {
         let (mut at, mut goal) = (stream, position);
         loop {
@@ -198,7 +199,7 @@ impl State {
         }
     }
 
-    /// A piece of work is done.
+    /// Marks work as done.
     pub(crate) fn complete(&mut self, stream: usize) {
         let Ok(found) = self.streams.get_mut(stream) else {
             return;
@@ -210,11 +211,11 @@ impl State {
         }
     }
 
-    /// The stream of a handle, on which work can be put: the context's legacy default stream for 0 and 1.
+    /// Resolves a stream handle for enqueuing. 0 and 1 are the context's legacy default stream.
     pub(crate) fn stream_handle(&self, stream: usize, context: usize) -> Result<usize, CUresult> {
         match stream {
             0 | 1 => Ok(self.contexts.get(context)?.null_stream),
-            // The per-thread default stream.
+            // The per-thread default stream is not supported.
             2 => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             _ => {
                 let found = self
@@ -229,14 +230,14 @@ impl State {
         }
     }
 
-    /// Puts work on a stream, behind what the legacy default stream's rule says that it waits for.
+    /// Enqueues work, after the work that the legacy default stream's rule orders it behind.
     pub(crate) fn push(&mut self, stream: usize, work: Work) -> Result<(), CUresult> {
         self.push_waits(stream)?;
         self.streams.get_mut(stream)?.push(work);
         Ok(())
     }
 
-    /// Puts a point on a stream that an event stands for.
+    /// Enqueues a mark for an event.
     pub(crate) fn push_mark(&mut self, stream: usize) -> Result<Arc<Mark>, CUresult> {
         self.push_waits(stream)?;
         let found = self.streams.get_mut(stream)?;
@@ -249,7 +250,8 @@ impl State {
         Ok(mark)
     }
 
-    /// The legacy default stream waits for all blocking streams of its context, and they for it.
+    /// Enqueues the mutual waits of the legacy default stream and the blocking streams of its
+    /// context.
     fn push_waits(&mut self, stream: usize) -> Result<(), CUresult> {
         let (context, non_blocking) = self
             .streams
@@ -281,8 +283,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether a stream's work up to a position is done, as a query sees it. In lazy mode the first few queries see nothing move; the
-    /// one after them returns what to run, so that whoever polls gets to an end.
+    /// Queries whether a stream's work up to a position is done. In lazy mode the first few queries
+    /// see no progress, and the next one asks to run the work, so that polling loops end.
     pub(crate) fn poll(&mut self, stream: usize, position: u64) -> Poll {
         if self.is_past(stream, position) {
             return Poll::Ready;
@@ -298,7 +300,7 @@ impl State {
         }
     }
 
-    /// Every stream of a context with the position that it has to come to for the context to be idle.
+    /// Returns every stream of a context with the position at which the context is idle.
     pub(crate) fn tails(&self, context: usize) -> Vec<(usize, u64)> {
         let streams = self
             .streams
@@ -310,11 +312,11 @@ impl State {
     }
 }
 
-/// What a query sees.
+/// The answer to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Poll {
     Ready,
     NotReady,
-    /// The work is to be run now.
+    /// The work must run now.
     Run,
 }

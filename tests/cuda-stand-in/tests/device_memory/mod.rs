@@ -1,4 +1,4 @@
-//! Memory for kernels under test, and how to launch them.
+//! Memory for kernels under test, and helpers to launch them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A device with a module's variables in it.
+    /// Makes a device with a module's variables.
     pub(crate) fn with(module: &Module) -> Self {
         let device = Self::default();
         for global in module.globals() {
@@ -52,7 +52,7 @@ impl Device {
         address
     }
 
-    /// A buffer with these elements. Its address.
+    /// Allocates a buffer with these elements and returns its address.
     pub(crate) fn buffer<T: Element>(&self, values: &[T]) -> u64 {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bytes()).collect();
         self.bytes(&bytes)
@@ -124,7 +124,7 @@ pub(crate) fn module(file: &str) -> Module {
     Module::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A launch of one-dimensional blocks. Parameters are bytes.
+/// Launches one-dimensional blocks. Parameters are bytes.
 pub(crate) fn launch(
     module: &Module,
     device: &Device,
@@ -163,7 +163,7 @@ pub(crate) fn parameter_block(entry: &ptx::Entry, parameters: &[Vec<u8>]) -> Vec
     block
 }
 
-/// Numbers of no pattern, the same each time.
+/// Generates irregular numbers, the same each time.
 pub(crate) fn numbers(count: usize, mut state: u64) -> Vec<u64> {
     let mut next = || {
         state ^= state << 13;

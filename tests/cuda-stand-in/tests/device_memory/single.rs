@@ -1,11 +1,12 @@
-//! Single instructions between a load and a store.
+//! Runs single instructions between a load and a store.
 
 use callbox_cuda_stand_in::ptx::Module;
 
 use super::{Device, Element, launch};
 
-/// Runs instructions that read `%a`, `%b`, `%c` and write `%d`, of these types, in registers of as many bits, for each of `inputs`.
-/// `%p` and `%q` are predicates, `%s0` to `%s9` have 16, `%r0` to `%r9` 32 and `%x0` to `%x9` 64 bits.
+/// Runs instructions that read `%a`, `%b`, `%c` and write `%d`, of these types, for each of
+/// `inputs`. `%p` and `%q` are predicates; `%s0` to `%s9` have 16, `%r0` to `%r9` 32 and `%x0` to
+/// `%x9` 64 bits.
 pub(crate) fn run(types: &str, instructions: &str, inputs: &[[u64; 3]]) -> Vec<u64> {
     let types: Vec<&str> = types.split(' ').collect();
     let [a, b, c, d] = types[..] else {
@@ -58,7 +59,7 @@ pub(crate) const B32: &str = "b32 b32 b32 b32";
 pub(crate) const B64: &str = "b64 b64 b64 b64";
 pub(crate) const F32: &str = "f32 f32 f32 f32";
 
-/// A 32-bit result for three 32-bit operands.
+/// Runs an instruction on three 32-bit operands and returns its 32-bit result.
 pub(crate) fn word(instruction: &str, a: u32, b: u32, c: u32) -> u32 {
     one(B32, instruction, [a.into(), b.into(), c.into()]) as u32
 }

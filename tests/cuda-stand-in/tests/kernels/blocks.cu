@@ -1,4 +1,4 @@
-// What the threads of a block do together.
+// Collective operations of a block's threads.
 extern "C" __global__ void block_sum(const float* values, float* sums, int n) {
     __shared__ float part[32];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -58,7 +58,7 @@ extern "C" __global__ void votes(const int* values, unsigned* results) {
     else r[11] = __shfl_xor_sync(0x55555555u, v, 4);
 }
 
-// One half of a warp hands values to the other: both are at another place in the text.
+// One half of a warp hands values to the other: the halves are at different instructions.
 extern "C" __global__ void halves(int* values) {
     int t = threadIdx.x;
     int swapped;

@@ -1,4 +1,4 @@
-// How control flows, and where values lie.
+// Control flow and state spaces.
 __constant__ float weights[4] = {0.5f, 1.5f, -2.0f, 8.0f};
 __constant__ int offsets[3];
 __device__ int table[5] = {10, 20, 30, 40, 50};
@@ -97,7 +97,7 @@ extern "C" __global__ void copies(const int4* from, int4* to, const double2* a, 
     s[t] = make_short4(v.x, v.y, v.z, v.w);
 }
 
-// Work for the clock: many simple instructions.
+// Work for a timing: many simple instructions.
 extern "C" __global__ void spin(unsigned* values, unsigned rounds) {
     unsigned x = values[threadIdx.x];
     for (unsigned k = 0; k < rounds; ++k) {

@@ -1,4 +1,4 @@
-// Each of `results` is what one expression gives for `a`, `b` and `c`. The test computes the same in Rust.
+// Each of `results` is the value of one expression of `a`, `b` and `c`. The test does the same.
 extern "C" __global__ void singles(const float* a, const float* b, const float* c, float* results, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -30,7 +30,7 @@ extern "C" __global__ void singles(const float* a, const float* b, const float* 
     r[23] = __fmul_ru(x, y);
 }
 
-// Functions of the mathematical library, each of which is a page of PTX.
+// Functions of the mathematical library, each of which is long in PTX.
 extern "C" __global__ void functions(const float* a, float* results, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

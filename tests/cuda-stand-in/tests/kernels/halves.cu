@@ -1,4 +1,4 @@
-// Numbers of 16 bits, with NVIDIA's own headers.
+// 16-bit numbers, with NVIDIA's own headers.
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 
@@ -25,7 +25,7 @@ extern "C" __global__ void half_pairs(const __half2* a, const __half2* b, __half
     results[4 * i + 3] = __lowhigh2highlow(__hmul2(a[i], b[i]));
 }
 
-// On this architecture bf16 is made of integer and f32 instructions.
+// On this architecture bf16 is emulated with integer and f32 instructions.
 extern "C" __global__ void brains(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* results) {
     int i = threadIdx.x;
     __nv_bfloat16* r = results + 3 * i;

@@ -1,4 +1,4 @@
-// Each of `results` is what one expression gives for `a` and `b`. The test computes the same in Rust.
+// Each of `results` is the value of one expression of `a` and `b`. The test repeats it in Rust.
 extern "C" __global__ void integers(const int* a, const int* b, long long* results, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -48,7 +48,7 @@ extern "C" __global__ void integers(const int* a, const int* b, long long* resul
     r[39] = (wide == 0) ? 1 : (0xf123456789abcdefULL % (unsigned long long)wide);
 }
 
-// Sums and products of 128 bits, which are made of carry chains.
+// Sums and products of 128 bits, which use carry chains.
 extern "C" __global__ void carries(const unsigned long long* a, const unsigned long long* b, unsigned long long* results) {
     const unsigned __int128 x = ((unsigned __int128)a[0] << 64) | a[1];
     const unsigned __int128 y = ((unsigned __int128)b[0] << 64) | b[1];

@@ -59,14 +59,15 @@ pub(crate) fn node_type(node: CUgraphNode) -> Outcome<sys::CUgraphNodeType> {
     out(first, |place| driver!(sys::cuGraphNodeGetType(node, place)))
 }
 
-/// The values of a kernel node's arguments of `axpb`, with its function.
+/// Returns the argument values of an `axpb` kernel node, with its function.
 pub(crate) fn node_arguments(node: CUgraphNode) -> Outcome<(CUfunction, Axpb)> {
-    // SAFETY: All of the structure's members may be zero.
+    // SAFETY: all members of the structure may be zero.
     let first: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
     let found = out(first, |place| {
         driver!(sys::cuGraphKernelNodeGetParams_v2(node, place))
     })?;
-    // SAFETY: The node is one of `axpb`, so that there are five, of these types; they live as long as the node.
+    // SAFETY: the node is one of `axpb`, which has five arguments of these types; they live as long
+    // as the node.
     let argument = |index: usize| unsafe { *found.kernelParams.add(index) };
     let long = |index| driver!(argument(index).cast::<u64>().read_unaligned());
     let short = |index| driver!(argument(index).cast::<u32>().read_unaligned());

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 
 use super::{Outcome, code, driver, out};
 
-/// Threads of a block.
+/// Threads per block.
 const BLOCK: u32 = 64;
 
 pub(crate) fn load(ptx: &str) -> Outcome<CUmodule> {
@@ -55,7 +55,7 @@ pub(crate) struct Axpb {
 }
 
 impl Axpb {
-    /// Where each argument lies.
+    /// Returns pointers to the arguments.
     pub(crate) fn places(&mut self) -> [*mut c_void; 5] {
         let Axpb { x, y, a, b, n } = self;
         let (x, y): (*mut u64, *mut u64) = (x, y);
@@ -111,7 +111,7 @@ impl Axpb {
     }
 }
 
-/// Launches a kernel that has no parameters.
+/// Launches a kernel without parameters.
 pub(crate) fn launch(
     function: CUfunction,
     grid: [u32; 3],
@@ -136,7 +136,7 @@ pub(crate) fn launch(
     )))
 }
 
-/// Calls a function of the host when the stream has come to it.
+/// Enqueues a host function.
 pub(crate) fn host(
     stream: CUstream,
     function: unsafe extern "C" fn(*mut c_void),
@@ -145,7 +145,7 @@ pub(crate) fn host(
     code(driver!(sys::cuLaunchHostFunc(stream, Some(function), data)))
 }
 
-/// The error log of a module that is refused.
+/// Returns the error log of a rejected module.
 pub(crate) fn load_log(ptx: &str) -> (CUresult, String) {
     let text = CString::new(ptx).unwrap();
     let mut module = null_mut();
@@ -184,7 +184,7 @@ pub(crate) fn parameter(function: CUfunction, index: usize) -> Outcome<(usize, u
     Ok((offset, size))
 }
 
-/// Launches with null where the arguments should be.
+/// Launches with a null argument array.
 pub(crate) fn launch_without_arguments(function: CUfunction, stream: CUstream) -> Outcome<()> {
     launch(function, [1, 1, 1], [1, 1, 1], 0, stream)
 }

@@ -1,4 +1,4 @@
-//! The driver calls that the tests make, without the pointers. What is wrong comes back as the driver's code.
+//! The driver calls of the tests, without pointers. Errors are returned as the driver's code.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(unsafe_code, reason = "calls the driver API")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,7 +17,8 @@ pub(crate) use self::graphs::*;
 #[allow(unused_imports, reason = "each test program uses a part of it")]
 pub(crate) use self::kernels::*;
 
-/// Kernels: `axpb(x, y, a, b, n)`, `count()`, `stop()`; a variable `counter` that begins at 7.
+/// Kernels: `axpb(x, y, a, b, n)`, `count()`, `stop()`; a variable `counter` with the initial value
+/// 7.
 pub(crate) const PTX: &str = include_str!("axpb.ptx");
 pub(crate) const THREAD_LOCAL: CUstreamCaptureMode =
     CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -25,7 +26,7 @@ pub(crate) const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CA
 
 pub(crate) type Outcome<T> = Result<T, CUresult>;
 
-/// The stand-in as new, for one test at a time.
+/// Resets the stand-in, and serialises the tests.
 pub(crate) fn alone() -> (MutexGuard<'static, ()>, &'static StandIn) {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +43,7 @@ pub(crate) fn code(code: CUresult) -> Outcome<()> {
     }
 }
 
-/// Fills a place.
+/// Calls with a place for the result, and returns the result.
 fn out<T>(mut first: T, fill: impl FnOnce(*mut T) -> CUresult) -> Outcome<T> {
     code(fill(&mut first))?;
     Ok(first)
@@ -50,7 +51,8 @@ fn out<T>(mut first: T, fill: impl FnOnce(*mut T) -> CUresult) -> Outcome<T> {
 
 macro_rules! driver {
     ($call:expr) => {
-        // SAFETY: Every pointer is to a place or a slice that lives across the call, or a handle, which the stand-in looks up.
+        // SAFETY: every pointer is to a place or a slice that outlives the call, or a handle, which
+        // the stand-in looks up.
         unsafe { $call }
     };
 }
@@ -86,7 +88,7 @@ pub(crate) fn synchronise_context() -> Outcome<()> {
     code(driver!(sys::cuCtxSynchronize()))
 }
 
-/// A stream that does not wait for the default stream.
+/// Creates a stream that does not wait for the default stream.
 pub(crate) fn stream() -> Outcome<CUstream> {
     out(null_mut(), |place| driver!(sys::cuStreamCreate(place, 1)))
 }
@@ -161,7 +163,7 @@ pub(crate) fn memory_info() -> Outcome<(usize, usize)> {
     Ok((free, total))
 }
 
-/// Pinned memory of 32-bit words, which the tests read and write only while no work that uses it is under way.
+/// Pinned memory of 32-bit words, accessed only while no work that uses it is in progress.
 pub(crate) struct Pinned {
     pub(crate) at: *mut u32,
     words: usize,
@@ -179,7 +181,7 @@ pub(crate) fn pin(words: usize) -> Outcome<Pinned> {
 
 impl Pinned {
     pub(crate) fn read(&self) -> Vec<u32> {
-        // SAFETY: The driver gave this much memory at this place, and `unpin` takes the value.
+        // SAFETY: the driver allocated this memory here, and `unpin` consumes the value.
         (0..self.words)
             .map(|index| unsafe { self.at.add(index).read_volatile() })
             .collect()
@@ -187,7 +189,7 @@ impl Pinned {
 
     pub(crate) fn fill(&self, value: u32) {
         for index in 0..self.words {
-            // SAFETY: The driver gave this much memory at this place, and `unpin` takes the value.
+            // SAFETY: the driver allocated this memory here, and `unpin` consumes the value.
             unsafe { self.at.add(index).write_volatile(value) };
         }
     }
@@ -197,7 +199,7 @@ impl Pinned {
     }
 }
 
-/// Copies to a device, in a stream, from pageable memory.
+/// Enqueues a copy from pageable memory to a device.
 pub(crate) fn upload(to: u64, words: &[u32], stream: CUstream) -> Outcome<()> {
     code(driver!(sys::cuMemcpyHtoDAsync_v2(
         to,
@@ -216,7 +218,7 @@ pub(crate) fn upload_pinned(to: u64, from: &Pinned, stream: CUstream) -> Outcome
     )))
 }
 
-/// Copies to pageable memory, in a stream.
+/// Enqueues a copy to pageable memory.
 pub(crate) fn download(from: u64, words: usize, stream: CUstream) -> Outcome<Vec<u32>> {
     let mut to = vec![0u32; words];
     code(driver!(sys::cuMemcpyDtoHAsync_v2(
@@ -241,12 +243,12 @@ pub(crate) fn copy(to: u64, from: u64, bytes: usize, stream: CUstream) -> Outcom
     code(driver!(sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream)))
 }
 
-/// Tells both ends by their addresses.
+/// Copies between places that are determined by their addresses.
 pub(crate) fn copy_any(to: u64, from: u64, bytes: usize, stream: CUstream) -> Outcome<()> {
     code(driver!(sys::cuMemcpyAsync(to, from, bytes, stream)))
 }
 
-/// Copies on the default stream, and returns when that is done.
+/// Copies on the default stream and waits.
 pub(crate) fn download_now(from: u64, words: usize) -> Outcome<Vec<u32>> {
     let mut to = vec![0u32; words];
     code(driver!(sys::cuMemcpyDtoH_v2(
@@ -275,7 +277,7 @@ pub(crate) fn device_of(address: u64) -> Outcome<i32> {
     })
 }
 
-/// Calls with null pointers, each with what it gives.
+/// Calls functions with null pointers, and returns their codes.
 pub(crate) fn null_calls() -> Vec<CUresult> {
     driver!(vec![
         sys::cuDeviceGetCount(null_mut()),

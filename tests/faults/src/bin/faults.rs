@@ -1,4 +1,5 @@
-//! Runs the cases while what the host reads from guests is altered, for as long as one likes, or one such run again.
+//! Runs the conformance suite's cases while altering what the host reads from guests, or repeats
+//! one such run.
 #![allow(clippy::print_stdout, reason = "people and CI read what it prints")]
 
 use std::process::ExitCode;
@@ -10,31 +11,31 @@ use callbox_fault_injection::campaign::{self, mutations, seeded};
 use callbox_tests::discover;
 use clap::Parser;
 
-/// Runs the conformance suite's cases while what the host reads from guests is altered.
+/// Run the conformance suite's cases while altering what the host reads from guests.
 #[derive(Parser)]
 struct Arguments {
-    /// How many random runs each case gets.
+    /// Number of random runs per case.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of their seeds.
+    /// First seed of these runs.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Alter each read of each case in each way besides.
+    /// Also alter each read of each case in each way.
     #[arg(long)]
     each_read: bool,
-    /// Only cases with this in their names.
+    /// Run only cases whose names contain this text.
     #[arg(long, default_value = "")]
     filter: String,
-    /// Only this case.
+    /// Run only this case.
     #[arg(long)]
     case: Option<String>,
-    /// One random run of it.
+    /// Repeat the random run with this seed.
     #[arg(long, requires = "case")]
     seed: Option<u64>,
-    /// One run in which the read of this number is altered.
+    /// Repeat the run that alters this read alone.
     #[arg(long, requires = "case", requires = "mutation")]
     read: Option<u64>,
-    /// How: the number of a mutation.
+    /// The mutation of that read, by its number.
     #[arg(long, requires = "read")]
     mutation: Option<usize>,
 }
@@ -74,8 +75,9 @@ fn main() -> Result<ExitCode> {
     });
     println!("{} in {:.1?}", report.tally, begun.elapsed());
     println!("{} failures", report.failures.len());
-    Ok(match report.failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if report.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }

@@ -1,8 +1,8 @@
-//! Fuzzes for as long as one likes: see `tests/README.md`. Each target is run round after round, each round in a process of its own, so that one that dies
-//! is a find as well.
+//! Fuzzes for a given time; `tests/README.md` describes it. Each round of a target runs in a
+//! process of its own, so that a crash counts as a find.
 #![allow(
     clippy::print_stdout,
-    reason = "a program that people run talks to them"
+    reason = "a command-line program prints its results"
 )]
 
 use std::fs;
@@ -13,11 +13,11 @@ use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use callbox_fuzz::drive::{Find, Run};
+use callbox_fuzz::drive::{Find, MALLOC, Run};
 use callbox_fuzz::{TARGETS, Target, seeds, target};
 use clap::{Parser, Subcommand};
 
-/// The longest that a round may take: a round that takes longer hangs.
+/// The timeout of a round.
 const ROUND: Duration = Duration::from_secs(600);
 
 #[derive(Parser)]
@@ -28,37 +28,37 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs targets in turn, round after round.
+    /// Run targets in turn, round after round.
     Run {
-        /// How many minutes, for all targets together.
+        /// Total time for all targets, in minutes.
         #[arg(long, default_value_t = 1.0)]
         minutes: f64,
-        /// The target. Without it, all of them.
+        /// The target. Default: all.
         #[arg(long)]
         target: Option<String>,
-        /// The first round's seed. The others have those after it.
+        /// Seed of the first round. Later rounds count up from it.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many inputs a round has, as a multiple of those that a test runs.
+        /// Inputs per round, as a multiple of the number that `cargo test` runs.
         #[arg(long, default_value_t = 10)]
         round: u64,
-        /// Where finds go.
+        /// Folder for finds.
         #[arg(long, default_value = "target/fuzz/finds")]
         finds: PathBuf,
     },
-    /// One round, in this process.
+    /// Run one round in this process.
     Round {
         target: String,
         seed: u64,
         executions: u64,
         finds: PathBuf,
-        /// Writes each input to this file before it is run.
+        /// Write each input to this file before running it.
         #[arg(long)]
         trace: Option<PathBuf>,
     },
-    /// Runs these inputs.
+    /// Run these inputs.
     Replay { target: String, files: Vec<PathBuf> },
-    /// Writes the committed seeds anew.
+    /// Regenerate the committed seeds.
     Seeds,
 }
 
@@ -107,7 +107,7 @@ fn known(name: &str) -> Result<&'static Target> {
         .with_context(|| format!("expected a target ({}), found {name:?}", names.join(", ")))
 }
 
-/// Runs in a thread with the stack that an embedder's threads have.
+/// Runs a task in a thread with the default stack size of an embedder's threads.
 fn in_thread(task: impl FnOnce() -> Result<ExitCode> + Send + 'static) -> Result<ExitCode> {
     match std::thread::spawn(task).join() {
         Ok(outcome) => outcome,
@@ -115,7 +115,7 @@ fn in_thread(task: impl FnOnce() -> Result<ExitCode> + Send + 'static) -> Result
     }
 }
 
-/// What came of a target's rounds.
+/// The totals of a target's rounds.
 #[derive(Default)]
 struct Sum {
     executions: u64,
@@ -165,7 +165,7 @@ fn run(
     )))
 }
 
-/// Has a process of its own run a round, and adds what it says to the sum.
+/// Runs a round in a child process and adds its counts to the totals.
 fn one_round(
     target: &Target,
     seed: u64,
@@ -180,12 +180,13 @@ fn one_round(
         .arg("round")
         .arg(target.name)
         .args([seed.to_string(), executions.to_string()])
-        .arg(finds);
+        .arg(finds)
+        .envs(MALLOC);
     let shown = format!("{command:?}");
     let child = command
         .stdout(fs::File::create(&output)?)
         .spawn()
-        .context("expected to start a round")?;
+        .context("cannot start a round")?;
     let is_well = wait(child)?;
     sum.time += began.elapsed();
     let said = fs::read_to_string(&output)?;
@@ -220,7 +221,7 @@ fn tempfile(finds: &Path, name: &str) -> Result<PathBuf> {
     Ok(finds.join(format!("{name}.round")))
 }
 
-/// Whether a round ended by itself and well.
+/// Returns whether the child ended in time and successfully.
 fn wait(mut child: Child) -> Result<bool> {
     let began = Instant::now();
     loop {
@@ -236,7 +237,7 @@ fn wait(mut child: Child) -> Result<bool> {
     }
 }
 
-/// Runs a round and says how many executions, outcomes and finds there were.
+/// Runs a round and prints the number of executions, outcomes and finds.
 fn round(
     target: &'static Target,
     seed: u64,
@@ -244,7 +245,7 @@ fn round(
     finds: &Path,
     trace: Option<PathBuf>,
 ) -> Result<ExitCode> {
-    // Finds are reported below, once for each message.
+    // Finds are reported below, once per message.
     panic::set_hook(Box::new(|_| {}));
     let mut run = Run::new(target, seed);
     if let Some(trace) = trace {
@@ -272,7 +273,7 @@ fn round(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a find's input to a file, and says which.
+/// Writes a find's input to a file and prints its path.
 fn save(target: &Target, find: &Find, finds: &Path) -> Result<()> {
     let folder = finds.join(target.name);
     fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! Arrays, and how they are held against what was found.
+//! Arrays, and their comparison with the executor's results.
 
 use callbox::{ArrayShape, ElementType};
 use half::{bf16, f16};
@@ -12,18 +12,20 @@ pub(crate) struct Array {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How far off a right answer may be.
+/// The allowed deviation of a result.
 #[derive(Clone, Debug)]
 pub(crate) enum Tolerance {
-    /// The same bytes.
+    /// Equal bytes.
     Bits,
-    /// The same numbers: a NaN may be any NaN. Types of 16 bits may be 1 value off, for they may be rounded by way of a wider type.
+    /// Equal numbers; NaNs may differ. 16-bit types may be 1 ULP off, because they may be rounded
+    /// through a wider type.
     Exact,
-    /// So many representable values away.
+    /// This many representable values.
     Ulps(i128),
-    /// For each element so far away, besides 1 representable value.
+    /// This distance for each element, plus one representable value.
     Near(Vec<f64>),
-    /// Each part as far away as this share of the element's size, if all is finite: of complex numbers.
+    /// For each part of a complex number this share of the element's magnitude, if everything is
+    /// finite.
     Relative(f64),
 }
 
@@ -33,25 +35,25 @@ impl Array {
         Self { shape, bytes }
     }
 
-    /// The array whose element with this number in row-major order is what `f` says, rounded to the element type.
+    /// Computes each element from its row-major index, rounded to the element type.
     pub(crate) fn compute(shape: &ArrayShape, f: impl Fn(usize) -> Element) -> Self {
         let t = shape.element_type();
         let bytes = (0..shape.element_count()).flat_map(|i| encode(t, f(i)));
         Self::new(shape.clone(), bytes.collect())
     }
 
-    /// An element's bytes.
+    /// Returns an element's bytes.
     pub(crate) fn raw(&self, i: usize) -> &[u8] {
         let width = self.shape.element_type().byte_width();
         &self.bytes[i * width..(i + 1) * width]
     }
 
-    /// An element.
+    /// Returns an element.
     pub(crate) fn element(&self, i: usize) -> Element {
         decode(self.shape.element_type(), self.raw(i))
     }
 
-    /// An element that is an integer.
+    /// Returns an integer element.
     pub(crate) fn integer(&self, i: usize) -> i128 {
         match self.element(i) {
             Element::Integer(x) => x,
@@ -59,12 +61,12 @@ impl Array {
         }
     }
 
-    /// The number, in row-major order, of the element with this index.
+    /// Returns the row-major position of an index.
     pub(crate) fn number(&self, index: &[usize]) -> usize {
         number(self.shape.dimensions(), index)
     }
 
-    /// Whether these are the elements, nearly.
+    /// Checks elements within the tolerance.
     pub(crate) fn check(&self, found: &[u8], tolerance: &Tolerance) -> Result<(), String> {
         let t = self.shape.element_type();
         assert_eq!(found.len(), self.bytes.len(), "{}", self.shape);
@@ -94,7 +96,7 @@ impl Array {
     }
 }
 
-/// How many values rounding by way of another type can be off.
+/// Returns how many representable values a rounding through another type can be off.
 fn slack(t: ElementType) -> i128 {
     match t {
         ElementType::F16 | ElementType::Bf16 => 1,
@@ -121,7 +123,8 @@ fn real_is_near(t: ElementType, expected: &[u8], found: &[u8], ulps: i128, bound
     }
 }
 
-/// Of what is not finite, or nearly, each implementation has its own: it is not judged, where parts are computed with.
+/// Compares complex numbers. Infinite, NaN and nearly infinite parts are not compared, because
+/// implementations differ.
 fn complex_is_near(t: ElementType, expected: &[u8], found: &[u8], tolerance: &Tolerance) -> bool {
     let (Element::Complex(a), Element::Complex(b)) = (decode(t, expected), decode(t, found)) else {
         return false;
@@ -133,7 +136,8 @@ fn complex_is_near(t: ElementType, expected: &[u8], found: &[u8], tolerance: &To
     match tolerance {
         Tolerance::Relative(share) => {
             let size = a.norm();
-            // A large share is for what cancels in the plain formula: the less is left, the less it says.
+            // A large share allows for cancellation in the plain formula, which leaves tiny values
+            // meaningless.
             let least = if *share < 0.01 { 1e-30 } else { 1e-3 };
             let is_plain = size < 1e30 && size > least;
             !is_plain || (a - b).norm() <= share * size
@@ -142,7 +146,7 @@ fn complex_is_near(t: ElementType, expected: &[u8], found: &[u8], tolerance: &To
     }
 }
 
-/// The type of a complex number's parts.
+/// Returns the type of a complex number's parts.
 fn part_of(t: ElementType) -> ElementType {
     match t {
         ElementType::C64 => ElementType::F32,
@@ -150,7 +154,8 @@ fn part_of(t: ElementType) -> ElementType {
     }
 }
 
-/// Where a floating-point number stands on the line of its type's values: both zeros have one place. `None` for NaN.
+/// Returns a float's position among its type's values. Both zeros have the same position; NaN has
+/// none.
 fn ordinal(t: ElementType, bytes: &[u8]) -> Option<i128> {
     let Element::Real(x) = decode(t, bytes) else {
         return None;
@@ -163,7 +168,7 @@ fn ordinal(t: ElementType, bytes: &[u8]) -> Option<i128> {
     (!x.is_nan()).then_some(if bits < sign { bits } else { sign - bits })
 }
 
-/// The number, in row-major order, of the element with this index.
+/// Returns the row-major position of an index.
 pub(crate) fn number(dimensions: &[usize], index: &[usize]) -> usize {
     assert_eq!(dimensions.len(), index.len());
     let pairs = std::iter::zip(dimensions, index);
@@ -173,7 +178,7 @@ pub(crate) fn number(dimensions: &[usize], index: &[usize]) -> usize {
     })
 }
 
-/// All indices, in row-major order.
+/// Returns all indices in row-major order.
 pub(crate) fn indices(dimensions: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &size in dimensions {
@@ -186,7 +191,7 @@ pub(crate) fn indices(dimensions: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// An element from its bytes.
+/// Decodes an element.
 pub(crate) fn decode(t: ElementType, bytes: &[u8]) -> Element {
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
@@ -214,7 +219,7 @@ pub(crate) fn decode(t: ElementType, bytes: &[u8]) -> Element {
     }
 }
 
-/// An element's bytes, rounded to its type.
+/// Encodes an element, rounded to its type.
 pub(crate) fn encode(t: ElementType, element: Element) -> Vec<u8> {
     let real = |t: ElementType, x: f64| match t {
         ElementType::F16 => f16::from_f64(x).to_le_bytes().to_vec(),

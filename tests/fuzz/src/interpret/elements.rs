@@ -1,4 +1,4 @@
-//! What operations make of single elements.
+//! Operations on single elements.
 
 use callbox::program::{BinaryOperation, Comparison, ComparisonOrder, UnaryOperation};
 use callbox::{ArrayShape, ElementType};
@@ -9,7 +9,7 @@ use super::array::{Array, Tolerance, decode, encode};
 /// An element, in a type wide enough for all of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Element {
-    /// An integer, or a truth value: 0 or 1.
+    /// An integer, or a truth value as 0 or 1.
     Integer(i128),
     /// A floating-point number.
     Real(f64),
@@ -17,7 +17,8 @@ pub(crate) enum Element {
     Complex(Complex<f64>),
 }
 
-/// An element as one of this type has it: of an integer the low bits. Floating-point numbers are rounded when they are encoded.
+/// Reduces an integer to the low bits of its type. Floating-point numbers are rounded when they are
+/// encoded.
 pub(crate) fn rounded(t: ElementType, element: Element) -> Element {
     match element {
         Element::Integer(x) if t.is_pred() => Element::Integer((x != 0).into()),
@@ -31,7 +32,7 @@ pub(crate) fn rounded(t: ElementType, element: Element) -> Element {
     }
 }
 
-/// An integer's own bits, as a number that is not negative.
+/// Returns an integer's bits as a non-negative number.
 fn own(t: ElementType, x: i128) -> i128 {
     x.rem_euclid(1 << t.bit_width())
 }
@@ -76,7 +77,7 @@ fn real_unary(operation: UnaryOperation, x: f64) -> f64 {
         U::Cbrt => x.cbrt(),
         U::Ceil => x.ceil(),
         U::Cosine => x.cos(),
-        // The standard library has none: this is the executor's own.
+        // The standard library has no `erf`. The executor uses the same function.
         U::Erf => libm::erf(x),
         U::Exponential => x.exp(),
         U::ExponentialMinusOne => x.exp_m1(),
@@ -84,7 +85,7 @@ fn real_unary(operation: UnaryOperation, x: f64) -> f64 {
         U::Imag => 0.0,
         U::Log => x.ln(),
         U::LogPlusOne => x.ln_1p(),
-        // Of what is far below 0 the inverse would be that of infinity.
+        // For large negative numbers the plain formula would divide by infinity.
         U::Logistic if x < 0.0 => x.exp() / (1.0 + x.exp()),
         U::Logistic => 1.0 / (1.0 + (-x).exp()),
         U::Negate => -x,
@@ -106,7 +107,7 @@ fn complex_unary(operation: UnaryOperation, x: Complex<f64>) -> Complex<f64> {
     use UnaryOperation as U;
     let one = Complex::new(1.0, 0.0);
     match operation {
-        // Not judged: each implementation has its own.
+        // Not compared: implementations differ.
         _ if !x.is_finite() && operation != U::Negate => Complex::new(f64::NAN, f64::NAN),
         U::Cosine => x.cos(),
         U::Exponential => x.exp(),
@@ -126,7 +127,8 @@ fn complex_unary(operation: UnaryOperation, x: Complex<f64>) -> Complex<f64> {
     }
 }
 
-/// Computed one way here and another way there, functions other than arithmetic are a little off in either.
+/// Returns the tolerance of a function. Two algorithms for a transcendental function differ
+/// slightly.
 pub(crate) fn unary_tolerance(operation: UnaryOperation, t: ElementType) -> Tolerance {
     use UnaryOperation as U;
     match operation {
@@ -135,7 +137,7 @@ pub(crate) fn unary_tolerance(operation: UnaryOperation, t: ElementType) -> Tole
         }
         U::Negate | U::Real | U::Imag => Tolerance::Exact,
         U::Abs => Tolerance::Ulps(4),
-        // These cancel where the plain formula does.
+        // These suffer cancellation in the plain formula.
         U::ExponentialMinusOne | U::LogPlusOne | U::Tan | U::Tanh | U::Logistic | U::Log
             if t.is_complex() =>
         {
@@ -190,7 +192,7 @@ fn integer_binary(operation: BinaryOperation, t: ElementType, x: i128, y: i128) 
         B::Divide => x / y,
         B::Maximum => x.max(y),
         B::Minimum => x.min(y),
-        // Of two numbers of 64 bits, the low 128 bits have the low 64.
+        // The low 64 bits of a product of 64-bit numbers are right in 128 bits.
         B::Multiply => own(t, x).wrapping_mul(own(t, y)),
         B::Or => x | y,
         B::Power => integer_power(t, x, y),
@@ -209,7 +211,7 @@ fn integer_binary(operation: BinaryOperation, t: ElementType, x: i128, y: i128) 
     }
 }
 
-/// Of a negative exponent the reciprocal without its fraction.
+/// Raises to an integer power. A negative exponent gives the truncated reciprocal.
 fn integer_power(t: ElementType, x: i128, y: i128) -> i128 {
     if y < 0 {
         return match x {
@@ -237,7 +239,7 @@ fn real_binary(operation: BinaryOperation, x: f64, y: f64) -> f64 {
         B::Atan2 => x.atan2(y),
         B::Divide => x / y,
         B::Maximum | B::Minimum if x.is_nan() || y.is_nan() => f64::NAN,
-        // The zeros are equal, and yet one is the larger.
+        // The zeros compare equal, yet +0 is the larger one.
         B::Maximum if x == 0.0 && y == 0.0 => {
             if x.is_sign_positive() {
                 x
@@ -278,7 +280,7 @@ fn complex_binary(operation: BinaryOperation, x: Complex<f64>, y: Complex<f64>) 
     let is_finite = x.is_finite() && y.is_finite();
     match operation {
         BinaryOperation::Add => x + y,
-        // Not judged: each implementation has its own.
+        // Not compared: implementations differ.
         BinaryOperation::Divide | BinaryOperation::Multiply | BinaryOperation::Power
             if !is_finite =>
         {
@@ -332,7 +334,8 @@ pub(crate) fn compare(
     Element::Integer(is_true.into())
 }
 
-/// A number that orders the bits of IEEE 754's types as its total order does: those with a sign the other way round, below 0.
+/// Maps bits to a number that follows IEEE 754's total order. Negative numbers are reversed, below
+/// 0.
 fn total_key(t: ElementType, bytes: &[u8]) -> i128 {
     let bits = bytes
         .iter()
@@ -352,7 +355,8 @@ pub(crate) fn clamp(shape: &ArrayShape, [low, x, high]: [&Array; 3]) -> Array {
     })
 }
 
-/// To an integer: without the fraction, the nearest bound if it is out of range, 0 for NaN. Between integers: the low bits.
+/// Converts an element. Floats become integers by truncation and saturation, NaN becomes 0;
+/// integers keep their low bits.
 pub(crate) fn convert(x: Element, to: ElementType) -> Element {
     let is_true = |is_true: bool| Element::Integer(is_true.into());
     match x {
@@ -368,9 +372,10 @@ pub(crate) fn convert(x: Element, to: ElementType) -> Element {
         Element::Real(x) if to.is_pred() => is_true(x != 0.0),
         Element::Real(x) => {
             let bits = to.bit_width();
-            let (least, most) = match to.is_signed_integral() {
-                true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
-                false => (0, (1_i128 << bits) - 1),
+            let (least, most) = if to.is_signed_integral() {
+                (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+            } else {
+                (0, (1_i128 << bits) - 1)
             };
             Element::Integer((x as i128).clamp(least, most))
         }
@@ -380,13 +385,14 @@ pub(crate) fn convert(x: Element, to: ElementType) -> Element {
 
 pub(crate) fn convert_tolerance(from: ElementType, to: ElementType) -> Tolerance {
     match (from.bit_width(), to) {
-        // Rounded to 53 bits on the way.
+        // The value passes through an `f64`, with 53 bits.
         (64, ElementType::C64) => Tolerance::Relative(1e-6),
         _ => Tolerance::Exact,
     }
 }
 
-/// Rounded to this many bits of exponent and mantissa: too large is infinite, and too small for a normal number is 0.
+/// Rounds to this many exponent and mantissa bits. Overflow gives infinity; values below the
+/// smallest normal number give 0.
 pub(crate) fn reduce_precision(
     x: &Array,
     i: usize,
@@ -409,10 +415,10 @@ pub(crate) fn reduce_precision(
     }
     let least = 2 - (1 << (own_exponent - 1));
     let exponent = (value.abs().log2().floor() as i32).max(least);
-    // The distance of numbers with so many bits of mantissa.
+    // The distance between neighbours with this many mantissa bits.
     let step = 2_f64.powi(exponent - mantissa_bits.min(own_mantissa) as i32);
     let near = (value / step).round_ties_even() * step;
-    // What carries past the largest of its own type is infinite there.
+    // A carry past the largest finite value of its own type gives infinity.
     let Element::Real(near) = decode(t, &encode(t, Element::Real(near))) else {
         return element;
     };

@@ -1,4 +1,4 @@
-//! Operations that move elements' bytes and compute none: for each index of the result, where it comes from.
+//! Operations that move elements: for each index of the result, the index that it comes from.
 
 use std::iter::zip;
 
@@ -29,7 +29,7 @@ pub(crate) fn moved(opcode: &Opcode, shape: &ArrayShape, x: &[&Array]) -> Array 
         }
         Opcode::Broadcast(mapping) => gather(&|index| {
             let sizes = x[0].shape.dimensions();
-            // A dimension of one element repeats where the result's has more.
+            // A dimension of size one repeats where the result's is larger.
             zip(mapping, sizes)
                 .map(|(&to, &size)| if size == 1 { 0 } else { index[to] })
                 .collect()
@@ -70,7 +70,7 @@ pub(crate) fn moved(opcode: &Opcode, shape: &ArrayShape, x: &[&Array]) -> Array 
     }
 }
 
-/// The array whose element at each index is the operand's at another.
+/// Gathers an array: `from` maps each index of the result to one of the operand.
 fn gathered(shape: &ArrayShape, x: &Array, from: &dyn Fn(&[usize]) -> Vec<usize>) -> Array {
     let elements = indices(shape.dimensions()).into_iter();
     let bytes = elements.flat_map(|index| x.raw(x.number(&from(&index))).to_vec());
@@ -82,7 +82,7 @@ fn put(array: &mut Array, index: &[usize], element: &[u8]) {
     array.bytes[at..at + element.len()].copy_from_slice(element);
 }
 
-/// Starts of a part of these sizes, moved so that it is inside.
+/// Reads the start indices of a slice, clamped so that the slice is inside.
 fn starts(starts: &[&Array], dimensions: &[usize], sizes: &[usize]) -> Vec<usize> {
     let start = |(start, (&dimension, &size)): (&&Array, (&usize, &usize))| {
         let most = (dimension - size) as i128;
@@ -100,7 +100,7 @@ fn concatenate(shape: &ArrayShape, x: &[&Array], dimension: usize) -> Array {
             }
             index[dimension] -= size;
         }
-        panic!("{index:?} is behind all operands of {shape}")
+        panic!("{index:?} is past all operands of {shape}")
     };
     let bytes = indices(shape.dimensions()).into_iter().flat_map(element);
     Array::new(shape.clone(), bytes.collect())
@@ -118,7 +118,7 @@ fn pad(shape: &ArrayShape, (x, value): (&Array, &Array), padding: &[PaddingDimen
     result
 }
 
-/// Where in memory an element lies, counted in elements.
+/// Returns an element's position in memory, by the layout.
 fn place(shape: &ArrayShape, index: &[usize]) -> usize {
     let layout = shape.layout_or_default();
     let major_to_minor: Vec<usize> = layout.minor_to_major().iter().rev().copied().collect();
@@ -144,7 +144,7 @@ fn bitcast(shape: &ArrayShape, x: &Array) -> Array {
     Array::new(shape.clone(), bytes)
 }
 
-/// All elements' bits one behind the other, each element's lowest first.
+/// Reinterprets the bits of all elements, least significant bits first.
 fn bitcast_convert(shape: &ArrayShape, x: &Array) -> Array {
     let (from, to) = (x.shape.element_type(), shape.element_type());
     let bits = (0..x.shape.element_count()).flat_map(|i| {
@@ -158,7 +158,7 @@ fn bitcast_convert(shape: &ArrayShape, x: &Array) -> Array {
             .rev()
             .fold(0_u128, |number, &bit| number << 1 | u128::from(bit));
         let is_negative = to.is_signed_integral() && bits[bits.len() - 1] == 1;
-        // A signed type narrower than a byte fills its byte with the sign.
+        // Signed types narrower than a byte are sign-extended to a byte.
         let number = if is_negative && bits.len() < 8 {
             number | (0xff << bits.len())
         } else {

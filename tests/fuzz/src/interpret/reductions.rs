@@ -1,4 +1,4 @@
-//! Operations that bring elements together.
+//! Operations that combine elements.
 
 use callbox::program::{BinaryOperation, ComputationId, DotDimensions, Opcode, Program};
 use callbox::{ArrayShape, ElementType, Shape};
@@ -8,8 +8,8 @@ use super::array::{Array, Tolerance, indices};
 use super::elements::{Element, binary, rounded};
 use super::{Value, run};
 
-/// Reduces arrays with a computation, in row-major order. Sums and products of floating-point numbers are those of a running
-/// number of 64 bits that is rounded at the end, as the executor says of itself.
+/// Reduces arrays with a computation, in row-major order. Floating-point sums and products
+/// accumulate in 64 bits and are rounded at the end, as the executor documents.
 pub(crate) fn reduce(
     program: &Program,
     shape: &Shape,
@@ -63,7 +63,7 @@ pub(crate) fn reduce(
     }
 }
 
-/// The index without these dimensions.
+/// Returns the index without these dimensions.
 fn kept(index: &[usize], dimensions: &[usize]) -> Vec<usize> {
     let kept = index
         .iter()
@@ -72,7 +72,7 @@ fn kept(index: &[usize], dimensions: &[usize]) -> Vec<usize> {
     kept.map(|(_, &i)| i).collect()
 }
 
-/// The operation that sums up or multiplies floating-point numbers, if the computation is nothing else.
+/// Returns the operation, if the computation is a floating-point sum or product of its parameters.
 fn wide(program: &Program, computation: ComputationId, x: &Array) -> Option<BinaryOperation> {
     let computation = &program.computations()[computation.index()];
     let root = &computation.instructions()[computation.root().index()];
@@ -113,7 +113,7 @@ fn reduce_wide(
     )
 }
 
-/// How far off sums of so many numbers may be, whose sizes add up to these.
+/// Returns the tolerance of sums of `count` terms with these total magnitudes.
 fn near(t: ElementType, count: usize, sizes: &[f64]) -> Tolerance {
     if t.is_complex() {
         return Tolerance::Relative(1e-4);
@@ -137,7 +137,7 @@ fn size(x: Element) -> f64 {
     }
 }
 
-/// The computation of the operands' elements at each index.
+/// Applies a computation to the operands' elements at each index.
 pub(crate) fn map(
     program: &Program,
     shape: &ArrayShape,
@@ -158,7 +158,8 @@ pub(crate) fn map(
     Array::new(shape.clone(), bytes)
 }
 
-/// For each index of the batch, the left operand's other dimensions and the right operand's, the sum of products over the contracted dimensions.
+/// Computes a dot product: for each index of the batch and of both operands' remaining dimensions,
+/// the sum of products over the contracted dimensions.
 pub(crate) fn dot(
     shape: &ArrayShape,
     (lhs, rhs): (&Array, &Array),
@@ -193,7 +194,7 @@ pub(crate) fn dot(
             )));
             let product = binary(BinaryOperation::Multiply, t, widened(t, x), widened(t, y));
             total += size(product);
-            // Integers wrap; other numbers are rounded at the end alone.
+            // Integers wrap at each step; floats are rounded at the end.
             sum = rounded(t, binary(BinaryOperation::Add, t, sum, rounded(t, product)));
         }
         sums.push(sum);
@@ -205,7 +206,8 @@ pub(crate) fn dot(
     )
 }
 
-/// An operand's index: of its batch dimensions the first of the result's, of the contracted ones the term's, and of the others those that begin at `free`.
+/// Builds an operand's index: its batch dimensions from the start of the result's index, its
+/// contracted dimensions from the term's, the others from position `free` on.
 fn side(
     index: &[usize],
     term: &[usize],
@@ -231,7 +233,7 @@ fn zero(t: ElementType) -> Element {
     widened(t, Element::Integer(0))
 }
 
-/// The element as one of another type, unrounded.
+/// Converts an element to another type without rounding.
 fn widened(t: ElementType, x: Element) -> Element {
     match x {
         Element::Integer(x) if t.is_floating() => Element::Real(x as f64),

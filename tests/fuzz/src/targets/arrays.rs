@@ -1,9 +1,10 @@
-//! Arrays in files: .npy and .safetensors. What is read fits its shape, and written and read again it is the same.
+//! Array files (.npy and .safetensors): an array that is read matches its shape, and survives
+//! writing and reading again.
 
 use std::io::Cursor;
 
-use callbox::arrays::{ReadError, npy, tensors};
 use callbox::{ElementType, Literal};
+use callbox_cli::files::{ReadError, npy, tensors};
 
 use crate::Target;
 use crate::outcome::Outcome;
@@ -58,25 +59,29 @@ const WORDS: &[&str] = &[
     "4611686018427387904",
 ];
 
-/// The name of the tensor that is asked for.
+/// The name of the requested tensor.
 const TENSOR: &str = "x";
 
-/// The first byte chooses the format and the second the element type that is expected; the rest is the file.
+/// The first byte chooses the format, the second the expected element type; the rest is the file.
 fn run(input: &[u8]) -> Outcome {
     let [format, expected, file @ ..] = input else {
         return Outcome::of("too few bytes");
     };
     let expected = ElementType::ALL.get(usize::from(*expected)).copied();
-    let read = |file: &[u8]| match format % 2 == 0 {
-        true => npy::read(file, expected),
-        false => tensors::read(Cursor::new(file), TENSOR, expected),
+    let read = |file: &[u8]| {
+        if format % 2 == 0 {
+            npy::read(file, expected)
+        } else {
+            tensors::read(Cursor::new(file), TENSOR, expected)
+        }
     };
     match read(file) {
         Ok(array) => {
             check_elements(&array);
-            let written = match format % 2 == 0 {
-                true => npy_file(&array),
-                false => Some(tensors_file(&array)),
+            let written = if format % 2 == 0 {
+                npy_file(&array)
+            } else {
+                Some(tensors_file(&array))
             };
             if let Some(written) = written {
                 let again = read(&written).unwrap_or_else(|error| panic!("{error:?}"));
@@ -94,12 +99,12 @@ fn run(input: &[u8]) -> Outcome {
             assert_ne!(status.code().name(), "INTERNAL", "{status}");
             Outcome::failure(&status)
         }
-        // These files end where they end, and nothing else can go wrong with them.
+        // Reading from memory cannot fail, and a premature end is reported as a status.
         Err(ReadError::Io(error)) => panic!("{error}"),
     }
 }
 
-/// Checks that there are as many bytes as the shape says, and that each is one of an element.
+/// Checks that the size matches the shape and that every byte is valid for the element type.
 fn check_elements(array: &Literal) {
     let shape = array.shape().as_array().unwrap();
     let bytes = array.bytes().unwrap();
@@ -114,7 +119,7 @@ fn check_elements(array: &Literal) {
     }
 }
 
-/// The array as an .npy file, if numpy has a name for its element type.
+/// Writes an array as an .npy file, if NumPy has a name for its element type.
 fn npy_file(array: &Literal) -> Option<Vec<u8>> {
     let shape = array.shape().as_array().unwrap();
     let name = npy::type_name(shape.element_type())?;

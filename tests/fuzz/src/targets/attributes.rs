@@ -1,9 +1,9 @@
-//! Attribute dictionaries: as text in `backend_config`, and as a builder takes them. What is printed reads back the same, and what a frame
-//! says is what the dictionary says.
+//! Attribute dictionaries, as text in `backend_config` and as values from a builder. Printed text
+//! reads back the same, and the call frame matches the dictionary.
 
 use arbitrary::Unstructured;
 use callbox::frame::ArenaLayout;
-use callbox::program::{CustomCallOptions, Opcode, Program, ProgramBuilder};
+use callbox::program::{CustomCall, Opcode, Program, ProgramBuilder};
 use callbox::{CallSite, Dictionary, ElementType, Shape};
 
 use super::hlo_text;
@@ -73,7 +73,7 @@ fn run(input: &[u8]) -> Outcome {
     }
 }
 
-/// A program with one custom call that has this text for its attributes.
+/// Parses a program with one custom call that has this text as its attributes.
 fn of_text(text: &[u8]) -> Outcome {
     let text = String::from_utf8_lossy(text);
     let text = format!(
@@ -92,18 +92,18 @@ fn of_text(text: &[u8]) -> Outcome {
     }
 }
 
-/// The same for a dictionary that a builder takes.
+/// Checks a dictionary that a builder accepts.
 fn of_bytes(bytes: &[u8]) -> Outcome {
     let mut u = Unstructured::new(bytes);
     let Ok(dictionary) = generate::dictionary(&mut u, 3) else {
         return Outcome::of("too few bytes");
     };
     let mut builder = ProgramBuilder::new("main");
-    let options = CustomCallOptions {
+    let options = CustomCall {
         attributes: dictionary.clone(),
-        ..CustomCallOptions::default()
+        ..CustomCall::new("f")
     };
-    let call = builder.custom_call("f", &[], Shape::scalar(ElementType::F32), options);
+    let call = builder.custom_call(options, &[], Shape::scalar(ElementType::F32));
     let program = builder.build(call.unwrap()).unwrap();
     let printed = program.to_hlo_text();
     let again = Program::from_hlo_text(&printed);
@@ -112,7 +112,7 @@ fn of_bytes(bytes: &[u8]) -> Outcome {
     check(&dictionary)
 }
 
-/// The attributes of the custom call that a program's entry ends with.
+/// Returns the attributes of the custom call at the end of a program's entry.
 fn attributes(program: &Program) -> Option<&Dictionary> {
     let entry = &program.computations()[program.exports()[0].index()];
     match entry.instructions()[entry.root().index()].opcode() {
@@ -121,7 +121,8 @@ fn attributes(program: &Program) -> Option<&Dictionary> {
     }
 }
 
-/// Checks what a frame says of them. Functions are numbers there, which this does not follow.
+/// Checks the call frame's attributes. Function attributes are skipped, because they become
+/// numbers.
 fn check(attributes: &Dictionary) -> Outcome {
     let site = CallSite::new("f", vec![], Shape::tuple(vec![]).unwrap());
     let site = site.with_attributes(attributes.clone());

@@ -1,8 +1,8 @@
-;; Gives operands back as results: result leaf i has the shape of operand leaf i.
+;; Copies operands to results: result leaf i has the shape of operand leaf i.
 (module
   (memory (export "memory") 1)
 
-  ;; Typed FFI. 3 is INVALID_ARGUMENT and 13 INTERNAL: what the frame says cannot be right.
+  ;; Typed FFI. 3 is INVALID_ARGUMENT, and 13 INTERNAL for a frame that cannot be right.
   (func (export "echo") (param $frame i32) (result i32)
     (local $i i32) (local $from i32) (local $to i32)
     (if (i32.lt_u (i32.load offset=20 (local.get $frame)) (i32.load offset=12 (local.get $frame)))

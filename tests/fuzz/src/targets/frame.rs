@@ -1,5 +1,5 @@
-//! Call sites of all kinds of shapes: buffers are aligned, inside the arena and apart, the frame says what the call site says, and a guest that
-//! copies operands to results gives them back.
+//! Call sites with arbitrary shapes: buffers are aligned, disjoint and inside the arena, the frame
+//! matches the call site, and a guest that copies operands to results returns them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ pub const TARGET: Target = Target {
     words: &[],
 };
 
-/// Bytes of an arena: more than these call sites need, unless they are made to need more.
+/// The arena limit in bytes, above what these call sites need unless forced.
 const ROOM: usize = 1 << 20;
 
 fn run(input: &[u8]) -> Outcome {
@@ -46,7 +46,7 @@ fn run(input: &[u8]) -> Outcome {
     }
 }
 
-/// Aliasing that names anything: it is refused, or it fits.
+/// Adds arbitrary aliasing, which is either rejected or consistent.
 fn with_wrong_aliasing(u: &mut Unstructured<'_>, mut site: CallSite) -> Outcome {
     let number = |u: &mut Unstructured<'_>| u.int_in_range(0..=5).unwrap_or(0);
     let index = |u: &mut Unstructured<'_>| (0..number(u) % 4).map(|_| number(u)).collect();
@@ -73,7 +73,7 @@ fn with_wrong_aliasing(u: &mut Unstructured<'_>, mut site: CallSite) -> Outcome 
     }
 }
 
-/// An arena is as large as it is whatever the limit; one below is refused.
+/// Checks that an arena's size does not depend on the limit, and that a smaller limit is rejected.
 fn with_little_room(u: &mut Unstructured<'_>, site: &CallSite) -> Outcome {
     let size = ArenaLayout::new(site, ROOM).unwrap().size();
     let limit = u.int_in_range(0..=2 * size).unwrap_or(size);
@@ -94,7 +94,7 @@ fn is_flat(site: &CallSite) -> bool {
     site.operands.iter().all(|shape| shape.as_array().is_some())
 }
 
-/// The call site in the convention with opaque bytes: the leaves' sizes.
+/// Converts the call site to the convention with opaque bytes, which hold the leaves' sizes.
 fn to_unified(site: &mut CallSite) {
     let sizes = site.operands.iter().flat_map(Shape::leaves);
     let sizes = sizes.flat_map(|leaf| (leaf.byte_size() as u32).to_le_bytes());
@@ -104,7 +104,7 @@ fn to_unified(site: &mut CallSite) {
     site.target = "unified".to_owned();
 }
 
-/// Calls the guest, twice, and compares what it gives back.
+/// Calls the guest twice and compares its results with the operands.
 fn echo(u: &mut Unstructured<'_>, site: CallSite) -> Outcome {
     let leaves = site.operands.iter().flat_map(Shape::leaves);
     let operands = leaves.map(|leaf| {
@@ -136,7 +136,7 @@ fn echo(u: &mut Unstructured<'_>, site: CallSite) -> Outcome {
     Outcome::of(told)
 }
 
-/// The guest that gives operands back.
+/// Returns the guest that copies operands to results.
 fn module() -> &'static Arc<Module> {
     static MODULE: OnceLock<Arc<Module>> = OnceLock::new();
     MODULE.get_or_init(|| {

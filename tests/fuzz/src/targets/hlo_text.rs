@@ -1,4 +1,5 @@
-//! HLO text: what is read, printed and read again is the same; what is read can be compiled, and small programs run.
+//! HLO text: accepted text survives printing and reading again, can be compiled, and runs if it is
+//! small.
 
 use std::time::Duration;
 
@@ -114,7 +115,7 @@ const WORDS: &[&str] = &[
     "\u{1b}[31m",
 ];
 
-/// Programs that take or make more than this are not run.
+/// Programs with larger inputs or values are not run.
 const MOST_BYTES: usize = 1 << 16;
 
 fn run(input: &[u8]) -> Outcome {
@@ -138,7 +139,7 @@ fn run(input: &[u8]) -> Outcome {
     }
 }
 
-/// Nothing of a text can make a terminal do anything but print it.
+/// Checks that a message contains no terminal control characters.
 fn check_message(status: &Status) {
     let is_safe =
         |c: char| c == '\n' || !(c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
@@ -151,7 +152,7 @@ fn check_message(status: &Status) {
     assert_ne!(status.code().name(), "INTERNAL", "{status}");
 }
 
-/// What is printed reads back as the same program.
+/// Checks that the printed text reads back as the same program.
 pub(crate) fn check_print(program: &Program) {
     let printed = program.to_hlo_text();
     match Program::from_hlo_text(&printed) {
@@ -185,7 +186,7 @@ fn execute(program: &Program) -> Option<Result<Literal>> {
         let leaves = instruction.shape().leaves();
         let size = leaves.iter().map(|leaf| leaf.byte_size().saturating_add(1));
         bytes = size.fold(bytes, usize::saturating_add);
-        // A dot's work is not seen from its result.
+        // The result of a dot does not show the amount of work.
         if matches!(instruction.opcode(), Opcode::Dot(_)) && bytes > MOST_BYTES >> 4 {
             return None;
         }

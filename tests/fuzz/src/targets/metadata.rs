@@ -1,14 +1,14 @@
-//! The section `callbox.targets` of a module that has functions of every convention: what is taken of it agrees with the functions, and what is
-//! refused is the module's doing.
+//! The section `callbox.targets` of a module with functions of every convention: accepted metadata
+//! agrees with the functions, and rejections blame the module.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use callbox::call::{ApiVersion, BufferSignature, Dimension, Signature};
-use callbox::frame::abi::METADATA_SECTION;
 use callbox::policy::Limits;
 use callbox::wasm::{ModuleInfo, inspect};
 use callbox::{ArrayShape, Blame, CallSite, ElementType, Shape, Status, StatusCode};
+use callbox_abi::METADATA_SECTION;
 
 use crate::Target;
 use crate::outcome::Outcome;
@@ -50,6 +50,7 @@ const WORDS: &[&str] = &[
     "\"dimensions\"",
     "[\"..\", \"n\", 4]",
     "\"elementwise\"",
+    "\"rows\"",
     "\"optional\"",
     "true",
     "false",
@@ -116,8 +117,8 @@ fn run(input: &[u8]) -> Outcome {
     }
 }
 
-/// The module with these bytes in its section.
-fn module(section: &[u8]) -> Vec<u8> {
+/// Builds the module with these bytes in its section.
+pub(super) fn module(section: &[u8]) -> Vec<u8> {
     static MODULE_BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let mut bytes = MODULE_BYTES
         .get_or_init(|| wat::parse_str(MODULE).unwrap())
@@ -173,7 +174,7 @@ fn check(info: &ModuleInfo) {
     }
 }
 
-/// Results that are inferred for operands as they are declared fit, together with these.
+/// Checks that results inferred for operands as declared are accepted together with them.
 fn check_inference(target: &Signature) {
     let declared = target.operands.as_deref().unwrap_or_default().iter();
     let operands: Option<Vec<_>> = declared.filter(|b| !b.optional).map(array).collect();
@@ -187,7 +188,7 @@ fn check_inference(target: &Signature) {
     let result = Shape::tuple(of_arrays(results)).unwrap();
     let mut site = CallSite::new(target.name.as_str(), of_arrays(operands), result);
     site.api_version = target.api_versions[0];
-    // Nothing is said of attributes here.
+    // Attributes are left out.
     let target = Signature {
         attributes: None,
         ..target.clone()
@@ -195,7 +196,7 @@ fn check_inference(target: &Signature) {
     assert_eq!(target.check(&site), Ok(()), "{target:?}");
 }
 
-/// An array like this operand, if there is one.
+/// Returns an array that matches the declared operand, if there is one.
 fn array(declared: &BufferSignature) -> Option<ArrayShape> {
     let size = |dimension: &Dimension| match dimension {
         Dimension::Any => None,
@@ -210,7 +211,8 @@ fn array(declared: &BufferSignature) -> Option<ArrayShape> {
     ArrayShape::new(*element_type.unwrap_or(&ElementType::F32), &sizes).ok()
 }
 
-/// Checks a refusal of a stranger's module: it is the module's doing, is no bug, and cannot steer a terminal.
+/// Checks that a rejection blames the module, reports no host bug, and contains no control
+/// characters.
 pub(crate) fn check_refusal(status: &Status, limits: &Limits) {
     assert_eq!(status.blame(), Blame::Guest, "{status}");
     assert_ne!(status.code(), StatusCode::Internal, "{status}");

@@ -1,5 +1,6 @@
-//! Modules made at random by wasm-smith, and bytes that may be one: they are loaded and their targets called, with tight limits. What comes of it is a status
-//! or results, soon enough, and a healthy call on the same engine works after it.
+//! Random modules from wasm-smith, and arbitrary bytes: they are loaded and their targets called
+//! under tight limits. Each call ends in time with a status or results, and a healthy call on the
+//! same engine then works.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -29,17 +30,18 @@ pub const TARGET: Target = Target {
         "cabi_realloc",
         "_initialize",
         "callbox:ffi/api@1.1.0",
+        "callbox:ffi/maths@1.0.0",
         "callbox.targets",
     ],
 };
 
-/// A call's time. Calls mostly end before, for want of fuel.
+/// The deadline of a call. Most calls run out of fuel before.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// How long a call may take: so much longer than its deadline that only what does not end takes as long.
+/// The time after which a call hangs, far above its deadline.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// What modules import, if they do.
+/// The imports of modules that have any.
 const IMPORTS: &str = r#"(module
     (import "callbox:ffi/api@1.0.0" "version" (func (result i32)))
     (import "callbox:ffi/api@1.0.0" "set-failure" (func (param i32 i32 i32 i32)))
@@ -47,9 +49,20 @@ const IMPORTS: &str = r#"(module
     (import "callbox:ffi/api@1.0.0" "log" (func (param i32 i32 i32)))
     (import "callbox:ffi/api@1.1.0" "call-function" (func (param i32 i32 i32 i32 i32) (result i32)))
     (import "callbox:ffi/api@1.1.0" "function-message" (func (param i32 i32) (result i32)))
-    (import "callbox:ffi/api@1.1.0" "user-data" (func (param i32 i32 i32 i32) (result i64))))"#;
+    (import "callbox:ffi/api@1.1.0" "user-data" (func (param i32 i32 i32 i32) (result i64)))
+    (import "callbox:ffi/maths@1.0.0" "map" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "softmax-rows" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "reduce-rows" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "dot-rows" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "softmax-rows-f64" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "reduce-rows-f64" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "dot-rows-f64" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "rms-norm-rows" (func (param i32 i32 i32 i32 i32 i32 f32)))
+    (import "callbox:ffi/maths@1.0.0" "rms-norm-rows-gradient"
+      (func (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 f32)))
+    (import "callbox:ffi/maths@1.0.0" "gemm" (func (param i32))))"#;
 
-/// What modules export: one of these.
+/// The possible exports.
 const EXPORTS: [&str; 4] = [
     r#"(module (memory (export "memory") 1)
         (func (export "f") (param i32) (result i32) unreachable))"#,
@@ -71,7 +84,7 @@ const EXPORTS: [&str; 4] = [
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable))"#,
 ];
 
-/// The first byte says what the rest is.
+/// The first byte says how to interpret the rest.
 fn run(input: &[u8]) -> Outcome {
     let Some((&kind, rest)) = input.split_first() else {
         return Outcome::of("too few bytes");
@@ -91,10 +104,10 @@ fn run(input: &[u8]) -> Outcome {
     outcome
 }
 
-/// A valid module, and whether it needs no more than there is.
+/// Generates a valid module. Also returns whether it uses only enabled features.
 fn smith(kind: u8, bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
     let parsed = |text: &str| wat::parse_str(text).unwrap();
-    // What needs a proposal that is off is made now and then, so that it is refused.
+    // Sometimes a disabled proposal is used, which must be rejected.
     let is_plain = kind >> 5 < 6;
     let needs_more = kind >> 5 == 7;
     let config = wasm_smith::Config {
@@ -106,7 +119,7 @@ fn smith(kind: u8, bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
         max_memory32_bytes: 8 << 16,
         max_table_elements: 100,
         max_tables: 1,
-        // Besides the one that is exported.
+        // In addition to the exported memory.
         max_memories: 0,
         max_data_segments: 4,
         max_element_segments: 4,
@@ -124,13 +137,13 @@ fn smith(kind: u8, bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((module.to_bytes(), is_plain))
 }
 
-/// Loads what may be a module, and calls its targets.
+/// Loads a possible module and calls its targets.
 fn load(host: &Host, wasm: &[u8], is_plain: bool) -> Outcome {
     match host.engine.load(wasm) {
         Ok(module) => call_all(&module),
         Err(status) => {
             check_refusal(&status, &host.engine.policy().limits);
-            // Of the reference types only functions are on, which wasm-smith does not tell from others.
+            // wasm-smith cannot restrict reference types to functions, the only ones enabled.
             let is_known = status.code() == StatusCode::ResourceExhausted
                 || status.message().contains("gc types");
             assert!(
@@ -152,7 +165,7 @@ fn call_all(module: &Arc<Module>) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// Calls a target twice. The second call is of an instance that had a call before, or a new one if that failed.
+/// Calls a target twice. The second call reuses the instance, or has a new one if the first failed.
 fn call(module: &Arc<Module>, target: &Signature, version: ApiVersion) -> Vec<Outcome> {
     let shape = |text: &str| text.parse::<Shape>().unwrap();
     let mut site = CallSite::new(
@@ -202,7 +215,7 @@ fn call_once(module: &Arc<Module>, prepared: &PreparedCall) -> Outcome {
     }
 }
 
-/// Checks that it is the guest's doing that its call failed, and that nobody is harmed by the guest's words.
+/// Checks that a failed call blames the guest and that its message is safe to print.
 fn check_failure(module: &Arc<Module>, status: &Status) {
     assert_ne!(status.code(), StatusCode::Ok);
     assert_eq!(status.blame(), Blame::Guest, "{status}");
@@ -223,7 +236,7 @@ fn check_failure(module: &Arc<Module>, status: &Status) {
     );
 }
 
-/// An engine, and a call on it that works.
+/// An engine, with a call on it that must keep working.
 struct Host {
     engine: Engine,
     healthy: PreparedCall,

@@ -1,4 +1,4 @@
-//! Policies as JSON: what is read, written and read again is the same.
+//! Policies as JSON: an accepted policy survives writing and reading again.
 
 use callbox::StatusCode;
 use callbox::policy::Policy;
@@ -31,6 +31,8 @@ const WORDS: &[&str] = &[
     "\"module_bytes\"",
     "\"functions\"",
     "\"function_bytes\"",
+    "\"function_work\"",
+    "\"globals\"",
     "\"compile_time_ms\"",
     "\"metadata_bytes\"",
     "\"metadata_depth\"",

@@ -1,7 +1,8 @@
-//! Programs built at random: what the executor computes is what an interpreter written as simply as possible computes, instruction by instruction.
+//! Random programs: the executor agrees with the reference interpreter, instruction by instruction.
 //!
-//! Each instruction is judged by what the executor itself gave it for operands, so that errors do not add up: bits for what moves elements or computes with
-//! integers, and few representable values for functions of floating-point numbers.
+//! Each instruction is checked on the executor's own operand values, so that errors do not
+//! accumulate: bit for bit for moves and integer arithmetic, within a few representable values for
+//! floating-point functions.
 
 mod build;
 
@@ -81,7 +82,7 @@ fn execute(program: &Program, arguments: &[Literal]) -> Literal {
     result.unwrap_or_else(|status| panic!("{status}\n{}", program.to_hlo_text()))
 }
 
-/// Whether both have the same shape, whatever the layouts, and the same bytes.
+/// Returns whether both have the same shape, layouts aside, and the same bytes.
 fn same(a: &Literal, b: &Literal) -> bool {
     a.shape().is_compatible(b.shape())
         && a.leaves()

@@ -1,4 +1,4 @@
-//! The platform CUDA, with the codes of what its steps come to noted on the side.
+//! Wraps the platform CUDA and records the status codes of its steps.
 
 use std::cell::RefCell;
 
@@ -8,16 +8,17 @@ use callbox_tests::platform::cuda::Cuda;
 use callbox_tests::platform::{Bench, Failure, Outcome, Platform, PlatformName, Prepared};
 
 thread_local! {
-    /// What the case that runs on this thread has come to.
+    /// The codes of the case that runs on this thread.
     static CODES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The codes of the last case on this thread: of its preparation if that failed, else one for each step of its first run.
+/// Returns the codes of this thread's last case: of its preparation if that failed, otherwise of
+/// each step of its first run.
 pub(super) fn take() -> Vec<String> {
     CODES.take()
 }
 
-/// Notes codes until there are as many as `most`: what comes later is the same case again.
+/// Records up to `most` codes. Later ones come from repetitions of the case.
 fn note<T>(outcome: &Result<T, Failure>, most: usize) {
     let code = match outcome {
         Ok(_) => "OK".to_owned(),
@@ -30,7 +31,7 @@ fn note<T>(outcome: &Result<T, Failure>, most: usize) {
     });
 }
 
-/// The platform.
+/// The wrapped platform.
 pub(super) struct Recording<'r> {
     cuda: &'r Cuda,
     is_stressed: bool,

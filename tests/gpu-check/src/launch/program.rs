@@ -1,4 +1,4 @@
-//! The program whose target measures, and that target.
+//! The program with the measuring target.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use callbox::call::{CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue};
+use callbox::call::{CallSite, DeviceBuffer, DeviceQueue};
 use callbox::cuda::{CudaCall, GraphLaunch};
 use callbox::{ArrayShape, Attribute, CallOptions, Dictionary, ElementType};
 use serde_json::{Value, json};
@@ -19,23 +19,26 @@ use crate::timing::{Way, in_turns};
 /// The target that measures.
 pub(super) const TARGET: &str = "measure";
 
-/// How the names of ways begin that launch a graph through callbox with an operand that is elsewhere each time.
+/// The prefix of the variants that launch a graph through callbox with an operand at a different
+/// address each time.
 const CHANGED: &str = "callbox.graph.launch, arrays elsewhere each time: ";
 
-/// How the names of ways begin that run custom calls of a program.
+/// The prefix of the variants that run custom calls of a program.
 const CHAIN: &str = "callbox, custom calls in a program: ";
 
-/// Launches in a batch, as near as whole operations come: fewer than a driver takes without making the host wait.
+/// The approximate number of launches in a batch, below the number that the driver queues without
+/// blocking.
 const BATCH: usize = 256;
 
-/// For each length a function with so many custom calls, one after the other, and two that launch such functions as graphs.
+/// Returns the program. For each length it has a function with that many consecutive custom calls,
+/// and two functions that launch such functions as graphs.
 pub(super) fn text(lengths: &[usize]) -> String {
     let mut functions = String::new();
     let mut attributes = Vec::new();
     let array = format!("f32[{ELEMENTS}]");
     for length in lengths {
         for name in ["chain", "captured", "moved"] {
-            // Writing to a string can't fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(functions, "{name}_{length} {{\n  x0 = {array} parameter(0)");
             for call in 1..=*length {
                 let root = if call == *length { "ROOT " } else { "" };
@@ -64,7 +67,7 @@ pub(super) fn text(lengths: &[usize]) -> String {
     )
 }
 
-/// Measures, within a call of [`TARGET`], whose context is then current on this thread.
+/// Measures from inside a call of [`TARGET`], which makes its context current on this thread.
 pub(super) fn measure(
     call: &mut CudaCall<'_>,
     raw: &Arc<Raw>,
@@ -77,7 +80,7 @@ pub(super) fn measure(
     let result = Arc::clone(call.results()[0].memory());
     call.queue().copy(&operand, &result)?;
     let input = download(call, &operand)?;
-    // As custom calls find it, in two places.
+    // As a custom call receives it, at two addresses.
     let places: [DeviceBuffer; 2] = [operand, call.queue().upload(&input)?];
     let arrays: [Arc<Memory>; 2] = [raw.memory_with(&input)?, raw.memory(input.len())?];
     let add_n = AddN::new(raw, &root.join("guests/add_n/add_n.ptx"), arrays.clone(), N)?;
@@ -87,10 +90,7 @@ pub(super) fn measure(
     let device = Arc::clone(call.device());
     let prepared = guests::kernels(root, "add_n")?.prepare_call(&device, site()?)?;
     let [x, y] = arrays.each_ref().map(|array| array.buffer());
-    let operands = [DeviceLeaf {
-        buffer: x,
-        is_known: true,
-    }];
+    let operands = [x];
     let results = [y];
     let options = CallOptions::default();
     let mut queue = raw.queue(&device)?;
@@ -126,7 +126,7 @@ pub(super) fn measure(
     let times = in_turns(&mut ways, rounds, || raw.wait())?;
     let found = json!({
         "kernel": format!("add_n on f32[{ELEMENTS}], one block"),
-        "times": "of one launch, medians over the rounds: enqueue is what the host pays, whole lasts until the device is done",
+        "times": "of one launch, medians over the rounds: enqueue is the host's cost, whole lasts until the device is done",
         "rounds": rounds,
         "ways": rows(&ways, &times),
         "graphs": counted(&mut ways, graphs, || raw.wait())?,
@@ -134,7 +134,7 @@ pub(super) fn measure(
     });
     drop(ways);
 
-    // What was timed computes what it should.
+    // Check that the measured work computed the right result.
     let call = call.into_inner();
     let again = |what: &str, added: usize, to: usize, act: &mut dyn FnMut() -> Result<()>| {
         raw.copy_in(&input, &arrays[0])?;
@@ -180,7 +180,7 @@ fn way<'w>(
     }
 }
 
-/// The call site of one `add_n`.
+/// Returns the call site of one `add_n`.
 fn site() -> Result<CallSite> {
     let shape = ArrayShape::new(ElementType::F32, &[ELEMENTS])?;
     let site = CallSite::new("add_n", vec![shape.clone().into()], shape.into());
@@ -198,7 +198,8 @@ fn download(call: &mut CudaCall<'_>, buffer: &DeviceBuffer) -> Result<Vec<u8>> {
     arrays.pop().context("expected one array, found none")
 }
 
-/// Says how often the graphs of each way are launched as they are, and how often they change: of each way some operations more.
+/// Counts, over a few operations of each variant, how many graph launches were unchanged, updated
+/// and captured.
 fn counted(
     ways: &mut [Way<'_>],
     graphs: &GraphLaunch,
@@ -209,7 +210,7 @@ fn counted(
         .iter_mut()
         .filter(|way| way.name.starts_with(UNCHANGED) || way.name.starts_with(CHANGED));
     let count = |way: &mut Way<'_>| {
-        // The turns before left it to another place.
+        // The measurement before may have left the graph with another address.
         (way.act)()?;
         let before = graphs.counts();
         for _ in 0..OPERATIONS {
@@ -229,8 +230,10 @@ fn counted(
     ways.map(count).collect()
 }
 
+/// Checks a result.
+///
 /// # Errors
-/// Numbers that are not those of the input with so many times [`N`] added.
+/// Numbers other than the input plus `added` times [`N`].
 fn expect(what: &str, input: &[u8], added: usize, found: &[u8]) -> Result<()> {
     let floats = |bytes: &[u8]| -> Vec<f32> {
         let words = bytes.as_chunks::<4>().0.iter();

@@ -1,4 +1,4 @@
-//! Runs calls of one target.
+//! Calls of one target.
 
 use anyhow::Result;
 use callbox::call::CallSite;

@@ -1,14 +1,13 @@
-//! Libraries with targets of the C ABI: what `cargo xtask ptx --libraries` makes of `guests/cuda`.
+//! Libraries with targets of the C ABI, which `cargo xtask ptx --libraries` builds from
+//! `guests/cuda`.
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use callbox::call::ApiVersion;
-use callbox::cuda::{Buffers, CudaModule, LibraryTarget, NativeGrants};
-use sha2::{Digest, Sha256};
+use callbox::cuda::{Buffers, CudaModule, LibraryTarget};
 
-use super::Manner;
-use super::targets::read;
+use super::{Manner, trusted};
 use crate::module::repository;
 
 /// A guest's libraries.
@@ -20,7 +19,7 @@ pub(super) struct Libraries {
     leaves: &'static str,
     /// The file for preorder. Arrays alone have the same pointers in both.
     preorder: &'static str,
-    /// The targets, each with its convention, which a library does not say.
+    /// The targets, each with its convention, which a library does not record.
     targets: &'static [(&'static str, ApiVersion)],
 }
 
@@ -78,7 +77,7 @@ pub(super) static LIBRARIES: [Libraries; 4] = [
     },
 ];
 
-/// Targets of which there is none for leaves: an empty tuple is no leaf.
+/// Targets that exist for preorder only: an empty tuple has no leaf.
 const PREORDER_ALONE: &str = "empty_tuple_and_token";
 
 /// A guest's libraries, if it has any.
@@ -94,7 +93,7 @@ pub(super) fn has(guest: &str, target: &str) -> bool {
     targets.into_iter().any(|(name, _)| *name == target)
 }
 
-/// The manner in which a target is called that should be in this one.
+/// The manner in which a target is called, if this one is asked for.
 pub(super) fn manner_of(target: &str, manner: Manner) -> Manner {
     match manner {
         Manner::Leaves if target.starts_with(PREORDER_ALONE) => Manner::Preorder,
@@ -103,10 +102,10 @@ pub(super) fn manner_of(target: &str, manner: Manner) -> Manner {
 }
 
 impl Libraries {
-    /// Loads the one for this manner.
+    /// Loads the library for this manner.
     ///
     /// # Errors
-    /// One that was not built.
+    /// A library that was not built.
     pub(super) fn load(&self, manner: Manner) -> Result<Arc<CudaModule>> {
         let buffers = manner.buffers();
         let file = match buffers {
@@ -114,8 +113,6 @@ impl Libraries {
             Buffers::Preorder => self.preorder,
         };
         let path = repository().join("target/guests").join(file);
-        let bytes = read(&path).context("run cargo xtask ptx --libraries")?;
-        let grants = NativeGrants::none().allow(Sha256::digest(&bytes).into());
         let has = |name: &str| buffers == Buffers::Preorder || !name.starts_with(PREORDER_ALONE);
         let targets = self.targets.iter().filter(|(name, _)| has(name));
         let targets = targets.map(|&(name, api_version)| LibraryTarget {
@@ -123,7 +120,7 @@ impl Libraries {
             api_version,
             buffers,
         });
-        let module = CudaModule::load_library(&path, &targets.collect::<Vec<_>>(), &grants)?;
+        let module = trusted::library(&path, &targets.collect::<Vec<_>>())?;
         Ok(module.with_conventions(manner.conventions()))
     }
 }

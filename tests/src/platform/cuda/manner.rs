@@ -1,10 +1,10 @@
-//! How buffers are handed to targets of the C ABI.
+//! How targets of the C ABI are passed their buffers, and whether kernels are fenced.
 
 use std::fmt;
 
 use callbox::cuda::{Buffers, Conventions};
 
-/// How targets of the C ABI are called.
+/// How targets are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Manner {
     /// With a pointer for each leaf.
@@ -13,22 +13,27 @@ pub(super) enum Manner {
     Preorder,
     /// The same with null pointers for all sub-buffers of operands.
     Nulls,
-    /// The same, and the result's tables are looked at afterwards.
+    /// The same, and the result's tables are checked after the call.
     CheckedNulls,
+    /// With kernels that are not granted.
+    Fenced,
 }
 
 impl Manner {
-    /// All of them.
-    pub(super) const ALL: [Self; 4] = [
+    /// Those of targets of the C ABI.
+    pub(super) const OF_C: [Self; 4] = [
         Self::Leaves,
         Self::Preorder,
         Self::Nulls,
         Self::CheckedNulls,
     ];
 
+    /// Those of kernels.
+    pub(super) const OF_KERNELS: [Self; 2] = [Self::Leaves, Self::Fenced];
+
     pub(super) const fn buffers(self) -> Buffers {
         match self {
-            Self::Leaves => Buffers::Leaves,
+            Self::Leaves | Self::Fenced => Buffers::Leaves,
             Self::Preorder | Self::Nulls | Self::CheckedNulls => Buffers::Preorder,
         }
     }
@@ -48,6 +53,7 @@ impl fmt::Display for Manner {
             Self::Preorder => "with pointers in preorder",
             Self::Nulls => "with pointers in preorder and nulls among them",
             Self::CheckedNulls => "with pointers in preorder, nulls among them and tables checked",
+            Self::Fenced => "with fenced kernels",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Runs programs.
+//! Programs.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn prepare<'c>(
         Ok(program) => program,
         Err(status) => return failed(Phase::Parse, status),
     };
-    let device = Arc::new(Arc::clone(bench.device));
+    let device = Arc::clone(bench.device);
     match Executable::compile_on(&program, &registry, device) {
         Ok(executable) => Ok(Ok(Box::new(OnDevice(executable)))),
         Err(status) => failed(Phase::Prepare, status),

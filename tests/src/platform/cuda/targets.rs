@@ -1,15 +1,14 @@
-//! Which of a guest's targets has which twin: the table of `guests/cuda/README.md`.
+//! The twins of a guest's targets, as the table in `guests/cuda/README.md` lists them.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use callbox::call::TargetModule;
-use callbox::cuda::manifest::{Manifest, digest};
 use callbox::cuda::{CudaModule, NativeGrants};
+use callbox::policy::Gpu;
 
-use super::{Manner, libraries, twins};
+use super::{Manner, libraries, trusted, twins};
 use crate::module::{ModuleSource, repository};
 
 /// The modules of twins, each loaded once.
@@ -18,7 +17,7 @@ pub(super) struct Targets {
     loaded: Mutex<HashMap<(Source, Manner), Arc<CudaModule>>>,
 }
 
-/// Where a guest's twins are from.
+/// The origin of a guest's twins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     /// A folder of `guests` with a manifest.
@@ -38,10 +37,23 @@ const MANIFESTS: [(&str, &str); 6] = [
 ];
 
 impl Targets {
-    /// The module that has a guest's target. For a target that the guest has not, one of its modules, which says so.
+    /// Whether a guest's target is one of a manifest.
     ///
     /// # Errors
-    /// A guest without twins; what was not built.
+    /// What is wrong with the manifest.
+    pub(super) fn has_kernels(&self, guest: &str, target: &str) -> Result<bool> {
+        let Some((_, folder)) = MANIFESTS.iter().find(|(name, _)| *name == guest) else {
+            return Ok(false);
+        };
+        let module = self.load(Source::Manifest(folder), Manner::Leaves)?;
+        Ok(module.targets().iter().any(|found| found.name == target))
+    }
+
+    /// The module with a guest's target. For an unknown target, one of its modules, which reports
+    /// it.
+    ///
+    /// # Errors
+    /// A guest without twins, or one that was not built.
     pub(super) fn module(
         &self,
         source: &ModuleSource,
@@ -53,14 +65,18 @@ impl Targets {
         };
         let mut modules = Vec::new();
         if let Some((_, folder)) = MANIFESTS.iter().find(|(name, _)| *name == guest) {
-            modules.push(self.load(Source::Manifest(folder), Manner::Leaves)?);
+            let manner = match manner {
+                Manner::Fenced => Manner::Fenced,
+                _ => Manner::Leaves,
+            };
+            modules.push(self.load(Source::Manifest(folder), manner)?);
         }
         if let Some(libraries) = libraries::of(guest) {
             let manner = libraries::manner_of(target, manner);
             modules.push(self.load(Source::Libraries(libraries.guest), manner)?);
         }
         if twins::GUESTS.contains(&guest) {
-            // These are new each time, with counters of their own.
+            // New each time, so that they have new counters.
             modules.push(CudaModule::from_targets(twins::of(guest)?)?);
         }
         let has = |module: &&Arc<CudaModule>| module.targets().iter().any(|t| t.name == target);
@@ -76,7 +92,18 @@ impl Targets {
             return Ok(Arc::clone(module));
         }
         let module = match source {
-            Source::Manifest(folder) => load_manifest(folder)?,
+            Source::Manifest(folder) => {
+                let path = repository()
+                    .join("guests")
+                    .join(folder)
+                    .join("callbox.json");
+                if manner == Manner::Fenced {
+                    let none = NativeGrants::none();
+                    CudaModule::load_manifest(&path, &none, &Gpu::default())?
+                } else {
+                    trusted::manifest(&path)?
+                }
+            }
             Source::Libraries(guest) => {
                 let libraries = libraries::of(guest).context("expected libraries")?;
                 libraries.load(manner)?
@@ -85,24 +112,4 @@ impl Targets {
         loaded.insert((source, manner), Arc::clone(&module));
         Ok(module)
     }
-}
-
-fn load_manifest(folder: &str) -> Result<Arc<CudaModule>> {
-    let path = repository()
-        .join("guests")
-        .join(folder)
-        .join("callbox.json");
-    let bytes = read(&path)?;
-    let images = Manifest::parse(std::str::from_utf8(&bytes)?)?.images;
-    let images = images
-        .iter()
-        .map(|image| read(&path.with_file_name(&image.file)))
-        .collect::<Result<Vec<Vec<u8>>>>()?;
-    let slices: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
-    let grants = NativeGrants::none().allow(digest(&bytes, &slices));
-    Ok(CudaModule::load_manifest(&path, &grants)?)
-}
-
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -1,8 +1,8 @@
-//! Handlers in Rust: twins of what a kernel alone cannot do, for it takes a host: stages and their states, attributes of any kind, functions of the
-//! program, the call's context, failures.
+//! Handlers in Rust: twins of targets that need the host for stages and their states, attributes of
+//! any kind, functions of the program, the call's context, or failures.
 //!
-//! A twin declares what its guest declares. What it reads on the host alone is known when it is called, so that its results are uploaded; what depends
-//! on operands is computed when the stream comes to it.
+//! A twin declares what its guest declares. A result that depends only on the host is uploaded when
+//! the twin is called. A result that depends on operands is computed when the stream reaches it.
 
 mod attributes;
 mod buffers;
@@ -35,11 +35,11 @@ pub(super) const GUESTS: [&str; 6] = [
 ];
 
 thread_local! {
-    /// What twins logged in calls of this thread: handlers run on the thread that makes a call.
+    /// What the twins logged on this thread. Handlers run on the caller's thread.
     static LOG: RefCell<Vec<ExpectedLog>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was logged on this thread since the last time.
+/// Takes what was logged on this thread.
 pub(super) fn take_log() -> Vec<ExpectedLog> {
     LOG.take()
 }
@@ -52,10 +52,10 @@ fn log(level: &str, message: impl Into<String>) {
     LOG.with_borrow_mut(|log| log.push(message));
 }
 
-/// A guest's twins, with counters of their own: what an instance is to a module.
+/// A guest's twins, with new counters, as an instance of a module has.
 ///
 /// # Errors
-/// A guest that was not built, or that has no target of a twin's name.
+/// A guest that was not built, or that has no target with a twin's name.
 pub(super) fn of(guest: &str) -> Result<Vec<CudaTarget>> {
     let twins: Vec<(&str, CudaTarget)> = match guest {
         "typed_ffi" => {
@@ -89,7 +89,7 @@ pub(super) fn of(guest: &str) -> Result<Vec<CudaTarget>> {
         .collect()
 }
 
-/// A twin that has `execute` alone.
+/// A twin with `execute` only.
 fn twin(
     name: &'static str,
     execute: impl Fn(&mut callbox::cuda::CudaCall<'_>) -> callbox::Result<()> + Send + Sync + 'static,

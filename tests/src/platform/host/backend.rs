@@ -1,25 +1,26 @@
-//! Where modules run: in this process, or behind the second wall.
+//! Where modules run: in this process, or in worker processes.
 
 use std::sync::Arc;
 
 use callbox::call::{CallOptions, CallSite, TargetModule};
 use callbox::process::{ProcessCall, ProcessModule, Sandbox, SandboxConfig, Worker};
-use callbox::wasm::{Config, Engine, Module, ModuleInfo, PreparedCall};
+use callbox::wasm::{Config, Engine, Module, ModuleFile, ModuleInfo, PreparedCall};
 use callbox::{Result, Status};
 
+use super::marks::MODULE;
 use crate::worker;
 
-/// What keeps guests apart from the host.
+/// What isolates guests from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wall {
     /// WebAssembly alone.
     #[default]
     Wasm,
-    /// A process of their own, too: this very program, started as [`worker`] says.
+    /// Worker processes as well. A worker is this program, started as [`worker`] describes.
     Process,
 }
 
-/// What loads modules. Cloning it is cheap.
+/// Loads modules. Cloning it is cheap.
 #[derive(Clone)]
 pub(super) enum Backend {
     Wasm(Engine),
@@ -29,13 +30,13 @@ pub(super) enum Backend {
 /// A loaded module.
 #[derive(Clone, Debug)]
 pub enum Loaded {
-    /// It runs in this process.
+    /// Runs in this process.
     Wasm(Arc<Module>),
-    /// It runs in processes of its own.
+    /// Runs in worker processes.
     Process(Arc<ProcessModule>),
 }
 
-/// A call that is ready to be made.
+/// A prepared call.
 pub(super) enum Call {
     Wasm(PreparedCall),
     Process(ProcessCall),
@@ -55,15 +56,26 @@ impl Backend {
     }
 
     pub(super) fn load(&self, wasm: &[u8]) -> Result<Loaded, Status> {
+        let wasm = wasm.to_vec();
         match self {
-            Self::Wasm(engine) => engine.load(wasm).map(Loaded::Wasm),
-            Self::Process(sandbox) => sandbox.load(wasm).map(Loaded::Process),
+            Self::Wasm(engine) => {
+                let policy = engine.policy();
+                let file = ModuleFile::read(wasm, &policy.limits)?.named(MODULE);
+                engine.load_file(&file, &policy.grants).map(Loaded::Wasm)
+            }
+            Self::Process(sandbox) => {
+                let policy = sandbox.policy();
+                let file = ModuleFile::describe(wasm, &policy.limits)?.named(MODULE);
+                sandbox
+                    .load_file(&file, &policy.grants)
+                    .map(Loaded::Process)
+            }
         }
     }
 }
 
 impl Loaded {
-    /// The module, for a registry.
+    /// Returns the module for a registry.
     pub(super) fn target_module(&self) -> Arc<dyn TargetModule> {
         match self {
             Self::Wasm(module) => Arc::clone(module) as _,

@@ -1,4 +1,4 @@
-//! Runs calls of one target.
+//! Runs calls of one target on Host.
 
 use anyhow::Result;
 use callbox::call::CallSite;

@@ -1,4 +1,5 @@
-//! Engines and modules that cases share: an engine takes up much address space, and a guest takes time to compile.
+//! Engines and modules shared by cases, because an engine reserves much address space and guests
+//! take long to compile.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,10 +14,11 @@ use super::{Backend, Host, Loaded};
 use crate::case::{Case, ExpectedLog};
 use crate::module::read_guest;
 
-/// Instances of an engine that serves one case: each takes up address space, and cases run side by side.
+/// Instances of an engine that serves one case. Each reserves address space, and cases run
+/// concurrently.
 const INSTANCES: u32 = 32;
 
-/// The engines that cases share, and the guests that these have loaded.
+/// The shared engines and the guests loaded into them.
 #[derive(Default)]
 struct Kept {
     backends: HashMap<Host, Backend>,
@@ -29,27 +31,29 @@ fn kept() -> MutexGuard<'static, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets go of the engines that cases share, and of what they loaded: the next case makes them anew. For a process that goes on for long
-/// and looks at its memory: an engine keeps what compiling its largest function took.
+/// Drops the shared engines and their modules; the next case makes new ones.
+///
+/// Long-running processes that watch their memory call it, because an engine keeps the memory of
+/// its largest compilation.
 pub fn forget_shared() {
     let old = std::mem::take(&mut *kept());
-    // Here and not under the lock: an engine that goes takes its time.
+    // Dropped after the lock is released, because dropping an engine takes time.
     drop(old);
 }
 
-/// A module that this process runs.
+/// A module loaded into this process.
 type LoadedHere = Result<Arc<Module>, Status>;
 
 thread_local! {
-    /// What guests logged in calls of this thread. A call logs on the thread that makes it, so that calls of many threads
-    /// at once keep their messages apart.
+    /// Messages that guests logged on this thread. A call logs on its calling thread, so concurrent
+    /// calls keep their messages apart.
     static LOG: RefCell<Vec<ExpectedLog>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The engine of all cases that need no other, with the default limits.
+/// Returns the engine of all cases with default settings.
 ///
 /// # Panics
-/// If the machine does not give what an engine takes.
+/// If the machine lacks the resources of an engine.
 pub(super) fn shared_by(host: Host) -> Backend {
     kept().backend(host)
 }
@@ -71,10 +75,10 @@ impl Kept {
     }
 }
 
-/// The shared engine of the default way to run cases.
+/// Returns the shared engine for the default settings of Host.
 ///
 /// # Panics
-/// As for any engine that the machine does not give what it takes.
+/// If the machine lacks the resources of an engine.
 pub fn shared() -> &'static Engine {
     static SHARED: OnceLock<Engine> = OnceLock::new();
     SHARED.get_or_init(|| match shared_by(Host::default()) {
@@ -83,10 +87,10 @@ pub fn shared() -> &'static Engine {
     })
 }
 
-/// A built guest, loaded into [`shared`] once.
+/// Loads a built guest into the [`shared`] engine, once.
 ///
 /// # Errors
-/// The outer one if it was not built, the inner one if it does not load.
+/// The outer error if it was not built, the inner one if it does not load.
 pub fn guest(name: &str) -> Result<LoadedHere> {
     Ok(guest_by(Host::default(), name)?.map(|loaded| match loaded {
         Loaded::Wasm(module) => module,
@@ -94,10 +98,10 @@ pub fn guest(name: &str) -> Result<LoadedHere> {
     }))
 }
 
-/// A built guest, loaded into the shared engine once.
+/// Loads a built guest into the shared engine for these settings, once.
 ///
 /// # Errors
-/// The outer one if it was not built, the inner one if it does not load.
+/// The outer error if it was not built, the inner one if it does not load.
 pub(super) fn guest_by(host: Host, name: &str) -> Result<Result<Loaded, Status>> {
     let mut kept = kept();
     let key = (host, name.to_owned());
@@ -109,7 +113,7 @@ pub(super) fn guest_by(host: Host, name: &str) -> Result<Result<Loaded, Status>>
     Ok(module)
 }
 
-/// An engine with a case's settings. What guests log is kept for [`take_log`].
+/// Makes an engine with a case's settings. [`take_log`] returns what its guests log.
 pub(super) fn own(host: Host, case: &Case) -> Result<Backend> {
     let mut policy = case.policy.clone().unwrap_or_default();
     policy.traps = host.traps;
@@ -133,7 +137,7 @@ pub(super) fn own(host: Host, case: &Case) -> Result<Backend> {
     Ok(Backend::new(host.wall, config)?)
 }
 
-/// What was logged on this thread since the last time.
+/// Returns and clears the messages logged on this thread.
 pub(super) fn take_log() -> Vec<ExpectedLog> {
     LOG.take()
 }

@@ -8,7 +8,8 @@ use callbox::{ArrayShape, Deadline, ElementType};
 
 use super::Backend;
 
-/// Doubles an s32. It is small enough for any limit that a hostile guest's case may set: one page of memory, two short functions.
+/// Doubles an s32. It fits into every limit that a case of a hostile guest sets: one page of
+/// memory, two short functions.
 const MODULE: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
@@ -17,7 +18,7 @@ const MODULE: &str = r#"(module
       (i32.mul (i32.const 2) (i32.load (i32.load (i32.load offset=8 (local.get $frame))))))
     (i32.const 0)))"#;
 
-/// A case that limits how long calls take means its own.
+/// Replaces the call limit of the case's policy, which is meant for the hostile guest.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Loads the guest anew and calls it.

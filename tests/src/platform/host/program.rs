@@ -1,4 +1,4 @@
-//! Runs programs.
+//! Runs programs on Host.
 
 use anyhow::Result;
 use callbox::Registry;

@@ -1,4 +1,5 @@
-//! The process that has XLA in it: requests and replies are JSON, one object a line. `tests/xla/oracle.py` has the format.
+//! The Python process that runs XLA. Requests and replies are JSON, one object per line;
+//! `tests/xla/oracle.py` documents them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,19 +11,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-/// How long a reply may take. The first one takes as long as importing JAX does.
+/// The timeout of a reply. The first reply waits for the import of JAX.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A reply: what was asked for, or what XLA has against it.
+/// A reply: the requested value, or XLA's error.
 pub(super) type Reply = Result<Value, String>;
 
-/// The process. One that ended, or does not answer, is replaced when it is asked again.
+/// The process. A process that ended or timed out is replaced at the next request.
 #[derive(Debug)]
 pub(super) struct Oracle {
     python: PathBuf,
     script: PathBuf,
     process: Option<Process>,
-    /// How many processes there were: each counts programs from a number of its own, so that none takes another's.
+    /// Counts the processes. Program numbers are per process, and must not be mixed up.
     generation: u64,
 }
 
@@ -37,7 +38,7 @@ impl Oracle {
     /// Starts the process and waits until it is ready.
     ///
     /// # Errors
-    /// An interpreter that is not there, or has no JAX.
+    /// An interpreter that does not exist or has no JAX.
     pub(super) fn start(python: &Path, script: &Path) -> Result<Self> {
         Ok(Self {
             process: Some(Process::start(python, script, 0)?),
@@ -47,10 +48,10 @@ impl Oracle {
         })
     }
 
-    /// Asks. The inner error is XLA's.
+    /// Sends a request and waits for the reply. The inner error is XLA's.
     ///
     /// # Errors
-    /// A process that ends, does not answer, or answers what it should not.
+    /// A process that ends, times out, or sends a malformed reply.
     pub(super) fn ask(&mut self, request: &Value) -> Result<Reply> {
         let mut process = match self.process.take() {
             Some(process) => process,
@@ -70,7 +71,7 @@ impl Oracle {
 }
 
 impl Oracle {
-    /// Tells the process, if there is one. Nobody waits for what comes of it but the process' next reply.
+    /// Sends a message without waiting for its effect, if the process runs.
     pub(super) fn tell(&mut self, request: &Value) {
         if self.process.is_some() {
             drop(self.ask(request));
@@ -87,7 +88,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .with_context(|| format!("expected to start {}", python.display()))?;
+            .with_context(|| format!("cannot start {}", python.display()))?;
         let requests = child.stdin.take().context("expected a pipe to write to")?;
         let stdout = child
             .stdout
@@ -125,7 +126,7 @@ impl Process {
     fn reply(&mut self) -> Result<Value> {
         match self.replies.recv_timeout(PATIENCE) {
             Ok(line) => serde_json::from_str(&line)
-                .with_context(|| format!("expected JSON of XLA's process, found {line:?}")),
+                .with_context(|| format!("expected JSON from XLA's process, found {line:?}")),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
             Err(RecvTimeoutError::Timeout) => Err(anyhow!(
                 "expected an answer of XLA's process within {} seconds",
@@ -146,7 +147,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, and there is nothing else to do about one that cannot be ended.
+        // The process may have ended already; there is no other remedy if it cannot be killed.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A shell script in the interpreter's place.
+    /// Makes an oracle whose interpreter is a shell script.
     fn oracle(name: &str, script: &str) -> Result<Oracle> {
         let path =
             std::env::temp_dir().join(format!("callbox-oracle-{}-{name}", std::process::id()));
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(oracle.ask(&request).unwrap().unwrap()["program"], 1);
         assert_eq!(oracle.ask(&request).unwrap().unwrap_err(), "no");
         let error = oracle.ask(&request).unwrap_err().to_string();
-        assert_eq!(error, "expected JSON of XLA's process, found \"what\"");
+        assert_eq!(error, "expected JSON from XLA's process, found \"what\"");
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! A case in the page: a row of the matrix, and what it opens to.
+//! A case in the page: a table row that opens to the details.
 
 use std::fmt::Write;
 
-use super::super::{CaseReport, Ending, ResultReport};
+use super::super::{CaseReport, Ending, ResultReport, count_of};
 use super::class;
 use super::escape::escape;
 use crate::discover;
 use crate::run::{Problem, Stressed};
 
-/// The row. It is open if the case failed.
+/// The number of lines of a program that the page shows.
+const PROGRAM_LINES: usize = 200;
+
+/// Renders the row. It is open if the case failed.
 pub(super) fn row(case: &CaseReport) -> String {
     let name = escape(&case.name);
     let last = case.name.rsplit('/').next().unwrap_or_default();
@@ -36,11 +39,26 @@ pub(super) fn row(case: &CaseReport) -> String {
     case.results
         .iter()
         .for_each(|result| text.push_str(&details(result)));
+    text.push_str(&program(&case.program));
     text.push_str("</div>\n</details>\n");
     text
 }
 
-/// The sign of an ending, and its name for those who do not see it.
+/// Renders the case's program, cut after [`PROGRAM_LINES`] lines.
+fn program(text: &str) -> String {
+    let left = text.lines().count().saturating_sub(PROGRAM_LINES);
+    let lines: Vec<&str> = text.lines().take(PROGRAM_LINES).collect();
+    let more = match left {
+        0 => String::new(),
+        left => format!("\n… and {} more", count_of(left, "line")),
+    };
+    format!(
+        "<details class=\"program\"><summary>program</summary>\n<pre>{}{more}</pre></details>\n",
+        escape(&lines.join("\n"))
+    )
+}
+
+/// Renders the sign of an ending, with its name for screen readers.
 pub(super) fn mark(ending: Ending) -> String {
     let sign = match ending {
         Ending::Passed => "✓",
@@ -91,7 +109,7 @@ fn details(result: &ResultReport) -> String {
 }
 
 fn stress_text(stress: &Stressed) -> String {
-    let runs = format!(" · {} runs in threads at once", stress.runs);
+    let runs = format!(" · {}", count_of(stress.runs, "concurrent run"));
     match stress.reason.as_str() {
         "" => runs,
         reason => format!("{runs} ({})", escape(reason)),

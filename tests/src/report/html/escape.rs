@@ -1,9 +1,9 @@
-//! Text in a page. What would be markup is written as a reference, and what cannot be seen is written out: a guest's message could
-//! otherwise turn the line around in which it stands.
+//! Escapes text for the page. Markup characters become references, and invisible characters become
+//! visible codes, because a guest's message could otherwise reverse the direction of its line.
 
 use std::fmt::Write;
 
-/// A text, for the inside of an element or of an attribute in quotes.
+/// Escapes text for an element's content or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -23,7 +23,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Control characters, and those that order or hide others.
+/// Returns whether a character is a control character, or reorders or hides other characters.
 fn is_unseen(c: char) -> bool {
     let is_format = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

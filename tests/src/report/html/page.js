@@ -14,7 +14,7 @@ const folders = [...document.querySelectorAll(".folder")].map((element) => ({
   })),
 }));
 
-// Shows the cases that have every word that was typed, and an ending of those that are pressed, if any is.
+// Shows the cases that contain every typed word and, if endings are selected, have one of them.
 function apply() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   const pressed = buttons.filter((button) => button.ariaPressed === "true");
@@ -37,7 +37,7 @@ function apply() {
   nothing.hidden = count > 0;
 }
 
-// Opens the case that the address names, with the folder that it is in.
+// Opens the case that the address names, and its folder.
 function reveal() {
   const name = decodeURIComponent(location.hash.slice(1));
   const element = name ? document.getElementById(name) : null;

@@ -1,16 +1,12 @@
-//! Logic, shifts, and fields of bits.
+//! Logic, shifts and bit fields.
 
 use super::{Decoded, Mnemonic, Operand, all_ones, binary, exactly, many, ternary, unary};
 use crate::ptx::body::Body;
 use crate::ptx::code::{Binary, Operation, Ternary};
-use crate::ptx::initial::Constant;
 use crate::ptx::types::{Type, low_bits, sign_extended};
+use callbox_ptx::ast::Immediate;
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     match op.name {
         "and" | "or" | "xor" | "not" | "cnot" => logic(body, op, operands),
         "shl" | "shr" => shift(body, op, operands),
@@ -22,7 +18,7 @@ pub(super) fn decode<'a>(
     }
 }
 
-fn logic<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn logic(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kind = op.kind()?;
     if !matches!(kind, Type::Pred | Type::B16 | Type::B32 | Type::B64) {
         return op.no_type(kind);
@@ -42,7 +38,7 @@ fn logic<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
         "or" => Box::new(|a, b| a | b),
         _ => Box::new(|a, b| a ^ b),
     };
-    // A wider register's upper bits are no part of the operand.
+    // The upper bits of a wider register are not part of the operand.
     binary(
         body,
         operands,
@@ -51,13 +47,13 @@ fn logic<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
     )
 }
 
-fn shift<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn shift(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kind = op.kind()?;
     let bits = kind.bits();
     if !matches!(bits, 16 | 32 | 64) || kind.is_float() {
         return op.no_type(kind);
     }
-    // The amount is an unsigned number of 32 bits, and one beyond the type's bits shifts all of them out.
+    // The amount is an unsigned 32-bit number; amounts beyond the type's width shift out all bits.
     let function: Binary = match (op.name, kind.is_signed()) {
         ("shl", _) => Box::new(move |a, by| {
             let by = by as u32;
@@ -83,7 +79,7 @@ fn shift<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
     binary(body, operands, [kind, Type::U32], function)
 }
 
-fn field<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn field(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kind = op.kind()?;
     let bits = kind.bits();
     if !matches!(bits, 32 | 64) || kind.is_float() {
@@ -96,7 +92,7 @@ fn field<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
             if length == 0 {
                 return 0;
             }
-            // Above the register are copies of its sign, or zeros.
+            // Above the register are copies of its sign bit, or zeros.
             let wide = if signed {
                 i128::from(sign_extended(a, bits))
             } else {
@@ -107,7 +103,7 @@ fn field<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
                 return low_bits(moved as u64, bits);
             }
             let field = low_bits(moved as u64, length);
-            // A field that reaches beyond the register has the register's own sign.
+            // A field that extends beyond the register takes the register's sign.
             low_bits(
                 if signed {
                     sign_extended(field, length) as u64
@@ -143,7 +139,7 @@ fn field<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
     ))
 }
 
-fn count<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn count(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let as_shift = op.takes("shiftamt");
     let kind = op.kind()?;
     let bits = kind.bits();
@@ -170,7 +166,7 @@ fn count<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
             Box::new(move |a: u64| a.reverse_bits() >> (64 - bits)),
         ),
         "bfind" => {
-            // The highest one, or in a negative number the highest zero.
+            // The highest set bit, or for a negative number the highest clear bit.
             let function = Box::new(move |a| {
                 let a = if signed && sign_extended(a, bits) < 0 {
                     low_bits(!a, bits)
@@ -189,11 +185,7 @@ fn count<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
     }
 }
 
-fn permute<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn permute(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let mode = op.take(|part| {
         ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
             .contains(&part)
@@ -229,22 +221,18 @@ fn permute<'a>(
     ternary(body, operands, [Type::B32; 3], function)
 }
 
-fn any_logic<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn any_logic(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kind = op.kind()?;
     if kind != Type::B32 {
         return op.no_type(kind);
     }
     let [to, a, b, c, table] = exactly(operands)?;
-    let Operand::Constant(Constant::Integer(table @ 0..=255)) = *table else {
+    let Operand::Constant(Immediate::Integer(table @ 0..=255)) = *table else {
         return Err("a table from 0 to 255 was expected as the last operand".to_owned());
     };
     let function = Box::new(move |a: u64, b: u64, c: u64| {
         let mut result = 0;
-        // The table's bit at abc is the result for these three bits.
+        // The table's bit at index abc is the result for these three bits.
         for row in (0..8).filter(|row| (table >> row) & 1 == 1) {
             let of = |word: u64, bit: u64| if row & bit == 0 { !word } else { word };
             result |= of(a, 4) & of(b, 2) & of(c, 1);
@@ -263,7 +251,7 @@ fn any_logic<'a>(
     })
 }
 
-fn funnel<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn funnel(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let left = op.takes("l");
     if !left && !op.takes("r") {
         return Err("`.l` or `.r` is missing".to_owned());

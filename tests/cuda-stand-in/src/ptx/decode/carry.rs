@@ -5,11 +5,7 @@ use super::{Decoded, Mnemonic, Operand, many};
 use crate::ptx::body::Body;
 use crate::ptx::types::low_bits;
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let product = if op.name.starts_with("mad") {
         Some(half(op)?)
     } else {
@@ -57,7 +53,7 @@ pub(super) fn decode<'a>(
                 None => (from[1], from[2]),
             };
             let (a, b) = (u128::from(low_bits(a, bits)), u128::from(low_bits(b, bits)));
-            // A difference that is negative borrows: the flag is the bit above the result.
+            // A negative difference borrows: the flag is the bit above the result.
             let sum = if subtracts {
                 a.wrapping_sub(b).wrapping_sub(carry)
             } else {

@@ -9,15 +9,15 @@ use crate::ptx::code::{Binary, Operation};
 use crate::ptx::rounding::{BRAIN, HALF};
 use crate::ptx::types::{Type, low_bits, sign_extended};
 
-/// Which outcomes of a comparison count as true.
+/// The outcomes of a comparison that count as true.
 #[derive(Clone, Copy)]
 struct Wanted {
     less: bool,
     equal: bool,
     greater: bool,
-    /// If an operand is a NaN.
+    /// An operand is NaN.
     unordered: bool,
-    /// `lo`, `ls`, `hi`, `hs`: as numbers without a sign.
+    /// `lo`, `ls`, `hi`, `hs`: compares unsigned.
     is_unsigned: bool,
 }
 
@@ -79,7 +79,7 @@ fn flushed(value: f32, flushes: bool) -> f32 {
     }
 }
 
-/// 1 if a comparison holds, else 0.
+/// Returns 1 if the comparison holds, otherwise 0.
 fn comparison(wanted: Wanted, kind: Type, flushes: bool) -> Binary {
     let bits = kind.bits();
     match kind {
@@ -105,11 +105,7 @@ fn comparison(wanted: Wanted, kind: Type, flushes: bool) -> Binary {
     }
 }
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let Some(wanted) = op.take(Wanted::from_name) else {
         return Err("a comparison such as `.lt` is missing".to_owned());
     };
@@ -167,7 +163,7 @@ pub(super) fn decode<'a>(
             }),
         ));
     }
-    // What `set` gives where a comparison holds.
+    // The result of `set` where the comparison holds.
     let yes = match result {
         None => 1,
         Some(Type::F32) => u64::from(1.0_f32.to_bits()),
@@ -197,13 +193,13 @@ pub(super) fn decode<'a>(
     })
 }
 
-/// Comparisons of both halves of a pair: `setp` into two predicates.
-fn pairs<'a>(
-    body: &mut Body<'a, '_>,
+/// Compares both halves of a pair: `setp` with two predicates.
+fn pairs(
+    body: &mut Body<'_, '_>,
     wanted: Wanted,
     half: Type,
     combine: Option<fn(u64, u64) -> u64>,
-    (to, sources): (&Operand<'a>, &[Operand<'a>]),
+    (to, sources): (&Operand, &[Operand]),
     result: Option<Type>,
 ) -> Decoded {
     let function = comparison(wanted, half, false);

@@ -1,17 +1,14 @@
 //! Moves, selections, branches and calls.
 
 use super::{Decoded, Mnemonic, Operand, all_ones, exactly, many, ternary};
+use callbox_ptx::ast::{self, VariableId};
+
 use crate::ptx::body::Body;
 use crate::ptx::code::{Call, Copied, Operation};
-use crate::ptx::cursor::Cursor;
 use crate::ptx::module::ParseError;
 use crate::ptx::types::{Space, Type, low_bits};
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     match op.name {
         "mov" => moved(body, op, operands),
         "selp" => {
@@ -34,7 +31,7 @@ pub(super) fn decode<'a>(
                     Box::new(|a, b, c| if c as i32 >= 0 { a } else { b }),
                 ),
                 Type::F32 => {
-                    // -0 counts as 0, and flushed numbers too. A NaN chooses the second.
+                    // -0 and flushed numbers count as 0. NaN selects the second operand.
                     let chooses_first = move |c: u64| {
                         let c = f32::from_bits(c as u32);
                         c >= 0.0 || (flushes && c.is_subnormal())
@@ -52,11 +49,11 @@ pub(super) fn decode<'a>(
                 "ret" => Operation::Return,
                 "exit" => Operation::Exit,
                 "trap" => Operation::Trap,
-                // Without a debugger it goes on.
+                // Without a debugger, `brkpt` does nothing.
                 _ => Operation::Nothing,
             })
         }
-        // Threads see one another's stores at once, in order, and time passes by itself.
+        // Stores are visible to all threads at once and in order, and time passes by itself.
         "membar" | "fence" | "nanosleep" => {
             let known = [
                 "gl", "cta", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "u32",
@@ -68,7 +65,7 @@ pub(super) fn decode<'a>(
     }
 }
 
-fn moved<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn moved(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kind = op.kind()?;
     let [to, from] = exactly(operands)?;
     match (to, from) {
@@ -116,12 +113,9 @@ fn moved<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand
             to: body.target(to)?,
             bits: (*bits).min(kind.bits()),
         }),
-        (_, Operand::Name(name)) if body.outline.signatures.contains_key(name) => Err(format!(
-            "addresses of functions, such as `{name}`'s, are not supported"
-        )),
         _ => {
             let (from, to) = (body.value(from, kind)?, body.target(to)?);
-            // A special register may be wider than what is wanted of it.
+            // A special register may be wider than the destination.
             let ones = all_ones(kind);
             if kind.bits() < 32 && kind != Type::Pred {
                 return Ok(Operation::Unary {
@@ -143,93 +137,57 @@ fn part_bits(kind: Type, parts: usize) -> Result<u32, String> {
     }
 }
 
-/// `bra` and `brx.idx`, whose labels are no operands.
-pub(super) fn branch<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-    op: &mut Mnemonic<'a>,
+/// Decodes `bra` and `brx.idx`, whose labels are resolved at the end of the body.
+pub(super) fn branch(
+    body: &mut Body<'_, '_>,
+    op: &mut Mnemonic,
+    operands: &[ast::Operand],
 ) -> Result<(), ParseError> {
     op.takes("uni");
-    if op.name == "brx" {
-        op.takes("idx");
-        let name = cursor.word("a register")?;
-        let Some((index, _)) = body.register(name) else {
-            return body.fail(format!("`{name}` is no register that is declared"));
-        };
-        cursor.expect(',')?;
-        let name = cursor.word("the name of a `.branchtargets`")?;
-        let Some(labels) = body.table(name) else {
-            return body.fail(format!(
-                "there is no `.branchtargets` of the name `{name}` before this"
-            ));
-        };
-        body.emit_branch(
-            Operation::BranchTable {
-                index,
-                targets: Box::default(),
-            },
-            labels,
-        );
-    } else {
-        let label = cursor.word("a label")?;
-        body.emit_branch(Operation::Branch { target: 0 }, vec![label]);
-    }
+    op.takes("idx");
     if let Some(part) = op.parts.first() {
         return body.fail(format!("`{}`: `.{part}` is not supported here", op.text));
     }
-    cursor.expect(';')
-}
-
-/// Names of parameters in brackets.
-fn names<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<&'a str>, ParseError> {
-    let mut names = Vec::new();
-    cursor.expect('(')?;
-    while !cursor.takes(')') {
-        names.push(cursor.word("the name of a parameter")?);
-        if !cursor.takes(',') {
-            cursor.expect(')')?;
-            break;
+    match operands {
+        [ast::Operand::Label(label)] => {
+            body.emit_branch(Operation::Branch { target: 0 }, vec![*label]);
+        }
+        [ast::Operand::Register(index), ast::Operand::Labels(labels)] => {
+            let (index, _) = body.register(*index);
+            let targets = Box::default();
+            body.emit_branch(Operation::BranchTable { index, targets }, labels.clone());
+        }
+        _ => {
+            return body.fail(format!(
+                "`{}`: a register and labels were expected",
+                op.text
+            ));
         }
     }
-    Ok(names)
+    Ok(())
 }
 
-/// `call (result), function, (arguments);`
-pub(super) fn call<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-    op: &mut Mnemonic<'a>,
+/// Decodes `call (result), function, (arguments);`.
+pub(super) fn call(
+    body: &mut Body<'_, '_>,
+    op: &mut Mnemonic,
+    operands: &[ast::Operand],
 ) -> Result<(), ParseError> {
     op.takes("uni");
-    if let Some(part) = op.parts.first() {
-        return body.fail(format!("`{}`: `.{part}` is not supported here", op.text));
-    }
-    let has_results = cursor.peek() == crate::ptx::lexer::Kind::Mark('(');
-    let results = if has_results {
-        names(cursor)?
-    } else {
-        Vec::new()
+    let [
+        ast::Operand::Parameters(results),
+        ast::Operand::Function(function),
+        ast::Operand::Parameters(arguments),
+    ] = operands
+    else {
+        return body.fail(format!("`{}`: a function was expected", op.text));
     };
-    if has_results {
-        cursor.expect(',')?;
-    }
-    let function = cursor.word("the name of a function")?;
-    let arguments = if cursor.takes(',') {
-        names(cursor)?
-    } else {
-        Vec::new()
-    };
-    if !cursor.takes(';') {
-        return cursor.error("`;` (calls through a pointer are not supported)");
-    }
-    let Some(signature) = body.outline.signatures.get(function).cloned() else {
-        return body.fail(format!(
-            "`{function}` is called, and no function of that name is declared before"
-        ));
-    };
-    let arguments = copies(body, &arguments, &signature.parameters, function)?;
-    let results = copies(body, &results, &signature.results, function)?;
-    body.emit(match function {
+    let function = *function;
+    let signature = body.outline.signatures[function].clone();
+    let name = &body.outline.tree.functions[function].name;
+    let arguments = copies(body, arguments, &signature.parameters, name)?;
+    let results = copies(body, results, &signature.results, name)?;
+    let operation = match name.as_str() {
         "vprintf" => Operation::Print {
             result: results.first().map(|result| result.caller),
         },
@@ -237,40 +195,41 @@ pub(super) fn call<'a>(
             arguments: arguments.iter().map(|one| one.caller).collect(),
         },
         _ => Operation::Call(Box::new(Call {
-            function: signature.function,
+            function,
             arguments,
             results,
         })),
-    });
+    };
+    body.emit(operation);
     Ok(())
 }
 
-/// Where arguments or results lie in the caller's parameter memory and in the callee's.
+/// Maps arguments or results from the caller's parameter memory to the callee's.
 fn copies(
     body: &Body<'_, '_>,
-    names: &[&str],
+    variables: &[VariableId],
     places: &[(usize, usize)],
     function: &str,
 ) -> Result<Vec<Copied>, ParseError> {
-    if names.len() != places.len() {
+    if variables.len() != places.len() {
         let message = format!(
             "`{function}` has {} parameters or results here, and {} are given",
             places.len(),
-            names.len()
+            variables.len()
         );
         return body.fail(message);
     }
-    names
+    variables
         .iter()
         .zip(places)
-        .map(|(name, &(callee, size))| match body.local(name) {
+        .map(|(variable, &(callee, size))| match body.local(*variable) {
             Some(local) if local.space == Space::Param && local.size == size => Ok(Copied {
                 caller: local.place as u64,
                 callee: callee as u64,
                 size,
             }),
             _ => body.fail(format!(
-                "`{name}` is no `.param` of {size} bytes that is declared here"
+                "`{function}` takes a `.param` of {size} bytes here, and another variable is given"
             )),
         })
         .collect()

@@ -7,22 +7,18 @@ use crate::ptx::code::{Operation, Unary};
 use crate::ptx::rounding::{BRAIN, DOUBLE, Format, HALF, Rounding, SINGLE, double_bits};
 use crate::ptx::types::{Type, low_bits, sign_extended};
 
-/// What `cvt` says besides its types.
+/// The modifiers of `cvt`.
 #[derive(Clone, Copy)]
 struct Mode {
     rounding: Option<Rounding>,
-    /// `.rni` and its like: to an integer.
+    /// `.rni` and similar: rounds to an integer.
     to_integer: Option<Rounding>,
     flushes: bool,
     saturates: bool,
     rectifies: bool,
 }
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let rounding = op.rounding();
     let to_integer = op.take(|part| match part {
         "rni" => Some(Rounding::Nearest),
@@ -72,7 +68,7 @@ pub(super) fn decode<'a>(
         (true, false) => float_to_integer(from, to, mode)?,
         (false, true) => integer_to_float(from, to, mode)?,
         (false, false) => {
-            // The destination may be a wider register.
+            // The destination register may be wider.
             let (_, declared) = match operands.first() {
                 Some(target) => body.target_type(target)?,
                 None => return Err("operands are missing".to_owned()),
@@ -101,7 +97,7 @@ fn integer_to_integer(from: Type, to: Type, mode: Mode, width: u32) -> Unary {
     })
 }
 
-/// A value of a type in a register that may be wider.
+/// Extends a value to a wider register.
 fn widened(value: u64, kind: Type, width: u32) -> u64 {
     if kind.is_signed() {
         low_bits(sign_extended(value, kind.bits()) as u64, width)
@@ -110,7 +106,7 @@ fn widened(value: u64, kind: Type, width: u32) -> u64 {
     }
 }
 
-/// The least and the greatest number of an integer type.
+/// Returns the smallest and the largest number of an integer type.
 fn range(kind: Type) -> (i128, i128) {
     let bits = kind.bits();
     if kind.is_signed() {
@@ -129,7 +125,7 @@ fn format(kind: Type) -> Format {
     }
 }
 
-/// The number that a slot holds, which f64 has exactly.
+/// Reads a number from a slot. An f64 represents it exactly.
 fn read(slot: u64, kind: Type, flushes: bool) -> f64 {
     match kind {
         Type::F16 | Type::Bf16 => decode_half(slot, format(kind)),
@@ -188,7 +184,8 @@ fn float_to_integer(from: Type, to: Type, mode: Mode) -> Result<Unary, String> {
         return Err("a rounding such as `.rzi` is missing".to_owned());
     };
     let (least, most) = range(to);
-    // PTX has a NaN be 0 where both types have fewer than 64 bits, and else only the upper bit.
+    // NaN becomes 0 if both types have fewer than 64 bits, otherwise the sign bit alone, as PTX
+    // specifies.
     let of_nan = if from != Type::F64 && to.bits() < 64 {
         0
     } else {
@@ -200,7 +197,7 @@ fn float_to_integer(from: Type, to: Type, mode: Mode) -> Result<Unary, String> {
         if value.is_nan() {
             return of_nan;
         }
-        // Numbers out of range become the nearest one in it.
+        // Numbers out of range are clamped.
         (integral(value, rounding) as i128).clamp(least, most) as u64 & mask
     }))
 }

@@ -1,6 +1,7 @@
 //! Arithmetic of f32 and f64.
 //!
-//! What PTX calls approximate is computed in f64 and rounded here, and so is nearer to the true result than what a device gives.
+//! Operations that PTX calls approximate are computed in f64 and rounded, and are more precise than
+//! on a device.
 
 use super::{Decoded, Mnemonic, Operand, binary, exactly, ternary, unary};
 use crate::ptx::body::Body;
@@ -8,18 +9,18 @@ use crate::ptx::code::{Binary, Ternary, Unary};
 use crate::ptx::rounding::{Near, Rounding, SINGLE, SINGLE_NAN, double_bits, single_bits};
 use crate::ptx::types::Type;
 
-/// How an instruction on f32 treats what it reads and gives.
+/// The modifiers of an f32 instruction.
 #[derive(Clone, Copy)]
 pub(super) struct Mode {
     pub(super) rounding: Rounding,
     /// `.ftz`: subnormal numbers count as zero.
     flushes: bool,
-    /// `.sat`: the result is kept from 0 to 1.
+    /// `.sat`: clamps the result to the range from 0 to 1.
     saturates: bool,
 }
 
 impl Mode {
-    pub(super) fn take(op: &mut Mnemonic<'_>) -> Self {
+    pub(super) fn take(op: &mut Mnemonic) -> Self {
         let rounding = op.rounding().unwrap_or(Rounding::Nearest);
         Self {
             rounding,
@@ -37,7 +38,7 @@ impl Mode {
         }
     }
 
-    /// From the bits of an f32.
+    /// Applies the modifiers to the bits of an f32 result.
     pub(super) fn finish(self, bits: u64) -> u64 {
         let value = self.read(bits);
         if !self.saturates {
@@ -52,11 +53,7 @@ impl Mode {
     }
 }
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let is_approximate = op.takes("approx") || op.takes("full");
     let mode = Mode::take(op);
     let nan_wins = op.takes("NaN");
@@ -178,7 +175,8 @@ fn double_fma(mode: Mode) -> Ternary {
     })
 }
 
-/// The lesser or greater number, of which -0 is less than 0. A NaN loses against a number, unless it is to win.
+/// Returns the smaller or larger number; -0 is smaller than 0. A number wins over NaN unless
+/// `nan_wins`.
 pub(super) fn extreme_of(a: f64, b: f64, greater: bool, nan_wins: bool) -> f64 {
     if a.is_nan() || b.is_nan() {
         return match (nan_wins, a.is_nan(), b.is_nan()) {
@@ -207,7 +205,7 @@ fn extreme(is_single: bool, mode: Mode, greater: bool, nan_wins: bool) -> Binary
     })
 }
 
-/// The second operand with the first one's sign.
+/// Returns the second operand with the first one's sign.
 fn copy_sign(is_single: bool) -> Binary {
     let sign = if is_single { 1 << 31 } else { 1 << 63 };
     Box::new(move |a, b| (a & sign) | (b & !sign))
@@ -248,7 +246,7 @@ fn single_unary(name: &str, mode: Mode, is_approximate: bool) -> Result<Unary, S
     }))
 }
 
-/// Of a NaN, the one NaN.
+/// Returns the bits of a result that differs in its sign, with NaN made canonical.
 fn sign_only(value: f32, result: f32) -> u64 {
     if value.is_nan() {
         u64::from(SINGLE_NAN)
@@ -260,7 +258,7 @@ fn sign_only(value: f32, result: f32) -> u64 {
 fn double_unary(name: &str, mode: Mode, is_approximate: bool) -> Result<Unary, String> {
     let rounding = mode.rounding;
     if is_approximate {
-        // These read the upper 32 bits of their operand, and give as many.
+        // These instructions read the upper 32 bits of their operand, and write the same.
         let function: fn(f64) -> f64 = match name {
             "rcp" => |a| 1.0 / a,
             "rsqrt" => |a| 1.0 / a.sqrt(),
@@ -297,7 +295,7 @@ fn double_unary(name: &str, mode: Mode, is_approximate: bool) -> Result<Unary, S
     })
 }
 
-fn test<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn test(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let names = [
         "finite",
         "infinite",

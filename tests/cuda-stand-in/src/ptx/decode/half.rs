@@ -1,4 +1,4 @@
-//! Arithmetic of f16 and bf16, alone and in pairs: computed in f64 and rounded once.
+//! Arithmetic of f16 and bf16, scalar and in pairs: computed in f64 and rounded once.
 
 use half::{bf16, f16};
 
@@ -9,19 +9,19 @@ use crate::ptx::code::{Binary, Ternary, Unary};
 use crate::ptx::rounding::{BRAIN, Format, HALF, Near, Rounding};
 use crate::ptx::types::Type;
 
-/// A format of 16 bits, and what an instruction does besides.
+/// A 16-bit format and the modifiers of an instruction.
 #[derive(Clone, Copy)]
 struct Mode {
     format: Format,
     flushes: bool,
     saturates: bool,
-    /// `.relu`: what is negative becomes 0.
+    /// `.relu`: negative results become 0.
     rectifies: bool,
     is_pair: bool,
 }
 
-/// The number that 16 bits mean.
-pub(super) fn decode_half(bits: u64, format: Format) -> f64 {
+/// Decodes a 16-bit number.
+pub(in crate::ptx) fn decode_half(bits: u64, format: Format) -> f64 {
     if format == HALF {
         f16::from_bits(bits as u16).to_f64()
     } else {
@@ -65,7 +65,7 @@ impl Mode {
         self.format.encode(rounded, Rounding::Nearest)
     }
 
-    /// Both halves of a pair, or the one number.
+    /// Applies a function to both halves of a pair, or to a scalar.
     fn each(self, function: impl Fn(u32) -> u64) -> u64 {
         if self.is_pair {
             function(0) | (function(16) << 16)
@@ -85,11 +85,7 @@ impl Mode {
     }
 }
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     if !matches!(op.rounding(), None | Some(Rounding::Nearest)) {
         return Err("of 16 bits there is only `.rn`".to_owned());
     }

@@ -7,11 +7,7 @@ use crate::ptx::body::Body;
 use crate::ptx::code::{Binary, Ternary};
 use crate::ptx::types::{Type, low_bits, sign_extended};
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     match op.name {
         "mul" | "mad" => return product(body, op, operands),
         "mul24" | "mad24" => return product_of_24(body, op, operands),
@@ -48,7 +44,7 @@ pub(super) fn decode<'a>(
                 "sub" => of_two(|a: T, b| a.wrapping_sub(b)),
                 "min" => of_two(|a: T, b| a.min(b)),
                 "max" => of_two(|a: T, b| a.max(b)),
-                // What a division by zero gives is not specified. Devices give ones.
+                // The result of a division by zero is unspecified. Devices return all ones.
                 "div" => of_two(|a: T, b| if b == 0 { T::take(u64::MAX) } else { a.wrapping_div(b) }),
                 "rem" => of_two(|a: T, b| if b == 0 { a } else { a.wrapping_rem(b) }),
                 _ => return Err("this instruction is not supported".to_owned()),
@@ -58,16 +54,16 @@ pub(super) fn decode<'a>(
     }
 }
 
-/// Which half of a product is wanted.
+/// The requested half of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Half {
     Low,
     High,
-    /// All of it, in twice the bits.
+    /// The whole product, in twice the bits.
     Wide,
 }
 
-pub(super) fn half(op: &mut Mnemonic<'_>) -> Result<Half, String> {
+pub(super) fn half(op: &mut Mnemonic) -> Result<Half, String> {
     op.take(|part| match part {
         "lo" => Some(Half::Low),
         "hi" => Some(Half::High),
@@ -77,7 +73,7 @@ pub(super) fn half(op: &mut Mnemonic<'_>) -> Result<Half, String> {
     .ok_or_else(|| "`.lo`, `.hi` or `.wide` is missing".to_owned())
 }
 
-/// The wanted half of a product.
+/// Returns the requested half of a product.
 pub(super) fn multiplied(a: u64, b: u64, kind: Type, half: Half) -> u64 {
     let bits = kind.bits();
     let product = if kind.is_signed() {
@@ -102,11 +98,7 @@ fn twice(kind: Type) -> Result<Type, String> {
     }
 }
 
-fn product<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn product(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let half = half(op)?;
     let saturates = op.takes("sat");
     let kind = op.kind()?;
@@ -144,11 +136,7 @@ fn product<'a>(
     ternary(body, operands, [kind, kind, sum], function)
 }
 
-fn product_of_24<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn product_of_24(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let shift = match half(op)? {
         Half::Low => 0,
         Half::High => 16,
@@ -176,12 +164,8 @@ fn product_of_24<'a>(
     }
 }
 
-/// The sum of the products of four bytes each, and a number.
-fn dot_product<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+/// Decodes a sum of a number and the products of four bytes.
+fn dot_product(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let kinds = [op.kind()?, op.kind()?];
     let byte = |kind: Type| match kind {
         Type::U32 => Ok(false),

@@ -1,68 +1,34 @@
-//! Loads, stores, atomic operations, and conversions of addresses.
+//! Loads, stores, atomic operations, and address conversions.
 
 use super::{Decoded, Mnemonic, Operand, exactly};
 use crate::ptx::body::Body;
-use crate::ptx::code::{Atomic, Extension, Operation, Slot, Ternary};
+use callbox_ptx::ast::Immediate;
+use callbox_ptx::table::is_hint;
+
+use crate::ptx::code::{Atomic, CopyAsync, Extension, Operation, Slot, Ternary};
 use crate::ptx::rounding::{BRAIN, HALF, Near, Rounding, double_bits, single_bits};
 use crate::ptx::types::{Space, Type, from_generic, low_bits, sign_extended};
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     match op.name {
         "ld" | "ldu" | "st" => access(body, op, operands),
         "atom" | "red" => atomic(body, op, operands),
         "cvta" => convert(body, op, operands),
         "isspacep" => is_space(body, op, operands),
         _ => {
-            // Prefetches have no result.
+            // Prefetches have no effect.
             op.parts.clear();
             Ok(Operation::Nothing)
         }
     }
 }
 
-/// Takes what is said about order, scope and caches: memory here is in order and has no caches.
-fn take_hints(op: &mut Mnemonic<'_>) {
-    const HINTS: [&str; 31] = [
-        "volatile",
-        "relaxed",
-        "acquire",
-        "release",
-        "acq_rel",
-        "weak",
-        "mmio",
-        "cta",
-        "cluster",
-        "gpu",
-        "sys",
-        "nc",
-        "ca",
-        "cg",
-        "cs",
-        "lu",
-        "cv",
-        "wb",
-        "wt",
-        "noftz",
-        "L1::evict_normal",
-        "L1::evict_unchanged",
-        "L1::evict_first",
-        "L1::evict_last",
-        "L1::no_allocate",
-        "L2::64B",
-        "L2::128B",
-        "L2::256B",
-        "L2::evict_first",
-        "L2::evict_last",
-        "L2::evict_normal",
-    ];
-    op.parts.retain(|part| !HINTS.contains(part));
+/// Removes suffixes for ordering, scope and caching: memory here is ordered and has no caches.
+fn take_hints(op: &mut Mnemonic) {
+    op.parts.retain(|part| !is_hint(part));
 }
 
-fn access<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn access(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     take_hints(op);
     let space = op.take(Space::from_name);
     let elements = op.take(|part| match part {
@@ -133,7 +99,7 @@ fn access<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operan
     })
 }
 
-/// How a loaded value is widened to its register, if it is.
+/// Returns how a loaded value is extended to its register, if it is.
 fn extension(kind: Type, declared: Option<Type>) -> Option<Extension> {
     let to_bits = declared?.bits();
     (kind.is_signed() && to_bits > kind.bits()).then_some(Extension {
@@ -142,7 +108,7 @@ fn extension(kind: Type, declared: Option<Type>) -> Option<Extension> {
     })
 }
 
-fn atomic<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operand<'a>]) -> Decoded {
+fn atomic(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     take_hints(op);
     let space = op.take(Space::from_name);
     let names = [
@@ -185,7 +151,7 @@ fn atomic<'a>(body: &mut Body<'a, '_>, op: &mut Mnemonic<'a>, operands: &[Operan
     })))
 }
 
-/// Memory's old value and the operands, to its new value.
+/// Returns the function from memory's old value and the operands to its new value.
 fn change(name: &str, kind: Type) -> Option<Ternary> {
     let bits = kind.bits();
     if bits < 16 {
@@ -263,11 +229,7 @@ fn float_sum(kind: Type) -> Ternary {
     }
 }
 
-fn convert<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn convert(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let from_generic = op.takes("to");
     let Some(space) = op.take(Space::from_name) else {
         return Err("a state space such as `.global` is missing".to_owned());
@@ -290,11 +252,7 @@ fn convert<'a>(
     Ok(Operation::Unary { to, from, function })
 }
 
-fn is_space<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn is_space(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     let Some(space) = op.take(Space::from_name) else {
         return Err("a state space such as `.global` is missing".to_owned());
     };
@@ -302,4 +260,41 @@ fn is_space<'a>(
     let (to, from) = (body.target(to)?, body.value(from, Type::U64)?);
     let function = Box::new(move |address| u64::from(from_generic(address).0 == space));
     Ok(Operation::Unary { to, from, function })
+}
+
+/// Decodes `cp.async` without `.bulk`.
+pub(super) fn copy(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
+    if !op.takes("async") {
+        return Err("only `cp.async` is supported".to_owned());
+    }
+    // A copy is done at once: there is nothing to wait for.
+    if op.takes("commit_group") || op.takes("wait_group") || op.takes("wait_all") {
+        return Ok(Operation::Nothing);
+    }
+    take_hints(op);
+    let (to, from) = (op.take(Space::from_name), op.take(Space::from_name));
+    if (to, from) != (Some(Space::Shared), Some(Space::Global)) {
+        return Err("only copies from `.global` to `.shared` are supported".to_owned());
+    }
+    let [target, source, size, rest @ ..] = operands else {
+        return Err("operands are missing".to_owned());
+    };
+    let Operand::Constant(Immediate::Integer(bytes @ (4 | 8 | 16))) = *size else {
+        return Err("4, 8 or 16 was expected as the third operand".to_owned());
+    };
+    let (source_bytes, ignores_source) = match rest {
+        [] => (None, None),
+        [predicate @ Operand::Register(_, Type::Pred)] => {
+            (None, Some(body.value(predicate, Type::Pred)?))
+        }
+        [bytes] => (Some(body.value(bytes, Type::U32)?), None),
+        _ => return Err("at most four operands are supported".to_owned()),
+    };
+    Ok(Operation::CopyAsync(Box::new(CopyAsync {
+        to: body.address(target, to)?,
+        from: body.address(source, from)?,
+        bytes: bytes as u8,
+        source_bytes,
+        ignores_source,
+    })))
 }

@@ -1,216 +1,140 @@
-//! Operands: as they are read, and as the slots that operations have.
+//! Operands: of the tree, and as slots.
+
+use callbox_ptx::ast::{self, Base, Immediate};
 
 use crate::ptx::body::Body;
 use crate::ptx::code::{Address, Operation, Patch, Slot, Special};
-use crate::ptx::cursor::Cursor;
-use crate::ptx::initial::{self, Constant};
-use crate::ptx::lexer::Kind;
-use crate::ptx::module::ParseError;
+use crate::ptx::initial::immediate_bits;
 use crate::ptx::types::{Space, Type, low_bits};
 
-/// An operand, as it is written.
+/// An operand with its slots.
 #[derive(Clone, Debug)]
-pub(in crate::ptx) enum Operand<'a> {
+pub(in crate::ptx) enum Operand {
     Register(Slot, Type),
     /// A special register.
     Special(Slot),
-    /// `%clock`, of so many bits.
+    /// `%clock`, of this width in bits.
     Clock(u32),
-    /// The address of a variable, with something added.
+    /// The address of a variable plus an offset.
     Variable {
-        space: Space,
         slot: Slot,
         offset: u64,
     },
-    Constant(Constant),
-    Vector(Vec<Operand<'a>>),
-    /// In square brackets. A variable's has its space.
+    Constant(Immediate),
+    Vector(Vec<Operand>),
+    /// An address in square brackets. For a variable, its space is known.
     Address {
         space: Option<Space>,
         base: Slot,
         offset: u64,
     },
     /// `p|q`
-    Pair(Box<Operand<'a>>, Box<Operand<'a>>),
+    Pair(Box<Operand>, Box<Operand>),
     /// `!p`
     Not(Slot),
     /// `_`
     Nothing,
-    /// What is neither a register nor a variable.
-    Name(&'a str),
+    /// The name of a function, by its index.
+    Function(usize),
 }
 
-/// Reads operands up to the semicolon and takes that too.
-pub(super) fn read<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-) -> Result<Vec<Operand<'a>>, ParseError> {
-    let mut operands = Vec::new();
-    if cursor.takes(';') {
-        return Ok(operands);
-    }
-    loop {
-        let first = operand(body, cursor)?;
-        if cursor.takes('|') {
-            let second = operand(body, cursor)?;
-            operands.push(Operand::Pair(Box::new(first), Box::new(second)));
-        } else {
-            operands.push(first);
-        }
-        if !cursor.takes(',') {
-            cursor.expect(';')?;
-            return Ok(operands);
-        }
-    }
+/// Finds the slots of an instruction's operands.
+pub(super) fn lower(
+    body: &mut Body<'_, '_>,
+    operands: &[ast::Operand],
+) -> Result<Vec<Operand>, String> {
+    operands.iter().map(|operand| one(body, operand)).collect()
 }
 
-fn operand<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-) -> Result<Operand<'a>, ParseError> {
-    match cursor.peek() {
-        // Neither has another one of them inside, and so texts of brackets alone go no deeper.
-        Kind::Mark('{' | '[') if matches!(cursor.peek_second(), Kind::Mark('{' | '[')) => {
-            cursor.next();
-            cursor.error("a register, number or variable")
+fn one(body: &mut Body<'_, '_>, operand: &ast::Operand) -> Result<Operand, String> {
+    Ok(match operand {
+        ast::Operand::Register(register) => {
+            let (slot, kind) = body.register(*register);
+            Operand::Register(slot, kind)
         }
-        Kind::Mark('{') => {
-            cursor.next();
-            let mut elements = vec![operand(body, cursor)?];
-            while cursor.takes(',') {
-                if matches!(cursor.peek(), Kind::Mark('{' | '[')) {
-                    return cursor.error("a register or number");
-                }
-                elements.push(operand(body, cursor)?);
-            }
-            cursor.expect('}')?;
-            Ok(Operand::Vector(elements))
+        ast::Operand::Not(register) => Operand::Not(body.register(*register).0),
+        ast::Operand::Special(special) => self::special(body, *special)?,
+        ast::Operand::Immediate(number) => Operand::Constant(*number),
+        ast::Operand::Variable(variable, offset) => {
+            let (_, slot) = body.variable(*variable);
+            let offset = offset.cast_unsigned();
+            Operand::Variable { slot, offset }
         }
-        Kind::Mark('[') => {
-            cursor.next();
-            let inner = operand(body, cursor)?;
-            let offset = cursor.offset()?;
-            cursor.expect(']')?;
-            match inner {
-                Operand::Register(base, _) => Ok(Operand::Address {
-                    space: None,
-                    base,
-                    offset,
-                }),
-                Operand::Variable {
-                    space,
-                    slot,
-                    offset: first,
-                } => Ok(Operand::Address {
-                    space: Some(space),
-                    base: slot,
-                    offset: offset.wrapping_add(first),
-                }),
-                Operand::Constant(Constant::Integer(value)) => {
-                    let base = body.constant(value);
-                    Ok(Operand::Address {
-                        space: None,
-                        base,
-                        offset,
-                    })
-                }
-                Operand::Name(name) => body.fail(format!(
-                    "`{name}` is no register and no variable that is declared"
-                )),
-                _ => body.fail("an address was expected in the brackets".to_owned()),
-            }
+        ast::Operand::Address(address) => self::address(body, address)?,
+        ast::Operand::Vector(elements) => Operand::Vector(lower(body, elements)?),
+        ast::Operand::Pair(parts) => {
+            let [first, second] = &**parts;
+            Operand::Pair(Box::new(one(body, first)?), Box::new(one(body, second)?))
         }
-        Kind::Mark('!') => {
-            cursor.next();
-            let name = cursor.word("a predicate")?;
-            match body.register(name) {
-                Some((slot, Type::Pred)) => Ok(Operand::Not(slot)),
-                _ => body.fail(format!("`{name}` is not a predicate that is declared")),
-            }
+        ast::Operand::Discard => Operand::Nothing,
+        ast::Operand::Function(index) => Operand::Function(*index),
+        ast::Operand::Label(_) | ast::Operand::Labels(_) | ast::Operand::Parameters(_) => {
+            return Err("only branches and calls have such operands".to_owned());
         }
-        Kind::Word(word) => {
-            cursor.next();
-            named(body, cursor, word)
-        }
-        Kind::Number(_) | Kind::Mark('-') => Ok(Operand::Constant(initial::number(cursor)?)),
-        _ => cursor.error("an operand"),
-    }
-}
-
-fn named<'a>(
-    body: &mut Body<'a, '_>,
-    cursor: &mut Cursor<'a>,
-    word: &'a str,
-) -> Result<Operand<'a>, ParseError> {
-    if word == "_" {
-        return Ok(Operand::Nothing);
-    }
-    if let Some((slot, kind)) = body.register(word) {
-        return Ok(Operand::Register(slot, kind));
-    }
-    if let Some((space, slot)) = body.variable(word) {
-        let offset = cursor.offset()?;
-        return Ok(Operand::Variable {
-            space,
-            slot,
-            offset,
-        });
-    }
-    match word {
-        "%clock" | "%clock_hi" => return Ok(Operand::Clock(32)),
-        "%clock64" | "%globaltimer" => return Ok(Operand::Clock(64)),
-        "WARP_SZ" => return Ok(Operand::Constant(Constant::Integer(32))),
-        _ => {}
-    }
-    match special(word) {
-        Some(special) => Ok(Operand::Special(
-            body.special(word, || Patch::Special(special)),
-        )),
-        None if word.starts_with('%') => {
-            body.fail(format!("`{word}` is no register that is declared or known"))
-        }
-        None => Ok(Operand::Name(word)),
-    }
-}
-
-fn special(name: &str) -> Option<Special> {
-    let dimension = |letter: &str| match letter {
-        "x" => Some(0),
-        "y" => Some(1),
-        "z" => Some(2),
-        _ => None,
-    };
-    if let Some((register, letter)) = name.split_once('.') {
-        let dimension = dimension(letter)?;
-        return match register {
-            "%tid" => Some(Special::Thread(dimension)),
-            "%ntid" => Some(Special::BlockSize(dimension)),
-            "%ctaid" => Some(Special::Block(dimension)),
-            "%nctaid" => Some(Special::GridSize(dimension)),
-            _ => None,
-        };
-    }
-    Some(match name {
-        "%laneid" => Special::Lane,
-        "%warpid" => Special::Warp,
-        "%nwarpid" => Special::Warps,
-        "%lanemask_eq" => Special::LanesEqual,
-        "%lanemask_lt" => Special::LanesBelow,
-        "%lanemask_le" => Special::LanesUpTo,
-        "%lanemask_gt" => Special::LanesAbove,
-        "%lanemask_ge" => Special::LanesFrom,
-        "%dynamic_smem_size" => Special::DynamicShared,
-        "%total_smem_size" => Special::TotalShared,
-        // The one multiprocessor, and the one grid that runs.
-        "%smid" | "%gridid" => Special::Zero,
-        "%nsmid" => Special::One,
-        _ => return None,
     })
 }
 
-impl<'a> Body<'a, '_> {
-    /// The slot of a source operand of this type.
-    pub(super) fn value(&mut self, operand: &Operand<'a>, kind: Type) -> Result<Slot, String> {
+fn address(body: &mut Body<'_, '_>, address: &ast::Address) -> Result<Operand, String> {
+    if !address.coordinates.is_empty() {
+        return Err("tensors are not supported".to_owned());
+    }
+    let (space, base) = match address.base {
+        Base::Register(register) => (None, body.register(register).0),
+        Base::Variable(variable) => {
+            let (space, slot) = body.variable(variable);
+            (Some(space), slot)
+        }
+        Base::Nothing => (None, body.constant(0)),
+    };
+    let offset = address.offset.cast_unsigned();
+    Ok(Operand::Address {
+        space,
+        base,
+        offset,
+    })
+}
+
+fn special(body: &mut Body<'_, '_>, register: ast::Special) -> Result<Operand, String> {
+    use ast::Special as Name;
+    let special = match register {
+        Name::Clock | Name::ClockHigh => return Ok(Operand::Clock(32)),
+        Name::Clock64 | Name::Globaltimer => return Ok(Operand::Clock(64)),
+        Name::WarpSize => return Ok(Operand::Constant(Immediate::Integer(32))),
+        Name::TidX => Special::Thread(0),
+        Name::TidY => Special::Thread(1),
+        Name::TidZ => Special::Thread(2),
+        Name::NtidX => Special::BlockSize(0),
+        Name::NtidY => Special::BlockSize(1),
+        Name::NtidZ => Special::BlockSize(2),
+        Name::CtaidX => Special::Block(0),
+        Name::CtaidY => Special::Block(1),
+        Name::CtaidZ => Special::Block(2),
+        Name::NctaidX => Special::GridSize(0),
+        Name::NctaidY => Special::GridSize(1),
+        Name::NctaidZ => Special::GridSize(2),
+        Name::Laneid => Special::Lane,
+        Name::Warpid => Special::Warp,
+        Name::Nwarpid => Special::Warps,
+        Name::LanemaskEq => Special::LanesEqual,
+        Name::LanemaskLt => Special::LanesBelow,
+        Name::LanemaskLe => Special::LanesUpTo,
+        Name::LanemaskGt => Special::LanesAbove,
+        Name::LanemaskGe => Special::LanesFrom,
+        Name::DynamicSharedSize => Special::DynamicShared,
+        Name::TotalSharedSize => Special::TotalShared,
+        // There is one multiprocessor, and one grid runs.
+        Name::Smid | Name::Gridid => Special::Zero,
+        Name::Nsmid => Special::One,
+        other => return Err(format!("`{}` is not supported", other.name())),
+    };
+    Ok(Operand::Special(
+        body.special(register, Patch::Special(special)),
+    ))
+}
+
+impl Body<'_, '_> {
+    /// Returns the slot of a source operand of this type.
+    pub(super) fn value(&mut self, operand: &Operand, kind: Type) -> Result<Slot, String> {
         match operand {
             Operand::Register(slot, declared) => {
                 if (*declared == Type::Pred) != (kind == Type::Pred) {
@@ -221,10 +145,8 @@ impl<'a> Body<'a, '_> {
                 Ok(*slot)
             }
             Operand::Special(slot) => Ok(*slot),
-            Operand::Variable {
-                slot, offset: 0, ..
-            } => Ok(*slot),
-            Operand::Variable { slot, offset, .. } => {
+            Operand::Variable { slot, offset: 0 } => Ok(*slot),
+            Operand::Variable { slot, offset } => {
                 let (to, offset) = (self.temporary(), *offset);
                 let function = Box::new(move |address: u64| address.wrapping_add(offset));
                 self.emit(Operation::Unary {
@@ -234,15 +156,11 @@ impl<'a> Body<'a, '_> {
                 });
                 Ok(to)
             }
-            Operand::Constant(Constant::Integer(value)) if kind.is_float() && *value != 0 => Err(
+            Operand::Constant(Immediate::Integer(value)) if kind.is_float() && *value != 0 => Err(
                 format!("a floating-point number was expected, and the integer {value} found"),
             ),
-            Operand::Constant(Constant::Integer(value)) => {
-                Ok(self.constant(low_bits(*value, kind.bits())))
-            }
-            Operand::Constant(Constant::Floating(value)) => {
-                let bits = low_bits(initial::floating_bits(*value, kind), kind.bits());
-                Ok(self.constant(bits))
+            Operand::Constant(number) => {
+                Ok(self.constant(low_bits(immediate_bits(*number, kind), kind.bits())))
             }
             Operand::Not(slot) => {
                 let to = self.temporary();
@@ -258,8 +176,9 @@ impl<'a> Body<'a, '_> {
                 self.emit(Operation::Clock { to, bits: *bits });
                 Ok(to)
             }
-            Operand::Name(name) => Err(format!(
-                "`{name}` is no register and no variable that is declared"
+            Operand::Function(index) => Err(format!(
+                "addresses of functions, such as `{}`'s, are not supported",
+                self.outline.tree.functions[*index].name
             )),
             Operand::Vector(_) | Operand::Address { .. } | Operand::Pair(..) | Operand::Nothing => {
                 Err("a register or number was expected".to_owned())
@@ -267,28 +186,28 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// The slot of a destination.
-    pub(super) fn target(&mut self, operand: &Operand<'a>) -> Result<Slot, String> {
+    /// Returns the slot of a destination.
+    pub(super) fn target(&mut self, operand: &Operand) -> Result<Slot, String> {
         self.target_type(operand).map(|(slot, _)| slot)
     }
 
-    /// The slot of a destination, and its type if it is not `_`.
+    /// Returns the slot of a destination, and its type unless it is `_`.
     pub(super) fn target_type(
         &mut self,
-        operand: &Operand<'a>,
+        operand: &Operand,
     ) -> Result<(Slot, Option<Type>), String> {
         match operand {
             Operand::Register(slot, kind) => Ok((*slot, Some(*kind))),
             Operand::Nothing => Ok((self.sink(), None)),
-            Operand::Name(name) => Err(format!("`{name}` is no register that is declared")),
             _ => Err("a register was expected as the destination".to_owned()),
         }
     }
 
-    /// The address of an operand in brackets. A space that the instruction does not name is the variable's, or generic.
+    /// Returns an operand's address in brackets. If the instruction names no space, it is the
+    /// variable's, or generic.
     pub(super) fn address(
         &mut self,
-        operand: &Operand<'a>,
+        operand: &Operand,
         space: Option<Space>,
     ) -> Result<Address, String> {
         let Operand::Address {

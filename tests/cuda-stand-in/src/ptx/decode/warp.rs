@@ -1,15 +1,11 @@
-//! What threads do together: barriers, shuffles, votes.
+//! Collective instructions: barriers, shuffles, votes.
 
 use super::{Decoded, Mnemonic, Operand};
 use crate::ptx::body::Body;
 use crate::ptx::code::{Barrier, LaneReduction, Operation, Reduction, WarpKind, WarpOperation};
 use crate::ptx::types::Type;
 
-pub(super) fn decode<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+pub(super) fn decode(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     if matches!(op.name, "bar" | "barrier") {
         return if op.takes("warp") {
             warp_barrier(body, op, operands)
@@ -72,7 +68,7 @@ fn warp(kind: WarpKind, mask: u32, to: u32, predicate: Option<u32>, from: [u32; 
     }))
 }
 
-fn kind(op: &mut Mnemonic<'_>) -> Result<WarpKind, String> {
+fn kind(op: &mut Mnemonic) -> Result<WarpKind, String> {
     let name = op.name;
     let kind = op.take(|part| match (name, part) {
         ("shfl", "up") => Some(WarpKind::ShuffleUp),
@@ -105,11 +101,7 @@ fn kind(op: &mut Mnemonic<'_>) -> Result<WarpKind, String> {
     }
 }
 
-fn warp_barrier<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn warp_barrier(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     op.takes("sync");
     let [mask] = operands else {
         return Err(format!(
@@ -122,11 +114,7 @@ fn warp_barrier<'a>(
     Ok(warp(WarpKind::Sync, mask, sink, None, [mask; 3]))
 }
 
-fn barrier<'a>(
-    body: &mut Body<'a, '_>,
-    op: &mut Mnemonic<'a>,
-    operands: &[Operand<'a>],
-) -> Decoded {
+fn barrier(body: &mut Body<'_, '_>, op: &mut Mnemonic, operands: &[Operand]) -> Decoded {
     op.takes("cta");
     let is_aligned = op.takes("aligned") || op.name == "bar";
     let only_arrives = op.takes("arrive");

@@ -1,4 +1,5 @@
-//! Builds programs out of an input's bytes. Operands are mostly of the right shapes; what the builder refuses is left out.
+//! Builds programs from an input's bytes. Operands mostly have valid shapes; instructions that the
+//! builder rejects are skipped.
 
 mod calls;
 mod elementwise;
@@ -11,19 +12,19 @@ use callbox::{ArrayShape, ElementType, Layout, Literal, Shape, StatusCode};
 use crate::generate::{self, dimensions, permutation};
 use crate::interpret::Element;
 
-/// A program, and what to run it with.
+/// A program and its arguments.
 pub(super) struct Built {
-    /// The program whose result is a tuple of all of its values.
+    /// The program whose result is a tuple of all its values.
     pub(super) whole: Program,
-    /// The same program, whose result is the last of these.
+    /// The same program, with the last value as its result.
     pub(super) last: Program,
     pub(super) arguments: Vec<Literal>,
 }
 
-/// The most instructions, besides constants.
+/// The maximum number of instructions besides constants.
 const MOST: usize = 12;
 
-/// The most elements of an array that is used further.
+/// The maximum number of elements of an array that further instructions use.
 const MOST_ELEMENTS: usize = 256;
 
 const TYPES: [ElementType; 17] = [
@@ -100,7 +101,7 @@ const BINARY: [BinaryOperation; 16] = {
     ]
 };
 
-/// Those that are exact, and those whose order does not matter besides.
+/// Operations that are exact on integers.
 const EXACT: [BinaryOperation; 6] = {
     use BinaryOperation as B;
     [
@@ -112,6 +113,7 @@ const EXACT: [BinaryOperation; 6] = {
         B::Xor,
     ]
 };
+/// Operations that are exact on integers and whose order does not matter.
 const ASSOCIATIVE: [BinaryOperation; 7] = {
     use BinaryOperation as B;
     [
@@ -125,19 +127,19 @@ const ASSOCIATIVE: [BinaryOperation; 7] = {
     ]
 };
 
-/// What a step gives: nothing if the builder refused it.
+/// An instruction, or `None` if the builder rejected it.
 type Step = Result<Option<Op>>;
 
 struct Building<'u, 'b> {
     u: &'u mut Unstructured<'b>,
     builder: ProgramBuilder,
-    /// All values, and the arrays among them that are used further.
+    /// All values, and the arrays among them that further instructions may use.
     all: Vec<Op>,
     arrays: Vec<(Op, ArrayShape)>,
     arguments: Vec<Literal>,
 }
 
-/// A program, unless there are too few bytes for one.
+/// Builds a program, unless there are too few bytes.
 pub(super) fn program(u: &mut Unstructured<'_>) -> Result<Option<Built>> {
     let kept = u.peek_bytes(u.len()).unwrap_or_default().to_vec();
     let (whole, arguments) = match build(u, true)? {
@@ -178,14 +180,15 @@ fn build(u: &mut Unstructured<'_>, is_whole: bool) -> Result<Option<(Program, Ve
         return Ok(None);
     };
     let mut builder = building.builder;
-    let root = match is_whole {
-        true => builder.tuple(&building.all).unwrap(),
-        false => last,
+    let root = if is_whole {
+        builder.tuple(&building.all).unwrap()
+    } else {
+        last
     };
     Ok(Some((builder.build(root).unwrap(), building.arguments)))
 }
 
-/// What the builder made of it; what it refuses has to be wrong, or not there.
+/// Unwraps the builder's result. A rejection must have one of the codes for wrong arguments.
 fn made<T>(made: callbox::Result<T>) -> Option<T> {
     match made {
         Ok(op) => Some(op),
@@ -230,7 +233,7 @@ impl Building<'_, '_> {
         Ok(())
     }
 
-    /// An array of numbers at which functions change, small ones, and any.
+    /// Generates an array of boundary values, small numbers and arbitrary bits.
     fn value(&mut self, shape: &ArrayShape) -> Result<Literal> {
         let t = shape.element_type();
         let mut bytes = Vec::new();
@@ -279,34 +282,37 @@ impl Building<'_, '_> {
             -104.0,
         ];
         let x = *self.u.choose(&edges)?;
-        Ok(match t.is_complex() {
-            true => Element::Complex(num_complex::Complex::new(x, *self.u.choose(&edges)?)),
-            false => Element::Real(x),
+        Ok(if t.is_complex() {
+            Element::Complex(num_complex::Complex::new(x, *self.u.choose(&edges)?))
+        } else {
+            Element::Real(x)
         })
     }
 
-    /// A value that is there.
+    /// Chooses an existing value.
     fn any(&mut self) -> Result<(Op, ArrayShape)> {
-        // Of those that came last more likely, so that programs are deep.
+        // Prefer recent values, so that programs become deep.
         let count = self.arrays.len();
         let recent = count.min(4);
-        let i = match self.u.ratio(2, 3)? {
-            true => count - 1 - self.u.choose_index(recent)?,
-            false => self.u.choose_index(count)?,
+        let i = if self.u.ratio(2, 3)? {
+            count - 1 - self.u.choose_index(recent)?
+        } else {
+            self.u.choose_index(count)?
         };
         Ok(self.arrays[i].clone())
     }
 
-    /// A value of this shape: one that is there, or a constant.
+    /// Chooses an existing value of this shape, or makes a constant.
     fn same(&mut self, shape: &ArrayShape) -> Result<Op> {
         let fits = self
             .arrays
             .iter()
             .filter(|(_, other)| other.is_compatible(shape));
         let fits: Vec<Op> = fits.map(|(op, _)| *op).collect();
-        match fits.is_empty() || self.u.ratio(1, 3)? {
-            true => self.constant(&shape.clone().without_layout()),
-            false => Ok(*self.u.choose(&fits)?),
+        if fits.is_empty() || self.u.ratio(1, 3)? {
+            self.constant(&shape.clone().without_layout())
+        } else {
+            Ok(*self.u.choose(&fits)?)
         }
     }
 
@@ -349,7 +355,8 @@ impl Building<'_, '_> {
     }
 }
 
-/// Whether operations on this type are rounded in more than one way, so that one after the other can be further apart.
+/// Returns whether operations on this type may be rounded in several ways, so that sequences of
+/// them diverge.
 fn is_rounded(t: ElementType) -> bool {
     t.is_complex() || matches!(t, ElementType::F16 | ElementType::Bf16)
 }

@@ -1,4 +1,4 @@
-//! Twins of `guests/typed_ffi/src/attributes.rs`, as far as a kernel's parameters do not hold the attributes.
+//! Twins of `guests/typed_ffi/src/attributes.rs` whose attributes cannot be parameters of a kernel.
 
 use callbox::cuda::{CudaCall, CudaTarget};
 use callbox::{Attribute, Dictionary, Literal, Result};
@@ -7,12 +7,14 @@ use num_complex::{Complex32, Complex64};
 use super::results::{give, give_one};
 use super::twin;
 use super::words::{
-    Diagnostic, array, asked, dictionary, find, invalid_argument, parameter, scalar, text, variant,
+    Diagnostic, array, asked, bad_operands, dictionary, find, invalid_argument, parameter, scalar,
+    text, variant,
 };
 
 pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
     vec![
         twin("complex_scalars", complex_scalars),
+        twin("enums", enums),
         twin("arrays", arrays),
         twin("array_shape", array_shape),
         twin("text", |call| {
@@ -42,6 +44,25 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
             give(call, 0, &said)
         }),
     ]
+}
+
+const ROUNDING: [(i64, &str); 3] = [(-1, "Down"), (0, "Nearest"), (1, "Up")];
+
+fn enums(call: &mut CudaCall<'_>) -> Result<()> {
+    let all = call.attributes();
+    let rounding = find(all, "rounding").and_then(scalar::<i32>);
+    let rounding = rounding.and_then(|number| variant(number.into(), &ROUNDING));
+    let side = all.get("side").map_or(Ok(0), |side| {
+        variant(scalar::<u8>(side)?.into(), &[(1, "Left"), (255, "Right")])
+    });
+    match (rounding, side) {
+        (Ok(rounding), Ok(side)) => give(call, 0, &[rounding as i32, side as i32]),
+        (rounding, side) => {
+            let bad = [(1, rounding.err()), (2, side.err())].into_iter();
+            let bad: Vec<_> = bad.filter_map(|(n, text)| Some((n, text?))).collect();
+            Err(bad_operands(&bad))
+        }
+    }
 }
 
 fn complex_scalars(call: &mut CudaCall<'_>) -> Result<()> {
@@ -114,7 +135,7 @@ fn depth(call: &mut CudaCall<'_>) -> Result<()> {
     give(call, 0, &[depth, leaf])
 }
 
-/// The fields of a struct, and what is wrong with them.
+/// The fields of a struct, and their errors.
 struct Fields<'a> {
     dictionary: &'a Dictionary,
     diagnostics: Vec<String>,
@@ -122,13 +143,14 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// # Errors
-    /// XLA's words for a wrong number of them, or one that is unknown.
+    /// XLA's message for a wrong number of fields or an unknown field.
     fn of(dictionary: &'a Dictionary, names: &[&str], required: usize) -> Diagnostic<Self> {
         let count = dictionary.len();
         if count < required || count > names.len() {
-            let expected = match required == names.len() {
-                true => required.to_string(),
-                false => format!("{required} to {}", names.len()),
+            let expected = if required == names.len() {
+                required.to_string()
+            } else {
+                format!("{required} to {}", names.len())
             };
             return Err(format!(
                 "Wrong number of attributes: expected {expected} attributes but got {count}"
@@ -181,8 +203,7 @@ fn window(all: &Dictionary) -> Diagnostic<[i64; 5]> {
     let mut fields = Fields::of(all, &["range", "rounding", "type", "weights"], 2)?;
     let range = fields.get("range", |range_of| dictionary(range_of).and_then(range));
     let rounding = fields.get("rounding", |rounding| {
-        let known = [(-1, "Down"), (0, "Nearest"), (1, "Up")];
-        variant(i64::from(scalar::<i32>(rounding)?), &known)
+        variant(i64::from(scalar::<i32>(rounding)?), &ROUNDING)
     });
     let kind = fields.get_optional("type", text);
     let weights = fields.get_optional("weights", array::<f32>);

@@ -1,4 +1,4 @@
-//! Twins of `guests/typed_ffi/src/buffers.rs`: those of any number of operands, and what an operand's record says.
+//! Twins of `guests/typed_ffi/src/buffers.rs`: any number of operands, and the records of operands.
 
 use callbox::cuda::{CudaCall, CudaTarget};
 use callbox::{ElementType, Result};

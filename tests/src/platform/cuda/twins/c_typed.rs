@@ -1,4 +1,4 @@
-//! Twins of `guests/c/c_typed.c`, which checks its operands and attributes by itself.
+//! Twins of `guests/c/c_typed.c`, which checks its operands and attributes itself.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
             call_all(call, function)
         }),
         twin("call_ref_and_explain", |call| {
-            /// How much of the function's message is told, in bytes.
+            /// How much of the function's message is reported, in bytes.
             const ROOM: usize = 64;
             let function = named(call, "func")?;
             call_all(call, function).map_err(|status| {
@@ -146,7 +146,7 @@ fn attributes(call: &mut CudaCall<'_>) -> Result<()> {
     give(call, 0, &found)
 }
 
-/// What a stage of `c_stages` left, which is said when it is taken back.
+/// The state of a stage of `c_stages`, which logs when it is dropped.
 struct Left(Stage, i32);
 
 impl Drop for Left {

@@ -1,4 +1,4 @@
-//! Twins of `guests/typed_ffi/src/context.rs`: what a call has besides its operands, results and attributes.
+//! Twins of `guests/typed_ffi/src/context.rs`: user data, literals and scratch memory.
 
 use callbox::cuda::{CudaCall, CudaTarget};
 use callbox::{Result, StatusCode};
@@ -47,7 +47,8 @@ fn literal(call: &mut CudaCall<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A device's memory begins at a multiple of 256 bytes: for more, more is taken. That it is all zeros is of modules alone.
+/// A device's memory is aligned to 256 bytes: for a larger alignment, more memory is allocated.
+/// Only modules promise zeroed memory.
 fn scratch_alignment(call: &mut CudaCall<'_>) -> Result<()> {
     const LEAST: u64 = 256;
     let size = asked(call.attributes(), "size", scalar::<u32>)?;

@@ -1,4 +1,4 @@
-//! Twins of `guests/faults/src/lib.rs`: those that fail on the host with a status.
+//! Twins of `guests/faults/src/lib.rs` that fail on the host with a status.
 
 use callbox::cuda::{CudaCall, CudaTarget};
 use callbox::{Result, StatusCode};

@@ -10,7 +10,7 @@ use super::results::{copy, give_one};
 use super::words::{asked, dictionary, failure, function, invalid_argument};
 use super::{log, twin};
 
-/// An array with its shape: an operand, or what a function gave.
+/// An array with its shape: an operand, or a result of a function.
 pub(super) type Value = (ArrayShape, DeviceBuffer);
 
 pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
@@ -74,9 +74,9 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
             let (first, second) = (named(call, "first")?, named(call, "second")?);
             let all = operands(call);
             let outcome = call_into(call, first, &all, 0);
-            // What becomes of it is not asked.
+            // The outcome is ignored.
             let _ = call_into(call, second, &all, 0);
-            // It is the target's own now, which nobody called recoverable.
+            // The failure becomes the target's own, which is not recoverable.
             outcome.map_err(|status| failure(status.code(), status.message()))
         }),
         twin("chain", |call| {
@@ -91,7 +91,8 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
     ]
 }
 
-/// 0 for 0, and else one more than what the function says: the operand decides where control goes, so that it is waited for.
+/// 0 for 0, and otherwise one more than the function's result. The twin waits for its operand, to
+/// branch on it.
 fn descend(call: &mut CudaCall<'_>) -> Result<()> {
     let next = named(call, "next")?;
     let n = read_s32(call)?;
@@ -111,7 +112,7 @@ fn descend(call: &mut CudaCall<'_>) -> Result<()> {
     })
 }
 
-/// The first operand, an s32. It is waited for.
+/// Waits for the first operand, an s32.
 pub(super) fn read_s32(call: &mut CudaCall<'_>) -> Result<i32> {
     let operand = Arc::clone(call.operands()[0].memory());
     let bytes = call.queue().download(&[operand])?;
@@ -149,10 +150,11 @@ fn number_of(call: &CudaCall<'_>, name: &str) -> Result<usize> {
         .ok_or_else(|| Status::internal(format!("expected the function {name:?} at the call site")))
 }
 
-/// Calls a function with arrays of these shapes, for results of these: what a device is handed has no shape that callbox could check.
+/// Calls a function with arrays of these shapes, for results of these shapes. Device memory has no
+/// shape that callbox could check.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for other shapes than the function's; what it fails with.
+/// INVALID_ARGUMENT for other shapes than the function's; the function's failure.
 pub(super) fn call_checked(
     call: &mut CudaCall<'_>,
     number: usize,

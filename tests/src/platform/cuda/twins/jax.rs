@@ -1,4 +1,5 @@
-//! Twins of `guests/c/jax_add_n.cc` and `guests/c/jax_misc.c`, of the JAX FFI proposal's convention.
+//! Twins of `guests/c/jax_add_n.cc` and `guests/c/jax_misc.c`, of the JAX FFI proposal's
+//! convention.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ fn number(bytes: &[u8]) -> Result<f32> {
         .ok_or_else(|| internal("expected a number for static information"))
 }
 
-/// The object that static information by reference is: how many bytes it was made of.
+/// The object of static information by reference: the number of bytes it was made from.
 struct Counter(i32);
 
 fn read_counter() -> (&'static str, CudaTarget) {
@@ -50,9 +51,10 @@ fn read_counter() -> (&'static str, CudaTarget) {
         };
         let negative = read_s32(call)? < 0;
         give_one(call, 0, bytes)?;
-        match negative {
-            true => Err(internal("negative")),
-            false => Ok(()),
+        if negative {
+            Err(internal("negative"))
+        } else {
+            Ok(())
         }
     });
     let target = target.on_instantiate(|stage| {
@@ -148,7 +150,7 @@ pub(super) fn misc_twins() -> Vec<(&'static str, CudaTarget)> {
             let Some(info) = static_info(call) else {
                 return Err(internal("there is no static information"));
             };
-            // Up to the first NUL, as a text of C's.
+            // Up to the first NUL, as a C string.
             let mut bytes: Vec<u8> = info.iter().copied().take_while(|&byte| byte != 0).collect();
             bytes.resize(16, 0);
             give_bytes(call, 0, &bytes)
@@ -161,7 +163,7 @@ fn ones(call: &mut CudaCall<'_>) -> Result<()> {
     give_bytes(call, 0, &bytes)
 }
 
-/// The bytes that the call knows from when it was traced.
+/// The static bytes of the call.
 fn static_info<'c>(call: &CudaCall<'c>) -> Option<&'c [u8]> {
     match call.site().static_info.as_ref()? {
         StaticInfo::Value(bytes) => Some(bytes),

@@ -1,4 +1,5 @@
-//! What twins give: bytes that are known when they are called, and those that the host computes when the stream comes to them.
+//! Results of twins: bytes that are known at the call, and bytes that the host computes when the
+//! stream reaches them.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use callbox::{ArrayShape, Literal, NativeType, Result, Status};
 
 use super::words::invalid_argument;
 
-/// Uploads what a result is.
+/// Uploads a result.
 pub(super) fn give_bytes(call: &mut CudaCall<'_>, number: usize, bytes: &[u8]) -> Result<()> {
     let result = result(call, number)?;
     if bytes.is_empty() {
@@ -18,7 +19,7 @@ pub(super) fn give_bytes(call: &mut CudaCall<'_>, number: usize, bytes: &[u8]) -
     call.queue().copy(&uploaded, &result)
 }
 
-/// The same of numbers in one dimension.
+/// Uploads a result of numbers in one dimension.
 pub(super) fn give<T: NativeType>(
     call: &mut CudaCall<'_>,
     number: usize,
@@ -30,7 +31,7 @@ pub(super) fn give<T: NativeType>(
     give_bytes(call, number, literal.bytes().unwrap_or_default())
 }
 
-/// The same of one number.
+/// Uploads a result of one number.
 pub(super) fn give_one<T: NativeType>(
     call: &mut CudaCall<'_>,
     number: usize,
@@ -41,13 +42,14 @@ pub(super) fn give_one<T: NativeType>(
 }
 
 /// # Errors
-/// INVALID_ARGUMENT in the words of the guest SDK.
+/// INVALID_ARGUMENT, with the guest SDK's message.
 pub(super) fn expect_dimensions(expected: &[usize], found: &[usize]) -> Result<()> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(invalid_argument(format!(
+    if expected == found {
+        Ok(())
+    } else {
+        Err(invalid_argument(format!(
             "Wrong result dimensions: expected {expected:?} but got {found:?}"
-        ))),
+        )))
     }
 }
 
@@ -62,18 +64,19 @@ pub(super) fn copy(call: &mut CudaCall<'_>, operand: usize, result: usize) -> Re
 }
 
 /// # Errors
-/// INVALID_ARGUMENT if a result is not like what it is a copy of.
+/// INVALID_ARGUMENT if the result has another type or other dimensions.
 pub(super) fn expect_alike(from: &ArrayShape, to: &ArrayShape) -> Result<()> {
     let facts = |shape: &ArrayShape| (shape.element_type(), shape.dimensions().to_vec());
-    match facts(from) == facts(to) {
-        true => Ok(()),
-        false => Err(invalid_argument(format!(
+    if facts(from) == facts(to) {
+        Ok(())
+    } else {
+        Err(invalid_argument(format!(
             "expected a result like the operand {from}, found {to}"
-        ))),
+        )))
     }
 }
 
-/// Has a result computed from operands when the stream comes to it.
+/// Computes a result from operands when the stream reaches it.
 pub(super) fn compute(
     call: &mut CudaCall<'_>,
     inputs: &[DeviceBuffer],
@@ -114,7 +117,7 @@ pub(super) fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     words.map(|word| f32::from_le_bytes(*word))
 }
 
-/// Writes numbers over an array, as many as there are of both.
+/// Overwrites an array with numbers, up to the shorter of both.
 pub(super) fn write_floats(bytes: &mut [u8], values: impl Iterator<Item = f32>) {
     let words = bytes.as_chunks_mut::<4>().0.iter_mut();
     for (word, value) in words.zip(values) {

@@ -1,4 +1,4 @@
-//! Twins of `guests/typed_ffi/src/stages.rs`: stages and what they leave for one another.
+//! Twins of `guests/typed_ffi/src/stages.rs`: stages and their states.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,9 +25,10 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
                 .enumerate()
                 .filter_map(|(number, found)| Some((number, found.err()?)))
                 .collect();
-            match bad.is_empty() {
-                true => give_one(call, 0, 0_i32),
-                false => Err(not_found(&bad)),
+            if bad.is_empty() {
+                give_one(call, 0, 0_i32)
+            } else {
+                Err(not_found(&bad))
             }
         }),
         fails_at(),
@@ -38,7 +39,7 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
     ]
 }
 
-/// What a stage left.
+/// The state that a stage returned.
 fn state<'c, T: Any>(call: &CudaCall<'c>, stage: Stage) -> Diagnostic<&'c T> {
     call.state(stage).ok_or_else(|| {
         format!(
@@ -55,14 +56,14 @@ fn made<T: Any + Send + Sync>(state: T) -> Result<Option<State>> {
     Ok(Some(Arc::new(state)))
 }
 
-/// How often something was made and dropped by one module's twins.
+/// How many states the twins of one module have made and dropped.
 #[derive(Debug, Default)]
 struct Counter {
     made: AtomicI32,
     dropped: AtomicI32,
 }
 
-/// What a stage of `counts` leaves. Its counter hears when it is dropped.
+/// The state of a stage of `counts`, which counts when it is dropped.
 struct Counted(Arc<Counter>);
 
 impl Counted {

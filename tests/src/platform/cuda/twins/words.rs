@@ -1,14 +1,14 @@
-//! Attributes as typed FFI reads them, and XLA's words for what is wrong with one.
+//! Attributes as typed FFI decodes them, with XLA's messages.
 
 use callbox::{
     ArrayShape, Attribute, Blame, Dictionary, ElementType, Literal, NativeType, Result, Status,
     StatusCode,
 };
 
-/// What is wrong with an attribute, in XLA's words.
+/// A decoded value, or XLA's message for what is wrong with it.
 pub(super) type Diagnostic<T> = std::result::Result<T, String>;
 
-/// A twin's own failure.
+/// A failure of the twin itself.
 pub(super) fn failure(code: StatusCode, message: impl Into<String>) -> Status {
     Status::new(code, Blame::Guest, message)
 }
@@ -17,7 +17,7 @@ pub(super) fn invalid_argument(message: impl Into<String>) -> Status {
     failure(StatusCode::InvalidArgument, message)
 }
 
-/// What the decoding of a handler's parameters says: which of them are wrong, by their numbers, and how.
+/// The failure of decoding a handler's parameters, each with its number and message.
 pub(super) fn bad_operands(bad: &[(usize, String)]) -> Status {
     let numbers: Vec<String> = bad.iter().map(|(number, _)| number.to_string()).collect();
     let diagnostics: Vec<&str> = bad.iter().map(|(_, text)| text.as_str()).collect();
@@ -28,12 +28,12 @@ pub(super) fn bad_operands(bad: &[(usize, String)]) -> Status {
     ))
 }
 
-/// The value of a parameter of this number.
+/// The value of the parameter with this number.
 pub(super) fn parameter<T>(number: usize, decoded: Diagnostic<T>) -> Result<T> {
     decoded.map_err(|text| bad_operands(&[(number, text)]))
 }
 
-/// The attribute of this name.
+/// The attribute with this name.
 pub(super) fn find<'a>(attributes: &'a Dictionary, name: &str) -> Diagnostic<&'a Attribute> {
     attributes
         .get(name)
@@ -107,7 +107,7 @@ pub(super) fn function(attribute: &Attribute) -> Diagnostic<&str> {
     }
 }
 
-/// An attribute that a handler asks for by itself.
+/// An attribute that a handler looks up itself.
 pub(super) fn asked<'a, T>(
     attributes: &'a Dictionary,
     name: &str,

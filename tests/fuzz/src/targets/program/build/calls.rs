@@ -1,4 +1,4 @@
-//! Operations that bring elements together, calls and control.
+//! Reductions, dots, calls and control flow.
 
 use arbitrary::Result;
 use callbox::program::{
@@ -18,7 +18,8 @@ impl Building<'_, '_> {
         let initial = self.scalar(t)?;
         let operation = *self.u.choose(&ASSOCIATIVE)?;
         let is_swapped = self.u.arbitrary()?;
-        // Of integers, where the order does not matter, also two at once and one that is made of two operations.
+        // For integers the order does not matter: also reduce two arrays at once, and with a
+        // computation of two operations.
         let is_integer = t.is_integral() || t.is_pred();
         let kind = if is_integer {
             self.u.int_in_range(0..=2)?
@@ -66,7 +67,7 @@ impl Building<'_, '_> {
         )))
     }
 
-    /// A computation from as many values of a shape to one, of operations that are exact.
+    /// Builds a computation from `count` values of a shape to one, of exact operations.
     pub(super) fn computation(
         &mut self,
         shape: &ArrayShape,
@@ -124,11 +125,12 @@ impl Building<'_, '_> {
             0 => vec![],
             rank => vec![self.u.choose_index(rank)?],
         };
-        let batch: Vec<usize> = match shape.rank() > 1 && self.u.arbitrary()? {
-            true => vec![(contracting[0] + 1) % shape.rank()],
-            false => vec![],
+        let batch: Vec<usize> = if shape.rank() > 1 && self.u.arbitrary()? {
+            vec![(contracting[0] + 1) % shape.rank()]
+        } else {
+            vec![]
         };
-        // The right operand has the left one's shape, in this order of dimensions.
+        // The right operand has the left one's shape with permuted dimensions.
         let order = permutation(self.u, shape.rank())?;
         let sizes: Vec<usize> = order.iter().map(|&d| shape.dimensions()[d]).collect();
         let y = self.same(&ArrayShape::new(shape.element_type(), &sizes).unwrap())?;
@@ -143,9 +145,10 @@ impl Building<'_, '_> {
             lhs_batch: batch,
             lhs_contracting: contracting,
         };
-        let to = match self.u.ratio(1, 4)? {
-            true => Some(*self.u.choose(&TYPES)?),
-            false => None,
+        let to = if self.u.ratio(1, 4)? {
+            Some(*self.u.choose(&TYPES)?)
+        } else {
+            None
         };
         Ok(made(self.builder.dot(x, y, dimensions, to)))
     }
@@ -175,9 +178,10 @@ impl Building<'_, '_> {
         if is_rounded(shape.element_type()) {
             return Ok(None);
         }
-        match self.u.arbitrary()? {
-            true => self.conditional(x, &shape),
-            false => self.repeat(x, &shape),
+        if self.u.arbitrary()? {
+            self.conditional(x, &shape)
+        } else {
+            self.repeat(x, &shape)
         }
     }
 
@@ -203,7 +207,7 @@ impl Building<'_, '_> {
         Ok(made(self.builder.conditional(index, &branches)))
     }
 
-    /// A loop of a few rounds, each of which changes a value.
+    /// Builds a loop of a few rounds, each of which changes a value.
     pub(super) fn repeat(&mut self, x: Op, shape: &ArrayShape) -> Step {
         let Some(change) = self.computation(shape, 1)? else {
             return Ok(None);

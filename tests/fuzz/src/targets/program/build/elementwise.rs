@@ -1,4 +1,4 @@
-//! Operations element by element, and on bits.
+//! Elementwise operations and bit conversions.
 
 use arbitrary::Result;
 use callbox::program::{Comparison, ComparisonOrder, Op};
@@ -35,14 +35,15 @@ impl Building<'_, '_> {
     pub(super) fn select(&mut self) -> Step {
         let (x, shape) = self.any()?;
         let y = self.same(&shape)?;
-        let predicate = match self.u.arbitrary()? {
-            true => self.same(
+        let predicate = if self.u.arbitrary()? {
+            self.same(
                 &shape
                     .without_layout()
                     .with_element_type(ElementType::Pred)
                     .unwrap(),
-            )?,
-            false => self.scalar(ElementType::Pred)?,
+            )?
+        } else {
+            self.scalar(ElementType::Pred)?
         };
         Ok(made(self.builder.select(predicate, x, y)))
     }
@@ -55,17 +56,19 @@ impl Building<'_, '_> {
     }
 
     pub(super) fn bound(&mut self, shape: &ArrayShape) -> Result<Op> {
-        match self.u.arbitrary()? {
-            true => self.same(shape),
-            false => self.scalar(shape.element_type()),
+        if self.u.arbitrary()? {
+            self.same(shape)
+        } else {
+            self.scalar(shape.element_type())
         }
     }
 
     pub(super) fn reduce_precision(&mut self) -> Step {
         let (x, shape) = self.any()?;
-        // Of no bits of mantissa the last one is XLA's alone: that of the exponent.
+        // At least one mantissa bit: with none, XLA's rounding depends on the last bit of the
+        // exponent.
         let (exponent, mantissa) = (self.u.int_in_range(0..=9)?, self.u.int_in_range(1..=24)?);
-        // The interpreter has no wider type for it.
+        // The interpreter has no wider type for these.
         match shape.element_type() {
             ElementType::F64 => Ok(None),
             _ => Ok(made(self.builder.reduce_precision(x, exponent, mantissa))),
@@ -84,7 +87,7 @@ impl Building<'_, '_> {
         if self.u.arbitrary()? {
             return Ok(made(self.builder.bitcast_convert(x, to)));
         }
-        // The same elements in other dimensions and in another layout.
+        // The same elements with other dimensions and another layout.
         let sizes = self.other_dimensions(&shape)?;
         let layout = permutation(self.u, sizes.len())?;
         let to = ArrayShape::new(shape.element_type(), &sizes).unwrap();
@@ -92,7 +95,7 @@ impl Building<'_, '_> {
         Ok(made(self.builder.bitcast(x, to.into())))
     }
 
-    /// Dimensions of as many elements: the shape's in another order, together, or split.
+    /// Returns dimensions with the same number of elements: permuted, merged, or split.
     pub(super) fn other_dimensions(&mut self, shape: &ArrayShape) -> Result<Vec<usize>> {
         let sizes = shape.dimensions();
         Ok(match self.u.int_in_range(0..=3)? {
@@ -105,9 +108,10 @@ impl Building<'_, '_> {
             _ => {
                 let mut others = Vec::new();
                 for &size in sizes {
-                    match size % 2 == 0 && size > 0 {
-                        true => others.extend([size / 2, 2]),
-                        false => others.push(size),
+                    if size % 2 == 0 && size > 0 {
+                        others.extend([size / 2, 2])
+                    } else {
+                        others.push(size)
                     }
                 }
                 others

@@ -70,7 +70,7 @@ impl Building<'_, '_> {
         Ok(made(self.builder.slice(x, &slices)))
     }
 
-    /// A part whose place is computed, taken or replaced.
+    /// Builds a dynamic slice or a dynamic update.
     pub(super) fn dynamic(&mut self) -> Step {
         let (x, shape) = self.any()?;
         let sizes = shape

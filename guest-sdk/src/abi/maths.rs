@@ -1,0 +1,266 @@
+//! The host's mathematics, on slices of the module's memory.
+
+use callbox_abi::{Elementwise, List, Matrices, Product, Reduction};
+
+use crate::maths::{MatrixElement, Sizes, Strides};
+
+mod imports {
+    use callbox_abi::Product;
+
+    #[link(wasm_import_module = "callbox:ffi/maths@1.0.0")]
+    unsafe extern "C" {
+        pub(crate) fn map(function: u32, x: *const f32, x_len: usize, y: *mut f32, y_len: usize);
+        #[link_name = "softmax-rows"]
+        pub(crate) fn softmax_rows(
+            x: *const f32,
+            x_len: usize,
+            columns: usize,
+            y: *mut f32,
+            y_len: usize,
+        );
+        #[link_name = "reduce-rows"]
+        pub(crate) fn reduce_rows(
+            function: u32,
+            x: *const f32,
+            x_len: usize,
+            y: *mut f32,
+            y_len: usize,
+        );
+        #[link_name = "dot-rows"]
+        pub(crate) fn dot_rows(
+            a: *const f32,
+            a_len: usize,
+            b: *const f32,
+            b_len: usize,
+            y: *mut f32,
+            y_len: usize,
+        );
+        #[link_name = "softmax-rows-f64"]
+        pub(crate) fn softmax_rows_f64(
+            x: *const f64,
+            x_len: usize,
+            columns: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
+        #[link_name = "reduce-rows-f64"]
+        pub(crate) fn reduce_rows_f64(
+            function: u32,
+            x: *const f64,
+            x_len: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
+        #[link_name = "dot-rows-f64"]
+        pub(crate) fn dot_rows_f64(
+            a: *const f64,
+            a_len: usize,
+            b: *const f64,
+            b_len: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
+        #[link_name = "rms-norm-rows"]
+        pub(crate) fn rms_norm_rows(
+            x: *const f32,
+            x_len: usize,
+            weight: *const f32,
+            weight_len: usize,
+            y: *mut f32,
+            y_len: usize,
+            eps: f32,
+        );
+        #[link_name = "rms-norm-rows-gradient"]
+        pub(crate) fn rms_norm_rows_gradient(
+            x: *const f32,
+            x_len: usize,
+            weight: *const f32,
+            weight_len: usize,
+            dy: *const f32,
+            dy_len: usize,
+            dx: *mut f32,
+            dx_len: usize,
+            dweight: *mut f64,
+            dweight_len: usize,
+            eps: f32,
+        );
+        pub(crate) fn gemm(product: *const Product);
+    }
+}
+
+/// The import `map`.
+pub(crate) fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
+    let function = u32::from(function.number());
+    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
+    // exclusively.
+    unsafe { imports::map(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len()) }
+}
+
+/// The import `map`, with the operand as the result.
+pub(crate) fn map_in_place(function: Elementwise, y: &mut [f32]) {
+    let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
+    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
+    unsafe { imports::map(function, start, length, start, length) }
+}
+
+/// The imports of functions of rows.
+pub trait Rows: Sized {
+    /// Writes to `y_len` elements from `y`, and reads `x_len` elements from `x`, which may be `y`.
+    ///
+    /// # Safety
+    /// The caller has borrowed the elements, those of `y` exclusively.
+    unsafe fn softmax(x: *const Self, x_len: usize, columns: usize, y: *mut Self, y_len: usize);
+
+    /// Writes a function of each row of `x` to `y`.
+    fn reduce(function: Reduction, x: &[Self], y: &mut [Self]);
+
+    /// Writes the dot products of rows to `y`.
+    fn dot(a: &[Self], b: &[Self], y: &mut [Self]);
+}
+
+macro_rules! rows {
+    ($type:ident, $softmax:ident, $reduce:ident, $dot:ident) => {
+        impl Rows for $type {
+            unsafe fn softmax(
+                x: *const Self,
+                x_len: usize,
+                columns: usize,
+                y: *mut Self,
+                y_len: usize,
+            ) {
+                // SAFETY: the caller has borrowed the elements, those of `y` exclusively.
+                unsafe { imports::$softmax(x, x_len, columns, y, y_len) }
+            }
+
+            fn reduce(function: Reduction, x: &[Self], y: &mut [Self]) {
+                let function = u32::from(function.number());
+                // SAFETY: the host reads the one slice, and writes to the other only, which is
+                // borrowed exclusively.
+                unsafe {
+                    imports::$reduce(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len());
+                }
+            }
+
+            fn dot(a: &[Self], b: &[Self], y: &mut [Self]) {
+                let (a, a_len) = (a.as_ptr(), a.len());
+                let (b, b_len) = (b.as_ptr(), b.len());
+                // SAFETY: the host reads two slices, and writes to the third only, which is
+                // borrowed exclusively.
+                unsafe { imports::$dot(a, a_len, b, b_len, y.as_mut_ptr(), y.len()) }
+            }
+        }
+    };
+}
+
+rows!(f32, softmax_rows, reduce_rows, dot_rows);
+rows!(f64, softmax_rows_f64, reduce_rows_f64, dot_rows_f64);
+
+/// The softmax of rows.
+pub(crate) fn softmax_rows<T: Rows>(x: &[T], columns: usize, y: &mut [T]) {
+    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
+    // exclusively.
+    unsafe { T::softmax(x.as_ptr(), x.len(), columns, y.as_mut_ptr(), y.len()) }
+}
+
+/// The softmax of rows, with the operand as the result.
+pub(crate) fn softmax_rows_in_place<T: Rows>(columns: usize, y: &mut [T]) {
+    let (start, length) = (y.as_mut_ptr(), y.len());
+    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
+    unsafe { T::softmax(start, length, columns, start, length) }
+}
+
+/// A function of rows.
+pub(crate) fn reduce_rows<T: Rows>(function: Reduction, x: &[T], y: &mut [T]) {
+    T::reduce(function, x, y);
+}
+
+/// The dot products of rows.
+pub(crate) fn dot_rows<T: Rows>(a: &[T], b: &[T], y: &mut [T]) {
+    T::dot(a, b, y);
+}
+
+/// The import `rms-norm-rows`.
+pub(crate) fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
+    // SAFETY: the host reads two slices, and writes to the third only, which is borrowed
+    // exclusively.
+    unsafe {
+        imports::rms_norm_rows(
+            x.as_ptr(),
+            x.len(),
+            weight.as_ptr(),
+            weight.len(),
+            y.as_mut_ptr(),
+            y.len(),
+            eps,
+        );
+    }
+}
+
+/// The import `rms-norm-rows-gradient`.
+pub(crate) fn rms_norm_rows_gradient(
+    [x, weight, dy]: [&[f32]; 3],
+    eps: f32,
+    dx: &mut [f32],
+    dweight: &mut [f64],
+) {
+    // SAFETY: the host reads three slices, and writes to two others only, which are borrowed
+    // exclusively.
+    unsafe {
+        imports::rms_norm_rows_gradient(
+            x.as_ptr(),
+            x.len(),
+            weight.as_ptr(),
+            weight.len(),
+            dy.as_ptr(),
+            dy.len(),
+            dx.as_mut_ptr(),
+            dx.len(),
+            dweight.as_mut_ptr(),
+            dweight.len(),
+            eps,
+        );
+    }
+}
+
+/// The import `gemm`.
+pub(crate) fn gemm<T: MatrixElement>(
+    sizes: Sizes,
+    alpha: T,
+    (a, a_strides): (&[T], Strides),
+    (b, b_strides): (&[T], Strides),
+    beta: T,
+    (c, c_strides): (&mut [T], Strides),
+) {
+    let product = Product {
+        a: matrices(a.as_ptr().expose_provenance(), size_of_val(a), a_strides),
+        b: matrices(b.as_ptr().expose_provenance(), size_of_val(b), b_strides),
+        c: matrices(
+            c.as_mut_ptr().expose_provenance(),
+            size_of_val(c),
+            c_strides,
+        ),
+        batch: sizes.batch as u32,
+        rows: sizes.rows as u32,
+        columns: sizes.columns as u32,
+        depth: sizes.depth as u32,
+        number: T::NUMBER.number(),
+        padding: [0; 3],
+        alpha: alpha.into(),
+        beta: beta.into(),
+    };
+    // SAFETY: the host reads the record and the slices of `a` and `b`, and writes to that of `c`
+    // only, which is borrowed exclusively. It checks that the strides stay within the slices.
+    unsafe { imports::gemm(&raw const product) }
+}
+
+fn matrices(address: usize, bytes: usize, strides: Strides) -> Matrices {
+    Matrices {
+        data: List {
+            offset: address as u32,
+            count: bytes as u32,
+        },
+        batch_stride: strides.batch as u32,
+        row_stride: strides.row as u32,
+        column_stride: strides.column as u32,
+    }
+}

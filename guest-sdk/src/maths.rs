@@ -1,0 +1,212 @@
+//! Mathematics that the host computes, with the machine's widest vectors.
+//!
+//! A WebAssembly vector has 128 bits. These functions let the host compute on slices of the guest's
+//! memory instead, at the speed of native code:
+//!
+//! ```
+//! use callbox_guest::maths::{self, Elementwise};
+//!
+//! let x = [0.0_f32, 1.0];
+//! let mut y = [0.0; 2];
+//! maths::map(Elementwise::Exp, &x, &mut y);
+//! assert_eq!(y, [1.0, core::f32::consts::E]);
+//!
+//! // [[1, 2], [3, 4]] times [[5], [6]]
+//! let mut product = [0.0_f32; 2];
+//! maths::matmul(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0], &mut product, [2, 2, 1]);
+//! assert_eq!(product, [17.0, 39.0]);
+//! ```
+//!
+//! `wit/maths/callbox-maths.wit` is the contract, with the accuracy of each function. A module that
+//! uses one is refused where the policy withholds mathematics, and by a host that has none.
+//!
+//! In native builds the functions run the same code as the host in its deterministic mode.
+//!
+//! # Panics
+//!
+//! The lengths of slices must fit each other, as each function says. Natively, a function panics if
+//! they do not. In a module, the host ends the call with INVALID_ARGUMENT.
+
+#[cfg(not(target_arch = "wasm32"))]
+mod portable;
+
+#[cfg(not(target_arch = "wasm32"))]
+use portable as machine;
+
+#[cfg(target_arch = "wasm32")]
+use crate::abi::maths as machine;
+
+#[doc(inline)]
+pub use callbox_abi::{Elementwise, Reduction};
+
+use callbox_abi::Number;
+
+/// A type of the elements of matrices and rows: [`f32`] or [`f64`].
+pub trait MatrixElement: crate::Element + Into<f64> + sealed::Sealed {
+    /// The type's number in the contract.
+    #[doc(hidden)]
+    const NUMBER: Number;
+}
+
+impl MatrixElement for f32 {
+    const NUMBER: Number = Number::F32;
+}
+
+impl MatrixElement for f64 {
+    const NUMBER: Number = Number::F64;
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod sealed {
+    pub trait Sealed: callbox_maths::gemm::Number + callbox_maths::rows::Element {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+#[cfg(target_arch = "wasm32")]
+mod sealed {
+    pub trait Sealed: crate::abi::maths::Rows {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// The sizes of a batch of products of matrices: `rows x depth` by `depth x columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The number of products.
+    pub batch: usize,
+    /// The rows of `a` and `c`.
+    pub rows: usize,
+    /// The columns of `b` and `c`.
+    pub columns: usize,
+    /// The columns of `a` and the rows of `b`.
+    pub depth: usize,
+}
+
+/// The elements between neighbours in a batch of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// From one matrix to the next. 0 uses one matrix for the whole batch.
+    pub batch: usize,
+    /// From one row to the next.
+    pub row: usize,
+    /// From one column to the next.
+    pub column: usize,
+}
+
+impl Strides {
+    /// The strides of dense row-major matrices.
+    #[must_use]
+    pub const fn row_major(rows: usize, columns: usize) -> Self {
+        Self {
+            batch: rows * columns,
+            row: columns,
+            column: 1,
+        }
+    }
+
+    /// The strides of the transposes of these matrices.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self {
+            batch: self.batch,
+            row: self.column,
+            column: self.row,
+        }
+    }
+}
+
+/// Writes the function of each element of `x` to `y`, which is as long.
+pub fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
+    machine::map(function, x, y);
+}
+
+/// Replaces each element of `y` by the function of it.
+pub fn map_in_place(function: Elementwise, y: &mut [f32]) {
+    machine::map_in_place(function, y);
+}
+
+/// Writes the softmax of each row of `columns` elements of `x` to `y`, which is as long.
+pub fn softmax_rows<T: MatrixElement>(x: &[T], columns: usize, y: &mut [T]) {
+    machine::softmax_rows(x, columns, y);
+}
+
+/// Replaces each row of `columns` elements of `y` by its softmax.
+pub fn softmax_rows_in_place<T: MatrixElement>(columns: usize, y: &mut [T]) {
+    machine::softmax_rows_in_place(columns, y);
+}
+
+/// Writes the function of each row of `x` to `y`, which has one element for each row. The rows are
+/// equally long.
+pub fn reduce_rows<T: MatrixElement>(function: Reduction, x: &[T], y: &mut [T]) {
+    machine::reduce_rows(function, x, y);
+}
+
+/// Writes the dot product of each row of `a` with the row of `b` to `y`, which has one element for
+/// each row. `a` and `b` are as long as each other.
+pub fn dot_rows<T: MatrixElement>(a: &[T], b: &[T], y: &mut [T]) {
+    machine::dot_rows(a, b, y);
+}
+
+/// Divides each row of `x` by `sqrt(mean(x^2) + eps)`, multiplies it by `weight`, and writes it to
+/// `y`, which is as long as `x`. A row is as long as `weight`.
+pub fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
+    machine::rms_norm_rows(x, weight, eps, y);
+}
+
+/// The gradient of [`rms_norm_rows`] of `x`, `weight` and `eps`, for the cotangent `dy` of its
+/// result: writes the cotangent of `x` to `dx`, and adds the cotangent of `weight` to `dweight`.
+pub fn rms_norm_rows_gradient(
+    [x, weight, dy]: [&[f32]; 3],
+    eps: f32,
+    dx: &mut [f32],
+    dweight: &mut [f64],
+) {
+    machine::rms_norm_rows_gradient([x, weight, dy], eps, dx, dweight);
+}
+
+/// Computes `c = alpha a b + beta c` for each matrix of a batch. If `beta` is 0, `c` is not read.
+///
+/// The slices have all elements that the strides reach, and no two elements of `c` have the same
+/// place.
+pub fn gemm<T: MatrixElement>(
+    sizes: Sizes,
+    alpha: T,
+    (a, a_strides): (&[T], Strides),
+    (b, b_strides): (&[T], Strides),
+    beta: T,
+    (c, c_strides): (&mut [T], Strides),
+) {
+    machine::gemm(
+        sizes,
+        alpha,
+        (a, a_strides),
+        (b, b_strides),
+        beta,
+        (c, c_strides),
+    );
+}
+
+/// Writes the product of two dense row-major matrices to `c`, with the sizes
+/// `[rows, depth, columns]`.
+pub fn matmul<T: MatrixElement + Default + From<u8>>(
+    a: &[T],
+    b: &[T],
+    c: &mut [T],
+    [rows, depth, columns]: [usize; 3],
+) {
+    let sizes = Sizes {
+        batch: 1,
+        rows,
+        columns,
+        depth,
+    };
+    gemm(
+        sizes,
+        T::from(1),
+        (a, Strides::row_major(rows, depth)),
+        (b, Strides::row_major(depth, columns)),
+        T::default(),
+        (c, Strides::row_major(rows, columns)),
+    );
+}

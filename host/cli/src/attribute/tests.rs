@@ -1,0 +1,216 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use half::bf16;
+use num_complex::Complex;
+
+use super::*;
+
+fn value(text: &str) -> Attribute {
+    let argument = parse(&format!("n={text}")).unwrap();
+    assert_eq!(argument.name, "n");
+    argument.typed(None).unwrap()
+}
+
+/// The value if the target declares this type.
+fn declared(text: &str, element_type: ElementType) -> callbox::Result<Attribute> {
+    let argument = parse(&format!("n={text}")).unwrap();
+    argument.typed(Some(&AttributeSignature {
+        name: "n".to_owned(),
+        kind: "scalar".to_owned(),
+        element_type: Some(element_type),
+        optional: false,
+    }))
+}
+
+#[test]
+fn a_declared_type_stands_for_one_that_is_left_out() {
+    let f32 = ElementType::F32;
+    assert_eq!(declared("4", f32), Ok(Attribute::scalar(4.0_f32)));
+    assert!(declared("\"nan:f32\"", f32).is_err());
+    assert_eq!(declared("[1,2]", f32), Ok(list(&[2], &[1.0_f32, 2.0])));
+    // An explicit type is kept, and the target refuses the attribute.
+    assert_eq!(declared("4:s8", f32), Ok(Attribute::scalar(4_i8)));
+    let status = declared("4.5", ElementType::S32).unwrap_err();
+    assert_eq!(
+        status.message(),
+        "the attribute `n`, which the target declares as s32: expected a value of s32 from \
+         -2147483648 to 2147483647, found 4.5"
+    );
+}
+
+fn refuse(text: &str) -> String {
+    parse(&format!("n={text}")).unwrap_err()
+}
+
+fn list<T: callbox::NativeType>(dimensions: &[usize], elements: &[T]) -> Attribute {
+    Attribute::array(Literal::array(dimensions, elements).unwrap()).unwrap()
+}
+
+#[test]
+fn types_are_jaxs_if_left_out() {
+    assert_eq!(value("4"), Attribute::scalar(4_i64));
+    assert_eq!(value("-4.5e1"), Attribute::scalar(-45.0_f64));
+    assert_eq!(value("true"), Attribute::scalar(true));
+    assert_eq!(value("\"a:f32\""), Attribute::from("a:f32"));
+    assert_eq!(value("[1,2]"), list(&[2], &[1_i64, 2]));
+    assert_eq!(value("[1,2.5]"), list(&[2], &[1.0_f64, 2.5]));
+    assert_eq!(value("[[true],[false]]"), list(&[2, 1], &[true, false]));
+    assert_eq!(
+        refuse("[]"),
+        "expected the type of an empty list, as in []:f32"
+    );
+    assert_eq!(
+        refuse("[1,true]"),
+        "expected a list of one type, found truth values and numbers"
+    );
+    assert_eq!(
+        refuse("[\"a\"]"),
+        "expected a number or a truth value in a list, found a string"
+    );
+    assert_eq!(refuse("null"), "expected a value, found null");
+    assert_eq!(
+        refuse("@f"),
+        "expected JSON, found \"@f\": only a program has functions"
+    );
+}
+
+#[test]
+fn types_are_xlas_and_mlirs() {
+    for (text, expected) in [
+        ("4.0:f32", Attribute::scalar(4.0_f32)),
+        ("4:f32", Attribute::scalar(4.0_f32)),
+        ("4:F32", Attribute::scalar(4.0_f32)),
+        ("4:s8", Attribute::scalar(4_i8)),
+        ("-4:i16", Attribute::scalar(-4_i16)),
+        ("-4:si32", Attribute::scalar(-4_i32)),
+        ("18446744073709551615:ui64", Attribute::scalar(u64::MAX)),
+        ("255:u8", Attribute::scalar(255_u8)),
+        ("true:i1", Attribute::scalar(true)),
+        ("false:pred", Attribute::scalar(false)),
+        ("1.5:bf16", Attribute::scalar(bf16::from_f32(1.5))),
+        ("\"-inf\":f32", Attribute::scalar(f32::NEG_INFINITY)),
+        ("[1,-2]:c64", Attribute::scalar(Complex::new(1.0_f32, -2.0))),
+        (
+            "[[1,-2]]:complex<f64>",
+            list(&[1], &[Complex::new(1.0_f64, -2.0)]),
+        ),
+        ("[]:f32", list::<f32>(&[0], &[])),
+        ("[[1],[2]]:i32", list(&[2, 1], &[1_i32, 2])),
+    ] {
+        assert_eq!(value(text), expected, "{text}");
+    }
+    let Attribute::Scalar(nan) = value("\"nan\":f16") else {
+        panic!("expected a scalar");
+    };
+    assert!(nan.to_vec::<half::f16>().unwrap()[0].is_nan());
+    let Attribute::Scalar(narrow) = value("-8:i4") else {
+        panic!("expected a scalar");
+    };
+    assert_eq!(
+        (narrow.shape().to_string(), narrow.bytes()),
+        ("s4[]".to_owned(), Some(&[0xf8][..]))
+    );
+}
+
+#[test]
+fn objects_are_dictionaries() {
+    let inner = Dictionary::from([("b".to_owned(), Attribute::scalar(1_i64))]);
+    let outer = Dictionary::from([
+        ("a".to_owned(), Attribute::Dictionary(inner)),
+        ("s".to_owned(), Attribute::from("x")),
+    ]);
+    assert_eq!(
+        value(r#"{"s":"x","a":{"b":1}}"#),
+        Attribute::Dictionary(outer)
+    );
+    assert_eq!(
+        refuse(r#"{"a":{"b":null}}"#),
+        "a: b: expected a value, found null"
+    );
+    assert_eq!(
+        refuse("{}:f32"),
+        "expected a number or a list of type f32, found an object"
+    );
+}
+
+#[test]
+fn what_a_type_does_not_have_is_refused() {
+    for (text, message) in [
+        ("300:u8", "expected a value of u8 from 0 to 255, found 300"),
+        (
+            "128:i8",
+            "expected a value of s8 from -128 to 127, found 128",
+        ),
+        ("8:i4", "expected a value of s4 from -8 to 7, found 8"),
+        (
+            "4.0:i32",
+            "expected a value of s32 from -2147483648 to 2147483647, found 4.0",
+        ),
+        (
+            "9223372036854775808",
+            "expected a value of s64 from -9223372036854775808 to 9223372036854775807, \
+             found 9223372036854775808",
+        ),
+        ("1e39:f32", "expected a value of f32, found 1e+39"),
+        ("[1.0,1e39]:f32", "expected a value of f32, found 1e+39"),
+        ("449.0:f8E4M3FN", ""),
+        ("1000:f8E4M3FN", "expected a value of f8e4m3fn, found 1000"),
+        (
+            "\"inf\":f8E4M3FN",
+            "expected a value of f8e4m3fn, found \"inf\"",
+        ),
+        ("\"1\":f32", "expected a value of f32, found \"1\""),
+        ("1:i1", "expected a value of pred, found 1"),
+        ("1:c64", "expected a value of c64 as [RE,IM], found 1"),
+        (
+            "[1,2,3]:c64",
+            "expected a value of c64 as [RE,IM], found [1,2,3]",
+        ),
+        (
+            "1:f4e2m1fn",
+            "attributes of type f4e2m1fn are not supported",
+        ),
+        (
+            "[[1,2],[3]]",
+            "expected a list of 2, as before it, found one of 1",
+        ),
+        ("[[1,2],3]", "expected a list of 2, as before it, found 3"),
+    ] {
+        if message.is_empty() {
+            // Nearer to the type's greatest number than to the next one, which it lacks.
+            assert_eq!(value(text).kind(), "scalar");
+        } else {
+            assert_eq!(refuse(text), message, "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_value_is_refused() {
+    assert_eq!(
+        refuse("4:f31"),
+        "expected a type such as f32 or i64, found \"f31\""
+    );
+    assert_eq!(
+        refuse("4:token"),
+        "expected a type such as f32 or i64, found \"token\""
+    );
+    assert_eq!(
+        refuse("fast"),
+        "expected JSON, found \"fast\"; a string has quotes: \"fast\""
+    );
+    assert!(refuse("{").starts_with("expected JSON, found \"{\""));
+    assert!(refuse("").starts_with("expected JSON"));
+    assert!(refuse(&"[".repeat(10_000)).starts_with("expected JSON"));
+    for wrong in ["", "n", "=1"] {
+        let message = parse(wrong).unwrap_err();
+        assert_eq!(
+            message,
+            format!("expected NAME=VALUE or NAME=VALUE:TYPE, found {wrong:?}")
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! `callbox call`: calls one target without a program.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use callbox::call::{ApiVersion, Signature, TargetModule};
+use callbox::values::zeroed;
+use callbox::{
+    CallOptions, CallSite, Dictionary, Literal, Platform, Result, Shape, StaticInfo, Status,
+};
+
+use crate::files::to_row_major;
+
+use super::arguments;
+use super::arrays::ArrayFile;
+use super::attribute::{self, AttributeArgument};
+use super::failure::{Failure, Outcome};
+use super::output::{DeviceName, Finished, OutputFolder};
+use super::platform::PlatformArguments;
+use super::policy::PolicyArguments;
+use super::user_data::UserDataArguments;
+use super::{modules, native, progress, regular_file};
+
+const EXAMPLES: &str = "\
+Attributes:
+  VALUE is JSON and TYPE an element type, as XLA or MLIR names it: f32, s32 or i32,
+  u8 or ui8, pred or i1, ... Without TYPE, a number has the type that the target declares.
+  If it declares none, a whole number is an s64, another number an f64, and true and false
+  are a pred, as in JAX. A list is an array; an object is a
+  dictionary; a string needs its quotes. With a floating-point TYPE, \"nan\", \"inf\" and
+  \"-inf\" are numbers; with a complex one, [RE,IM] is a number.
+
+Examples:
+  callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox call k.wasm top2 --operand x.npy --result 'f32[2]' --result 's32[2]' --output-dir out
+  callbox call c.wasm do_custom_call --operand b.npy c.npy --result 'f32[2048]'
+  callbox call c.wasm echo --api-version API_VERSION_STATUS_RETURNING_UNIFIED \\
+      --opaque 'any text' --result 'u8[8]'
+  callbox call k.wasm conv --operand x.npy w.safetensors#w --result 'f32[8,8]{0,1}' \\
+      --attr 'strides=[1,2]' --attr 'mode=\"same\"' --attr 'epsilon=1e-5:f32'
+  callbox call --platform CUDA kernels/callbox.json add_n --allow-native SHA256 \\
+      --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox call --platform CUDA libk.so f@original@preorder --allow-native SHA256 \\
+      --operand x.npy --result 'f32[128]'
+
+With --json, standard output is one object, as of `callbox run`.";
+
+/// Call one target of a .wasm module, or of native code for CUDA, without a program
+///
+/// Shows each result's shape, first elements, least, greatest and mean.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The module; on CUDA a manifest callbox.json, the folder of one, or a shared library
+    #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
+    module: PathBuf,
+
+    /// The name of its target. A function of a shared library is
+    /// NAME[@original|@status][@leaves|@preorder], as for `callbox run --native`
+    target: String,
+
+    /// The operands, in order: FILE.npy or FILE.safetensors#TENSOR
+    #[arg(long = "operand", value_name = "FILE", num_args = 1.., value_parser = arguments::array_file)]
+    operands: Vec<ArrayFile>,
+
+    /// The results' shapes, in order, as XLA prints them: f32[2,3], or f32[2,3]{0,1} for a layout
+    #[arg(long = "result", value_name = "SHAPE", num_args = 1.., value_parser = arguments::shape)]
+    results: Vec<Shape>,
+
+    /// An attribute. Without TYPE, VALUE has the type that the target declares for it
+    #[arg(long = "attr", value_name = "NAME=VALUE[:TYPE]", value_parser = attribute::parse)]
+    attributes: Vec<AttributeArgument>,
+
+    /// The convention that the target is called by. Needed if an undeclared function fits several,
+    /// as API_VERSION_STATUS_RETURNING_UNIFIED and API_VERSION_JAX_FFI
+    #[arg(long, value_name = "API_VERSION")]
+    api_version: Option<ApiVersion>,
+
+    /// The opaque bytes, or the static information of the JAX FFI proposal by value
+    #[arg(long, value_name = "TEXT")]
+    opaque: Option<String>,
+
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "opaque")]
+    opaque_file: Option<PathBuf>,
+
+    /// Write the results to this folder, as `callbox run` does
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    user_data: UserDataArguments,
+
+    #[command(flatten)]
+    platform: PlatformArguments,
+
+    #[command(flatten)]
+    policy: PolicyArguments,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
+    arguments.platform.check(&arguments.policy)?;
+    check_unique(&arguments.attributes)?;
+    let folder = arguments.output_dir.as_deref();
+    let folder = folder.map(OutputFolder::open).transpose()?;
+    let operands = arguments.operands.iter().enumerate().map(|(i, file)| {
+        let read = file.read(None);
+        read.map_err(|failure| failure.context(format_args!("operand {i}")))
+    });
+    let operands = operands.collect::<Outcome<Vec<_>>>()?;
+    let result = match arguments.results.as_slice() {
+        [one] => one.clone(),
+        several => Shape::tuple(several.to_vec())?,
+    };
+    let Loaded {
+        module,
+        target,
+        device,
+    } = load(arguments)?;
+    let shapes = operands
+        .iter()
+        .map(|operand| operand.shape().clone())
+        .collect();
+    let signature = module.targets().iter().find(|known| known.name == target);
+    let attributes = dictionary(&arguments.attributes, signature)?;
+    let site = CallSite::new(&target, shapes, result.clone()).with_attributes(attributes);
+    let site = with_convention(site, arguments, signature)?;
+    // The preparation is part of the call, and takes from its time.
+    let options = CallOptions {
+        user_data: arguments.user_data.read()?,
+        ..arguments.policy.call_options().from_now_on()
+    };
+    let calls = Arc::clone(&module).prepare(vec![site], &options)?;
+
+    let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
+    let leaves = result.leaves();
+    let results = leaves.iter().map(|leaf| zeroed(leaf.byte_size()));
+    let mut results = results.collect::<Result<Vec<_>>>()?;
+    let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
+    let text = || format!("calling {target}");
+    progress::show(text, || {
+        let mut execution = calls.begin(&options, None, &[0])?;
+        execution.initialize()?;
+        execution.call(0, &operands, &mut buffers)
+    })?;
+    let finished = Finished::new(in_row_major_order(result, results)?, folder)?;
+    Ok(finished.on(device))
+}
+
+/// A module that is ready to be prepared.
+pub(super) struct Loaded {
+    pub(super) module: Arc<dyn TargetModule>,
+    /// The target's name in the module.
+    pub(super) target: String,
+    /// The device that it is called on, unless that is the host.
+    pub(super) device: Option<DeviceName>,
+}
+
+fn load(arguments: &Arguments) -> Outcome<Loaded> {
+    let (file, target, platform) = (&arguments.module, &arguments.target, &arguments.platform);
+    match platform.platform {
+        Platform::Host => Ok(Loaded {
+            module: modules::load(file, target, &arguments.policy)?,
+            target: target.clone(),
+            device: None,
+        }),
+        Platform::Cuda => native::load(file, target, platform, &arguments.policy),
+    }
+}
+
+/// How many opaque bytes are read from a file: the largest arena by default.
+const MOST_OPAQUE: usize = 1 << 30;
+
+/// The call site with the convention of `--api-version`, or else of the target.
+fn with_convention(
+    mut site: CallSite,
+    arguments: &Arguments,
+    signature: Option<&Signature>,
+) -> Outcome<CallSite> {
+    let opaque = match (&arguments.opaque, &arguments.opaque_file) {
+        (Some(text), _) => Some(text.clone().into_bytes()),
+        (None, Some(file)) => Some(regular_file::read(file, MOST_OPAQUE)?),
+        (None, None) => None,
+    };
+    let versions = signature.map_or(&[][..], |signature| &signature.api_versions);
+    site.api_version = match (arguments.api_version, versions) {
+        (Some(version), _) => version,
+        (None, []) => ApiVersion::TypedFfi,
+        // The conventions have the same function type, and give the arguments other meanings.
+        (None, several) if several.len() > 1 && several.contains(&ApiVersion::JaxFfi) => {
+            let names: Vec<_> = several.iter().map(|version| version.name()).collect();
+            return Err(Failure::usage(Status::invalid_argument(format!(
+                "the exported function `{}` fits several conventions: name the one that it is \
+                 written for with --api-version {}",
+                site.target,
+                names.join(" or --api-version ")
+            ))));
+        }
+        (None, &[first, ..]) => first,
+    };
+    match site.api_version {
+        ApiVersion::JaxFfi => site.static_info = opaque.map(StaticInfo::Value),
+        _ => site.opaque = opaque.unwrap_or_default(),
+    }
+    Ok(site)
+}
+
+/// Checks that no attribute is given twice.
+fn check_unique(attributes: &[AttributeArgument]) -> Outcome<()> {
+    let mut names = HashSet::new();
+    match attributes.iter().find(|given| !names.insert(&given.name)) {
+        None => Ok(()),
+        Some(AttributeArgument { name, .. }) => Err(Failure::usage(Status::invalid_argument(
+            format!("expected --attr {name} once, found it again"),
+        ))),
+    }
+}
+
+fn dictionary(
+    attributes: &[AttributeArgument],
+    signature: Option<&Signature>,
+) -> Result<Dictionary> {
+    let declared = signature.and_then(|signature| signature.attributes.as_deref());
+    let declared = declared.unwrap_or_default();
+    let typed = attributes.iter().map(|given| {
+        let declared = declared.iter().find(|declared| declared.name == given.name);
+        Ok((given.name.clone(), given.typed(declared)?))
+    });
+    typed.collect()
+}
+
+/// The value of a shape whose arrays are in their layouts.
+fn in_row_major_order(shape: Shape, mut arrays: Vec<Vec<u8>>) -> Result<Literal> {
+    for (leaf, bytes) in std::iter::zip(shape.leaves(), &mut arrays) {
+        if !leaf.is_row_major() {
+            let width = leaf.element_type().byte_width();
+            let layout = leaf.layout_or_default();
+            *bytes = to_row_major(bytes, width, leaf.dimensions(), layout.minor_to_major());
+        }
+    }
+    Literal::from_leaves(shape, arrays)
+}

@@ -1,0 +1,163 @@
+//! `callbox inspect`: describes a module, a manifest or a library without loading it.
+
+mod fields;
+mod hash;
+mod library;
+#[cfg(feature = "cuda")]
+mod manifest;
+mod module;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(super) use self::fields::{bytes, field};
+pub(super) use self::library::InspectedLibrary;
+#[cfg(feature = "cuda")]
+pub(super) use self::manifest::{InspectedImage, InspectedManifest};
+pub(super) use self::module::InspectedModule;
+
+use super::failure::Outcome;
+use super::json;
+use super::output::{self, complain};
+use super::text::name;
+
+const EXAMPLES: &str = "\
+Examples:
+  callbox inspect kernels/add_n.wasm
+  callbox inspect kernels/callbox.json
+  callbox inspect libk.so
+
+What is shown is the file's own claim: nothing is run, compiled or loaded, and no driver is
+needed. --allow-native takes the digest of a library, or of a manifest with its images.
+
+With --json, standard output is one object, of failures too (then module is null):
+  {\"status\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
+   \"module\":{\"size\":...,\"sha256\":...,\"memory\":{\"initial\":...,\"maximum\":...},
+    \"stack_above_data\":...,
+    \"loads\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
+    \"features\":[...],\"imports\":[{\"module\":...,\"name\":...,\"type\":...}],
+    \"exports\":[{\"name\":...,\"type\":...}],\"has_metadata\":...,
+    \"targets\":[{\"name\":...,\"api_versions\":[...],\"stages\":[...],
+      \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...,\"optional\":...}],
+      \"remaining_operands\":...,\"results\":[...],\"remaining_results\":...,
+      \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
+      \"traits\":[...],\"documentation\":...}]}}
+  Sizes are in bytes; operands, results and attributes are null if not declared. loads is OK,
+  or the status with which the host would refuse the module. stack_above_data is true if a stack
+  that overflows overwrites the module's data instead of trapping. For a manifest, module is replaced by
+   \"manifest\":{\"size\":...,\"digest\":...,\"format\":...,
+    \"images\":[{\"name\":...,\"kind\":...,\"file\":...,\"size\":...,\"sha256\":...,\"problem\":...,
+      \"source\":{\"file\":...,\"sha256\":...,\"found_sha256\":...,\"agrees\":...}}],
+    \"targets\":[{...,\"launches\":[{\"image\":...,\"entry\":...}]}]}
+  and for a library \"library\":{\"size\":...,\"sha256\":...}. digest is null if an image cannot be
+  read, and so are its size and sha256; source is null if the manifest names none, and
+  found_sha256 and agrees are null if the file is missing.";
+
+/// Show what a module, a manifest of native targets or a library declares: targets, images,
+/// imports, size, digest
+///
+/// Loads and runs nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The module, the manifest callbox.json or the folder of one, or the shared library
+    #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
+    file: PathBuf,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// The largest library, and the most bytes of a manifest's images together, as when callbox loads
+/// them.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The kind of a file, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Module,
+    Manifest,
+    Library,
+}
+
+/// The description of a file.
+#[derive(Debug)]
+pub(super) enum Inspected {
+    Module(InspectedModule),
+    #[cfg(feature = "cuda")]
+    Manifest(InspectedManifest),
+    Library(InspectedLibrary),
+}
+
+pub(super) fn show(arguments: &Arguments) -> ExitCode {
+    let path = manifest_in(&arguments.file);
+    let kind = Kind::of(&path);
+    let outcome = read(kind, &path);
+    let code = match &outcome {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(failure);
+            failure.exit_code()
+        }
+    };
+    match (arguments.json, &outcome) {
+        (true, outcome) => output::emit(&json::inspected(kind, outcome.as_ref()), code),
+        (false, Ok(inspected)) => {
+            let title = name(&path.display().to_string());
+            output::emit(&(title + "\n" + &describe(inspected)), code)
+        }
+        (false, Err(_)) => code,
+    }
+}
+
+impl Kind {
+    fn of(path: &Path) -> Self {
+        if is_library(path) {
+            Self::Library
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            Self::Manifest
+        } else {
+            Self::Module
+        }
+    }
+}
+
+fn read(kind: Kind, path: &Path) -> Outcome<Inspected> {
+    match kind {
+        Kind::Module => module::read(path).map(Inspected::Module),
+        #[cfg(feature = "cuda")]
+        Kind::Manifest => manifest::read(path).map(Inspected::Manifest),
+        #[cfg(not(feature = "cuda"))]
+        Kind::Manifest => Err(callbox::Status::unimplemented(super::left_out("cuda")).into()),
+        Kind::Library => library::read(path).map(Inspected::Library),
+    }
+}
+
+fn describe(inspected: &Inspected) -> String {
+    match inspected {
+        Inspected::Module(module) => module::describe(module),
+        #[cfg(feature = "cuda")]
+        Inspected::Manifest(manifest) => manifest::describe(manifest),
+        Inspected::Library(library) => library::describe(library),
+    }
+}
+
+/// The manifest that a path names: the file itself, or the `callbox.json` of a folder.
+pub(super) fn manifest_in(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        path.join("callbox.json")
+    } else {
+        path.to_owned()
+    }
+}
+
+/// Whether a file is a shared library, by its name: `k.so`, `k.so.1`, `k.dylib` or `k.dll`.
+pub(super) fn is_library(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let endings = [".so", ".dylib", ".dll"];
+    endings.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.")
+}

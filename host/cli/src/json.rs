@@ -1,0 +1,114 @@
+//! The objects that `--json` prints. Their keys, in this order, are a stable interface.
+
+mod inspected;
+
+use callbox::Status;
+use callbox_core::untrusted_text::is_hidden;
+use serde::Serialize;
+use serde_json::json;
+
+use super::doctor::Report;
+use super::failure::Failure;
+use super::inspect::{Inspected, Kind};
+use super::output::{DeviceName, Finished};
+
+#[derive(Serialize)]
+struct Results<'a> {
+    status: StatusObject,
+    results: Vec<ResultObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a DeviceName>,
+}
+
+#[derive(Serialize)]
+struct StatusObject {
+    code: &'static str,
+    number: u8,
+    message: String,
+    recoverable: bool,
+    blame: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct ResultObject {
+    shape: String,
+    file: Option<String>,
+}
+
+/// `{"status":{...},"results":[...]}` and a line end, with `"device":{...}` for results of a CUDA
+/// device.
+pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
+    let result = |shape: String, file: Option<String>| ResultObject { shape, file };
+    let results = outcome.map(|finished| {
+        let arrays = finished.arrays();
+        let arrays = arrays.map(|(shape, _, file)| {
+            result(
+                shape.to_string(),
+                file.map(|path| path.to_string_lossy().into_owned()),
+            )
+        });
+        arrays.collect()
+    });
+    let device = outcome.ok().and_then(Finished::device);
+    line(&Results {
+        status: status(outcome.err().map(Failure::status)),
+        results: results.unwrap_or_default(),
+        device,
+    })
+}
+
+/// `{"status":{...},"module":{...}}` and a line end, with `manifest` or `library` in place of
+/// `module` for those. The object is null if the file could not be read.
+pub(super) fn inspected(kind: Kind, outcome: Result<&Inspected, &Failure>) -> String {
+    let status = status(outcome.err().map(Failure::status));
+    let key = match kind {
+        Kind::Module => "module",
+        Kind::Manifest => "manifest",
+        Kind::Library => "library",
+    };
+    line(&json!({"status": status, key: outcome.ok().map(inspected::object)}))
+}
+
+/// `{"status":{...},"doctor":{...}}` and a line end. `doctor` is null for wrong usage.
+pub(super) fn doctor(outcome: Result<&Report, &Failure>) -> String {
+    let status = status(outcome.err().map(Failure::status));
+    line(&json!({"status": status, "doctor": outcome.ok()}))
+}
+
+fn status(failure: Option<&Status>) -> StatusObject {
+    match failure {
+        None => StatusObject {
+            code: callbox::StatusCode::Ok.name(),
+            number: callbox::StatusCode::Ok.number(),
+            message: String::new(),
+            recoverable: false,
+            blame: None,
+        },
+        Some(status) => StatusObject {
+            code: status.code().name(),
+            number: status.code().number(),
+            message: status.message().to_owned(),
+            recoverable: status.recoverable(),
+            blame: Some(status.blame().name()),
+        },
+    }
+}
+
+/// The object on one line. Characters that could control a terminal only occur in strings, and are
+/// escaped.
+fn line(object: &impl Serialize) -> String {
+    // All keys are strings, so that this does not fail.
+    let text = serde_json::to_string(object).unwrap_or_default();
+    let mut line = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if is_hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                line.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            line.push(c);
+        }
+    }
+    line.push('\n');
+    line
+}

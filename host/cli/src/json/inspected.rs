@@ -1,0 +1,93 @@
+//! The objects that `callbox inspect --json` prints.
+
+#[cfg(feature = "cuda")]
+mod manifest;
+
+use callbox::ElementType;
+use callbox::call::{AttributeSignature, BufferSignature, Dimension, Signature};
+use serde_json::{Value, json};
+
+use super::status;
+use crate::inspect::{Inspected, InspectedLibrary, InspectedModule};
+
+pub(super) fn object(inspected: &Inspected) -> Value {
+    match inspected {
+        Inspected::Module(inspected) => module(inspected),
+        #[cfg(feature = "cuda")]
+        Inspected::Manifest(inspected) => manifest::object(inspected),
+        Inspected::Library(inspected) => library(inspected),
+    }
+}
+
+fn module(inspected: &InspectedModule) -> Value {
+    let info = &inspected.info;
+    let memory = info
+        .memory
+        .map(|m| json!({"initial": m.initial, "maximum": m.maximum}));
+    let imports = info.imports.iter();
+    let imports = imports.map(|i| json!({"module": i.module, "name": i.name, "type": i.ty}));
+    let exports = info
+        .exports
+        .iter()
+        .map(|e| json!({"name": e.name, "type": e.ty}));
+    json!({
+        "size": info.size,
+        "sha256": info.sha256,
+        "memory": memory,
+        "stack_above_data": inspected.stack_above_data,
+        "loads": status(inspected.problem.as_ref()),
+        "features": inspected.features,
+        "imports": imports.collect::<Vec<_>>(),
+        "exports": exports.collect::<Vec<_>>(),
+        "has_metadata": info.has_metadata,
+        "targets": info.targets.iter().map(target).collect::<Vec<_>>(),
+    })
+}
+
+fn target(target: &Signature) -> Value {
+    let buffers = |declared: &[BufferSignature]| declared.iter().map(buffer).collect::<Vec<_>>();
+    let attributes =
+        |declared: &[AttributeSignature]| declared.iter().map(attribute).collect::<Vec<_>>();
+    json!({
+        "name": target.name,
+        "api_versions": target.api_versions.iter().map(|v| v.name()).collect::<Vec<_>>(),
+        "stages": target.stages.iter().map(|s| s.name()).collect::<Vec<_>>(),
+        "operands": target.operands.as_deref().map(buffers),
+        "remaining_operands": target.remaining_operands,
+        "results": target.results.as_deref().map(buffers),
+        "remaining_results": target.remaining_results,
+        "attributes": target.attributes.as_deref().map(attributes),
+        "traits": target.traits,
+        "documentation": target.documentation,
+    })
+}
+
+fn buffer(buffer: &BufferSignature) -> Value {
+    let types = buffer.element_types.iter().map(|t| t.lower_name());
+    let dimension = |dimension: &Dimension| match dimension {
+        Dimension::Size(size) => json!(size),
+        Dimension::Any | Dimension::Symbol(_) => json!(dimension.to_string()),
+    };
+    let dimensions = buffer.dimensions.as_ref();
+    let dimensions = dimensions.map(|all| all.iter().map(dimension).collect::<Vec<_>>());
+    json!({
+        "name": buffer.name,
+        "element_types": types.collect::<Vec<_>>(),
+        "rank": buffer.rank,
+        "dimensions": dimensions,
+        "optional": buffer.optional,
+    })
+}
+
+fn attribute(attribute: &AttributeSignature) -> Value {
+    json!({
+        "name": attribute.name,
+        "kind": attribute.kind,
+        "element_type": attribute.element_type.map(ElementType::lower_name),
+        "optional": attribute.optional,
+    })
+}
+
+fn library(library: &InspectedLibrary) -> Value {
+    json!({"size": library.size, "sha256": library.sha256})
+}

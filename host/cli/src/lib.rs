@@ -1,0 +1,173 @@
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `doctor` and `policy`.
+//!
+//! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
+//! opens and reads the files that they name. Only then does a guest or a program run. Every error
+//! is a status with an exit code, so that `--json` prints an object for each.
+//!
+//! [`files`] reads and writes arrays in `.npy` and `.safetensors` files.
+//!
+//! # Example
+//!
+//! The program `callbox` consists of:
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     callbox_cli::main()
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! All are on by default. Without any, the command line runs, calls and inspects targets on Host.
+//!
+//! - `cache`: compiled modules kept in a directory (`--cache-dir`).
+//! - `capabilities`: directories, clocks and random bytes that a policy grants.
+//! - `cuda`: native targets on NVIDIA GPUs (`--platform CUDA`).
+//! - `maths`: mathematics on arrays that the host computes for guests.
+//! - `process`: modules in processes of their own (`--isolate process`).
+//!
+//! # Where to go next
+//!
+//! `docs/programs.md` is the guide to the commands, and `callbox help` lists their options.
+//! Programs that embed the host use the crate `callbox` instead.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the command line acts on the files that its user names, with its user's authority"
+)]
+
+mod arguments;
+mod arrays;
+mod attribute;
+mod backend;
+mod call;
+mod convert;
+mod doctor;
+mod failure;
+pub mod files;
+mod inputs;
+mod inspect;
+mod interrupt;
+mod json;
+mod modules;
+#[cfg_attr(not(feature = "cuda"), path = "native_left_out.rs")]
+mod native;
+mod output;
+mod platform;
+mod policy;
+mod progress;
+mod registered;
+mod regular_file;
+mod run;
+mod summary;
+mod text;
+mod user_data;
+
+use std::process::ExitCode;
+
+use callbox::Status;
+use clap::{Parser, Subcommand};
+
+use self::failure::Failure;
+use self::output::Format;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the call or the program failed, or what a file holds is wrong
+  2  wrong usage: an unknown flag, a malformed value, a file that cannot be read,
+     an output folder that cannot be written
+
+Ctrl-C stops a call or a program, which then fails with CANCELLED. Twice, it ends callbox.";
+
+const EXAMPLES: &str = "\
+Examples:
+  callbox inspect kernels/add_n.wasm
+  callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
+  callbox run program.hlo --targets kernels/ --input 0=x.npy --output-dir out
+  callbox inspect kernels/callbox.json
+  callbox run program.hlo --targets kernels/ --platform CUDA --allow-native SHA256 --input 0=x.npy
+  callbox doctor
+
+`callbox help COMMAND` says more of each.";
+
+/// Runs XLA-style custom calls whose targets are untrusted WebAssembly modules, or for CUDA fenced
+/// PTX and native code that was granted.
+///
+/// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
+/// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
+/// program; `inspect` shows what a file declares and runs nothing; `doctor` shows what this machine
+/// has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. On
+/// CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing keeps
+/// them apart from callbox, so that each takes a grant by its digest.
+#[derive(Debug, Parser)]
+#[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Call(call::Arguments),
+    Inspect(inspect::Arguments),
+    Doctor(doctor::Arguments),
+    Policy(policy::Arguments),
+    /// Serve as the process that a module runs in, for `--isolate process`
+    #[cfg(feature = "process")]
+    #[command(name = backend::WORKER, hide = true)]
+    Worker,
+}
+
+/// Runs the command line of this process and returns its exit code.
+pub fn main() -> ExitCode {
+    match CommandLine::try_parse() {
+        Ok(command_line) => match command_line.command {
+            Command::Run(arguments) => {
+                output::results(Format::of(arguments.json), run::run(&arguments))
+            }
+            Command::Call(arguments) => {
+                output::results(Format::of(arguments.json), call::call(&arguments))
+            }
+            Command::Inspect(arguments) => inspect::show(&arguments),
+            Command::Doctor(arguments) => doctor::show(&arguments),
+            Command::Policy(arguments) => policy::show(&arguments),
+            #[cfg(feature = "process")]
+            Command::Worker => callbox::process::worker_main(),
+        },
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Why something needs a feature that this program was built without.
+fn left_out(feature: &str) -> String {
+    format!("this `callbox` was built without the feature `{feature}`")
+}
+
+/// Prints clap's message: help, the version, or what is wrong with the command line. With `--json`,
+/// a failure is also printed as an object.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // A closed pipe is not an error for help.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<_> = std::env::args_os()
+        .skip(1)
+        .take_while(|word| word != "--")
+        .collect();
+    if words.iter().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let reason = text.split("\n\n").next().unwrap_or_default();
+        let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim();
+        let failure = Failure::usage(Status::invalid_argument(reason));
+        let object = match words.first().and_then(|word| word.to_str()) {
+            Some("inspect") => json::inspected(inspect::Kind::Module, Err(&failure)),
+            Some("doctor") => json::doctor(Err(&failure)),
+            _ => json::results(Err(&failure)),
+        };
+        return output::emit(&object, failure.exit_code());
+    }
+    ExitCode::from(failure::USAGE)
+}

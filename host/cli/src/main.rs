@@ -1,0 +1,5 @@
+//! The program `callbox`.
+
+fn main() -> std::process::ExitCode {
+    callbox_cli::main()
+}

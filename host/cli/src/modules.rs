@@ -1,0 +1,163 @@
+//! Loads the .wasm modules that a command line names, and registers their targets.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use callbox::Registry;
+use callbox::call::TargetModule;
+use callbox::graph_launch::GraphLaunch;
+use callbox::policy::Grants;
+use callbox::wasm::ModuleFile;
+
+use super::arguments::TargetArgument;
+use super::backend::Backend;
+use super::failure::{Failure, Outcome};
+use super::policy::PolicyArguments;
+use super::progress;
+use super::registered::Registered;
+use super::regular_file;
+
+/// What a WebAssembly file begins with.
+pub(super) const MAGIC: &[u8] = b"\0asm";
+
+/// The registry of the targets that `--target` and `--targets` name.
+pub(super) fn registry(
+    targets: &[TargetArgument],
+    folders: &[PathBuf],
+    policy: &PolicyArguments,
+) -> Outcome<Registry> {
+    let mut files: Vec<_> = targets
+        .iter()
+        .map(|target| (target.file.clone(), Some((&*target.name, &*target.export))))
+        .collect();
+    for folder in folders {
+        files.extend(modules_in(folder)?.into_iter().map(|file| (file, None)));
+    }
+    let mut registered = Registered::new(GraphLaunch::on_host())?;
+    if files.is_empty() {
+        return Ok(registered.into_registry());
+    }
+    let mut loader = Loader::new(policy)?;
+    let count = files.len();
+    for (i, (path, target)) in files.into_iter().enumerate() {
+        loader.progress = format!(" ({} of {count})", i + 1);
+        let file = loader.open(&path)?;
+        if let Some((name, export)) = target {
+            let module = loader.load(&file, name)?;
+            registered.target(&path, &module, name, export)?;
+            continue;
+        }
+        for target in &file.contents.info().targets {
+            let module = loader.load(&file, &target.name)?;
+            registered.target_in_folder(&path, &module, &target.name)?;
+        }
+    }
+    Ok(registered.into_registry())
+}
+
+/// Loads one module, for its target of this name.
+pub(super) fn load(
+    path: &Path,
+    target: &str,
+    policy: &PolicyArguments,
+) -> Outcome<Arc<dyn TargetModule>> {
+    let mut loader = Loader::new(policy)?;
+    let file = loader.open(path)?;
+    loader.load(&file, target)
+}
+
+/// Loads modules. A file that is named several times is loaded once for each set of grants.
+struct Loader {
+    backend: Backend,
+    files: HashMap<PathBuf, Arc<OpenedFile>>,
+    modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
+    /// How many files are done, for messages.
+    progress: String,
+}
+
+/// A module's file.
+struct OpenedFile {
+    path: PathBuf,
+    real: PathBuf,
+    contents: ModuleFile,
+}
+
+impl Loader {
+    fn new(policy: &PolicyArguments) -> Outcome<Self> {
+        Ok(Self {
+            backend: policy.backend()?,
+            files: HashMap::new(),
+            modules: HashMap::new(),
+            progress: String::new(),
+        })
+    }
+
+    /// Reads a file, unless it has been read already.
+    fn open(&mut self, path: &Path) -> Outcome<Arc<OpenedFile>> {
+        let cannot = |error| Failure::file(format!("expected to read {}", path.display()), &error);
+        let real = fs::canonicalize(path).map_err(cannot)?;
+        if let Some(file) = self.files.get(&real) {
+            return Ok(Arc::clone(file));
+        }
+        let bytes = regular_file::read(path, self.backend.policy().limits.module_bytes)?;
+        let contents = self.backend.read(bytes);
+        let file = Arc::new(OpenedFile {
+            path: path.to_owned(),
+            real: real.clone(),
+            contents: contents
+                .map_err(|status| status.context(path.display()))?
+                .named(&file_name(path)),
+        });
+        self.files.insert(real, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Loads the module with the grants of a target.
+    fn load(&mut self, file: &OpenedFile, target: &str) -> Outcome<Arc<dyn TargetModule>> {
+        let path = file.path.display();
+        let sha256 = &file.contents.info().sha256;
+        let grants = self.backend.policy().grants_for(target, sha256);
+        let grants = grants.map_err(|status| status.context(&path))?.clone();
+        let key = (file.real.clone(), grants);
+        if let Some(module) = self.modules.get(&key) {
+            return Ok(Arc::clone(module));
+        }
+        let text = || format!("compiling {path}{}", self.progress);
+        let module = progress::show(text, || self.backend.load(&file.contents, &key.1));
+        let module = module.map_err(|status| status.context(&path))?;
+        self.modules.insert(key, Arc::clone(&module));
+        Ok(module)
+    }
+}
+
+/// The name of a file in messages about the module's calls.
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The `.wasm` files in a folder, in order.
+fn modules_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let cannot = |error| {
+        Failure::file(
+            format!("expected to read the folder {}", folder.display()),
+            &error,
+        )
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "wasm")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,43 @@
+//! Native code in a `callbox` that was built without the feature `cuda`: it is refused.
+
+use std::path::{Path, PathBuf};
+
+use callbox::Status;
+use callbox::program::{Executable, Program};
+
+use super::call::Loaded;
+use super::failure::Outcome;
+use super::left_out;
+use super::output::DeviceName;
+use super::platform::PlatformArguments;
+use super::policy::PolicyArguments;
+
+/// The value of `--native`, of which there is none.
+pub(super) type NativeArgument = std::convert::Infallible;
+
+pub(super) fn parse(_: &str) -> Result<NativeArgument, String> {
+    Err(left_out("cuda"))
+}
+
+pub(super) fn digest(_: &str) -> Result<String, String> {
+    Err(left_out("cuda"))
+}
+
+pub(super) fn load(
+    _: &Path,
+    _: &str,
+    _: &PlatformArguments,
+    _: &PolicyArguments,
+) -> Outcome<Loaded> {
+    Err(Status::unimplemented(left_out("cuda")).into())
+}
+
+pub(super) fn compile(
+    _: &Program,
+    _: &[NativeArgument],
+    _: &[PathBuf],
+    _: &PlatformArguments,
+    _: &PolicyArguments,
+) -> Outcome<(Executable, DeviceName)> {
+    Err(Status::unimplemented(left_out("cuda")).into())
+}

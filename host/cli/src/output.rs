@@ -1,0 +1,211 @@
+//! The output of commands: results and objects on standard output, failures and guests' logs on
+//! standard error.
+
+mod folder;
+
+pub(super) use folder::OutputFolder;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use callbox::wasm::LogRecord;
+use callbox::{ArrayShape, Literal};
+use serde::Serialize;
+
+use super::failure::{FAILED, Failure, Outcome};
+use super::{json, summary, text};
+
+/// The format of standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A person.
+    Text,
+    /// A program: one JSON object.
+    Json,
+}
+
+impl Format {
+    pub(super) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// The result of a call or a program, and the files of its arrays.
+#[derive(Debug)]
+pub(super) struct Finished {
+    result: Literal,
+    files: Vec<Option<PathBuf>>,
+    device: Option<DeviceName>,
+}
+
+/// The CUDA device of a result. It is shown so that a result of a stand-in for a GPU is not
+/// mistaken for a GPU's.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DeviceName {
+    pub(super) ordinal: usize,
+    pub(super) name: String,
+}
+
+impl Finished {
+    /// Writes the arrays to the folder, if there is one.
+    pub(super) fn new(result: Literal, folder: Option<OutputFolder>) -> Outcome<Self> {
+        let files = match folder {
+            Some(folder) => folder.write(&result)?,
+            None => vec![None; result.shape().leaf_count()],
+        };
+        Ok(Self {
+            result,
+            files,
+            device: None,
+        })
+    }
+
+    /// The same result, computed on this device.
+    pub(super) fn on(self, device: Option<DeviceName>) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The device that it was computed on, if not on the host.
+    pub(super) fn device(&self) -> Option<&DeviceName> {
+        self.device.as_ref()
+    }
+
+    /// The arrays of the result, with explicit layouts, and their files.
+    pub(super) fn arrays(&self) -> impl Iterator<Item = (ArrayShape, &[u8], Option<&PathBuf>)> {
+        let arrays = std::iter::zip(self.result.leaves(), &self.files);
+        arrays.map(|((shape, bytes), file)| (with_layout(shape), bytes, file.as_ref()))
+    }
+}
+
+/// Prints the outcome of a call or a program.
+pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
+    if let Err(failure) = &outcome {
+        complain(failure);
+    }
+    let code = outcome
+        .as_ref()
+        .map_or_else(Failure::exit_code, |_| ExitCode::SUCCESS);
+    match (format, &outcome) {
+        (Format::Json, outcome) => emit(&json::results(outcome.as_ref()), code),
+        (Format::Text, Ok(finished)) => match summarize(finished) {
+            Ok(text) => emit(&text, code),
+            Err(status) => {
+                let failure = status.into();
+                complain(&failure);
+                failure.exit_code()
+            }
+        },
+        (Format::Text, Err(_)) => code,
+    }
+}
+
+/// Writes to standard output, and returns the exit code. A closed pipe is not an error.
+pub(super) fn emit(text: &str, code: ExitCode) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!(
+                "error: expected to write to standard output: {error}"
+            ));
+            ExitCode::from(FAILED)
+        }
+        _ => code,
+    }
+}
+
+/// Prints a failure on standard error.
+pub(super) fn complain(failure: &Failure) {
+    let status = failure.status();
+    let mut message = format!(
+        "error: {}\n  blame: {}",
+        on_marked_lines(&status.to_string()),
+        status.blame()
+    );
+    if status.recoverable() {
+        message.push_str("\n  recoverable: a later call with other inputs can succeed");
+    }
+    if let Some(backtrace) = status.backtrace().filter(|b| !b.frames().is_empty()) {
+        message.push_str("\n  backtrace, innermost function first:");
+        for line in backtrace.to_string().lines() {
+            // Writing to a string cannot fail.
+            let _ = write!(message, "\n  {line}");
+        }
+    }
+    say(&message);
+}
+
+/// Marks each further line of a message. A guest may have written parts of it, which must not look
+/// like callbox's own lines.
+fn on_marked_lines(message: &str) -> String {
+    // A guest's lines are marked in the same way already.
+    let message = message.trim_end().replace("\n  | ", "\n");
+    message.replace('\n', "\n  | ")
+}
+
+/// Prints a guest's log message on standard error, each line marked as the guest's.
+pub(super) fn guest_log(record: &LogRecord<'_>) {
+    let mut lines = record.message.lines();
+    let mut message = format!(
+        "guest {}: {}",
+        record.level,
+        lines.next().unwrap_or_default()
+    );
+    for line in lines {
+        let _ = write!(message, "\nguest {}: {line}", record.level);
+    }
+    say_meanwhile(&message);
+}
+
+/// Prints a warning on standard error.
+pub(super) fn warn(message: &dyn std::fmt::Display) {
+    say_meanwhile(&format!("warning: {message}"));
+}
+
+/// Prints a line, clearing a progress display.
+fn say_meanwhile(message: &str) {
+    if io::stderr().is_terminal() {
+        let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+    }
+    say(message);
+}
+
+/// Prints a line on standard error. Errors are discarded.
+fn say(message: &str) {
+    let message = text::printable(message);
+    let _ = writeln!(io::stderr().lock(), "{message}");
+}
+
+/// The results for a person.
+fn summarize(finished: &Finished) -> callbox::Result<String> {
+    let mut lines = Vec::new();
+    for (i, (shape, bytes, file)) in finished.arrays().enumerate() {
+        lines.push(format!("result {i}: {shape}"));
+        let summary = summary::lines(&shape, bytes)?;
+        lines.extend(summary.into_iter().map(|line| format!("  {line}")));
+        if let Some(file) = file {
+            let tensor = if file.ends_with(folder::TENSORS) {
+                format!("#{i}")
+            } else {
+                String::new()
+            };
+            lines.push(format!("  written to {}{tensor}", file.display()));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("no results".to_owned());
+    }
+    if let Some(device) = finished.device() {
+        let name = text::name(&device.name);
+        lines.push(format!("on CUDA device {}: {name}", device.ordinal));
+    }
+    Ok(text::printable(&(lines.join("\n") + "\n")))
+}
+
+fn with_layout(shape: &ArrayShape) -> ArrayShape {
+    let with_layout = shape.clone().with_layout(shape.layout_or_default());
+    // The layout is the shape's own, so that ranks agree.
+    with_layout.unwrap_or_else(|_| shape.clone())
+}

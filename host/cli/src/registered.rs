@@ -1,0 +1,92 @@
+//! The registry of a command line, with the file of each name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use callbox::call::TargetModule;
+use callbox::graph_launch;
+use callbox::{Registry, Result, Status, StatusCode};
+
+use super::failure::Outcome;
+
+/// A registry, with the file of each name for messages.
+pub(super) struct Registered {
+    registry: Registry,
+    files: BTreeMap<String, PathBuf>,
+}
+
+impl Registered {
+    /// A registry with a platform's own target, `callbox.graph.launch`.
+    pub(super) fn new(launch: Arc<dyn TargetModule>) -> Result<Self> {
+        let mut registry = Registry::new();
+        registry.register_module(launch)?;
+        let files = BTreeMap::from([(graph_launch::NAME.to_owned(), "callbox itself".into())]);
+        Ok(Self { registry, files })
+    }
+
+    /// Registers a module's target that the command line names.
+    pub(super) fn target(
+        &mut self,
+        file: &Path,
+        module: &Arc<dyn TargetModule>,
+        name: &str,
+        export: &str,
+    ) -> Outcome<()> {
+        Ok(self.register(file, module, name, export)?)
+    }
+
+    /// Registers a target of a module in a folder.
+    ///
+    /// If the name is taken, only programs that call it fail.
+    pub(super) fn target_in_folder(
+        &mut self,
+        file: &Path,
+        module: &Arc<dyn TargetModule>,
+        name: &str,
+    ) -> Outcome<()> {
+        match self.register(file, module, name, name) {
+            Err(status) if status.code() == StatusCode::AlreadyExists => {
+                self.registry.refuse(name, module.platform(), status);
+                Ok(())
+            }
+            registered => Ok(registered?),
+        }
+    }
+
+    fn register(
+        &mut self,
+        file: &Path,
+        module: &Arc<dyn TargetModule>,
+        name: &str,
+        export: &str,
+    ) -> Result<()> {
+        let registered = self.registry.register(name, Arc::clone(module), export);
+        registered.map_err(|status| {
+            if status.code() != StatusCode::AlreadyExists {
+                return status.context(file.display());
+            }
+            let known = self.files.get(name).map_or(file, PathBuf::as_path);
+            let message = format!(
+                "two modules have the target {name:?}: {} and {}",
+                known.display(),
+                file.display()
+            );
+            Status::new(StatusCode::AlreadyExists, status.blame(), message)
+        })?;
+        let known = self.files.entry(name.to_owned());
+        known.or_insert_with(|| file.to_owned());
+        Ok(())
+    }
+
+    /// Registers each target of a module by its own name.
+    #[cfg(feature = "cuda")]
+    pub(super) fn module(&mut self, file: &Path, module: &Arc<dyn TargetModule>) -> Outcome<()> {
+        let mut targets = module.targets().iter();
+        targets.try_for_each(|target| self.target(file, module, &target.name, &target.name))
+    }
+
+    pub(super) fn into_registry(self) -> Registry {
+        self.registry
+    }
+}

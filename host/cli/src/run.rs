@@ -1,0 +1,221 @@
+//! `callbox run`: runs a program with its targets and inputs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
+use callbox::{CallOptions, Platform, Status};
+use callbox_core::text::shortened;
+
+use super::arguments::{self, InputArgument, TargetArgument};
+use super::failure::Outcome;
+use super::native::{self, NativeArgument};
+use super::output::{DeviceName, Finished, OutputFolder};
+use super::platform::PlatformArguments;
+use super::policy::PolicyArguments;
+use super::user_data::UserDataArguments;
+use super::{inputs, modules, progress, regular_file};
+
+const EXAMPLES: &str = "\
+Platforms:
+  On Host, targets are exported by .wasm modules; on CUDA, by manifests callbox.json and
+  shared libraries. A folder can serve both platforms. Both have callbox.graph.launch, which
+  runs the program's function that its attribute capture names, on CUDA as a graph.
+
+Native code is not sandboxed. It is loaded only if --allow-native grants its SHA-256: of a
+  library's file, or over a manifest and its images. `callbox inspect` shows it.
+  A library does not declare its functions: NAME or NAME@status takes a status,
+  NAME@original does not; NAME or NAME@leaves takes pointers to arrays,
+  NAME@preorder also those to tuples.
+
+Inputs and results:
+  An input is a .npy file, or FILE.safetensors#TENSOR, of its parameter's shape. The arrays
+  of a tuple, parameter 1, are --input 1.0=FILE --input 1.1=FILE ...
+  Array N of the result, counting through tuples, becomes DIR/N.npy. Arrays whose element
+  type .npy lacks (bf16, f8e4m3fn, ...) become tensor \"N\" of DIR/results.safetensors.
+  Either all files are written, or none.
+
+Examples:
+  callbox run program.hlo --targets kernels/ --input 0=b.npy --output-dir out
+  callbox run program.hlo --target do_custom_call=k.wasm#broadcast_add \\
+      --input 0=b.npy --input 1=weights.safetensors#c --deadline 10s --json
+  callbox run program.hlo --platform CUDA --targets kernels/ --allow-native SHA256 \\
+      --input 0=b.npy
+  callbox run program.hlo --platform CUDA --native libk.so:f,g@original@preorder \\
+      --allow-native SHA256
+
+  A program is what JAX prints:
+  jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text()
+
+With --json, standard output is one object, of failures too:
+  {\"status\":{\"code\":\"OK\",\"number\":0,\"message\":\"\",\"recoverable\":false,\"blame\":null},
+   \"results\":[{\"shape\":\"f32[2048]{0}\",\"file\":\"out/0.npy\"}]}
+  blame is \"guest\", \"caller\", \"host\" or null; file is null without --output-dir. Results of a
+  CUDA device are followed by \"device\":{\"ordinal\":...,\"name\":...}.";
+
+/// The most functions that a message lists.
+const LISTED: usize = 16;
+
+/// Run a program, in HLO text, whose custom calls are targets of .wasm modules or of native code
+/// for CUDA
+///
+/// Shows each result's shape, first elements, least, greatest and mean.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The program: HLO text
+    #[arg(value_name = "PROGRAM.hlo")]
+    program: PathBuf,
+
+    /// Register the target EXPORT of a module by NAME, which the program calls it by. EXPORT is
+    /// NAME if left out
+    #[arg(long = "target", value_name = "NAME=FILE.wasm[#EXPORT]", value_parser = arguments::target)]
+    targets: Vec<TargetArgument>,
+
+    /// Register every target of every .wasm file in a folder, by its own name; on CUDA, every
+    /// target of its callbox.json
+    #[arg(long = "targets", value_name = "DIR")]
+    folders: Vec<PathBuf>,
+
+    /// On CUDA, register native targets by their own names: all of a manifest callbox.json or its
+    /// folder, or these functions of a shared library
+    #[arg(long = "native", value_name = "DIR|FILE.json|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
+    natives: Vec<NativeArgument>,
+
+    /// Read parameter N from FILE.npy or FILE.safetensors#TENSOR
+    #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
+    inputs: Vec<InputArgument>,
+
+    /// Write the results to this folder, which is created if it does not exist
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+
+    /// The exported function to run, by name or by number. If left out, number 0: the entry
+    /// computation
+    #[arg(long, value_name = "NAME|ORDINAL")]
+    function: Option<String>,
+
+    #[command(flatten)]
+    user_data: UserDataArguments,
+
+    #[command(flatten)]
+    platform: PlatformArguments,
+
+    #[command(flatten)]
+    policy: PolicyArguments,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
+    check_platform(arguments)?;
+    inputs::check_unique(&arguments.inputs)?;
+    let folder = arguments.output_dir.as_deref();
+    let folder = folder.map(OutputFolder::open).transpose()?;
+    let program = read_program(&arguments.program)?;
+    let function = select(&program, arguments.function.as_deref())?;
+    let inputs = inputs::read(&function, &arguments.inputs)?;
+    let user_data = arguments.user_data.read()?;
+    let (executable, device) = compile(arguments, &program)?;
+
+    let executed = Arc::new(AtomicU64::new(0));
+    let options = ExecuteOptions {
+        call: CallOptions {
+            user_data,
+            ..arguments.policy.call_options()
+        },
+        progress: Some(Arc::clone(&executed)),
+    };
+    let text = || {
+        let executed = executed.load(Ordering::Relaxed);
+        let name = shortened(&function.name);
+        format!("running {name}: {executed} instructions done")
+    };
+    let result = progress::show(text, || {
+        executable.execute(function.ordinal, &inputs, &options)
+    })?;
+    Ok(Finished::new(result, folder)?.on(device))
+}
+
+/// Refuses flags that only the other platform takes.
+fn check_platform(arguments: &Arguments) -> Outcome<()> {
+    let platform = &arguments.platform;
+    platform.check(&arguments.policy)?;
+    platform.takes(Platform::Host, "--target", !arguments.targets.is_empty())?;
+    platform.takes(Platform::Cuda, "--native", !arguments.natives.is_empty())
+}
+
+/// Binds the program to the targets of the platform.
+fn compile(arguments: &Arguments, program: &Program) -> Outcome<(Executable, Option<DeviceName>)> {
+    let (platform, folders) = (&arguments.platform, &arguments.folders);
+    Ok(match platform.platform {
+        Platform::Host => {
+            let registry = modules::registry(&arguments.targets, folders, &arguments.policy)?;
+            let executable = Executable::compile(program, &registry, Platform::Host)?;
+            (executable, None)
+        }
+        Platform::Cuda => {
+            let (executable, device) = native::compile(
+                program,
+                &arguments.natives,
+                folders,
+                platform,
+                &arguments.policy,
+            )?;
+            (executable, Some(device))
+        }
+    })
+}
+
+fn read_program(path: &Path) -> Outcome<Program> {
+    let bytes = regular_file::read(path, hlo::MAX_TEXT_BYTES)?;
+    let text = str::from_utf8(&bytes).map_err(|error| {
+        Status::invalid_argument(format!(
+            "expected HLO text, which is UTF-8, found other bytes at byte {}",
+            error.valid_up_to()
+        ))
+    });
+    let program = if bytes.starts_with(modules::MAGIC) {
+        Err(Status::invalid_argument(
+            "expected HLO text, found a WebAssembly module: `callbox call` calls one of its targets",
+        ))
+    } else {
+        text.and_then(hlo::parse)
+    };
+    Ok(program.map_err(|status| status.context(path.display()))?)
+}
+
+/// The function with this name, or else with this number.
+fn select(program: &Program, wanted: Option<&str>) -> Outcome<Function> {
+    let mut functions = program.functions();
+    let wanted = wanted.unwrap_or("0");
+    let by_name = functions
+        .iter()
+        .position(|function| function.name == wanted);
+    let by_number = || {
+        wanted
+            .parse()
+            .ok()
+            .filter(|&number| number < functions.len())
+    };
+    match by_name.or_else(by_number) {
+        Some(index) => Ok(functions.swap_remove(index)),
+        None => {
+            let known = functions.iter().take(LISTED);
+            let known = known.map(|f| format!("{} ({})", shortened(&f.name), f.ordinal));
+            let more = if functions.len() > LISTED {
+                ", ..."
+            } else {
+                ""
+            };
+            Err(Status::not_found(format!(
+                "expected an exported function: {}{more}, found {wanted:?}",
+                known.collect::<Vec<_>>().join(", ")
+            ))
+            .into())
+        }
+    }
+}

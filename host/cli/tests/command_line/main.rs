@@ -1,0 +1,36 @@
+//! The command line as a process: arguments, output, files and exit codes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and work on files of their own"
+)]
+
+#[cfg(unix)]
+mod cache;
+mod call;
+mod capabilities;
+#[cfg(target_os = "linux")]
+mod cost;
+mod cuda;
+mod doctor;
+#[cfg(feature = "cuda")]
+mod fenced;
+mod guests;
+mod inputs;
+mod inspect;
+#[cfg(unix)]
+mod interrupt;
+mod manifests;
+mod modules;
+mod outputs;
+mod policy;
+mod run;
+#[cfg(target_os = "linux")]
+mod scarcity;
+mod support;
+mod usage;
+#[cfg(target_os = "linux")]
+mod walls;

@@ -1,0 +1,156 @@
+//! Invalid modules, alone and in a folder.
+
+use crate::guests::{ADD, CALL, FAULTS, NEGATE, WRITERS};
+use crate::support::Folder;
+
+/// A module with a target of this name.
+fn exporting(name: &str) -> String {
+    format!(
+        r#"(module (memory (export "memory") 1)
+             (func (export "{name}") (param i32) (result i32) (i32.const 0)))"#
+    )
+}
+
+#[test]
+fn what_is_no_module_is_refused() {
+    let folder = Folder::new();
+    let good = wat::parse_str(NEGATE).unwrap();
+    folder.write("p.hlo", ADD).npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder.write("text.wasm", "hello").write("empty.wasm", "");
+    folder.write("truncated.wasm", &good[..good.len() / 2]);
+    folder.module("component.wasm", "(component)");
+    folder.module("no_memory.wasm", "(module)");
+    folder.module(
+        "import.wasm",
+        r#"(module (import "wasi_snapshot_preview1" "fd_write" (func)) (memory (export "memory") 1))"#,
+    );
+    folder.module("large.wasm", r#"(module (memory (export "memory") 65536))"#);
+    folder.module(
+        "metadata.wasm",
+        r#"(module (memory (export "memory") 1) (@custom "callbox.targets" "no JSON"))"#,
+    );
+    folder.module(
+        "undeclared.wasm",
+        r#"(module (memory (export "memory") 1) (@custom "callbox.targets" "{\"name\":\"f\"}"))"#,
+    );
+    for (file, code, message) in [
+        ("text.wasm", "INVALID_ARGUMENT", "\"hello\""),
+        ("empty.wasm", "INVALID_ARGUMENT", "an empty file"),
+        (
+            "truncated.wasm",
+            "INVALID_ARGUMENT",
+            "expected a valid WebAssembly module",
+        ),
+        ("component.wasm", "INVALID_ARGUMENT", "found a component"),
+        ("no_memory.wasm", "INVALID_ARGUMENT", "memory"),
+        ("import.wasm", "PERMISSION_DENIED", "fd_write"),
+        ("large.wasm", "RESOURCE_EXHAUSTED", "4294967296"),
+        ("metadata.wasm", "INVALID_ARGUMENT", "callbox.targets"),
+        ("undeclared.wasm", "INVALID_ARGUMENT", "\"f\""),
+    ] {
+        let target = format!("f={file}");
+        let inputs = ["--input", "0=x.npy", "--input", "1=x.npy"];
+        let run = [&["run", "p.hlo", "--target", &target], &inputs[..]].concat();
+        for arguments in [&run[..], &["call", file, "f"]] {
+            let ran = folder.refuse(arguments, 1, code, message);
+            let status = &ran.object()["status"];
+            assert!(
+                status["message"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(&format!("{file}: "))
+            );
+            assert_eq!(status["blame"], "guest");
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_loaded_whole() {
+    let folder = Folder::new();
+    folder.write("p.hlo", ADD).npy("x.npy", &[3], &[1.0_f32; 3]);
+    let run = [
+        "run",
+        "p.hlo",
+        "--input",
+        "0=x.npy",
+        "--input",
+        "1=x.npy",
+        "--targets",
+        "k",
+    ];
+    folder.write("k/notes.txt", "none of this");
+    folder
+        .module("k/negate.wasm", NEGATE)
+        .module("k/faults.wasm", FAULTS);
+    folder.module("k/writers.wasm", WRITERS);
+    folder.run(&run).done();
+
+    // An invalid module is reported even if the program does not need it.
+    folder.write("k/broken.wasm", "no module");
+    folder.refuse(&run, 1, "INVALID_ARGUMENT", "k/broken.wasm: ");
+}
+
+#[test]
+fn a_name_stands_for_one_target() {
+    let folder = Folder::new();
+    folder.write("p.hlo", ADD).npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder
+        .module("k/a.wasm", &exporting("negate"))
+        .module("k/b.wasm", NEGATE);
+    let run = ["run", "p.hlo", "--input", "0=x.npy", "--input", "1=x.npy"];
+    folder.write("q.hlo", CALL.replace("do_custom_call", "negate"));
+    let folder_twice = ["run", "q.hlo", "--input", "0=x.npy", "--targets", "k"];
+    let message = "two modules have the target \"negate\": k/a.wasm and k/b.wasm";
+    folder.refuse(&folder_twice, 1, "ALREADY_EXISTS", message);
+    let target_twice = [
+        &run[..],
+        &[
+            "--target",
+            "f=k/a.wasm#negate",
+            "--target",
+            "f=k/b.wasm#negate",
+        ],
+    ]
+    .concat();
+    let message = "two modules have the target \"f\": k/a.wasm and k/b.wasm";
+    folder.refuse(&target_twice, 1, "ALREADY_EXISTS", message);
+}
+
+#[test]
+fn modules_in_a_folder_may_share_a_name_that_the_program_does_not_call() {
+    let folder = Folder::new();
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder
+        .module("k/a.wasm", &exporting("shared"))
+        .module("k/b.wasm", &exporting("shared"))
+        .module("k/negate.wasm", NEGATE);
+    folder.write("q.hlo", CALL.replace("do_custom_call", "negate"));
+    let run = ["run", "q.hlo", "--input", "0=x.npy", "--targets", "k"];
+    folder.run(&run).done();
+}
+
+#[test]
+fn targets_that_cannot_be_registered_are_refused() {
+    let folder = Folder::new();
+    folder.write("p.hlo", ADD).npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder
+        .module("negate.wasm", NEGATE)
+        .module("k/reserved.wasm", &exporting("$f"));
+    let run = ["run", "p.hlo", "--input", "0=x.npy", "--input", "1=x.npy"];
+    for (targets, code, message) in [
+        (
+            &["--target", "f=negate.wasm#negte"][..],
+            "NOT_FOUND",
+            "negate.wasm: the module has no target \"negte\"; did you mean \"negate\"?",
+        ),
+        (
+            &["--target", "$f=negate.wasm#negate"],
+            "INVALID_ARGUMENT",
+            "start with '$'",
+        ),
+        (&["--targets", "k"], "INVALID_ARGUMENT", "k/reserved.wasm: "),
+    ] {
+        folder.refuse(&[&run[..], targets].concat(), 1, code, message);
+    }
+}

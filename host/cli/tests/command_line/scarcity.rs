@@ -1,0 +1,240 @@
+//! Full disks, processes that are killed while they write, and little memory.
+//!
+//! A small file system needs a mount namespace of one's own. Where the system grants none, its test
+//! says so and is skipped. A limit on the size of files (`ulimit -f`) works everywhere: a write
+//! past it fails with EFBIG where the signal SIGXFSZ is ignored, and kills the process otherwise.
+//! Memory is limited by `ulimit` as well, because tests may not make control groups.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test that is skipped says so and why"
+)]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use crate::guests::NEGATE;
+use crate::support::{Folder, Ran};
+
+/// A program with two results of 64 KiB.
+const TWO: &str = "HloModule m
+ENTRY main {
+  x = f32[16384] parameter(0)
+  y = f32[16384] negate(x)
+  ROOT xy = (f32[16384], f32[16384]) tuple(x, y)
+}
+";
+
+const RUN: &str = "run two.hlo --input 0=x.npy --output-dir disk";
+const CALL: &str =
+    "call negate.wasm negate --operand three.npy --result f32[3] --cache-dir disk/cache";
+
+/// Limits for which `0.npy` does not fit, in blocks of 512 or 1024 bytes.
+const BLOCKS: [u32; 5] = [0, 1, 2, 16, 63];
+
+/// The signal of a write past the limit: its number on x86-64 and ARM.
+const SIGXFSZ: i32 = 25;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder
+        .write("two.hlo", TWO)
+        .npy("x.npy", &[16384], &[1.0_f32; 16384])
+        .npy("three.npy", &[3], &[1.0_f32; 3])
+        .module("negate.wasm", NEGATE)
+        .write("disk/0.npy", "of old")
+        .write("disk/1.npy", "old too");
+    folder
+}
+
+/// A shell's script, in which `$0` is the command line.
+fn script(folder: &Folder, text: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", text, env!("CARGO_BIN_EXE_callbox")])
+        .current_dir(folder.path(""));
+    command
+}
+
+/// Runs a script with a file system of this size at `disk`, or says why that is not possible.
+fn on_small_disk(folder: &Folder, kibibytes: u32, text: &str) -> Option<Ran> {
+    let mount =
+        format!("mount -t tmpfs -o mode=700,size={kibibytes}k none disk || exit 77; {text}");
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount])
+        .arg(env!("CARGO_BIN_EXE_callbox"))
+        .current_dir(folder.path(""));
+    let reason = match command.output() {
+        Ok(output) if output.status.success() => return Some(Ran::new(&output)),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("skipped: no file system can be mounted: {}", reason.trim());
+    None
+}
+
+fn old_files_are_whole(folder: &Folder) {
+    assert_eq!(fs::read(folder.path("disk/0.npy")).unwrap(), b"of old");
+    assert_eq!(fs::read(folder.path("disk/1.npy")).unwrap(), b"old too");
+}
+
+#[test]
+fn results_on_a_full_disk_leave_the_old_ones() {
+    // Neither file fits, or only the first one does.
+    for kibibytes in [40, 100] {
+        let folder = folder();
+        let text = format!(
+            "echo of old > disk/0.npy; echo old too > disk/1.npy; \"$0\" {RUN}; echo code $?; ls -A disk; cat disk/0.npy disk/1.npy"
+        );
+        let Some(ran) = on_small_disk(&folder, kibibytes, &text) else {
+            return;
+        };
+        assert_eq!(
+            ran.stdout, "code 2\n0.npy\n1.npy\nof old\nold too\n",
+            "{ran:?}"
+        );
+        let expected = "error: RESOURCE_EXHAUSTED: expected to write to the folder disk: ";
+        assert!(ran.stderr.starts_with(expected), "{ran:?}");
+    }
+}
+
+#[test]
+fn results_past_a_limit_on_files_leave_the_old_ones() {
+    for blocks in BLOCKS {
+        let folder = folder();
+        let text = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" {RUN}");
+        let ran = Ran::new(&script(&folder, &text).output().unwrap());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("RESOURCE_EXHAUSTED"), "{ran:?}");
+        assert_eq!(folder.list("disk"), ["0.npy", "1.npy"]);
+        old_files_are_whole(&folder);
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_in_a_write_leaves_the_old_results() {
+    for blocks in BLOCKS {
+        let folder = folder();
+        let text = format!("ulimit -c 0; ulimit -f {blocks}; exec \"$0\" {RUN}");
+        let status = script(&folder, &text).status().unwrap();
+        assert_eq!(status.signal(), Some(SIGXFSZ), "{status:?}");
+        old_files_are_whole(&folder);
+        folder.run(&RUN.split(' ').collect::<Vec<_>>()).done();
+        let (_, found) = folder.read_npy::<f32>("disk/1.npy");
+        assert_eq!(found, [-1.0; 16384]);
+    }
+}
+
+/// Each result is whole, before and after it is replaced.
+#[test]
+fn a_process_that_is_killed_at_any_time_leaves_whole_results() {
+    const KILLS: u32 = 48;
+    let folder = folder();
+    let run: Vec<_> = RUN.split(' ').collect();
+    let began = Instant::now();
+    folder.run(&run).done();
+    let whole = began.elapsed();
+    let results = |sign: f32| [sign; 16384];
+    for kill in 0..KILLS {
+        let new = if kill % 2 == 0 { 2.0 } else { 1.0 };
+        folder.npy("x.npy", &[16384], &results(new));
+        let mut child = folder
+            .command(&run)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(whole * kill / (KILLS - 8));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for (name, sign) in [("disk/0.npy", 1.0), ("disk/1.npy", -1.0)] {
+            let (_, found) = folder.read_npy::<f32>(name);
+            let is_whole = found == results(sign) || found == results(2.0 * sign);
+            assert!(is_whole, "{name} after {kill}: {:?}", found.first());
+        }
+    }
+    folder.run(&run).done();
+    assert_eq!(folder.read_npy::<f32>("disk/0.npy").1, results(1.0));
+}
+
+#[test]
+fn a_cache_on_a_full_disk_is_a_warning() {
+    let folder = folder();
+    let text = format!("\"$0\" {CALL} && \"$0\" {CALL}");
+    // Room for the directory alone, or for the secret, too.
+    for kibibytes in [4, 8] {
+        let Some(ran) = on_small_disk(&folder, kibibytes, &text) else {
+            return;
+        };
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(ran.stdout.matches("f32[3]").count(), 2, "{ran:?}");
+        let lines: Vec<_> = ran.stderr.lines().collect();
+        assert!(!lines.is_empty(), "{ran:?}");
+        for line in lines {
+            assert!(
+                line.starts_with("warning: ") && line.contains("cache"),
+                "{ran:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_writes_the_cache_leaves_one_that_works() {
+    let folder = folder();
+    let call: Vec<_> = CALL.split(' ').collect();
+    let expected = folder.run(&call).done();
+    let mut killed = 0;
+    for blocks in [0, 1, 2, 4, 8, 12, 16, 20, 24] {
+        fs::remove_dir_all(folder.path("disk/cache")).unwrap();
+        let text = format!("ulimit -c 0; ulimit -f {blocks}; exec \"$0\" {CALL}");
+        let status = script(&folder, &text).status().unwrap();
+        killed += u32::from(status.signal() == Some(SIGXFSZ));
+        fs::create_dir_all(folder.path("disk")).unwrap();
+        // The first one writes what is missing, and the second one reads it.
+        for _ in 0..2 {
+            assert_eq!(folder.run(&call).done(), expected, "{blocks}");
+        }
+        let names = folder.list("disk/cache");
+        let is_entry = |name: &&String| name.ends_with(".callbox-module");
+        assert_eq!(names.iter().filter(is_entry).count(), 1, "{names:?}");
+    }
+    assert!(killed >= 2, "{killed}");
+}
+
+/// `fill` grows its memory to 960 MiB and writes all of it, or gives up.
+const FILL: &str = r#"(module
+  (memory (export "memory") 1)
+  (func (export "fill") (param i32) (result i32)
+    (if (i32.eq (memory.grow (i32.const 15359)) (i32.const -1)) (then unreachable))
+    (memory.fill (i32.const 0) (i32.const 1) (i32.const 1006632960))
+    (i32.const 0)))"#;
+
+#[test]
+fn little_memory_is_enough_for_a_small_call() {
+    let folder = folder();
+    folder.module("fill.wasm", FILL);
+    let call = CALL.split(" --cache").next().unwrap();
+    let expected = Ran::new(&script(&folder, &format!("\"$0\" {call}")).output().unwrap()).done();
+    // Address space, and data, in KiB.
+    for limit in [
+        "-v 1048576",
+        "-v 2097152",
+        "-v 8388608",
+        "-d 262144",
+        "-d 1048576",
+    ] {
+        let text = format!("ulimit {limit}; exec \"$0\" {call}");
+        let ran = Ran::new(&script(&folder, &text).output().unwrap());
+        assert_eq!((ran.code, &ran.stdout), (0, &expected), "{limit}: {ran:?}");
+    }
+    for limit in ["-v 1048576", "-d 524288"] {
+        let text = format!("ulimit {limit}; exec \"$0\" call fill.wasm fill --json");
+        let ran = Ran::new(&script(&folder, &text).output().unwrap());
+        assert_eq!(ran.code, 1, "{limit}: {ran:?}");
+        let status = &ran.object()["status"]["code"];
+        assert_eq!(status, "RESOURCE_EXHAUSTED", "{limit}: {ran:?}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Wrong usage, help, and output streams.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::guests::{ADD, NEGATE, calling};
+use crate::support::{Folder, Ran};
+
+#[test]
+fn help_teaches() {
+    let folder = Folder::new();
+    for (arguments, words) in [
+        (
+            &["--help"][..],
+            &[
+                "Usage: callbox",
+                "run",
+                "call",
+                "inspect",
+                "doctor",
+                "Exit codes:",
+            ][..],
+        ),
+        (
+            &["run", "--help"],
+            &[
+                "--targets",
+                "--allow-native",
+                "libk.so:f,g@original@preorder",
+                "Examples:",
+                "results.safetensors",
+                "Exit codes:",
+            ],
+        ),
+        (
+            &["call", "--help"],
+            &["--attr", "NAME=VALUE[:TYPE]", "Examples:", "Exit codes:"],
+        ),
+        (
+            &["inspect", "--help"],
+            &["Examples:", "\"targets\"", "\"digest\"", "Exit codes:"],
+        ),
+        (
+            &["doctor", "--help"],
+            &["nvrtc", "\"remedy\"", "exit code is 0"],
+        ),
+        (&["help", "run"], &["Examples:"]),
+        (&["--version"], &["callbox "]),
+    ] {
+        let help = folder.run(arguments).done();
+        for word in words {
+            assert!(help.contains(word), "expected {word:?} in {help}");
+        }
+    }
+}
+
+#[test]
+fn wrong_words_are_wrong_usage() {
+    let folder = Folder::new();
+    for (arguments, message) in [
+        (&["run"][..], "required arguments were not provided"),
+        (
+            &["run", "p.hlo", "--no-such-flag"],
+            "unexpected argument '--no-such-flag'",
+        ),
+        (
+            &["run", "p.hlo", "--target", "f"],
+            "expected NAME=FILE.wasm or NAME=FILE.wasm#EXPORT",
+        ),
+        (
+            &["run", "p.hlo", "--input", "x.npy"],
+            "expected N=FILE with a parameter's number N",
+        ),
+        (
+            &["run", "p.hlo", "--input", "0=w.safetensors"],
+            "w.safetensors#TENSOR",
+        ),
+        (
+            &["run", "p.hlo", "--deadline", "10"],
+            "expected a duration such as 500ms",
+        ),
+        (
+            &["run", "p.hlo", "--memory-limit", "1.5"],
+            "expected a size such as 65536",
+        ),
+        (
+            &["run", "p.hlo", "--platform", "TPU"],
+            "expected the platform Host, Cpu or CUDA",
+        ),
+        (
+            &["run", "p.hlo", "--input", "0=a.npy", "--input", "0=b.npy"],
+            "expected --input 0 once",
+        ),
+        (&["call", "m.wasm"], "required arguments were not provided"),
+        (&["call", "m.wasm", "f", "--result", "f32[2"], "expected"),
+        (
+            &["call", "m.wasm", "f", "--result", "f33[2]"],
+            "expected a shape such as f32[2,3]",
+        ),
+        (
+            &["call", "m.wasm", "f", "--attr", "n=1e39:f32"],
+            "expected a value of f32, found 1e+39",
+        ),
+        (
+            &["call", "m.wasm", "f", "--attr", "n=fast"],
+            "a string has quotes",
+        ),
+        (
+            &["call", "m.wasm", "f", "--attr", "n=1", "--attr", "n=2"],
+            "expected --attr n once",
+        ),
+        (
+            &["call", "m.wasm", "f", "--operand", "w.safetensors"],
+            "w.safetensors#TENSOR",
+        ),
+    ] {
+        folder.refuse(arguments, 2, "INVALID_ARGUMENT", message);
+    }
+    let ran = folder.run(&["inspect", "--json"]);
+    assert_eq!(
+        (ran.code, &ran.object()["module"]),
+        (2, &serde_json::Value::Null)
+    );
+    let ran = folder.run(&["frobnicate"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(
+        ran.stderr.contains("unrecognized subcommand 'frobnicate'"),
+        "{ran:?}"
+    );
+    let ran = folder.run(&[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.contains("Usage: callbox"), "{ran:?}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_wrong_usage() {
+    let folder = Folder::new();
+    folder
+        .write("p.hlo", ADD)
+        .module("m.wasm", NEGATE)
+        .write("dir/x", "");
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    let x = ["--input", "0=x.npy", "--input", "1=x.npy"];
+    for (arguments, file) in [
+        (&["run", "none.hlo"][..], "none.hlo"),
+        (
+            &[
+                "run",
+                "p.hlo",
+                "--input",
+                "0=none.npy",
+                "--input",
+                "1=x.npy",
+            ],
+            "none.npy",
+        ),
+        (
+            &[
+                "run",
+                "p.hlo",
+                "--input",
+                "0=none.safetensors#t",
+                "--input",
+                "1=x.npy",
+            ],
+            "none.safetensors",
+        ),
+        (
+            &[&["run", "p.hlo", "--target", "f=none.wasm"], &x[..]].concat(),
+            "none.wasm",
+        ),
+        (
+            &[&["run", "p.hlo", "--targets", "none"], &x[..]].concat(),
+            "the folder none",
+        ),
+        (
+            &["call", "none.wasm", "negate", "--operand", "x.npy"],
+            "none.wasm",
+        ),
+        (
+            &["call", "m.wasm", "negate", "--operand", "none.npy"],
+            "none.npy",
+        ),
+    ] {
+        folder.refuse(
+            arguments,
+            2,
+            "NOT_FOUND",
+            &format!("expected to read {file}: "),
+        );
+    }
+    for arguments in [
+        &["run", "dir"][..],
+        &["run", "p.hlo", "--input", "0=dir", "--input", "1=x.npy"],
+        &[&["run", "p.hlo", "--target", "f=dir"], &x[..]].concat(),
+        &[&["run", "p.hlo", "--targets", "p.hlo"], &x[..]].concat(),
+        &["call", "dir", "negate"],
+    ] {
+        folder.refuse(arguments, 2, "INVALID_ARGUMENT", "expected to read ");
+    }
+    let ran = folder.run(&["inspect", "none.wasm", "--json"]);
+    assert_eq!(
+        (ran.code, &ran.object()["status"]["code"]),
+        (2, &"NOT_FOUND".into())
+    );
+}
+
+/// A closed pipe is not a failure; a full disk is.
+#[test]
+fn output_that_nobody_takes_is_no_panic() {
+    let folder = Folder::new();
+    folder
+        .write("p.hlo", ADD)
+        .npy("x.npy", &[3], &[1.0_f32; 3])
+        .module("m.wasm", NEGATE);
+    let run = ["run", "p.hlo", "--input", "0=x.npy", "--input", "1=x.npy"];
+    for arguments in [
+        &run[..],
+        &[&run[..], &["--json"]].concat(),
+        &["inspect", "m.wasm"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = folder
+            .command(arguments)
+            .stdout(Stdio::from(writer))
+            .output()
+            .unwrap();
+        Ran::new(&output).done();
+    }
+    // A command that fails still exits with its code.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = folder.command(&["run", "none.hlo", "--json"]);
+    let status = command
+        .stdout(Stdio::from(writer.try_clone().unwrap()))
+        .stderr(writer)
+        .status();
+    assert_eq!(status.unwrap().code(), Some(2));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new();
+    folder.write("p.hlo", ADD).npy("x.npy", &[3], &[1.0_f32; 3]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let run = [
+        "run", "p.hlo", "--input", "0=x.npy", "--input", "1=x.npy", "--json",
+    ];
+    let output = folder
+        .command(&run)
+        .stdout(Stdio::from(full))
+        .output()
+        .unwrap();
+    let ran = Ran::new(&output);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr
+            .starts_with("error: expected to write to standard output: "),
+        "{ran:?}"
+    );
+}
+
+/// Neither the name of an untrusted file nor its content can control a terminal.
+#[test]
+fn nothing_steers_the_terminal() {
+    let folder = Folder::new();
+    folder
+        .write("k/\u{1b}[31m.wasm", "not wasm")
+        .write("p.hlo", calling("\u{1b}[31m"));
+    for arguments in [
+        &["run", "p.hlo", "--targets", "k"][..],
+        &["run", "k/\u{1b}[31m.wasm"],
+        &["run", "p.hlo"],
+        &["inspect", "k/\u{1b}[31m.wasm"],
+        &["inspect", "k/\u{1b}[31m.wasm", "--json"],
+    ] {
+        let ran = folder.run(arguments);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(!(ran.stdout + &ran.stderr).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,54 @@
+//! Failures of a batch's elements.
+
+use std::ops::Range;
+
+use super::{At, Batch};
+use crate::call::CallOptions;
+use crate::values::{Blame, Result, Status, StatusCode};
+
+/// Handles the failure of elements: takes the buffers, the elements and the failure. `Err` ends the
+/// call.
+pub type Failed<'a, B> = dyn FnMut(&mut B, Range<usize>, Status) -> Result<()> + 'a;
+
+/// Whether the call as a whole is out of time or fuel, or cancelled.
+pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
+    let is_stopped = matches!(
+        status.code(),
+        StatusCode::DeadlineExceeded | StatusCode::Cancelled
+    );
+    // The guest of a call that is blamed on the caller did not run.
+    is_stopped && (status.blame() == Blame::Caller || options.is_over())
+}
+
+impl Batch {
+    /// Reports the failure of an element, and returns whether others are to be called. If the call
+    /// is over, the failure of all that follow is reported at once: refusing each would take long.
+    pub(in crate::call) fn report(
+        &self,
+        options: &CallOptions,
+        number: usize,
+        status: Status,
+        mut failed: impl FnMut(Range<usize>, Status) -> Result<()>,
+    ) -> Result<bool> {
+        let is_over = is_over(&status, options);
+        let (position, next, last) = (self.position(number), number + 1, self.count - 1);
+        let status = if self.sizes.is_empty() {
+            status
+        } else {
+            status.context(format_args!("batch element {}", At(&position)))
+        };
+        if is_over && next < self.count {
+            let elements = match (self.position(next), self.position(last)) {
+                (next, last) if next == last => format!("batch element {} was", At(&next)),
+                (next, last) => format!("batch elements {} to {} were", At(&next), At(&last)),
+            };
+            let message = format!("{elements} not called: {}", status.message());
+            let rest = Status::new(status.code(), Blame::Caller, message);
+            failed(number..next, status)?;
+            failed(next..self.count, rest)?;
+        } else {
+            failed(number..next, status)?;
+        }
+        Ok(!is_over)
+    }
+}

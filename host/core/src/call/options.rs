@@ -1,0 +1,151 @@
+//! Options of one call or one execution: its deadline, its cancel token and its user data.
+//!
+//! User data is bytes under a name. XLA's is a pointer that is found by its type, which has no
+//! meaning in a guest's memory. Pointer attributes are refused for the same reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Threads;
+
+/// How one call or one execution is run.
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// When it is stopped with DEADLINE_EXCEEDED. `None` for the backend's limit.
+    pub deadline: Option<Deadline>,
+    /// Stops it with CANCELLED, from any thread.
+    pub cancel: Option<CancelToken>,
+    /// The fuel for it and the functions that it calls back, together, in the deterministic mode of
+    /// [`Policy`](crate::policy::Policy). `None` for the backend's limit of each call.
+    pub fuel: Option<Fuel>,
+    /// The most threads that share the elements or pieces of a mapped call, the calling thread
+    /// included. `None` for the policy's limit, which a greater number does not raise.
+    pub threads: Option<usize>,
+    /// The threads that help with this call, in place of those of the backend.
+    pub helpers: Option<Arc<dyn Threads>>,
+    /// Bytes that targets find in their context by name, like XLA FFI's user data.
+    pub user_data: Option<Arc<UserData>>,
+}
+
+impl CallOptions {
+    /// The same options, with the deadline as an instant: several calls share what is left of it.
+    #[must_use]
+    pub fn from_now_on(&self) -> Self {
+        Self {
+            deadline: self.deadline.map(|d| Deadline::At(d.instant())),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the deadline's instant has passed, the fuel is used up, or the token is cancelled.
+    pub(super) fn is_over(&self) -> bool {
+        let is_late = matches!(self.deadline, Some(Deadline::At(at)) if Instant::now() >= at);
+        let is_cancelled = self.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+        is_late || is_cancelled || self.fuel.as_ref().is_some_and(|fuel| fuel.left() == 0)
+    }
+}
+
+/// Bytes that the embedder attaches to a call or an execution, by name.
+pub type UserData = BTreeMap<String, Vec<u8>>;
+
+/// A store of fuel, which its clones share.
+#[derive(Clone, Debug)]
+pub struct Fuel(Arc<AtomicU64>);
+
+impl Fuel {
+    /// A store of this much fuel.
+    #[must_use]
+    pub fn new(units: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(units)))
+    }
+
+    /// The fuel that is left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes this much fuel, or what is left.
+    pub fn take(&self, units: u64) {
+        // The closure never returns `None`.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left.saturating_sub(units))
+            });
+    }
+}
+
+/// The bounds of a function that is called back: those of the call that it is part of.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// When it is stopped.
+    pub deadline: Option<Instant>,
+    /// The fuel that it shares with the call, in the deterministic mode.
+    pub fuel: Option<Fuel>,
+}
+
+/// When a call or an execution is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// This long after it begins.
+    After(Duration),
+    /// At this instant.
+    At(Instant),
+}
+
+impl Deadline {
+    /// The instant of the deadline, if the time begins now. Durations are cut to 136 years.
+    #[must_use]
+    pub fn instant(self) -> Instant {
+        const FAR: Duration = Duration::from_secs(1 << 32);
+        match self {
+            Self::At(instant) => instant,
+            Self::After(duration) => {
+                let now = Instant::now();
+                now.checked_add(duration.min(FAR)).unwrap_or(now)
+            }
+        }
+    }
+}
+
+/// Stops the calls and executions that have it or a clone of it. It cannot be reset.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    is_set: AtomicBool,
+    /// The token of the call of which this one is for a part.
+    whole: Option<CancelToken>,
+}
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops calls in progress within a few ticks, and later ones at once.
+    pub fn cancel(&self) {
+        self.0.is_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        let whole = self.0.whole.as_ref();
+        self.0.is_set.load(Ordering::Relaxed) || whole.is_some_and(Self::is_cancelled)
+    }
+
+    /// A token for a part of a call, which the call's own token cancels as well.
+    pub(super) fn within(whole: Option<&Self>) -> Self {
+        Self(Arc::new(Flag {
+            is_set: AtomicBool::default(),
+            whole: whole.cloned(),
+        }))
+    }
+}

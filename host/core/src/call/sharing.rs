@@ -1,0 +1,228 @@
+//! Shares the numbered parts of one call among several threads, each with an instance of its own.
+//!
+//! A part is an element of a batch or a piece of arrays, of a pure target: the results are the same
+//! bits whichever thread computes them. Threads claim parts in order. If a part fails, threads that
+//! are at later parts are stopped, and those at earlier ones go on, so that the failure of the
+//! first part that fails is the one that the caller gets.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::prepared::{BufferExecution, DirectCalls};
+use super::{CallOptions, CancelToken, Threads, team};
+use crate::values::{Result, Status};
+
+/// The bytes in and out from which a call is shared from its start on. Waking a thread takes as
+/// long as copying some 100 KiB.
+const ENOUGH_BYTES: usize = 1 << 20;
+
+/// The time after which the rest of a call with less data is shared.
+const ENOUGH_TIME: Duration = Duration::from_micros(50);
+
+/// The threads that share a call.
+#[derive(Clone, Copy)]
+pub(super) struct Sharing<'a> {
+    pub(super) threads: &'a dyn Threads,
+    /// The most threads, the calling one included.
+    pub(super) most: usize,
+}
+
+/// What a thread does with the parts of a call that it claims.
+pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
+    calls: &'c C,
+    /// The execution in this thread's instance. `None` after a call broke it.
+    pub(super) run: Option<C::Run<'c>>,
+    pub(super) options: CallOptions,
+    claims: &'w Claims,
+}
+
+impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
+    /// The execution, or a new one.
+    ///
+    /// # Errors
+    /// As for [`DirectCalls::begin_run`].
+    pub(super) fn run(&mut self) -> Result<&mut C::Run<'c>> {
+        match &mut self.run {
+            Some(run) => Ok(run),
+            none => Ok(none.insert(self.calls.begin_run(&self.options)?)),
+        }
+    }
+
+    /// Notes the failure of a part. Returns whether the thread goes on.
+    pub(super) fn fail(&self, part: usize, status: Status) -> bool {
+        self.claims.fail(part, status)
+    }
+}
+
+/// Calls `step` for growing ranges of parts until the rest is worth sharing, or until it returns
+/// false. Returns the number of the first part that is left to call.
+///
+/// # Errors
+/// The failure of `step`.
+pub(super) fn begin_alone(
+    parts: Range<usize>,
+    bytes: usize,
+    mut step: impl FnMut(Range<usize>) -> Result<bool>,
+) -> Result<usize> {
+    let began = Instant::now();
+    let (mut next, mut size) = (parts.start, 1);
+    while next < parts.end && bytes < ENOUGH_BYTES && began.elapsed() < ENOUGH_TIME {
+        let end = parts.end.min(next + size);
+        if !step(next..end)? {
+            return Ok(parts.end);
+        }
+        (next, size) = (end, size * 2);
+    }
+    Ok(next)
+}
+
+/// Whether so many bytes in and out are worth the help of other threads.
+pub(super) fn is_worth_sharing(bytes: usize) -> bool {
+    bytes >= ENOUGH_BYTES
+}
+
+impl Sharing<'_> {
+    /// Calls `step` for ranges of all parts on the calling thread and on others, each until `step`
+    /// returns false. With `ends_at_failure` no part after one that failed is begun.
+    ///
+    /// Returns the failures in the order of parts, or `None` if no execution could begin on the
+    /// calling thread.
+    pub(super) fn call<'c, C: DirectCalls>(
+        self,
+        calls: &'c C,
+        options: &CallOptions,
+        parts: Range<usize>,
+        ends_at_failure: bool,
+        step: impl Fn(&mut Worker<'_, 'c, C>, Range<usize>) -> bool + Sync,
+    ) -> Option<Vec<(usize, Status)>> {
+        let threads = self.most.min(parts.len());
+        let claims = Claims::new(parts, threads, ends_at_failure);
+        let (number, own) = claims.join(options);
+        let mut worker = Worker {
+            calls,
+            run: Some(calls.begin_run(&own).ok()?),
+            options: own,
+            claims: &claims,
+        };
+        let help = || {
+            if claims.is_done() {
+                return;
+            }
+            let (number, own) = claims.join(options);
+            let Some(run) = calls.begin_help(&own) else {
+                return;
+            };
+            let mut worker = Worker {
+                calls,
+                run: Some(run),
+                options: own,
+                claims: &claims,
+            };
+            while let Some(range) = claims.take(number)
+                && step(&mut worker, range)
+            {
+                // Another call needs the instance more.
+                if worker.run.as_ref().is_some_and(BufferExecution::is_awaited) {
+                    break;
+                }
+            }
+        };
+        team::share(self.threads, threads.saturating_sub(1), &help, || {
+            while let Some(range) = claims.take(number)
+                && step(&mut worker, range)
+            {}
+        });
+        drop(worker);
+        Some(claims.into_failures())
+    }
+}
+
+/// The parts that threads have yet to claim.
+struct Claims {
+    state: Mutex<State>,
+    threads: usize,
+    ends_at_failure: bool,
+}
+
+struct State {
+    /// The parts that no thread has claimed.
+    left: Range<usize>,
+    failures: Vec<(usize, Status)>,
+    /// For each thread the first part that it claimed last, and its token.
+    workers: Vec<(usize, CancelToken)>,
+}
+
+impl Claims {
+    fn new(parts: Range<usize>, threads: usize, ends_at_failure: bool) -> Self {
+        Self {
+            state: Mutex::new(State {
+                left: parts,
+                failures: Vec::new(),
+                workers: Vec::new(),
+            }),
+            threads,
+            ends_at_failure,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a thread. Returns its number and the options of its calls.
+    fn join(&self, options: &CallOptions) -> (usize, CallOptions) {
+        let token = CancelToken::within(options.cancel.as_ref());
+        let mut state = self.state();
+        state.workers.push((0, token.clone()));
+        let options = CallOptions {
+            cancel: Some(token),
+            // Those of an XLA call must not outlive it.
+            helpers: None,
+            ..options.clone()
+        };
+        (state.workers.len() - 1, options)
+    }
+
+    fn is_done(&self) -> bool {
+        self.state().left.is_empty()
+    }
+
+    /// Claims parts for a thread: a fraction of those left, so that all threads end at about the
+    /// same time.
+    fn take(&self, worker: usize) -> Option<Range<usize>> {
+        let mut state = self.state();
+        if state.left.is_empty() {
+            return None;
+        }
+        let first = state.left.start;
+        let count = (state.left.len() / (4 * self.threads)).max(1);
+        state.left.start += count;
+        if let Some((current, _)) = state.workers.get_mut(worker) {
+            *current = first;
+        }
+        Some(first..first + count)
+    }
+
+    /// Notes a failure. If it ends the call, stops the threads at later parts. Returns whether the
+    /// thread goes on.
+    fn fail(&self, part: usize, status: Status) -> bool {
+        let mut state = self.state();
+        state.failures.push((part, status));
+        if !self.ends_at_failure {
+            return true;
+        }
+        state.left.end = state.left.start;
+        let later = state.workers.iter().filter(|(current, _)| *current > part);
+        later.for_each(|(_, token)| token.cancel());
+        false
+    }
+
+    /// The failures in the order of parts.
+    fn into_failures(self) -> Vec<(usize, Status)> {
+        let state = self.state.into_inner();
+        let mut failures = state.unwrap_or_else(PoisonError::into_inner).failures;
+        failures.sort_by_key(|(part, _)| *part);
+        failures
+    }
+}

@@ -1,0 +1,152 @@
+//! Signatures: a target's declaration of its operands, results and attributes.
+
+mod check;
+pub mod dimensions;
+mod infer;
+pub mod json;
+
+use std::fmt;
+
+use callbox_abi::Stage;
+
+pub use self::dimensions::Dimension;
+use self::dimensions::{ELEMENTWISE, Extent, PURE, ROWS};
+use super::{ApiVersion, CallSite};
+use crate::values::{ArrayShape, Dictionary, ElementType, Result, Shape, Status};
+
+/// A target's declaration of itself. Without any, it has a name and the API versions that its
+/// function's type allows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// The target's name.
+    pub name: String,
+    /// The conventions by which it can be called.
+    pub api_versions: Vec<ApiVersion>,
+    /// The stages that the target exports.
+    pub stages: Vec<Stage>,
+    /// The operands' leaves, if declared.
+    pub operands: Option<Vec<BufferSignature>>,
+    /// Whether it takes any number of further operands.
+    pub remaining_operands: bool,
+    /// The results' leaves, if declared.
+    pub results: Option<Vec<BufferSignature>>,
+    /// Whether it takes any number of further results.
+    pub remaining_results: bool,
+    /// The attributes, if declared. As in XLA, [`check`](Self::check) accepts any attributes for an
+    /// empty list, too.
+    pub attributes: Option<Vec<AttributeSignature>>,
+    /// The documentation. Untrusted text of the guest.
+    pub documentation: String,
+    /// Traits such as `pure`, `elementwise` and `rows`.
+    pub traits: Vec<String>,
+}
+
+/// The declaration of an operand or result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferSignature {
+    /// The name, for messages and documentation.
+    pub name: String,
+    /// The allowed element types; empty allows all.
+    pub element_types: Vec<ElementType>,
+    /// The rank, also if the dimensions determine it; `None` allows all.
+    pub rank: Option<usize>,
+    /// The dimensions; `None` allows all.
+    pub dimensions: Option<Vec<Dimension>>,
+    /// Whether it can be left out, together with those after it.
+    pub optional: bool,
+}
+
+/// The declaration of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeSignature {
+    /// Its name.
+    pub name: String,
+    /// Its kind: `scalar`, `array`, `string`, `dictionary` or `function`.
+    pub kind: String,
+    /// The element type of a scalar or array.
+    pub element_type: Option<ElementType>,
+    /// Whether it can be left out.
+    pub optional: bool,
+}
+
+impl Signature {
+    /// Whether the target has this trait. A target of the trait `elementwise` or `rows` is also
+    /// pure.
+    #[must_use]
+    pub fn has_trait(&self, name: &str) -> bool {
+        let is_said = |name: &str| self.traits.iter().any(|t| t == name);
+        is_said(name) || name == PURE && (is_said(ELEMENTWISE) || is_said(ROWS))
+    }
+
+    /// Adds implied traits, and checks the traits `elementwise` and `rows` against the rest of the
+    /// declaration.
+    ///
+    /// # Errors
+    /// A message about the first declaration that a target of these traits cannot have.
+    pub fn with_implied_traits(mut self) -> Result<Self, String> {
+        dimensions::check_elementwise(&self)?;
+        dimensions::check_rows(&self)?;
+        if self.has_trait(PURE) && !self.traits.iter().any(|t| t == PURE) {
+            self.traits.push(PURE.to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Checks a call site against the declaration.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT in XLA's words (`Handler::Call` in xla/ffi/api/api.h). A wrong number of
+    /// operands, results or attributes is reported alone, other mismatches together.
+    pub fn check(&self, site: &CallSite) -> Result<()> {
+        if !self.api_versions.contains(&site.api_version) {
+            let versions: Vec<_> = self.api_versions.iter().map(|v| v.name()).collect();
+            return Err(Status::invalid_argument(format!(
+                "expected an api_version that {:?} has ({}), found {}",
+                self.name,
+                versions.join(", "),
+                site.api_version
+            )));
+        }
+        if site.api_version != ApiVersion::TypedFfi {
+            return Ok(());
+        }
+        check::check(self, site)
+    }
+
+    /// Checks the attributes of a call site like one that has been checked, by typed FFI.
+    ///
+    /// # Errors
+    /// As for [`Signature::check`].
+    pub fn check_attributes(&self, checked: &CallSite, attributes: &Dictionary) -> Result<()> {
+        let operands = checked.operands.iter().map(Shape::leaf_count);
+        let buffers = operands.sum::<usize>() + checked.result.leaf_count();
+        check::check_attributes(self, buffers, attributes)
+    }
+
+    /// Infers the shapes of a call's results from the operands' shapes and the declaration.
+    ///
+    /// The shapes have no layouts. Optional results are left out. A result that declares several
+    /// element types has the type of the first operand that declares the same ones. A result of an
+    /// elementwise target has the dimensions of the first operand that is not a scalar.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the operands do not fit the declaration, as in [`Signature::check`], or
+    /// if the declaration does not determine the results.
+    pub fn infer_results(&self, operands: &[ArrayShape]) -> Result<Vec<ArrayShape>> {
+        infer::infer(self, operands)
+    }
+}
+
+impl fmt::Display for BufferSignature {
+    /// `x: f32[?,?]`, `y: f32|f64[...]`, `w: f32[.., n]`, `z: f32[?], optional`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<_> = self.element_types.iter().map(|t| t.lower_name()).collect();
+        let types = if types.is_empty() {
+            "any type".to_owned()
+        } else {
+            types.join("|")
+        };
+        write!(f, "{}: {types}{}", self.name, Extent(self))?;
+        f.write_str(if self.optional { ", optional" } else { "" })
+    }
+}

@@ -1,0 +1,334 @@
+//! Checks a call site against the target's declaration, by XLA's rules and in XLA's words.
+//!
+//! The checks, their order and their messages are those of `Handler::Call` (xla/ffi/api/api.h):
+//! first the counts, each of which fails alone, then all parameters, whose errors are reported
+//! together. XLA's header line counts operands, results and attributes as "operands"; the name
+//! before each message tells them apart. A guest made with `callbox-guest` repeats the checks when
+//! it is called. Checking here reports errors before a program runs, and limits how many names a
+//! module's declaration puts into a message.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::dimensions::{Bindings, Common, ELEMENTWISE, label, shortened};
+use super::{AttributeSignature, BufferSignature, Signature};
+use crate::call::CallSite;
+use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
+
+/// The most names or types that a message lists.
+const MOST: usize = 16;
+
+/// Checks the declared operands, results and attributes of a call site.
+pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
+    let operands: Vec<_> = site.operands.iter().flat_map(Shape::leaves).collect();
+    let results = site.result.leaves();
+    let (more_operands, more_results) = (signature.remaining_operands, signature.remaining_results);
+    check_count(
+        "arguments",
+        signature.operands.as_deref(),
+        more_operands,
+        operands.len(),
+    )?;
+    check_count(
+        "results",
+        signature.results.as_deref(),
+        more_results,
+        results.len(),
+    )?;
+    // As in XLA, a target that declares no attribute takes any.
+    let declared = signature.attributes.as_deref().unwrap_or_default();
+    if !declared.is_empty() {
+        check_names(declared, &site.attributes)?;
+    }
+    let mut buffers = Buffers::new(signature);
+    let mut mismatches = buffers.operands(&operands);
+    mismatches.extend(buffers.results(&results));
+    mismatches.extend(attributes(declared, &site.attributes));
+    report(mismatches)
+}
+
+/// Checks only the attributes of a call site whose `buffers` operands and results fit.
+pub(super) fn check_attributes(
+    signature: &Signature,
+    buffers: usize,
+    found: &Dictionary,
+) -> Result<()> {
+    let declared = signature.attributes.as_deref().unwrap_or_default();
+    if declared.is_empty() {
+        return Ok(());
+    }
+    check_names(declared, found)?;
+    let mismatches = attributes(declared, found);
+    report(
+        std::iter::repeat_n(None, buffers)
+            .chain(mismatches)
+            .collect(),
+    )
+}
+
+/// Checks only the operands of a call. Returns the dimensions that they determine.
+pub(super) fn check_operands<'a>(
+    signature: &'a Signature,
+    operands: &[ArrayShape],
+) -> Result<Buffers<'a>> {
+    let operands: Vec<_> = operands.iter().collect();
+    check_count(
+        "arguments",
+        signature.operands.as_deref(),
+        signature.remaining_operands,
+        operands.len(),
+    )?;
+    let mut buffers = Buffers::new(signature);
+    report(buffers.operands(&operands))?;
+    Ok(buffers)
+}
+
+/// Reports all mismatches. Positions count operands, then results, then declared attributes.
+fn report(mismatches: Vec<Option<String>>) -> Result<()> {
+    let wrong: Vec<_> = mismatches
+        .into_iter()
+        .enumerate()
+        .filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)))
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let (positions, diagnostics): (Vec<_>, Vec<_>) = wrong.into_iter().unzip();
+    Err(Status::invalid_argument(format!(
+        "Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
+        positions.join(", "),
+        diagnostics.join("\n")
+    )))
+}
+
+fn check_count(
+    what: &str,
+    declared: Option<&[BufferSignature]>,
+    takes_more: bool,
+    found: usize,
+) -> Result<()> {
+    let Some(declared) = declared else {
+        return Ok(());
+    };
+    let (least, most) = (
+        declared.iter().filter(|b| !b.optional).count(),
+        declared.len(),
+    );
+    if found >= least && (takes_more || found <= most) {
+        return Ok(());
+    }
+    let expected = match (takes_more, least == most) {
+        (true, _) => format!("at least {least}"),
+        (false, true) => most.to_string(),
+        // XLA has no upper bound if some are optional.
+        (false, false) => format!("{least} to {most}"),
+    };
+    Err(wrong_count(what, expected, found, ""))
+}
+
+/// Checks the number of attributes, and, if some are optional, that the target declares each.
+fn check_names(declared: &[AttributeSignature], found: &Dictionary) -> Result<()> {
+    let most = declared.len();
+    let least = declared.iter().filter(|a| !a.optional).count();
+    if found.len() < least || found.len() > most {
+        let names = if found.is_empty() {
+            String::new()
+        } else {
+            format!(" with name(s): {}", names(found))
+        };
+        let expected = if least == most {
+            most.to_string()
+        } else {
+            format!("{least} to {most}")
+        };
+        return Err(wrong_count("attributes", expected, found.len(), &names));
+    }
+    if least == most {
+        return Ok(());
+    }
+    let known: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
+    match found.keys().find(|name| !known.contains(name.as_str())) {
+        Some(unknown) => Err(Status::invalid_argument(format!(
+            "Unknown attribute: expected one of {} but got {unknown}",
+            listed(declared.iter().map(|a| a.name.as_str()), ", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn wrong_count(what: &str, expected: impl fmt::Display, found: usize, names: &str) -> Status {
+    Status::invalid_argument(format!(
+        "Wrong number of {what}: expected {expected} but got {found}{names}"
+    ))
+}
+
+/// The buffers of one call, and the dimensions that they share.
+#[derive(Debug)]
+pub(super) struct Buffers<'a> {
+    signature: &'a Signature,
+    pub(super) bindings: Bindings<'a>,
+    /// For elementwise targets, the dimensions of all buffers.
+    pub(super) common: Option<Common>,
+}
+
+impl<'a> Buffers<'a> {
+    fn new(signature: &'a Signature) -> Self {
+        Self {
+            signature,
+            bindings: Bindings::default(),
+            common: signature.has_trait(ELEMENTWISE).then(Common::default),
+        }
+    }
+
+    /// The mismatch of each operand, declared or not.
+    fn operands(&mut self, found: &[&ArrayShape]) -> Vec<Option<String>> {
+        self.mismatches(self.signature.operands.as_deref(), true, found)
+    }
+
+    /// The mismatch of each result. Operands come first.
+    fn results(&mut self, found: &[&ArrayShape]) -> Vec<Option<String>> {
+        self.mismatches(self.signature.results.as_deref(), false, found)
+    }
+
+    fn mismatches(
+        &mut self,
+        declared: Option<&'a [BufferSignature]>,
+        are_operands: bool,
+        found: &[&ArrayShape],
+    ) -> Vec<Option<String>> {
+        let mismatch = |(i, shape): (usize, &&ArrayShape)| {
+            self.mismatch(declared.and_then(|all| all.get(i)), are_operands, i, shape)
+        };
+        found.iter().enumerate().map(mismatch).collect()
+    }
+
+    fn mismatch(
+        &mut self,
+        declared: Option<&'a BufferSignature>,
+        is_operand: bool,
+        number: usize,
+        found: &ArrayShape,
+    ) -> Option<String> {
+        let what = if is_operand { "operand" } else { "result" };
+        let label = label(declared, what, number);
+        if let Some(mismatch) = declared.and_then(|declared| declared.mismatch(found)) {
+            let is_named = declared.is_some_and(|declared| !declared.name.is_empty());
+            let subject = if is_named {
+                format!("{what} {label}")
+            } else {
+                label
+            };
+            return Some(format!("{subject}: {mismatch}"));
+        }
+        if let Some(dimensions) = declared.and_then(|declared| declared.dimensions.as_deref())
+            && let Err(mismatch) = self.bindings.unify(dimensions, found.dimensions(), &label)
+        {
+            return Some(mismatch);
+        }
+        let common = self.common.as_mut()?;
+        common.unify(found, is_operand, &label).err()
+    }
+}
+
+/// The mismatch of each declared attribute. Their number has been checked.
+fn attributes(
+    declared: &[AttributeSignature],
+    found: &Dictionary,
+) -> impl Iterator<Item = Option<String>> {
+    let all_are_required = declared.iter().all(|attribute| !attribute.optional);
+    let sorted: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
+    // XLA compares the call's sorted names with the target's, position by position.
+    let places = std::iter::zip(sorted, found.keys());
+    let other_names: BTreeMap<&str, &String> = if all_are_required {
+        places.filter(|(name, found)| name != found).collect()
+    } else {
+        BTreeMap::new()
+    };
+    declared.iter().map(move |attribute| {
+        let name = attribute.name.as_str();
+        if let Some(found) = other_names.get(name) {
+            return Some(format!("Attribute name mismatch: {found} vs {name}"));
+        }
+        match found.get(name) {
+            Some(value) => {
+                let mismatch = attribute.mismatch(value)?;
+                Some(format!("attribute {}: {mismatch}", shortened(name)))
+            }
+            None if attribute.optional => None,
+            None => Some(missing(name, found)),
+        }
+    })
+}
+
+fn missing(name: &str, found: &Dictionary) -> String {
+    let found = if found.is_empty() {
+        "none".to_owned()
+    } else {
+        names(found)
+    };
+    format!("Missing attribute: expected {name} but got {found}")
+}
+
+impl AttributeSignature {
+    fn mismatch(&self, value: &Attribute) -> Option<String> {
+        let kind = value.kind();
+        if kind != self.kind {
+            return Some(format!(
+                "Wrong attribute type: expected {} but got {kind}",
+                self.kind
+            ));
+        }
+        let found = match value {
+            Attribute::Scalar(literal) | Attribute::Array(literal) => {
+                literal.shape().as_array().map(ArrayShape::element_type)
+            }
+            Attribute::String(_) | Attribute::Dictionary(_) | Attribute::Function(_) => None,
+        };
+        match (self.element_type, found) {
+            (Some(expected), Some(found)) if expected != found => Some(format!(
+                "Wrong {kind} data type: expected {} but got {}",
+                expected.upper_name(),
+                found.upper_name()
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl BufferSignature {
+    fn mismatch(&self, found: &ArrayShape) -> Option<String> {
+        if !self.element_types.is_empty() && !self.element_types.contains(&found.element_type()) {
+            let expected = self.element_types.iter().map(|t| t.upper_name());
+            return Some(format!(
+                "Wrong buffer dtype: expected {} but got {}",
+                listed(expected, " or "),
+                found.element_type().upper_name()
+            ));
+        }
+        match self.rank {
+            Some(rank) if rank != found.rank() => Some(format!(
+                "Wrong buffer rank: expected {rank} but got {}",
+                found.rank()
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn names(attributes: &Dictionary) -> String {
+    listed(attributes.keys().map(String::as_str), ", ")
+}
+
+/// The first names, and the count if there are more.
+fn listed<T: Into<String>>(names: impl ExactSizeIterator<Item = T>, separator: &str) -> String {
+    let count = names.len();
+    let first: Vec<String> = names.take(MOST).map(Into::into).collect();
+    let mut text = first.join(separator);
+    if count > MOST {
+        text.push_str(&format!("{separator}... ({count} in all)"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! Declared dimensions of operands and results, and their agreement with a call site.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{BufferSignature, Signature};
+use crate::values::ArrayShape;
+
+/// The trait of a target whose result elements depend only on operand elements at the same index.
+pub const ELEMENTWISE: &str = "elementwise";
+
+/// The trait of a target that treats the dimensions `..` of its operands and results row by row: a
+/// row of a result depends only on the same row of the operands that declare `..`, on the other
+/// operands and on attributes.
+pub const ROWS: &str = "rows";
+
+/// The trait of a target whose results depend only on operands and attributes.
+pub const PURE: &str = "pure";
+
+/// The most dimensions that a message lists.
+const MOST: usize = 16;
+
+/// The most symbols that a message explains, each with the name of a buffer.
+const MOST_EXPLAINED: usize = 4;
+
+/// The most bytes of a name in a message. Names come from the module, which is untrusted, and every
+/// buffer may have an error.
+const MAX_LABEL: usize = 64;
+
+/// One entry of the declared dimensions of an operand or result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// `..`: any number of dimensions, the same ones in every buffer. It comes first, and once.
+    Any,
+    /// A dimension of this size.
+    Size(usize),
+    /// `n`: a dimension of any size, the same size for every use of the symbol.
+    Symbol(String),
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str(".."),
+            Self::Size(size) => size.fmt(f),
+            Self::Symbol(symbol) => f.write_str(symbol),
+        }
+    }
+}
+
+/// The least number of dimensions, and whether there can be more.
+pub(super) fn extent(dimensions: &[Dimension]) -> (usize, bool) {
+    let takes_more = dimensions.first() == Some(&Dimension::Any);
+    (dimensions.len() - usize::from(takes_more), takes_more)
+}
+
+/// The values of `..` and of the symbols in one call, each with the buffer that determined it.
+#[derive(Debug, Default)]
+pub(super) struct Bindings<'a> {
+    any: Option<(Vec<usize>, String)>,
+    symbols: BTreeMap<&'a str, (usize, String)>,
+}
+
+impl<'a> Bindings<'a> {
+    /// Adds the dimensions of the buffer `label`. They bind new symbols and must agree with bound
+    /// ones.
+    ///
+    /// # Errors
+    /// The mismatch. Then the buffer binds nothing.
+    pub(super) fn unify(
+        &mut self,
+        declared: &'a [Dimension],
+        found: &[usize],
+        label: &str,
+    ) -> Result<(), String> {
+        let (least, takes_more) = extent(declared);
+        let fits = if takes_more {
+            found.len() >= least
+        } else {
+            found.len() == least
+        };
+        if !fits {
+            return Err(self.mismatch(declared, found, label));
+        }
+        let (any, single) = found.split_at(found.len() - least);
+        let mut new: BTreeMap<&'a str, usize> = BTreeMap::new();
+        let mut agrees = !takes_more || self.any.as_ref().is_none_or(|(known, _)| known == any);
+        let declared_single = &declared[usize::from(takes_more)..];
+        for (dimension, &size) in declared_single.iter().zip(single) {
+            agrees &= match dimension {
+                // Only the first entry can be `..`, which `any` covers.
+                Dimension::Any => true,
+                Dimension::Size(expected) => *expected == size,
+                Dimension::Symbol(symbol) => match self.symbols.get(symbol.as_str()) {
+                    Some((known, _)) => *known == size,
+                    None => *new.entry(symbol).or_insert(size) == size,
+                },
+            };
+        }
+        if !agrees {
+            return Err(self.mismatch(declared, found, label));
+        }
+        if takes_more && self.any.is_none() {
+            self.any = Some((any.to_vec(), label.to_owned()));
+        }
+        let new = new.into_iter();
+        self.symbols
+            .extend(new.map(|(symbol, size)| (symbol, (size, label.to_owned()))));
+        Ok(())
+    }
+
+    /// The sizes of these dimensions.
+    ///
+    /// # Errors
+    /// The first entry that no operand determines.
+    pub(super) fn resolve<'d>(
+        &self,
+        declared: &'d [Dimension],
+    ) -> Result<Vec<usize>, &'d Dimension> {
+        let mut sizes = Vec::new();
+        for dimension in declared {
+            match dimension {
+                Dimension::Any => {
+                    let (any, _) = self.any.as_ref().ok_or(dimension)?;
+                    sizes.extend_from_slice(any);
+                }
+                Dimension::Size(size) => sizes.push(*size),
+                Dimension::Symbol(symbol) => {
+                    let (size, _) = self.symbols.get(symbol.as_str()).ok_or(dimension)?;
+                    sizes.push(*size);
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// The message, in XLA's words, with the values of `..` and the symbols so far.
+    fn mismatch(&self, declared: &[Dimension], found: &[usize], label: &str) -> String {
+        let mut known: Vec<String> = Vec::new();
+        for (i, dimension) in declared.iter().enumerate() {
+            // A repeated symbol is explained once.
+            if known.len() == MOST_EXPLAINED || declared[..i].contains(dimension) {
+                continue;
+            }
+            match dimension {
+                Dimension::Any => {
+                    if let Some((any, from)) = &self.any {
+                        known.push(format!(".. = {} (from {from})", Sizes(any)));
+                    }
+                }
+                Dimension::Symbol(symbol) => {
+                    if let Some((size, from)) = self.symbols.get(symbol.as_str()) {
+                        known.push(format!("{symbol} = {size} (from {from})"));
+                    }
+                }
+                Dimension::Size(_) => {}
+            }
+        }
+        let with = if known.is_empty() {
+            String::new()
+        } else {
+            format!(" with {}", known.join(", "))
+        };
+        format!(
+            "Wrong buffer dimensions: expected {label}: {}{with} but got {}",
+            Declared(declared),
+            Sizes(found)
+        )
+    }
+}
+
+/// Displays declared dimensions: `[.., n, 4]`.
+pub(super) struct Declared<'a>(pub(super) &'a [Dimension]);
+
+impl fmt::Display for Declared<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self.0, ", ")
+    }
+}
+
+/// Displays an array's dimensions as XLA does: `[2,3]`.
+pub(super) struct Sizes<'a>(pub(super) &'a [usize]);
+
+impl fmt::Display for Sizes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self.0, ",")
+    }
+}
+
+fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T], separator: &str) -> fmt::Result {
+    f.write_str("[")?;
+    for (i, item) in items.iter().take(MOST).enumerate() {
+        f.write_str(if i == 0 { "" } else { separator })?;
+        item.fmt(f)?;
+    }
+    if items.len() > MOST {
+        write!(f, "{separator}... {} in all]", items.len())
+    } else {
+        f.write_str("]")
+    }
+}
+
+/// The name of an operand or result in messages, or its number if it has no name.
+pub(super) fn label(declared: Option<&BufferSignature>, what: &str, number: usize) -> String {
+    match declared.map(|buffer| buffer.name.as_str()) {
+        None | Some("") => format!("{what} {number}"),
+        Some(name) => shortened(name),
+    }
+}
+
+/// A name, cut to the length that messages allow.
+pub(super) fn shortened(name: &str) -> String {
+    let kept = &name[..name.floor_char_boundary(MAX_LABEL)];
+    let end = if kept.len() < name.len() { "..." } else { "" };
+    format!("{kept}{end}")
+}
+
+/// The dimensions of an elementwise target's results and of its operands other than scalars.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    first: Option<(Vec<usize>, String)>,
+}
+
+impl Common {
+    /// Adds the dimensions of an operand or result.
+    ///
+    /// # Errors
+    /// The mismatch, in XLA's words.
+    pub(super) fn unify(
+        &mut self,
+        found: &ArrayShape,
+        is_operand: bool,
+        label: &str,
+    ) -> Result<(), String> {
+        if is_operand && found.rank() == 0 {
+            return Ok(());
+        }
+        match &self.first {
+            None => {
+                self.first = Some((found.dimensions().to_vec(), label.to_owned()));
+                Ok(())
+            }
+            Some((expected, _)) if expected == found.dimensions() => Ok(()),
+            Some((expected, from)) => Err(format!(
+                "Wrong buffer dimensions: expected {label}: {} as {from} has them, because the target is elementwise, but got {}",
+                Sizes(expected),
+                Sizes(found.dimensions())
+            )),
+        }
+    }
+
+    /// The dimensions of results; empty if all operands are scalars.
+    pub(super) fn into_dimensions(self) -> Vec<usize> {
+        self.first.map(|(sizes, _)| sizes).unwrap_or_default()
+    }
+}
+
+/// Checks the declared dimensions of a target of the trait `rows`: each result declares `..`, and
+/// so does an operand.
+///
+/// # Errors
+/// A message about the first violation.
+pub fn check_rows(signature: &Signature) -> Result<(), String> {
+    if !signature.has_trait(ROWS) {
+        return Ok(());
+    }
+    check_convention(signature, ROWS)?;
+    let operands = signature.operands.as_deref().unwrap_or_default();
+    let results = signature.results.as_deref().unwrap_or_default();
+    let mut numbered = results.iter().enumerate();
+    if let Some((number, result)) = numbered.find(|(_, result)| !has_rows(result)) {
+        return Err(format!(
+            "expected each result of a target of the trait rows to declare dimensions that begin with .., found {}: {}",
+            label(Some(result), "result", number),
+            Extent(result)
+        ));
+    }
+    if results.is_empty() || signature.remaining_results || !operands.iter().any(has_rows) {
+        return Err(
+            "expected a target of the trait rows to declare its results, and an operand with dimensions that begin with .."
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Whether the dimensions of an operand or result are declared to begin with `..`.
+pub(crate) fn has_rows(buffer: &BufferSignature) -> bool {
+    let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
+    dimensions.first() == Some(&Dimension::Any)
+}
+
+/// Checks that only typed FFI calls a target of this trait.
+fn check_convention(signature: &Signature, name: &str) -> Result<(), String> {
+    let typed = crate::call::ApiVersion::TypedFfi;
+    match signature.api_versions.iter().find(|v| **v != typed) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "expected a target of the trait {name} to be called by {typed} alone, found {other}"
+        )),
+    }
+}
+
+/// Checks the declared dimensions of an elementwise target.
+///
+/// They must allow any dimensions of their rank, and be the same for all results and for all
+/// operands other than scalars.
+///
+/// # Errors
+/// A message about the first violation.
+pub fn check_elementwise(signature: &Signature) -> Result<(), String> {
+    if !signature.has_trait(ELEMENTWISE) {
+        return Ok(());
+    }
+    check_convention(signature, ELEMENTWISE)?;
+    let operands = signature.operands.as_deref().unwrap_or_default().iter();
+    let results = signature.results.as_deref().unwrap_or_default().iter();
+    let numbered = operands
+        .enumerate()
+        .filter(|(_, buffer)| buffer.rank != Some(0))
+        .map(|(i, buffer)| (buffer, "operand", i));
+    let numbered = numbered.chain(results.enumerate().map(|(i, buffer)| (buffer, "result", i)));
+    // The first buffer with declared dimensions, and the first with a known rank.
+    let mut first_list: Option<(&BufferSignature, String)> = None;
+    let mut first_rank: Option<(&BufferSignature, String)> = None;
+    for (buffer, what, number) in numbered {
+        let label = label(Some(buffer), what, number);
+        let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
+        for (i, dimension) in dimensions.iter().enumerate() {
+            let is_size = matches!(dimension, Dimension::Size(_));
+            if is_size || dimensions[..i].contains(dimension) {
+                return Err(format!(
+                    "expected a target of the trait elementwise to take any dimensions of a rank, found {label}: {}",
+                    Declared(dimensions)
+                ));
+            }
+        }
+        let mut firsts = first_list.iter().chain(&first_rank);
+        if let Some((other, from)) = firsts.find(|(other, _)| !is_alike(other, buffer)) {
+            return Err(format!(
+                "expected a target of the trait elementwise to declare the same dimensions for its operands and results, found {from}: {} and {label}: {}",
+                Extent(other),
+                Extent(buffer)
+            ));
+        }
+        if buffer.dimensions.is_some() {
+            first_list.get_or_insert_with(|| (buffer, label.clone()));
+        }
+        if buffer.rank.is_some() {
+            first_rank.get_or_insert((buffer, label));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the declarations allow two buffers to have the same dimensions.
+fn is_alike(a: &BufferSignature, b: &BufferSignature) -> bool {
+    let lists = a.dimensions.as_ref().zip(b.dimensions.as_ref());
+    let ranks = a.rank.zip(b.rank);
+    let is_long_enough = |rank: Option<usize>, dimensions: Option<&[Dimension]>| {
+        let both = rank.zip(dimensions);
+        both.is_none_or(|(rank, dimensions)| rank >= extent(dimensions).0)
+    };
+    lists.is_none_or(|(a, b)| a == b)
+        && ranks.is_none_or(|(a, b)| a == b)
+        && is_long_enough(a.rank, b.dimensions.as_deref())
+        && is_long_enough(b.rank, a.dimensions.as_deref())
+}
+
+/// Displays the declared dimensions of a buffer, in brackets.
+pub(super) struct Extent<'a>(pub(super) &'a BufferSignature);
+
+impl fmt::Display for Extent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.dimensions, self.0.rank) {
+            (Some(dimensions), _) => Declared(dimensions).fmt(f),
+            (None, Some(rank)) => write!(f, "[{}]", vec!["?"; rank].join(",")),
+            (None, None) => f.write_str("[...]"),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,185 @@
+//! Declared buffers and attributes as JSON, in the section `callbox.targets` of a module and in
+//! manifests of native targets.
+//!
+//! Callers check names: those of untrusted modules are displayed differently from those in a file
+//! that the user wrote.
+
+use callbox_abi::UnknownName;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::dimensions::{Declared, extent};
+use super::{AttributeSignature, BufferSignature, Dimension};
+use crate::values::ElementType;
+
+/// The most dimensions that a declaration can have.
+const MAX_RANK: usize = 255;
+
+/// The longest symbol for a dimension, in bytes.
+const MAX_SYMBOL: usize = 64;
+
+/// The kinds of attributes.
+const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
+
+/// The declaration of an operand or result.
+#[derive(Debug, Deserialize)]
+pub struct Buffer {
+    /// The name, for messages.
+    #[serde(default)]
+    pub name: String,
+    /// The names of the allowed element types.
+    pub element_types: Option<Vec<String>>,
+    /// The rank.
+    pub rank: Option<usize>,
+    /// Sizes, symbols and a leading `..`.
+    pub dimensions: Option<Vec<Value>>,
+    /// Whether it can be left out.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// The declaration of an attribute.
+#[derive(Debug, Deserialize)]
+pub struct Attribute {
+    /// The name.
+    pub name: String,
+    /// One of `scalar`, `array`, `string`, `dictionary` and `function`.
+    pub kind: String,
+    /// The element type of a scalar or array.
+    pub element_type: Option<String>,
+    /// Whether it can be left out.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// Validates the declared operands or results.
+///
+/// # Errors
+/// A message, if a rank is too large or contradicts the dimensions, a dimension or element type is
+/// malformed, or an optional buffer precedes a required one.
+pub fn buffers(declared: Vec<Buffer>) -> Result<Vec<BufferSignature>, String> {
+    let declared: Vec<_> = declared.into_iter().map(buffer).collect::<Result<_, _>>()?;
+    if declared.is_sorted_by_key(|buffer| buffer.optional) {
+        Ok(declared)
+    } else {
+        Err("an optional buffer precedes a required one".to_owned())
+    }
+}
+
+/// The operands or results that a JSON list declares.
+#[cfg(test)]
+pub(super) fn read(text: &str) -> Result<Vec<BufferSignature>, String> {
+    buffers(serde_json::from_str(text).map_err(|error| error.to_string())?)
+}
+
+fn buffer(declared: Buffer) -> Result<BufferSignature, String> {
+    if let Some(rank) = declared.rank.filter(|&rank| rank > MAX_RANK) {
+        return Err(format!(
+            "expected a rank of at most {MAX_RANK}, found {rank}"
+        ));
+    }
+    let dimensions = declared.dimensions.map(dimensions).transpose()?;
+    let rank = rank(declared.rank, dimensions.as_deref())?;
+    let types = declared.element_types.unwrap_or_default();
+    Ok(BufferSignature {
+        name: declared.name,
+        element_types: types
+            .iter()
+            .map(|name| element_type(name))
+            .collect::<Result<_, _>>()?,
+        rank,
+        dimensions,
+        optional: declared.optional,
+    })
+}
+
+/// The rank that the dimensions determine, or else the declared one.
+fn rank(
+    declared: Option<usize>,
+    dimensions: Option<&[Dimension]>,
+) -> Result<Option<usize>, String> {
+    let Some(dimensions) = dimensions else {
+        return Ok(declared);
+    };
+    let (least, takes_more) = extent(dimensions);
+    let agrees = declared.is_none_or(|rank| rank == least || takes_more && rank > least);
+    match (declared, agrees) {
+        (Some(rank), false) => Err(format!(
+            "expected the rank that the dimensions {} have, found {rank}",
+            Declared(dimensions)
+        )),
+        (_, _) if takes_more => Ok(declared),
+        (_, _) => Ok(Some(least)),
+    }
+}
+
+fn dimensions(declared: Vec<Value>) -> Result<Vec<Dimension>, String> {
+    if declared.len() > MAX_RANK {
+        return Err(format!(
+            "expected at most {MAX_RANK} dimensions, found {}",
+            declared.len()
+        ));
+    }
+    let dimensions = declared.iter().enumerate();
+    dimensions.map(|(i, value)| dimension(i, value)).collect()
+}
+
+fn dimension(position: usize, value: &Value) -> Result<Dimension, String> {
+    let found = match value {
+        Value::String(text) if text == ".." && position == 0 => return Ok(Dimension::Any),
+        Value::String(text) if text == ".." => {
+            return Err(format!(
+                "expected \"..\" as the first of the dimensions alone, found it as number {position}"
+            ));
+        }
+        Value::String(text) if is_symbol(text) => return Ok(Dimension::Symbol(text.clone())),
+        Value::Number(number) => match number.as_u64().map(usize::try_from) {
+            Some(Ok(size)) => return Ok(Dimension::Size(size)),
+            _ => number.to_string(),
+        },
+        Value::String(text) if text.len() > MAX_SYMBOL => {
+            format!("a text of {} bytes", text.len())
+        }
+        Value::String(text) => format!("{text:?}"),
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    };
+    Err(format!(
+        "expected each of the dimensions to be a size, a symbol of at most {MAX_SYMBOL} letters, digits and underscores that begins with no digit, or \"..\", found {found}"
+    ))
+}
+
+fn is_symbol(text: &str) -> bool {
+    text.len() <= MAX_SYMBOL
+        && text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+        && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+}
+
+/// Validates a declared attribute.
+///
+/// # Errors
+/// A message, if the kind or the element type is unknown.
+pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
+    if !KINDS.contains(&declared.kind.as_str()) {
+        return Err(format!(
+            "attribute {:?}: expected the kind scalar, array, string, dictionary or function, found {:?}",
+            declared.name, declared.kind
+        ));
+    }
+    Ok(AttributeSignature {
+        element_type: declared
+            .element_type
+            .as_deref()
+            .map(element_type)
+            .transpose()?,
+        name: declared.name,
+        kind: declared.kind,
+        optional: declared.optional,
+    })
+}
+
+fn element_type(name: &str) -> Result<ElementType, String> {
+    name.parse().map_err(|error: UnknownName| error.to_string())
+}

@@ -1,0 +1,193 @@
+//! `callbox.graph.launch`: a custom call that runs a function of the program as a graph.
+//!
+//! The target follows `xla.graph.launch` of "RFC: Cuda Graphs support in XLA": it takes any
+//! operands, and the attribute `capture` names a function. On CUDA, the function's work is captured
+//! into a graph, which later calls launch (`cuda::GraphLaunch`). On the Host, the target calls the
+//! function, so that one program runs on both platforms.
+
+use std::sync::Arc;
+
+use crate::call::{
+    ApiVersion, AttributeSignature, Bounds, CallOptions, CallSite, Deadline, Execution, Functions,
+    Platform, PreparedCalls, Signature, Stage, TargetModule,
+};
+use crate::values::{Attribute, Literal, Result, Shape, Status};
+
+/// The target's name.
+pub const NAME: &str = "callbox.graph.launch";
+
+/// The attribute that names the function.
+pub const CAPTURE: &str = "capture";
+
+/// The target on the Host. Part of callbox, not a guest: it only passes operands on.
+#[derive(Debug)]
+pub struct GraphLaunch {
+    targets: [Signature; 1],
+}
+
+/// The target's declaration, on each platform.
+#[must_use]
+pub fn signature() -> Signature {
+    Signature {
+        name: NAME.to_owned(),
+        api_versions: vec![ApiVersion::TypedFfi],
+        stages: vec![Stage::Execute],
+        operands: Some(Vec::new()),
+        remaining_operands: true,
+        results: Some(Vec::new()),
+        remaining_results: true,
+        attributes: Some(vec![AttributeSignature {
+            name: CAPTURE.to_owned(),
+            kind: "function".to_owned(),
+            element_type: None,
+            optional: false,
+        }]),
+        documentation: "Runs the function `capture` of the program on the operands: on CUDA as a graph, which is captured once and launched from then on."
+            .to_owned(),
+        traits: Vec::new(),
+    }
+}
+
+/// The number of the function that a call site runs, among its functions.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the call site names no function, or one whose parameters or result differ
+/// from its own.
+pub fn function(site: &CallSite) -> Result<usize> {
+    let wrong = |message: String| Status::invalid_argument(format!("{NAME}: {message}"));
+    let name = match site.attributes.get(CAPTURE) {
+        Some(Attribute::Function(name)) => name,
+        Some(other) => {
+            return Err(wrong(format!(
+                "expected the attribute {CAPTURE:?} to be a function, found {other:?}"
+            )));
+        }
+        None => {
+            return Err(wrong(format!(
+                "expected an attribute {CAPTURE:?} that names a function, found none"
+            )));
+        }
+    };
+    let number = site.functions.iter().position(|f| f.name == *name);
+    let Some(number) = number else {
+        return Err(wrong(format!(
+            "expected a function of the program, found {name:?}"
+        )));
+    };
+    let reference = &site.functions[number];
+    let shapes = |shapes: &[Shape]| -> Vec<String> {
+        let leaves = shapes.iter().flat_map(Shape::leaves);
+        leaves
+            .map(|leaf| leaf.clone().without_layout().to_string())
+            .collect()
+    };
+    let (result, expected_result) = ([site.result.clone()], [reference.result.clone()]);
+    for (what, found, expected) in [
+        ("operands", &site.operands[..], &reference.parameters[..]),
+        ("results", &result, &expected_result),
+    ] {
+        let (found, expected) = (shapes(found), shapes(expected));
+        if found != expected {
+            return Err(wrong(format!(
+                "expected {what} ({}) as the function {name:?} has them, found ({})",
+                expected.join(", "),
+                found.join(", ")
+            )));
+        }
+    }
+    Ok(number)
+}
+
+impl GraphLaunch {
+    /// The target, for registering it by its name.
+    #[must_use]
+    pub fn on_host() -> Arc<Self> {
+        Arc::new(Self {
+            targets: [signature()],
+        })
+    }
+}
+
+impl TargetModule for GraphLaunch {
+    fn identity(&self) -> &str {
+        NAME
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Host
+    }
+
+    fn targets(&self) -> &[Signature] {
+        &self.targets
+    }
+
+    fn prepare(
+        self: Arc<Self>,
+        sites: Vec<CallSite>,
+        _: &CallOptions,
+    ) -> Result<Box<dyn PreparedCalls>> {
+        let prepared = sites.into_iter().map(|site| {
+            let checked = self.targets[0].check(&site).and_then(|()| function(&site));
+            let number = checked.map_err(|status| status.context(site.label()))?;
+            Ok((site, number))
+        });
+        Ok(Box::new(Calls(prepared.collect::<Result<_>>()?)))
+    }
+}
+
+/// Call sites, each with the number of its function.
+#[derive(Debug)]
+struct Calls(Vec<(CallSite, usize)>);
+
+struct Running<'c> {
+    calls: &'c Calls,
+    functions: Option<Arc<dyn Functions>>,
+    bounds: Bounds,
+}
+
+impl PreparedCalls for Calls {
+    fn begin(
+        &self,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
+        _: &[usize],
+    ) -> Result<Box<dyn Execution + '_>> {
+        Ok(Box::new(Running {
+            calls: self,
+            functions: functions.cloned(),
+            bounds: Bounds {
+                deadline: options.deadline.map(Deadline::instant),
+                fuel: options.fuel.clone(),
+            },
+        }))
+    }
+}
+
+impl Execution for Running<'_> {
+    fn initialize(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
+        let (site, number) = &self.calls.0[site];
+        let reference = &site.functions[*number];
+        let Some(functions) = &self.functions else {
+            return Err(Status::internal("a function without a program"));
+        };
+        let mut leaves = operands.iter();
+        let arguments = reference.parameters.iter().map(|shape| {
+            let bytes = leaves.by_ref().take(shape.leaf_count());
+            Literal::from_leaves(shape.clone(), bytes.map(|b| b.to_vec()).collect())
+        });
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let result = functions
+            .call(reference.id, &arguments, &self.bounds)
+            .map_err(|status| status.context(format_args!("function {:?}", reference.name)))?;
+        for (number, (to, (_, from))) in std::iter::zip(results, result.leaves()).enumerate() {
+            if !site.scratch.contains(&number) {
+                to.copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! What GPU kernels without a grant may use.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What GPU kernels without a grant may use.
+///
+/// Such kernels are PTX, which callbox verifies for each launch and runs with a fence: run-time
+/// checks for what the verifier did not prove. Granted native code is not limited. Exceeding a
+/// limit fails with RESOURCE_EXHAUSTED, except that time gives DEADLINE_EXCEEDED.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gpu {
+    /// Whether kernels without a grant are run at all. Default: true.
+    pub fenced: bool,
+    /// The time for one launch of a call without a deadline of the caller; `None` for no limit.
+    /// Default: 10 seconds. In JSON: `deadline_ms`.
+    ///
+    /// The time begins when the stream reaches the launch. Loops that are not proved to be short
+    /// look whether it is over.
+    #[serde(rename = "deadline_ms", with = "super::json::milliseconds")]
+    pub deadline: Option<Duration>,
+    /// Bytes of a PTX file. Default: 4 MiB.
+    pub ptx_bytes: usize,
+    /// Blocks in a grid. Default: 16,777,216.
+    pub grid_blocks: u64,
+    /// Threads in a block. Default: 1,024.
+    pub block_threads: u32,
+    /// Bytes of shared memory of a block, static and dynamic. Default: 227 KiB.
+    pub shared_bytes: u64,
+    /// Bytes of scratch memory of a call. Default: 1 GiB.
+    pub scratch_bytes: usize,
+    /// Whether kernels may read clocks and their place on the device, and wait for time. Default:
+    /// false.
+    pub clock: bool,
+}
+
+impl Default for Gpu {
+    fn default() -> Self {
+        Self {
+            fenced: true,
+            deadline: Some(Duration::from_secs(10)),
+            ptx_bytes: 4 << 20,
+            grid_blocks: 1 << 24,
+            block_threads: 1024,
+            shared_bytes: 227 << 10,
+            scratch_bytes: 1 << 30,
+            clock: false,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Allocations whose size a program or a caller chooses.
+
+use super::{Blame, Result, Status, StatusCode};
+
+/// A vector of `count` default values.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED if the memory cannot be allocated: a program may ask for any size.
+pub fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(count).map_err(|_| {
+        Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Caller,
+            format!(
+                "out of memory while trying to allocate {} bytes",
+                count as u128 * size_of::<T>() as u128
+            ),
+        )
+    })?;
+    elements.resize(count, T::default());
+    Ok(elements)
+}

@@ -1,0 +1,274 @@
+//! Fenced kernels: PTX without a grant.
+//!
+//! A manifest without a grant is loaded if all of its images are PTX. When a call site is planned,
+//! `callbox-ptx` verifies each launch with its grid, block, buffer sizes and parameter values, and
+//! adds run-time checks for what is not proved. The driver gets text that is printed anew. The
+//! first thing that a kernel does wrong is in the launch's record, which becomes a status when the
+//! stream is waited for.
+
+mod running;
+mod watcher;
+
+use std::sync::{Arc, Mutex};
+
+use callbox_core::policy::Gpu;
+use callbox_core::untrusted_text::clean_line;
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_ptx::ast::Module;
+use callbox_ptx::fence::{Site, fence};
+use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
+use sha2::{Digest, Sha256};
+
+pub(super) use self::running::{Bounds, Running};
+use super::guard::locked;
+use super::manifest::{PlannedCall, PlannedLaunch, PlannedParameter};
+
+/// The alignment of addresses that launches are verified for first, in bytes. No access is wider.
+pub(super) const USUAL_ALIGN: u32 = 16;
+
+/// The most fenced kernels that an image keeps. All are dropped when it is full.
+const MAX_KEPT: usize = 256;
+
+/// The longest message of a refusal, in bytes.
+const MAX_MESSAGE: usize = 4096;
+
+/// A PTX image that is not granted.
+#[derive(Debug)]
+pub(super) struct FencedImage {
+    file: String,
+    module: Module,
+    /// The digest of the manifest, which a grant would name.
+    digest: [u8; 32],
+    /// The fenced kernels by entry and launch.
+    kernels: Mutex<Vec<Arc<FencedKernel>>>,
+}
+
+/// A kernel that was verified and fenced for one launch.
+#[derive(Debug)]
+pub(super) struct FencedKernel {
+    pub(super) file: String,
+    pub(super) entry: String,
+    launch: Launch,
+    /// The parameters, as the manifest names them.
+    parameters: Vec<PlannedParameter>,
+    sites: Vec<Site>,
+    /// The text for the driver.
+    pub(super) text: String,
+    /// The digest of the text.
+    pub(super) digest: [u8; 32],
+}
+
+/// The sizes of a call's arrays, and which operands a kernel may write.
+#[derive(Clone, Debug)]
+pub(super) struct Arrays {
+    /// The bytes of each operand leaf, and whether a result shares its memory.
+    pub(super) operands: Vec<(usize, bool)>,
+    /// The bytes of each result leaf.
+    pub(super) results: Vec<usize>,
+}
+
+impl FencedImage {
+    /// Reads an image.
+    pub(super) fn read(file: &str, bytes: &[u8], digest: [u8; 32], gpu: &Gpu) -> Result<Self> {
+        if bytes.len() > gpu.ptx_bytes {
+            return Err(exhausted(
+                file,
+                "bytes of PTX",
+                bytes.len() as u64,
+                gpu.ptx_bytes as u64,
+                "ptx_bytes",
+            ));
+        }
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| refused(&digest, format!("{file}: expected text, found other bytes")))?;
+        let limits = callbox_ptx::Limits {
+            text_bytes: gpu.ptx_bytes,
+            ..callbox_ptx::Limits::default()
+        };
+        let module = callbox_ptx::read(text, file, &limits)
+            .map_err(|error| refused(&digest, error.to_string()))?;
+        Ok(Self {
+            file: file.to_owned(),
+            module,
+            digest,
+            kernels: Mutex::default(),
+        })
+    }
+
+    /// Verifies and fences a launch, unless the same launch was before.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, with the first refusal and its line; INVALID_ARGUMENT if the launch does
+    /// not fit the kernel; RESOURCE_EXHAUSTED past a limit of the policy.
+    pub(super) fn prepare(
+        &self,
+        planned: &PlannedLaunch,
+        scratch: &[usize],
+        arrays: &Arrays,
+        gpu: &Gpu,
+        align: u32,
+    ) -> Result<Arc<FencedKernel>> {
+        let launch = facts(planned, scratch, arrays, gpu, align);
+        check_limits(planned, &self.file, gpu)?;
+        let is_same = |known: &&Arc<FencedKernel>| {
+            known.launch == launch
+                && known.entry == planned.entry
+                && known.parameters == planned.parameters
+        };
+        if let Some(known) = locked(&self.kernels).iter().find(is_same) {
+            return Ok(Arc::clone(known));
+        }
+        let limits = Limits {
+            grid: gpu.grid_blocks,
+            // Checked below, by the name of the policy.
+            shared_bytes: u64::MAX,
+            ..Limits::default()
+        };
+        let proof = verify(&self.module, &planned.entry, &launch, &limits)
+            .map_err(|refusals| self.status(&planned.entry, &refusals))?;
+        let fenced = fence(&self.module, &proof);
+        let text = callbox_ptx::print(&fenced.module);
+        if proof.shared_bytes > gpu.shared_bytes {
+            let what = "bytes of shared memory";
+            let most = gpu.shared_bytes;
+            return Err(exhausted(
+                &self.file,
+                what,
+                proof.shared_bytes,
+                most,
+                "shared_bytes",
+            ));
+        }
+        let kernel = Arc::new(FencedKernel {
+            file: self.file.clone(),
+            entry: planned.entry.clone(),
+            launch,
+            parameters: planned.parameters.clone(),
+            sites: fenced.sites,
+            digest: Sha256::digest(text.as_bytes()).into(),
+            text,
+        });
+        let mut kernels = locked(&self.kernels);
+        if kernels.len() >= MAX_KEPT {
+            kernels.clear();
+        }
+        kernels.push(Arc::clone(&kernel));
+        Ok(kernel)
+    }
+
+    fn status(&self, entry: &str, refusals: &[Refusal]) -> Status {
+        let Some(first) = refusals.first() else {
+            return Status::internal("a refusal without a reason");
+        };
+        let more = match refusals.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let message = format!("{}: kernel `{entry}`: {first}{more}", self.file);
+        match first.rule {
+            Rule::Launch => {
+                let status = Status::new(StatusCode::InvalidArgument, Blame::Guest, message);
+                clean_line(status, MAX_MESSAGE)
+            }
+            _ => refused(&self.digest, message),
+        }
+    }
+}
+
+/// The launch, as the verifier takes it.
+fn facts(
+    planned: &PlannedLaunch,
+    scratch: &[usize],
+    arrays: &Arrays,
+    gpu: &Gpu,
+    align: u32,
+) -> Launch {
+    let buffer = |bytes: Option<&usize>, writable| Param::Buffer {
+        bytes: bytes.map_or(0, |&bytes| bytes as u64),
+        writable,
+        align,
+    };
+    let params = planned.parameters.iter().map(|parameter| match parameter {
+        PlannedParameter::Operand(leaf) => {
+            let found = arrays.operands.get(*leaf);
+            let is_result = found.is_some_and(|(_, is_result)| *is_result);
+            buffer(found.map(|(bytes, _)| bytes), is_result)
+        }
+        PlannedParameter::Result(leaf) => buffer(arrays.results.get(*leaf), true),
+        PlannedParameter::Scratch(number) => buffer(scratch.get(*number), true),
+        PlannedParameter::Bytes(bytes) => Param::Value(bytes.clone()),
+    });
+    Launch {
+        grid: planned.grid,
+        block: planned.block,
+        shared_bytes: planned.shared_bytes,
+        params: params.collect(),
+        has_clock: gpu.clock,
+    }
+}
+
+fn check_limits(planned: &PlannedLaunch, file: &str, gpu: &Gpu) -> Result<()> {
+    let product = |sizes: [u32; 3]| {
+        let sizes = sizes.into_iter().map(u64::from);
+        sizes.fold(1, u64::saturating_mul)
+    };
+    let (blocks, threads) = (product(planned.grid), product(planned.block));
+    let shared = u64::from(planned.shared_bytes);
+    for (what, found, most, name) in [
+        ("blocks in a grid", blocks, gpu.grid_blocks, "grid_blocks"),
+        (
+            "threads in a block",
+            threads,
+            u64::from(gpu.block_threads),
+            "block_threads",
+        ),
+        (
+            "bytes of shared memory",
+            shared,
+            gpu.shared_bytes,
+            "shared_bytes",
+        ),
+    ] {
+        if found > most {
+            return Err(exhausted(file, what, found, most, name));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the scratch memory of a call.
+pub(super) fn check_scratch(planned: &PlannedCall, gpu: &Gpu) -> Result<()> {
+    let bytes = planned
+        .scratch
+        .iter()
+        .fold(0, |all: usize, &one| all.saturating_add(one));
+    if bytes <= gpu.scratch_bytes {
+        return Ok(());
+    }
+    let most = gpu.scratch_bytes as u64;
+    Err(exhausted(
+        "the call",
+        "bytes of scratch memory",
+        bytes as u64,
+        most,
+        "scratch_bytes",
+    ))
+}
+
+fn exhausted(whose: &str, what: &str, found: u64, most: u64, name: &str) -> Status {
+    let message = format!("{whose} takes {found} {what}, the limit is {most} (`gpu.{name}`)");
+    let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
+    clean_line(status, MAX_MESSAGE)
+}
+
+/// The status of PTX that does not pass.
+fn refused(digest: &[u8; 32], message: String) -> Status {
+    let status = Status::new(StatusCode::PermissionDenied, Blame::Guest, message);
+    clean_line(status, MAX_MESSAGE).map_message(|message| {
+        format!(
+            "{message}; only PTX that passes the verifier runs without a grant, and a grant would \
+             trust the whole manifest (--allow-native {})",
+            hex::encode(digest)
+        )
+    })
+}

@@ -1,0 +1,217 @@
+//! Captures: a queue's work becomes a graph instead of being done.
+#![allow(unsafe_code, reason = "launches graphs, and keeps what they use")]
+
+use std::sync::Arc;
+
+use callbox_core::call::DeviceBuffer;
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+
+use super::{CudaQueue, FirstFailure};
+use crate::device::CudaDevice;
+use crate::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome};
+use crate::guard::locked;
+use crate::staging::Kept;
+
+/// A capture that is under way.
+pub(super) struct Capture {
+    /// Memory that was allocated before the capture, which itself cannot allocate any.
+    memory: Vec<DeviceBuffer>,
+    /// How much of the memory has been handed out.
+    next: usize,
+    kept: Kept,
+    /// The queue's own failure cell, until the capture ends.
+    outer: FirstFailure,
+}
+
+impl Capture {
+    /// Hands out the next memory, which has the size that the function allocated when it ran.
+    pub(super) fn allocate(&mut self, size: usize) -> Result<DeviceBuffer> {
+        let memory = self.memory.get(self.next).cloned();
+        self.next += 1;
+        memory.filter(|memory| memory.size() == size).ok_or_else(|| {
+            Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Guest,
+                "the function cannot be captured in a CUDA graph: it allocates other memory than when \
+                 it ran",
+            )
+        })
+    }
+
+    pub(super) fn keep(&mut self, kept: Kept) {
+        self.kept.slots.extend(kept.slots);
+        self.kept.tasks.extend(kept.tasks);
+        self.kept.memory.extend(kept.memory);
+    }
+}
+
+impl CudaQueue {
+    /// Begins to record the sizes of allocations.
+    pub(crate) fn begin_recording(&mut self) {
+        self.recording = Some(Vec::new());
+    }
+
+    /// Whether the sizes of allocations are recorded.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Ends the recording, and returns the sizes.
+    pub(crate) fn end_recording(&mut self) -> Vec<usize> {
+        self.recording.take().unwrap_or_default()
+    }
+
+    /// Allocates memory for a graph, in the device's stream for graphs.
+    ///
+    /// Memory that is freed in a stream that is being captured invalidates the capture, and a graph
+    /// may be dropped while any other stream is captured.
+    pub(crate) fn allocate_for_graph(&self, sizes: &[usize]) -> Result<Vec<DeviceBuffer>> {
+        let stream = self.device.keeper();
+        let pooled = self.device.has_memory_pools();
+        let memory = sizes.iter().map(|&size| {
+            let allocation = Allocation::new(stream, size, pooled);
+            let doing = format!("allocating {size} bytes for a graph");
+            Ok(self.memory(self.check(&doing, allocation)?))
+        });
+        let memory = memory.collect::<Result<Vec<_>>>()?;
+        self.check("allocating memory for a graph", stream.synchronize())?;
+        Ok(memory)
+    }
+
+    /// Begins to capture work into a graph, which uses this memory.
+    pub(crate) fn begin_capture(&mut self, memory: Vec<DeviceBuffer>) -> Result<()> {
+        self.check("beginning a capture", self.stream.begin_capture())?;
+        self.capture = Some(Capture {
+            memory,
+            next: 0,
+            kept: Kept::default(),
+            outer: std::mem::take(&mut self.failure),
+        });
+        Ok(())
+    }
+
+    /// Ends the capture, and returns the graph with what it uses.
+    pub(crate) fn end_capture(&mut self) -> Result<(Graph, Captured)> {
+        let ended = self.stream.end_capture();
+        if ended.is_err() {
+            // The stream must not go on capturing.
+            drop(self.stream.end_capture());
+        }
+        let capture = self.capture.take();
+        let mut capture = capture.ok_or_else(|| Status::internal("an end of no capture"))?;
+        capture.kept.memory.extend(capture.memory.iter().cloned());
+        let captured = Captured {
+            device: Arc::clone(&self.device),
+            kept: capture.kept,
+            memory: capture.memory,
+            failure: std::mem::replace(&mut self.failure, capture.outer),
+            is_launched: false,
+            used: None,
+        };
+        Ok((self.check("ending a capture", ended)?, captured))
+    }
+
+    /// Launches a graph. Failures of the host's work in it become this queue's.
+    pub(crate) fn launch_graph(
+        &mut self,
+        exec: &mut GraphExec,
+        captured: &mut Captured,
+    ) -> Result<()> {
+        self.device.check_not_lost()?;
+        let has_host_work = !captured.kept.tasks.is_empty();
+        if has_host_work && let Some(used) = &captured.used {
+            // A failure of the previous launch is first moved to the queue of that launch.
+            let held = used.hold_back(&self.stream);
+            self.check("waiting for the previous launch", held)?;
+        }
+        // SAFETY: `captured` keeps what the graph uses until the event that `mark_used` records, or
+        // waits if there is none; operands and results are freed in stream order.
+        let launched = unsafe { exec.launch(&self.stream) };
+        self.check("launching a graph", launched)?;
+        captured.is_launched = true;
+        // The previous event no longer covers the last launch.
+        let event = captured.used.take();
+        if has_host_work {
+            self.report_failure_of(&captured.failure)?;
+        }
+        captured.mark_used(self, event)
+    }
+
+    /// Moves a graph's failure to this queue, when the stream has passed the launch.
+    fn report_failure_of(&mut self, graph: &FirstFailure) -> Result<()> {
+        let (graph, own) = (Arc::clone(graph), Arc::clone(&self.failure));
+        let task: Box<HostTask> = Box::new(move || {
+            if let Some(status) = locked(&graph).take() {
+                locked(&own).get_or_insert(status);
+            }
+        });
+        let task = Arc::new(task);
+        // SAFETY: `keep` keeps the task until the stream has passed it.
+        let put = unsafe { self.stream.launch_host(&task) };
+        self.keep(Kept::task(task))?;
+        self.check("asking for a graph's failure", put)
+    }
+}
+
+/// The values that a graph uses. They are kept until its last launch is done, without waiting for
+/// it.
+pub(crate) struct Captured {
+    device: Arc<CudaDevice>,
+    kept: Kept,
+    memory: Vec<DeviceBuffer>,
+    /// The first failure of the host's work in the graph.
+    failure: FirstFailure,
+    is_launched: bool,
+    /// An event behind the last launch, if one could be recorded.
+    used: Option<Event>,
+}
+
+impl Captured {
+    /// The memory that the function allocates, in its order.
+    pub(crate) fn memory(&self) -> &[DeviceBuffer] {
+        &self.memory
+    }
+
+    /// The sizes of the memory.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.memory.iter().map(|memory| memory.size()).collect()
+    }
+
+    /// Records that a launch is in the queue, with this event or a new one.
+    fn mark_used(&mut self, queue: &CudaQueue, event: Option<Event>) -> Result<()> {
+        let mark = || -> Outcome<Event> {
+            let event = event.map_or_else(|| Event::new(self.device.context()), Ok)?;
+            event.record(queue.stream())?;
+            Ok(event)
+        };
+        self.used = Some(queue.check("marking the stream", mark())?);
+        Ok(())
+    }
+
+    /// Keeps the executable graph, too.
+    pub(crate) fn keep_graph(&mut self, graph: GraphExec) {
+        self.kept.graph = Some(graph);
+    }
+}
+
+impl std::fmt::Debug for Captured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Captured")
+            .field("sizes", &self.sizes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        match self.used.take() {
+            Some(passed) => self.device.staging().retire_behind(passed, kept),
+            None if !self.is_launched || self.device.context().synchronize().is_ok() => {
+                self.device.staging().give_back(kept);
+            }
+            // A launch may still use the values.
+            None => std::mem::forget(kept),
+        }
+    }
+}

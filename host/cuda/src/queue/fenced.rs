@@ -1,0 +1,59 @@
+//! Launches of fenced kernels.
+#![allow(unsafe_code, reason = "puts the task of a launch into the stream")]
+
+use std::sync::Arc;
+
+use callbox_core::call::DeviceQueue;
+use callbox_core::values::Result;
+use callbox_ptx::fence::Record;
+
+use super::CudaQueue;
+use crate::fenced::{Bounds, FencedKernel, Running};
+use crate::guard::locked;
+use crate::staging::Kept;
+
+/// How many records may wait to be read before the queue waits for its stream.
+const MAX_RUNNING: usize = 1024;
+
+impl CudaQueue {
+    /// Prepares the record of a launch that is put into the stream next.
+    pub(crate) fn begin_fenced(
+        &mut self,
+        kernel: &Arc<FencedKernel>,
+        bounds: Bounds,
+    ) -> Result<Arc<Running>> {
+        if self.running.len() >= MAX_RUNNING {
+            self.download(&[])?;
+        }
+        let running = Running::begin(kernel, self.slot(Record::BYTES)?, bounds)?;
+        // From here on the record is kept until the stream has passed the launch.
+        self.running.push(Arc::clone(&running));
+        // SAFETY: `running` holds the task, and the queue keeps it until it has waited for the
+        // stream, or until the stream has passed the event that `Staging::retire` records.
+        let put = unsafe { self.stream.launch_host(running.begin_task()) };
+        self.check("marking the beginning of a launch", put)?;
+        Ok(running)
+    }
+
+    /// Waits for fenced kernels in another framework's stream: that framework would not learn that
+    /// one failed.
+    pub(crate) fn end_fenced_elsewhere(&mut self) -> Result<()> {
+        if self.is_own_stream {
+            return Ok(());
+        }
+        self.download(&[]).map(drop)
+    }
+
+    /// Reads the records, after the stream has been waited for.
+    pub(super) fn read_records(&mut self) {
+        for running in self.running.drain(..) {
+            let Some((outcome, slot)) = running.end() else {
+                continue;
+            };
+            self.device.staging().give_back(Kept::slot(slot));
+            if let Err(status) = outcome {
+                locked(&self.failure).get_or_insert(status);
+            }
+        }
+    }
+}

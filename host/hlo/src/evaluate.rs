@@ -1,0 +1,238 @@
+//! Evaluates one instruction on the Host: every opcode but control flow.
+//!
+//! Literals are dense and row-major whatever their layout. A layout says how an array is handed to
+//! a target or read by `bitcast`, nothing else.
+//!
+//! Arithmetic is done in one of four wide types ([`wide`]) and rounded once: a `bf16` sum is the
+//! exact sum, rounded to `bf16`. Results therefore equal XLA's wherever XLA defines one answer
+//! (integers, rounding, conversions, NaN and infinities). Where XLA leaves several
+//! (transcendental functions, the order of a sum), they are at least as close to the exact answer.
+//! Two habits of XLA:CPU are left out on purpose: it flushes subnormal `f32` to zero, and it
+//! converts some pairs of types through `f32`, which rounds twice.
+//!
+//! Instructions have been verified. A contradiction is reported as a bug of the host.
+
+mod apply;
+mod array;
+mod binary;
+mod compare;
+mod complex;
+mod convert;
+mod dot;
+mod elementwise;
+mod indexing;
+mod layout;
+mod lift;
+mod movement;
+mod reduce;
+mod reduce_precision;
+mod sort;
+mod strided;
+mod unary;
+mod wide;
+mod windows;
+
+use std::fmt;
+use std::ops::Range;
+
+use super::instruction::{ComputationId, Instruction, Opcode, Program};
+use callbox_core::values::{Literal, Result, Shape, Status};
+
+use array::{array, leaf};
+
+pub(crate) use callbox_core::values::zeroed;
+pub(crate) use layout::{from_layout, is_row_major, to_layout};
+
+/// Runs the computations that are applied to elements.
+pub(crate) trait Callee {
+    /// The program of the computations. Computations from scalars to scalars run on whole arrays
+    /// without this trait's help.
+    fn program(&self) -> &Program;
+
+    /// Checks whether a long operation goes on.
+    fn check(&self) -> Result<()>;
+
+    /// Runs a computation that cannot run on whole arrays.
+    fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal>;
+}
+
+/// Evaluates a verified instruction for its operands' values. The result has the instruction's
+/// shape.
+///
+/// # Errors
+/// The error of an applied computation, or of [`Callee::check`] in a `dot`; RESOURCE_EXHAUSTED if
+/// there is no memory for the result;
+/// INTERNAL for control flow (parameters, calls, loops, branches), and for instructions that
+/// [`super::verify`] refuses.
+pub(crate) fn evaluate(
+    instruction: &Instruction,
+    operands: &[Literal],
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let shape = &instruction.shape;
+    match &instruction.opcode {
+        Opcode::Reduce {
+            dimensions,
+            computation,
+        } => reduce::reduce(shape, operands, dimensions, *computation, callee),
+        Opcode::Map(computation) => reduce::map(shape, operands, *computation, callee),
+        Opcode::Scatter {
+            windows,
+            computation,
+        } => indexing::scatter(shape, operands, windows, *computation, callee),
+        Opcode::Sort {
+            dimension,
+            computation,
+            ..
+        } => sort::sort(shape, operands, *dimension, *computation, callee),
+        Opcode::ReduceWindow {
+            window,
+            computation,
+        } => windows::reduce_window(shape, operands, window, *computation, callee),
+        Opcode::SelectAndScatter {
+            window,
+            select,
+            scatter,
+        } => windows::select_and_scatter(shape, operands, window, [*select, *scatter], callee),
+        Opcode::Dot(dimensions) => match (operands, shape.as_array()) {
+            ([x, y], Some(to)) => {
+                let to = to.element_type();
+                let check = &|| callee.check();
+                leaf(
+                    shape,
+                    dot::dot(&array(x)?, &array(y)?, dimensions, to, check)?,
+                )
+            }
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::Convolution(convolution) => match (operands, shape.as_array()) {
+            ([x, kernel], Some(to)) => {
+                let arrays = [array(x)?, array(kernel)?];
+                let check = &|| callee.check();
+                leaf(shape, windows::convolution(arrays, convolution, to, check)?)
+            }
+            _ => Err(unexpected(instruction, operands)),
+        },
+        _ => evaluate_alone(instruction, operands),
+    }
+}
+
+/// [`evaluate`] for operations that apply no computation.
+fn evaluate_alone(instruction: &Instruction, operands: &[Literal]) -> Result<Literal> {
+    let shape = &instruction.shape;
+    match (&instruction.opcode, operands) {
+        (Opcode::Constant(literal), []) => share(shape, &[literal]),
+        (Opcode::Tuple | Opcode::OptimizationBarrier, _) => share(shape, &Vec::from_iter(operands)),
+        (Opcode::GetTupleElement(index), [tuple]) => tuple_element(shape, tuple, *index),
+        (Opcode::AfterAll, _) => leaf(shape, Vec::new()),
+        (_, [operand]) if keeps_bytes(&instruction.opcode, operand.shape(), shape) => {
+            share(shape, &[operand])
+        }
+        (Opcode::Select, [predicate, on_true, on_false]) => {
+            elementwise::select(shape, predicate, on_true, on_false)
+        }
+        _ => evaluate_array(instruction, operands),
+    }
+}
+
+/// [`evaluate`] for operations from arrays to one array.
+fn evaluate_array(instruction: &Instruction, operands: &[Literal]) -> Result<Literal> {
+    let Some(shape) = instruction.shape.as_array() else {
+        return Err(unexpected(instruction, operands));
+    };
+    let arrays = operands.iter().map(array).collect::<Result<Vec<_>>>()?;
+    let to = shape.element_type();
+    let bytes = match (&instruction.opcode, arrays.as_slice()) {
+        (Opcode::Unary(operation), [x]) => unary::unary(*operation, x.elements(), to),
+        (Opcode::Binary(operation), [x, y]) => {
+            binary::binary(*operation, x.elements(), y.elements(), to)
+        }
+        (Opcode::Compare(direction, order), [x, y]) => {
+            compare::compare(*direction, *order, x.elements(), y.elements())
+        }
+        (Opcode::Clamp, [low, x, high]) => elementwise::clamp(shape, low, x, high),
+        (
+            Opcode::ReducePrecision {
+                exponent_bits,
+                mantissa_bits,
+            },
+            [x],
+        ) => reduce_precision::reduce_precision(x.elements(), *exponent_bits, *mantissa_bits),
+        (Opcode::Convert, [x]) => convert::convert(x.elements(), to),
+        (Opcode::Bitcast, [x]) => layout::bitcast(x, shape),
+        (Opcode::Iota(dimension), []) => movement::iota(shape, *dimension),
+        (Opcode::Broadcast(dimensions), [x]) => movement::broadcast(x, shape, dimensions),
+        (Opcode::Transpose(permutation), [x]) => movement::transpose(x, permutation),
+        (Opcode::Reverse(dimensions), [x]) => movement::reverse(x, dimensions),
+        (Opcode::Slice(slices), [x]) => movement::slice(x, shape.dimensions(), slices),
+        (Opcode::DynamicSlice(sizes), [x, starts @ ..]) => {
+            movement::dynamic_slice(x, sizes, starts)
+        }
+        (Opcode::DynamicUpdateSlice, [x, update, starts @ ..]) => {
+            movement::dynamic_update_slice(x, update, starts)
+        }
+        (Opcode::Concatenate(dimension), _) => movement::concatenate(&arrays, shape, *dimension),
+        (Opcode::Pad(padding), [x, value]) => movement::pad(x, value, shape, padding),
+        (Opcode::Gather { windows, sizes }, [x, indices]) => {
+            indexing::gather(x, indices, windows, sizes, shape)
+        }
+        _ => Err(unexpected(instruction, operands)),
+    }?;
+    leaf(&instruction.shape, bytes)
+}
+
+/// Whether the result has the bytes of the operand.
+///
+/// `bitcast-convert` always does: shape inference refuses types narrower than a byte.
+pub(crate) fn keeps_bytes(opcode: &Opcode, operand: &Shape, shape: &Shape) -> bool {
+    let (Some(from), Some(to)) = (operand.as_array(), shape.as_array()) else {
+        return matches!(opcode, Opcode::Copy);
+    };
+    match opcode {
+        Opcode::Copy | Opcode::Reshape | Opcode::BitcastConvert => true,
+        Opcode::Convert => from.element_type() == to.element_type(),
+        Opcode::Bitcast => layout::keeps_bytes(from, to),
+        _ => false,
+    }
+}
+
+/// A value of this shape that shares the operands' leaves.
+fn share(shape: &Shape, operands: &[&Literal]) -> Result<Literal> {
+    let leaves = operands.iter().flat_map(|x| x.shared_leaves()).cloned();
+    Literal::from_shared_leaves(shape.clone(), leaves.collect()).map_err(bug)
+}
+
+fn tuple_element(shape: &Shape, tuple: &Literal, index: usize) -> Result<Literal> {
+    let leaves = element_leaves(tuple.shape()).nth(index);
+    let leaves = leaves.and_then(|range| tuple.shared_leaves().get(range));
+    let leaves = leaves.ok_or_else(|| bug("a tuple lacks an element"))?;
+    Literal::from_shared_leaves(shape.clone(), leaves.to_vec()).map_err(bug)
+}
+
+/// For each element of a tuple, the range of its leaves among those of the tuple.
+pub(crate) fn element_leaves(tuple: &Shape) -> impl Iterator<Item = Range<usize>> {
+    let elements = tuple.as_tuple().unwrap_or_default().iter();
+    elements.scan(0, |next, element| {
+        let start = *next;
+        *next += element.leaf_count();
+        Some(start..*next)
+    })
+}
+
+fn unexpected(instruction: &Instruction, operands: &[Literal]) -> Status {
+    let shapes = Vec::from_iter(operands.iter().map(|x| x.shape().to_string()));
+    bug(format_args!(
+        "expected an operation on verified operands, found {:?} of ({}) giving {}",
+        instruction.opcode,
+        shapes.join(", "),
+        instruction.shape
+    ))
+}
+
+/// An INTERNAL error: the host contradicts itself.
+fn bug(found: impl fmt::Display) -> Status {
+    Status::internal(format!("host bug: {found}"))
+}
+
+#[cfg(test)]
+mod tests;

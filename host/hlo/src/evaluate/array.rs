@@ -1,0 +1,89 @@
+//! Borrowed arrays, and literals made from bytes.
+
+use super::{bug, zeroed};
+use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
+
+/// A borrowed array.
+#[derive(Clone, Copy)]
+pub(super) struct Array<'a> {
+    pub(super) shape: &'a ArrayShape,
+    /// Dense and row-major.
+    pub(super) bytes: &'a [u8],
+}
+
+/// An array's elements without its dimensions.
+#[derive(Clone, Copy)]
+pub(super) struct Elements<'a> {
+    pub(super) element_type: ElementType,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    pub(super) fn elements(&self) -> Elements<'a> {
+        Elements {
+            element_type: self.shape.element_type(),
+            bytes: self.bytes,
+        }
+    }
+
+    pub(super) fn dimensions(&self) -> &'a [usize] {
+        self.shape.dimensions()
+    }
+
+    /// The size of an element in bytes.
+    pub(super) fn width(&self) -> usize {
+        self.shape.element_type().byte_width()
+    }
+}
+
+impl<'a> Elements<'a> {
+    /// The number of elements.
+    pub(super) fn count(&self) -> usize {
+        self.bytes
+            .len()
+            .checked_div(self.element_type.byte_width())
+            .unwrap_or(0)
+    }
+
+    /// The bytes of `count` elements, starting with element `start`.
+    pub(super) fn part(&self, start: usize, count: usize) -> Result<&'a [u8]> {
+        let width = self.element_type.byte_width();
+        let part = self.bytes.get(start * width..(start + count) * width);
+        part.ok_or_else(|| bug(format_args!("expected {count} elements from {start} on")))
+    }
+}
+
+/// The array of a literal that is no tuple.
+pub(super) fn array(literal: &Literal) -> Result<Array<'_>> {
+    match (literal.shape(), literal.bytes()) {
+        (Shape::Array(shape), Some(bytes)) => Ok(Array { shape, bytes }),
+        (shape, _) => Err(bug(format_args!("expected an array, found {shape}"))),
+    }
+}
+
+/// A literal of one array.
+pub(super) fn leaf(shape: &Shape, bytes: Vec<u8>) -> Result<Literal> {
+    Literal::from_leaves(shape.clone(), vec![bytes]).map_err(bug)
+}
+
+/// `count` copies of one element.
+pub(super) fn repeat(element: &[u8], count: usize) -> Result<Vec<u8>> {
+    let size = element
+        .len()
+        .checked_mul(count)
+        .ok_or_else(|| bug("a size overflows"))?;
+    let mut bytes = zeroed(size)?;
+    if size > 0 {
+        bytes[..element.len()].copy_from_slice(element);
+    }
+    // Copying element by element takes ten times as long. A part of this size stays in the cache,
+    // and has a whole number of elements of every type.
+    const PART: usize = 1 << 16;
+    let mut done = element.len();
+    while done < size {
+        let more = done.min(size - done).min(PART);
+        bytes.copy_within(..more, done);
+        done += more;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,114 @@
+//! Computations of scalars, evaluated on whole arrays: each instruction once for all elements.
+
+use super::array::{array, repeat};
+use super::{bug, evaluate_alone, leaf};
+use crate::instruction::{Computation, ComputationId, Instruction, Opcode, Program};
+use callbox_core::values::{ArrayShape, Literal, Result, Shape};
+
+/// The most instructions of such a computation, those of its callees included. The executor, which
+/// checks deadlines, runs larger ones.
+const MAX_INSTRUCTIONS: usize = 256;
+
+/// Whether a computation takes and gives scalars, and all its operations are elementwise on
+/// scalars.
+pub(super) fn is_scalar(computation: &Computation, program: &Program) -> bool {
+    is_scalar_within(computation, program, &mut { MAX_INSTRUCTIONS })
+}
+
+/// Evaluates such a computation on arrays of `count` elements. Its results are arrays of `count`
+/// elements.
+pub(super) fn run(
+    computation: &Computation,
+    arguments: &[Literal],
+    count: usize,
+    program: &Program,
+) -> Result<Literal> {
+    let mut values: Vec<Literal> = Vec::with_capacity(computation.instructions.len());
+    for instruction in &computation.instructions {
+        let ids = instruction.operands.iter();
+        let operands = ids.map(|id| values.get(id.index()).cloned());
+        let operands = operands.collect::<Option<Vec<_>>>();
+        let operands = operands.ok_or_else(|| bug("an operand comes after its use"))?;
+        let mut lifted = |scalar: &ArrayShape| ArrayShape::new(scalar.element_type(), &[count]);
+        let shape = instruction.shape.map_arrays(&mut lifted)?;
+        values.push(match &instruction.opcode {
+            Opcode::Parameter(number) => {
+                let argument = arguments.get(*number).cloned();
+                argument.ok_or_else(|| bug("an argument is missing"))?
+            }
+            Opcode::Constant(scalar) => leaf(&shape, repeat(array(scalar)?.bytes, count)?)?,
+            Opcode::Call(called) | Opcode::Fusion(_, called) => {
+                run(called_by(program, *called)?, &operands, count, program)?
+            }
+            opcode => evaluate_alone(&of_arrays(opcode, shape), &operands)?,
+        });
+    }
+    let root = values.into_iter().nth(computation.root.index());
+    root.ok_or_else(|| bug("a computation has no root"))
+}
+
+/// The computation with this id.
+pub(super) fn called_by(program: &Program, id: ComputationId) -> Result<&Computation> {
+    let computation = program.computations.get(id.index());
+    computation.ok_or_else(|| bug(format_args!("there is no computation {}", id.index())))
+}
+
+fn is_scalar_within(computation: &Computation, program: &Program, budget: &mut usize) -> bool {
+    computation.instructions.iter().all(|instruction| {
+        let Some(left) = budget.checked_sub(1) else {
+            return false;
+        };
+        *budget = left;
+        is_liftable(instruction)
+            && match &instruction.opcode {
+                Opcode::Call(called) | Opcode::Fusion(_, called) => called_by(program, *called)
+                    .is_ok_and(|called| is_scalar_within(called, program, budget)),
+                _ => true,
+            }
+    })
+}
+
+fn is_liftable(instruction: &Instruction) -> bool {
+    let leaves = instruction.shape.leaves();
+    leaves.iter().all(|leaf| leaf.rank() == 0)
+        && match &instruction.opcode {
+            Opcode::Parameter(_)
+            | Opcode::Tuple
+            | Opcode::GetTupleElement(_)
+            | Opcode::OptimizationBarrier
+            | Opcode::Call(_)
+            | Opcode::Fusion(..)
+            | Opcode::Copy => true,
+            // A select of tuples has one predicate for all elements.
+            Opcode::Select
+            | Opcode::Constant(_)
+            | Opcode::Unary(_)
+            | Opcode::Binary(_)
+            | Opcode::Compare(..)
+            | Opcode::Clamp
+            | Opcode::ReducePrecision { .. }
+            | Opcode::Convert
+            | Opcode::BitcastConvert
+            | Opcode::Reshape
+            | Opcode::Bitcast
+            | Opcode::Broadcast(_) => instruction.shape.as_array().is_some(),
+            _ => false,
+        }
+}
+
+/// The same operation on arrays. On scalars, a broadcast changes nothing.
+fn of_arrays(opcode: &Opcode, shape: Shape) -> Instruction {
+    Instruction {
+        name: String::new(),
+        shape,
+        opcode: match opcode {
+            Opcode::Broadcast(_) => Opcode::Reshape,
+            other => other.clone(),
+        },
+        operands: Vec::new(),
+        control_predecessors: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

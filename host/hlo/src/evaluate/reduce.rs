@@ -1,0 +1,266 @@
+//! Reductions and maps.
+//!
+//! XLA leaves the order of a reduction open. A reduction by one operation is a running sum in the
+//! wide type, from the initial value on, in row-major order. A reduction by another computation of
+//! scalars combines neighbours, then the neighbouring results, and so on, for all elements at
+//! once, and finally the initial value with the result; for an associative computation, which XLA
+//! requires, this is equivalent. Other computations run element by element.
+
+mod neighbours;
+
+use std::borrow::Cow;
+use std::ops::{BitAnd, BitOr, BitXor};
+
+use num_complex::Complex;
+
+use super::array::{Array, Elements, array, repeat};
+use super::binary::{maximum, minimum};
+use super::elementwise::BLOCK;
+use super::movement::transposed;
+use super::wide::{Kind, Wide};
+use super::{Callee, bug, leaf, lift, share, zeroed};
+use crate::instruction::BinaryOperation as B;
+use crate::instruction::{Computation, ComputationId, Opcode};
+use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
+
+/// Reduces the first half of the operands. The second half are the initial values.
+pub(super) fn reduce(
+    shape: &Shape,
+    operands: &[Literal],
+    dimensions: &[usize],
+    computation: ComputationId,
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let (inputs, initial) = operands.split_at(operands.len() / 2);
+    let rows = Rows::of(inputs, dimensions)?;
+    let program = callee.program();
+    let called = lift::called_by(program, computation)?;
+    if let ([x], [first], Some(to)) = (inputs, initial, shape.as_array())
+        && let Some(operation) = single_operation(called)
+    {
+        let (x, first) = (rows.canonical(&array(x)?)?, array(first)?);
+        let x = Elements {
+            element_type: array(&inputs[0])?.shape.element_type(),
+            bytes: &x,
+        };
+        return leaf(shape, fold(operation, x, &first, rows, to.element_type())?);
+    }
+    if rows.count == 0 {
+        let leaves = initial
+            .iter()
+            .map(|first| repeat(array(first)?.bytes, rows.results));
+        return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
+    }
+    let inputs = collect(inputs, |x| rows.literal(x))?;
+    if lift::is_scalar(called, program) {
+        neighbours::combine(shape, inputs, initial, rows, called, program)
+    } else {
+        step(shape, &inputs, initial, rows, computation, callee)
+    }
+}
+
+/// Applies the computation to the operands' elements at each index.
+pub(super) fn map(
+    shape: &Shape,
+    operands: &[Literal],
+    computation: ComputationId,
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let count = shape.as_array().map(ArrayShape::element_count);
+    let count = count.ok_or_else(|| bug("a map's result is not an array"))?;
+    let lines = operands.iter().map(line).collect::<Result<Vec<_>>>()?;
+    let program = callee.program();
+    let called = lift::called_by(program, computation)?;
+    if lift::is_scalar(called, program) {
+        return share(shape, &[&lift::run(called, &lines, count, program)?]);
+    }
+    let mut bytes = Vec::new();
+    for i in 0..count {
+        let arguments = collect(&lines, |x| element(x, i))?;
+        bytes.extend_from_slice(array(&callee.run(computation, &arguments)?)?.bytes);
+    }
+    leaf(shape, bytes)
+}
+
+/// The operation of a reducer that only applies one commutative operation to its two parameters.
+fn single_operation(computation: &Computation) -> Option<B> {
+    let root = computation.instructions.get(computation.root.index())?;
+    let (Opcode::Binary(operation), [first, second]) = (&root.opcode, &*computation.parameters)
+    else {
+        return None;
+    };
+    let is_of_both = root.operands == [*first, *second] || root.operands == [*second, *first];
+    let is_commutative = matches!(
+        operation,
+        B::Add | B::And | B::Maximum | B::Minimum | B::Multiply | B::Or | B::Xor
+    );
+    (is_of_both && is_commutative).then_some(*operation)
+}
+
+/// Operands as matrices, each row of which is reduced to one result.
+struct Rows {
+    /// The dimensions that remain, then the reduced ones.
+    order: Vec<usize>,
+    /// The number of rows.
+    results: usize,
+    /// The number of elements of a row.
+    count: usize,
+}
+
+impl Rows {
+    fn of(inputs: &[Literal], dimensions: &[usize]) -> Result<Self> {
+        let first = inputs
+            .first()
+            .ok_or_else(|| bug("a reduction has no operands"))?;
+        let sizes = array(first)?.dimensions();
+        let (kept, reduced): (Vec<_>, Vec<_>) =
+            (0..sizes.len()).partition(|d| !dimensions.contains(d));
+        let product = |dimensions: &[usize]| {
+            let mut dimensions = dimensions.iter();
+            let product = dimensions.try_fold(1usize, |n, &d| n.checked_mul(sizes[d]));
+            product.ok_or_else(|| bug("a size overflows"))
+        };
+        Ok(Self {
+            results: product(&kept)?,
+            count: product(&reduced)?,
+            order: [kept, reduced].concat(),
+        })
+    }
+
+    fn canonical<'a>(&self, x: &Array<'a>) -> Result<Cow<'a, [u8]>> {
+        transposed(x, &self.order)
+    }
+
+    fn literal(&self, x: &Array<'_>) -> Result<Literal> {
+        let bytes = self.canonical(x)?.into_owned();
+        new_array(x.shape.element_type(), &[self.results, self.count], bytes)
+    }
+}
+
+fn fold(
+    operation: B,
+    x: Elements<'_>,
+    first: &Array<'_>,
+    rows: Rows,
+    to: ElementType,
+) -> Result<Vec<u8>> {
+    match (Kind::of(to)?, operation) {
+        (Kind::Signed, _) => fold_integers::<i64>(operation, x, first, rows, to),
+        (Kind::Unsigned, _) => fold_integers::<u64>(operation, x, first, rows, to),
+        (Kind::Complex, B::Add) => folded(x, first, rows, to, Complex::<f64>::add),
+        (Kind::Complex, B::Multiply) => folded(x, first, rows, to, Complex::<f64>::multiply),
+        (Kind::Real, B::Add) => folded(x, first, rows, to, <f64 as Wide>::add),
+        (Kind::Real, B::Multiply) => folded(x, first, rows, to, f64::multiply),
+        (Kind::Real, B::Maximum) => folded(x, first, rows, to, maximum),
+        (Kind::Real, B::Minimum) => folded(x, first, rows, to, minimum),
+        (kind, _) => Err(bug(format_args!(
+            "{operation:?} of {kind:?} was not refused"
+        ))),
+    }
+}
+
+fn fold_integers<T: Wide + Ord + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T>>(
+    operation: B,
+    x: Elements<'_>,
+    first: &Array<'_>,
+    rows: Rows,
+    to: ElementType,
+) -> Result<Vec<u8>> {
+    match operation {
+        B::Add => folded(x, first, rows, to, T::add),
+        B::And => folded(x, first, rows, to, T::bitand),
+        B::Maximum => folded(x, first, rows, to, T::max),
+        B::Minimum => folded(x, first, rows, to, T::min),
+        B::Multiply => folded(x, first, rows, to, T::multiply),
+        B::Or => folded(x, first, rows, to, T::bitor),
+        B::Xor => folded(x, first, rows, to, T::bitxor),
+        _ => Err(bug(format_args!("{operation:?} does not reduce"))),
+    }
+}
+
+/// Folds each row in order, block by block.
+fn folded<T: Wide>(
+    x: Elements<'_>,
+    first: &Array<'_>,
+    rows: Rows,
+    to: ElementType,
+    operation: impl Fn(T, T) -> T,
+) -> Result<Vec<u8>> {
+    let mut initial = [T::default()];
+    T::decode(first.shape.element_type(), first.bytes, &mut initial)?;
+    let [initial] = initial;
+    let mut results = zeroed(rows.results)?;
+    let mut block = vec![T::default(); BLOCK.min(x.count())];
+    let (mut at, mut row, mut left) = (0, 0, rows.count);
+    results.fill(initial);
+    while at < x.count() {
+        let n = BLOCK.min(x.count() - at);
+        T::decode(x.element_type, x.part(at, n)?, &mut block[..n])?;
+        at += n;
+        let mut rest = &block[..n];
+        while let Some(result) = results.get_mut(row).filter(|_| !rest.is_empty()) {
+            let (head, tail) = rest.split_at(left.min(rest.len()));
+            *result = head.iter().fold(*result, |sum, &x| operation(sum, x));
+            (rest, left) = (tail, left - head.len());
+            if left == 0 {
+                (row, left) = (row + 1, rows.count);
+            }
+        }
+    }
+    let mut bytes = zeroed(rows.results * to.byte_width())?;
+    T::encode(&results, to, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs the computation for each element of each row.
+fn step(
+    shape: &Shape,
+    inputs: &[Literal],
+    initial: &[Literal],
+    rows: Rows,
+    computation: ComputationId,
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let mut leaves = vec![Vec::new(); inputs.len()];
+    for row in 0..rows.results {
+        let mut sums = initial.to_vec();
+        for i in row * rows.count..(row + 1) * rows.count {
+            let elements = collect(inputs, |x| element(x, i))?;
+            let arguments = [sums, elements].concat();
+            sums = callee.run(computation, &arguments)?.into_elements();
+        }
+        for (leaf, sum) in std::iter::zip(&mut leaves, &sums) {
+            leaf.extend_from_slice(array(sum)?.bytes);
+        }
+    }
+    Literal::from_leaves(shape.clone(), leaves).map_err(bug)
+}
+
+/// Makes a literal from each literal's array.
+fn collect(
+    literals: &[Literal],
+    make: impl Fn(&Array<'_>) -> Result<Literal>,
+) -> Result<Vec<Literal>> {
+    literals.iter().map(|x| make(&array(x)?)).collect()
+}
+
+/// The elements as an array of one dimension, which shares their memory.
+fn line(x: &Literal) -> Result<Literal> {
+    let shape = array(x)?.shape;
+    let line = ArrayShape::new(shape.element_type(), &[shape.element_count()]).map_err(bug)?;
+    Literal::from_shared_leaves(line.into(), x.shared_leaves().to_vec()).map_err(bug)
+}
+
+/// The element with this number, as a scalar.
+fn element(x: &Array<'_>, index: usize) -> Result<Literal> {
+    let bytes = x.elements().part(index, 1)?.to_vec();
+    new_array(x.shape.element_type(), &[], bytes)
+}
+
+fn new_array(element_type: ElementType, dimensions: &[usize], bytes: Vec<u8>) -> Result<Literal> {
+    let shape = ArrayShape::new(element_type, dimensions).map_err(bug)?;
+    Literal::from_bytes(shape, bytes).map_err(bug)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! The one loop that moves elements, from one strided array to another.
+//!
+//! Slices, transposes, broadcasts, reversals, concatenations and paddings differ only in their
+//! strides.
+
+use std::iter::zip;
+use std::ops::Range;
+
+use super::bug;
+use callbox_core::values::Result;
+
+/// The positions of an array's elements, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Strides {
+    /// The position of the first element.
+    pub(super) start: usize,
+    /// For each dimension, the distance from an element to the next; may be 0 or negative.
+    pub(super) steps: Vec<isize>,
+}
+
+/// Memory with the positions of an array's elements in it.
+pub(super) struct Strided<B> {
+    bytes: B,
+    strides: Strides,
+}
+
+impl Strides {
+    /// The strides of a dense row-major array whose elements have `width` bytes.
+    pub(super) fn dense(dimensions: &[usize], width: usize) -> Self {
+        let mut step = width as isize;
+        let mut steps = vec![0; dimensions.len()];
+        for (to, &dimension) in zip(&mut steps, dimensions).rev() {
+            *to = step;
+            // A shape's constructor checked this product, over the dimensions other than 0.
+            step *= dimension.max(1) as isize;
+        }
+        Self { start: 0, steps }
+    }
+
+    /// These positions in this memory.
+    pub(super) fn of<B>(self, bytes: B) -> Strided<B> {
+        Strided {
+            bytes,
+            strides: self,
+        }
+    }
+}
+
+/// Copies an array of these dimensions, whose elements have `width` bytes.
+///
+/// # Errors
+/// INTERNAL if an element is out of bounds.
+pub(super) fn copy(
+    dimensions: &[usize],
+    width: usize,
+    from: Strided<&[u8]>,
+    to: Strided<&mut [u8]>,
+) -> Result<()> {
+    if dimensions.contains(&0) || width == 0 {
+        return Ok(());
+    }
+    let (run, loops) = nest(dimensions, width, &from.strides, &to.strides);
+    let start = Position {
+        from: from.strides.start as isize,
+        to: to.strides.start as isize,
+    };
+    let (from, to) = (from.bytes, to.bytes);
+    let copied = match run {
+        1 => walk(&loops, start, &mut |at| copy_run::<1>(from, to, at)),
+        2 => walk(&loops, start, &mut |at| copy_run::<2>(from, to, at)),
+        4 => walk(&loops, start, &mut |at| copy_run::<4>(from, to, at)),
+        8 => walk(&loops, start, &mut |at| copy_run::<8>(from, to, at)),
+        16 => walk(&loops, start, &mut |at| copy_run::<16>(from, to, at)),
+        _ => walk(&loops, start, &mut |at| {
+            let from = from.get(range(at.from, run)?)?;
+            to.get_mut(range(at.to, run)?)?.copy_from_slice(from);
+            Some(())
+        }),
+    };
+    copied.ok_or_else(|| bug("an element is out of its array's bounds"))
+}
+
+/// One loop: its count and its step.
+#[derive(Clone, Copy)]
+struct Loop {
+    count: usize,
+    step: Position,
+}
+
+#[derive(Clone, Copy)]
+struct Position {
+    from: isize,
+    to: isize,
+}
+
+/// The bytes that are contiguous in both arrays, and the loops around them, outermost first.
+/// Adjacent dimensions become one loop where both arrays allow it.
+fn nest(dimensions: &[usize], width: usize, from: &Strides, to: &Strides) -> (usize, Vec<Loop>) {
+    let mut loops: Vec<Loop> = Vec::with_capacity(dimensions.len());
+    for (&count, (&from, &to)) in zip(dimensions, zip(&from.steps, &to.steps)) {
+        let step = Position { from, to };
+        let spans = |step: isize, outer: isize| step.wrapping_mul(count as isize) == outer;
+        match loops.last_mut() {
+            _ if count == 1 => {}
+            Some(outer) if spans(from, outer.step.from) && spans(to, outer.step.to) => {
+                outer.count *= count;
+                outer.step = step;
+            }
+            _ => loops.push(Loop { count, step }),
+        }
+    }
+    let width_step = width as isize;
+    match loops.pop_if(|inner| inner.step.from == width_step && inner.step.to == width_step) {
+        Some(inner) => (inner.count * width, loops),
+        None => (width, loops),
+    }
+}
+
+/// Calls `visit` at each position, in order. Each loop at least doubles the number of elements, so
+/// that the recursion is shallow.
+fn walk(
+    loops: &[Loop],
+    mut at: Position,
+    visit: &mut impl FnMut(Position) -> Option<()>,
+) -> Option<()> {
+    let Some((outer, inner)) = loops.split_first() else {
+        return visit(at);
+    };
+    for _ in 0..outer.count {
+        if inner.is_empty() {
+            visit(at)?;
+        } else {
+            walk(inner, at, visit)?;
+        }
+        at.from = at.from.wrapping_add(outer.step.from);
+        at.to = at.to.wrapping_add(outer.step.to);
+    }
+    Some(())
+}
+
+fn copy_run<const WIDTH: usize>(from: &[u8], to: &mut [u8], at: Position) -> Option<()> {
+    let from: &[u8; WIDTH] = from.get(range(at.from, WIDTH)?)?.try_into().ok()?;
+    let to: &mut [u8; WIDTH] = to.get_mut(range(at.to, WIDTH)?)?.try_into().ok()?;
+    *to = *from;
+    Some(())
+}
+
+fn range(start: isize, length: usize) -> Option<Range<usize>> {
+    let start = usize::try_from(start).ok()?;
+    Some(start..start.checked_add(length)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! Operations that slide a window over an array.
+//!
+//! Each element of the window is a strided slice of the padded array, with an element for each
+//! position of the window: as many steps as the window has elements, each for all positions.
+
+use std::iter::zip;
+
+use super::apply::{apply, line};
+use super::array::{Array, Elements, array, repeat};
+use super::convert::convert;
+use super::indexing::combine;
+use super::movement::{gather, pad, scatter};
+use super::strided::Strides;
+use super::{Callee, bug, zeroed};
+use crate::DotDimensions;
+use crate::instruction::{
+    ComputationId, Convolution, PaddingDimension, SliceDimension, WindowDimension,
+};
+use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
+
+/// Reduces each position of the window, in row-major order of its elements.
+pub(super) fn reduce_window(
+    shape: &Shape,
+    operands: &[Literal],
+    window: &[WindowDimension],
+    computation: ComputationId,
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let (inputs, initial) = operands.split_at(operands.len() / 2);
+    let leaves = shape.leaves();
+    let result = leaves
+        .first()
+        .ok_or_else(|| bug("a reduction has no result"))?;
+    let count = result.element_count();
+    let mut padded = Vec::with_capacity(inputs.len());
+    let mut sums = Vec::with_capacity(inputs.len());
+    for (x, initial) in zip(inputs, initial) {
+        let (x, initial) = (array(x)?, array(initial)?);
+        padded.push(Padded::new(&x, &initial, window)?);
+        sums.push(line(x.shape.element_type(), repeat(initial.bytes, count)?)?);
+    }
+    if count > 0 {
+        for offset in Offsets::of(window) {
+            for x in &padded {
+                sums.push(x.part(window, &offset, result.dimensions())?);
+            }
+            sums = apply(computation, &sums, count, callee)?;
+        }
+    }
+    let leaves = sums.iter().map(|sum| Ok(array(sum)?.bytes.to_vec()));
+    Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug)
+}
+
+/// An array of the initial value, with each element of the source combined where the window at
+/// its position selects an element of the operand.
+pub(super) fn select_and_scatter(
+    shape: &Shape,
+    operands: &[Literal],
+    window: &[WindowDimension],
+    [select, combination]: [ComputationId; 2],
+    callee: &mut dyn Callee,
+) -> Result<Literal> {
+    let [x, source, initial] = operands else {
+        return Err(bug("select-and-scatter lacks operands"));
+    };
+    let (x, source, initial) = (array(x)?, array(source)?, array(initial)?);
+    let mut result = vec![repeat(initial.bytes, x.shape.element_count())?];
+    let count = source.shape.element_count();
+    let values = Padded::new(&x, &initial, window)?;
+    // The number of each element, and 0 for the padding.
+    let numbers = (1..=x.shape.element_count() as u64).flat_map(u64::to_le_bytes);
+    let numbered = ArrayShape::new(ElementType::U64, x.dimensions()).map_err(bug)?;
+    let numbers = Padded::new(
+        &Array {
+            shape: &numbered,
+            bytes: &Vec::from_iter(numbers),
+        },
+        &Array {
+            shape: &ArrayShape::new(ElementType::U64, &[]).map_err(bug)?,
+            bytes: &[0; 8],
+        },
+        window,
+    )?;
+    let mut selected = vec![0u64; count];
+    let mut best = line(x.shape.element_type(), repeat(initial.bytes, count)?)?;
+    let offsets = if count > 0 {
+        Offsets::of(window)
+    } else {
+        Offsets::none()
+    };
+    for offset in offsets {
+        let candidate = values.part(window, &offset, source.dimensions())?;
+        let number = numbers
+            .part(window, &offset, source.dimensions())?
+            .to_vec::<u64>()?;
+        let keeps = apply(select, &[best.clone(), candidate.clone()], count, callee)?;
+        let keeps = keeps
+            .first()
+            .ok_or_else(|| bug("a selection has no result"))?;
+        let mut bytes = array(&best)?.bytes.to_vec();
+        let taken = zip(
+            bytes.chunks_exact_mut(x.width()),
+            array(&candidate)?.bytes.chunks_exact(x.width()),
+        );
+        let choices = zip(zip(&mut selected, number), array(keeps)?.bytes);
+        for ((to, from), ((selected, number), &keeps)) in zip(taken, choices) {
+            if number != 0 && (*selected == 0 || keeps == 0) {
+                to.copy_from_slice(from);
+                *selected = number;
+            }
+        }
+        best = line(x.shape.element_type(), bytes)?;
+    }
+    let targets = selected.iter().enumerate();
+    let targets = targets.filter(|(_, number)| **number != 0);
+    let targets = targets.map(|(from, &number)| (number as usize - 1, from));
+    combine(
+        &mut result,
+        &[source],
+        targets.collect(),
+        combination,
+        callee,
+    )?;
+    Literal::from_leaves(shape.clone(), result).map_err(bug)
+}
+
+/// The sums of products of the window's elements and the kernel, as a dot of all windows with the
+/// kernel.
+pub(super) fn convolution(
+    [x, kernel]: [Array<'_>; 2],
+    convolution: &Convolution,
+    shape: &ArrayShape,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<Vec<u8>> {
+    let Convolution {
+        window,
+        input,
+        output,
+        feature_groups,
+        batch_groups,
+        ..
+    } = convolution;
+    let mut bytes = zeroed(shape.byte_size())?;
+    if bytes.is_empty() {
+        return Ok(bytes);
+    }
+    let zero = zero(x.shape.element_type())?;
+    let zero = Array {
+        shape: &ArrayShape::new(x.shape.element_type(), &[]).map_err(bug)?,
+        bytes: &zero,
+    };
+    let mut all = vec![WindowDimension::of_size(1); x.dimensions().len()];
+    for (&at, dimension) in zip(&input.spatial, window) {
+        all[at] = *dimension;
+    }
+    let padded = Padded::new(&x, &zero, &all)?;
+    let padded = padded.array();
+    let groups = feature_groups * batch_groups;
+    let batch = x.dimensions()[input.outer] / batch_groups;
+    let features = x.dimensions()[input.features] / feature_groups;
+    let outputs = kernel.dimensions()[convolution.kernel.outer] / groups;
+    let positions = Vec::from_iter(output.spatial.iter().map(|&at| shape.dimensions()[at]));
+    let elements = Vec::from_iter(window.iter().map(|dimension| dimension.size));
+    let (windows_count, inner) = (
+        batch * positions.iter().product::<usize>(),
+        features * elements.iter().product::<usize>(),
+    );
+
+    // Windows: group of the batch, group of features, batch, position, element, feature.
+    let dense = Strides::dense(padded.dimensions(), x.width()).steps;
+    let mut from = Strides {
+        start: 0,
+        steps: vec![
+            dense[input.outer] * batch as isize,
+            dense[input.features] * features as isize,
+            dense[input.outer],
+        ],
+    };
+    let spatial = || zip(window, &input.spatial).map(|(dimension, &at)| (dimension, dense[at]));
+    from.steps
+        .extend(spatial().map(|(dimension, step)| step * dimension.stride as isize));
+    for (dimension, step) in spatial() {
+        let step = step * dimension.window_dilation as isize;
+        if dimension.is_reversed {
+            from.start += (dimension.size - 1) * step as usize;
+        }
+        from.steps
+            .push(if dimension.is_reversed { -step } else { step });
+    }
+    from.steps.push(dense[input.features]);
+    let head = [*batch_groups, *feature_groups, batch];
+    let sizes = [&head[..], &positions, &elements, &[features]].concat();
+    let windows = gather(&padded, &sizes, from)?;
+
+    // The kernel: group, element, feature, output.
+    let kernel_steps = Strides::dense(kernel.dimensions(), kernel.width()).steps;
+    let labels = &convolution.kernel;
+    let mut from = Strides {
+        start: 0,
+        steps: vec![kernel_steps[labels.outer] * outputs as isize],
+    };
+    from.steps
+        .extend(labels.spatial.iter().map(|&at| kernel_steps[at]));
+    from.steps
+        .extend([kernel_steps[labels.features], kernel_steps[labels.outer]]);
+    let sizes = [&[groups], &*elements, &[features, outputs]].concat();
+    let kernel_bytes = gather(&kernel, &sizes, from)?;
+
+    let of = |element_type, sizes: &[usize]| ArrayShape::new(element_type, sizes).map_err(bug);
+    let products = super::dot::dot(
+        &Array {
+            shape: &of(x.shape.element_type(), &[groups, windows_count, inner])?,
+            bytes: &windows,
+        },
+        &Array {
+            shape: &of(x.shape.element_type(), &[groups, inner, outputs])?,
+            bytes: &kernel_bytes,
+        },
+        &DotDimensions {
+            lhs_batch: vec![0],
+            rhs_batch: vec![0],
+            lhs_contracting: vec![2],
+            rhs_contracting: vec![1],
+        },
+        shape.element_type(),
+        check,
+    )?;
+
+    // The products: group, batch, position, output.
+    let to = Strides::dense(shape.dimensions(), shape.element_type().byte_width()).steps;
+    let mut steps = vec![to[output.features] * outputs as isize, to[output.outer]];
+    steps.extend(output.spatial.iter().map(|&at| to[at]));
+    steps.push(to[output.features]);
+    let sizes = [&[groups, batch], &*positions, &[outputs]].concat();
+    let products = Array {
+        shape: &of(shape.element_type(), &sizes)?,
+        bytes: &products,
+    };
+    scatter(&products, &mut bytes, Strides { start: 0, steps })?;
+    Ok(bytes)
+}
+
+/// The bytes of a zero.
+fn zero(element_type: ElementType) -> Result<Vec<u8>> {
+    let zero = Elements {
+        element_type: ElementType::U64,
+        bytes: &[0; 8],
+    };
+    convert(zero, element_type)
+}
+
+/// An array with the padding and the base dilation of a window.
+struct Padded {
+    shape: ArrayShape,
+    bytes: Vec<u8>,
+}
+
+impl Padded {
+    fn new(x: &Array<'_>, value: &Array<'_>, window: &[WindowDimension]) -> Result<Self> {
+        let padding = window.iter().map(|dimension| PaddingDimension {
+            low: dimension.low,
+            high: dimension.high,
+            // A dilation that is no such number has no two elements to part.
+            interior: i64::try_from(dimension.base_dilation).unwrap_or(i64::MAX) - 1,
+        });
+        let padding = Vec::from_iter(padding);
+        let sizes = zip(&padding, x.dimensions()).map(|(padding, &size)| {
+            let between = size.saturating_sub(1) as i128 * i128::from(padding.interior);
+            let size = size as i128 + between + i128::from(padding.low) + i128::from(padding.high);
+            usize::try_from(size.max(0)).map_err(bug)
+        });
+        let sizes = sizes.collect::<Result<Vec<_>>>()?;
+        let shape = ArrayShape::new(x.shape.element_type(), &sizes)?;
+        let bytes = pad(x, value, &shape, &padding)?;
+        Ok(Self { shape, bytes })
+    }
+
+    fn array(&self) -> Array<'_> {
+        Array {
+            shape: &self.shape,
+            bytes: &self.bytes,
+        }
+    }
+
+    /// The element of the window at `offset`, for each of the window's positions.
+    fn part(
+        &self,
+        window: &[WindowDimension],
+        offset: &[usize],
+        positions: &[usize],
+    ) -> Result<Literal> {
+        let slices = zip(window, offset).map(|(dimension, &offset)| SliceDimension {
+            start: offset * dimension.window_dilation,
+            limit: 0,
+            stride: dimension.stride,
+        });
+        let bytes = super::movement::slice(&self.array(), positions, &Vec::from_iter(slices))?;
+        line(self.shape.element_type(), bytes)
+    }
+}
+
+/// The elements of a window, in row-major order.
+struct Offsets {
+    sizes: Vec<usize>,
+    next: Option<Vec<usize>>,
+}
+
+impl Offsets {
+    fn of(window: &[WindowDimension]) -> Self {
+        let sizes = Vec::from_iter(window.iter().map(|dimension| dimension.size));
+        let next = Some(vec![0; sizes.len()]);
+        Self { sizes, next }
+    }
+
+    fn none() -> Self {
+        Self {
+            sizes: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+impl Iterator for Offsets {
+    type Item = Vec<usize>;
+
+    fn next(&mut self) -> Option<Vec<usize>> {
+        let current = self.next.take()?;
+        let mut following = current.clone();
+        for (offset, &size) in zip(&mut following, &self.sizes).rev() {
+            *offset += 1;
+            if *offset < size {
+                self.next = Some(following);
+                return Some(current);
+            }
+            *offset = 0;
+        }
+        Some(current)
+    }
+}

@@ -1,0 +1,176 @@
+//! Plans: the decisions about a program that are made before it runs.
+//!
+//! A plan says which instructions run, in which order, when values are dropped, and which module
+//! serves which call site.
+
+mod bind;
+mod order;
+mod reach;
+mod references;
+mod scratch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
+
+use self::bind::Binder;
+use self::references::References;
+use super::super::Program;
+use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
+use callbox_core::Registry;
+use callbox_core::call::{Platform, PreparedCalls};
+use callbox_core::text::shortened;
+use callbox_core::values::{Result, Shape, Status};
+
+/// The plan of a program.
+#[derive(Debug)]
+pub(super) struct Plan {
+    computations: Vec<ComputationPlan>,
+}
+
+/// The plan of a computation.
+#[derive(Debug)]
+pub(super) struct ComputationPlan {
+    /// The instructions that run, in order.
+    pub(super) steps: Vec<Step>,
+    /// Whether the computation or one of its callees calls a target.
+    has_custom_calls: bool,
+    /// Whether one of these targets can call back.
+    pub(super) calls_back: bool,
+    /// Whether the computation is exported, or called back by a target.
+    pub(super) is_function: bool,
+    /// The call sites that the computation and its callees use, once they are needed.
+    sites: OnceLock<Sites>,
+}
+
+/// Call sites in order, by module.
+pub(super) type Sites = BTreeMap<usize, Vec<usize>>;
+
+/// An instruction that runs.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) instruction: InstructionId,
+    /// Values that no later step reads.
+    pub(super) last_uses: Vec<InstructionId>,
+    /// For a custom call, its call site.
+    pub(super) call: Option<BoundCall>,
+}
+
+/// A custom call, bound to a call site of a module.
+#[derive(Debug)]
+pub(super) struct BoundCall {
+    /// The module's number.
+    pub(super) module: usize,
+    /// The call site's number in the module.
+    pub(super) site: usize,
+    /// The operands' shapes, with the layouts in which the target gets them.
+    pub(super) operands: Vec<Shape>,
+    /// The result's shape, with the layouts in which the target gives it. Scratch leaves have no
+    /// layout, because they are never converted.
+    pub(super) result: Shape,
+    /// The leaves of the result that nothing reads.
+    pub(super) scratch: Vec<usize>,
+    /// Whether the target can call back.
+    pub(super) calls_back: bool,
+}
+
+impl Plan {
+    /// Plans a program and has the modules prepare their call sites.
+    pub(super) fn new(
+        program: &Program,
+        registry: &Registry,
+        platform: Platform,
+    ) -> Result<(Self, Vec<Box<dyn PreparedCalls>>)> {
+        let order = reach::callees_first(program)?;
+        let references = References::new(program);
+        let reached = reach::reach(program, &references);
+        let mut binder = Binder::new(program, references, registry, platform);
+        let mut computations = Vec::with_capacity(program.computations.len());
+        for (index, computation) in program.computations.iter().enumerate() {
+            computations.push(ComputationPlan {
+                steps: steps(computation, &reached.live[index], &mut binder)?,
+                has_custom_calls: false,
+                calls_back: false,
+                is_function: reached.is_function[index],
+                sites: OnceLock::new(),
+            });
+        }
+        for number in order {
+            reach::add_calls(program, number, &mut computations);
+        }
+        Ok((Self { computations }, binder.prepare()?))
+    }
+
+    /// Checks that no computation that is applied to elements has custom calls.
+    pub(super) fn check_for_devices(&self, program: &Program) -> Result<()> {
+        for (plan, computation) in std::iter::zip(&self.computations, program.computations()) {
+            for step in &plan.steps {
+                let instruction = &computation.instructions[step.instruction.index()];
+                let applies = matches!(
+                    instruction.opcode,
+                    Opcode::Map(_)
+                        | Opcode::Reduce { .. }
+                        | Opcode::ReduceWindow { .. }
+                        | Opcode::Scatter { .. }
+                        | Opcode::SelectAndScatter { .. }
+                        | Opcode::Sort { .. }
+                );
+                let called = instruction.opcode.called_computations().into_iter();
+                let mut called = called.filter(|_| applies);
+                if let Some(applied) =
+                    called.find(|applied| self.computation(*applied).has_custom_calls)
+                {
+                    return Err(Status::unimplemented(format!(
+                        "%{}: {:?} has custom calls, which {} cannot apply to the elements of an \
+                         array on a device",
+                        shortened(&instruction.name),
+                        shortened(&program.computations[applied.index()].name),
+                        instruction.opcode.name()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn computation(&self, id: ComputationId) -> &ComputationPlan {
+        &self.computations[id.index()]
+    }
+
+    /// The call sites that a computation and its callees use. They are collected for each function
+    /// that is executed: many computations may share many call sites.
+    pub(super) fn sites(&self, program: &Program, id: ComputationId) -> &Sites {
+        let sites = &self.computation(id).sites;
+        sites.get_or_init(|| reach::sites(program, id, &self.computations))
+    }
+}
+
+/// The steps of a computation.
+fn steps(computation: &Computation, live: &[bool], binder: &mut Binder<'_>) -> Result<Vec<Step>> {
+    let mut last_reader: HashMap<InstructionId, usize> = HashMap::new();
+    let mut steps = Vec::new();
+    let mut scratch = scratch::unread(computation, live);
+    for index in order::order(computation, live) {
+        let instruction = &computation.instructions[index];
+        for &operand in &instruction.operands {
+            last_reader.insert(operand, steps.len());
+        }
+        let call = match &instruction.opcode {
+            Opcode::CustomCall(call) => {
+                let scratch = std::mem::take(&mut scratch[index]);
+                Some(binder.bind(computation, instruction, call, scratch)?)
+            }
+            _ => None,
+        };
+        steps.push(Step {
+            instruction: InstructionId(index as u32),
+            last_uses: Vec::new(),
+            call,
+        });
+    }
+    for (value, reader) in last_reader {
+        if value != computation.root {
+            steps[reader].last_uses.push(value);
+        }
+    }
+    Ok(steps)
+}

@@ -1,0 +1,208 @@
+//! Binding: finds the targets of custom calls and makes the call sites that their modules prepare.
+//!
+//! Without `operand_layout_constraints`, arrays are handed over row-major, whatever layouts the
+//! text has. XLA's layout assignment would give the call the layouts around it; callbox assigns no
+//! layouts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::BoundCall;
+use super::references::References;
+use crate::Program;
+use crate::instruction::{Computation, ComputationId, CustomCall, Instruction};
+use callbox_core::Registry;
+use callbox_core::call::{
+    CallOptions, CallSite, FunctionReference, Platform, PreparedCalls, TargetModule,
+};
+use callbox_core::text::shortened;
+use callbox_core::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+
+/// The most arrays that the operands and results of all custom calls have. Modules keep a record of
+/// each, although a program names a whole tuple of them with a few bytes.
+const MAX_ARRAYS: usize = 1 << 20;
+
+/// Collects call sites by module.
+pub(super) struct Binder<'a> {
+    program: &'a Program,
+    references: References<'a>,
+    registry: &'a Registry,
+    platform: Platform,
+    modules: Vec<(Arc<dyn TargetModule>, Vec<CallSite>)>,
+    /// The number of arrays that further calls may have.
+    arrays_left: usize,
+    /// References to functions, shared by all call sites.
+    shared: HashMap<ComputationId, Arc<FunctionReference>>,
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        references: References<'a>,
+        registry: &'a Registry,
+        platform: Platform,
+    ) -> Self {
+        Self {
+            program,
+            references,
+            registry,
+            platform,
+            modules: Vec::new(),
+            arrays_left: MAX_ARRAYS,
+            shared: HashMap::new(),
+        }
+    }
+
+    /// Adds a custom call to the call sites of its target's module. `scratch` are the leaves of
+    /// its result that nothing reads.
+    pub(super) fn bind(
+        &mut self,
+        computation: &Computation,
+        instruction: &Instruction,
+        call: &CustomCall,
+        scratch: Vec<usize>,
+    ) -> Result<BoundCall> {
+        let name = format!(
+            "custom call %{} of {:?}",
+            shortened(&instruction.name),
+            shortened(&call.target)
+        );
+        let target = self.registry.lookup(&call.target, self.platform);
+        let target = target.map_err(|status| status.context(&name))?;
+        let functions = self.references.functions(call);
+        let functions = functions.map_err(|status| status.context(&name))?;
+        self.count_arrays(computation, instruction)
+            .map_err(|status| status.context(&name))?;
+        let (operands, result) = shapes(computation, instruction, call)?;
+        let module = self.module(target.module());
+        let references = functions.iter().map(|&id| self.reference(id)).collect();
+        let site = CallSite {
+            api_version: call.api_version,
+            attributes: call.attributes.clone(),
+            opaque: call.opaque.clone(),
+            static_info: call.static_info.clone(),
+            aliasing: call.aliasing.clone(),
+            literal: call.literal.as_ref().map(row_major).transpose()?,
+            name,
+            scratch: scratch.clone(),
+            functions: references,
+            called_computations: positions(&call.called_computations, &functions),
+            ..CallSite::new(&target.signature().name, operands.clone(), result.clone())
+        };
+        let sites = &mut self.modules[module].1;
+        sites.push(site);
+        Ok(BoundCall {
+            module,
+            site: sites.len() - 1,
+            operands,
+            result: without_layouts_of(&result, &scratch)?,
+            scratch,
+            calls_back: !functions.is_empty(),
+        })
+    }
+
+    /// Counts the arrays of a call.
+    fn count_arrays(&mut self, computation: &Computation, instruction: &Instruction) -> Result<()> {
+        let operands = instruction.operands.iter().map(|&id| computation.shape(id));
+        let shapes = operands.chain([&instruction.shape]);
+        let arrays = shapes.map(Shape::leaf_count).sum();
+        self.arrays_left = self.arrays_left.checked_sub(arrays).ok_or_else(|| {
+            let message = format!(
+                "expected at most {MAX_ARRAYS} arrays as operands and results of custom calls, \
+                 found more"
+            );
+            Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
+        })?;
+        Ok(())
+    }
+
+    /// Has each module prepare its call sites.
+    pub(super) fn prepare(self) -> Result<Vec<Box<dyn PreparedCalls>>> {
+        let modules = self.modules.into_iter();
+        modules
+            .map(|(module, sites)| module.prepare(sites, &CallOptions::default()))
+            .collect()
+    }
+
+    /// The module's number.
+    fn module(&mut self, module: &Arc<dyn TargetModule>) -> usize {
+        let mut known = self.modules.iter();
+        let known = known.position(|(other, _)| other.identity() == module.identity());
+        known.unwrap_or_else(|| {
+            self.modules.push((Arc::clone(module), Vec::new()));
+            self.modules.len() - 1
+        })
+    }
+
+    /// The shared reference to a function.
+    fn reference(&mut self, id: ComputationId) -> Arc<FunctionReference> {
+        let computation = &self.program.computations[id.index()];
+        let reference = self.shared.entry(id).or_insert_with(|| {
+            Arc::new(FunctionReference {
+                name: computation.name.clone(),
+                id: id.index(),
+                parameters: computation.parameter_shapes().cloned().collect(),
+                result: computation.result_shape().clone(),
+            })
+        });
+        Arc::clone(reference)
+    }
+}
+
+/// The shapes of operands and result, with the layouts in which they are handed over.
+fn shapes(
+    computation: &Computation,
+    instruction: &Instruction,
+    call: &CustomCall,
+) -> Result<(Vec<Shape>, Shape)> {
+    if let Some(layouts) = &call.operand_layouts {
+        return Ok((layouts.clone(), instruction.shape.clone()));
+    }
+    let operands = instruction.operands.iter();
+    let operands = operands.map(|&id| without_layouts(computation.shape(id)));
+    Ok((
+        operands.collect::<Result<_>>()?,
+        without_layouts(&instruction.shape)?,
+    ))
+}
+
+/// The position of each of `these` in `all`.
+fn positions(these: &[ComputationId], all: &[ComputationId]) -> Vec<usize> {
+    let numbers: HashMap<_, _> = all.iter().enumerate().map(|(i, id)| (id, i)).collect();
+    these
+        .iter()
+        .filter_map(|id| numbers.get(id).copied())
+        .collect()
+}
+
+/// The literal without its layouts, which say how its text was written. Its elements are row-major.
+fn row_major(literal: &Literal) -> Result<Literal> {
+    let shape = without_layouts(literal.shape())?;
+    Ok(literal.clone().with_compatible_shape(&shape))
+}
+
+fn without_layouts(shape: &Shape) -> Result<Shape> {
+    if shape.leaves().iter().all(|leaf| leaf.layout().is_none()) {
+        return Ok(shape.clone());
+    }
+    shape.map_arrays(&mut |leaf| Ok(leaf.clone().without_layout()))
+}
+
+/// The shape with the default layout for these leaves, by number in preorder, sorted.
+fn without_layouts_of(shape: &Shape, leaves: &[usize]) -> Result<Shape> {
+    if leaves.is_empty() {
+        return Ok(shape.clone());
+    }
+    let mut numbers = 0..;
+    shape.map_arrays(&mut |leaf| {
+        let is_listed = numbers
+            .next()
+            .is_some_and(|n| leaves.binary_search(&n).is_ok());
+        let leaf = leaf.clone();
+        Ok(if is_listed {
+            leaf.without_layout()
+        } else {
+            leaf
+        })
+    })
+}

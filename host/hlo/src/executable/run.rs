@@ -1,0 +1,239 @@
+//! Runs a planned program, instruction by instruction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::super::instruction::{ComputationId, Instruction, Opcode};
+use super::functions::Callbacks;
+use super::plan::{BoundCall, Step};
+use super::space::Space;
+use super::{Core, ExecuteOptions, Inner};
+use callbox_core::call::{CallOptions, CancelToken, Deadline, Execution, Functions};
+use callbox_core::values::{Blame, Literal, Result, Status, StatusCode};
+
+/// One execution of a program, whose values are in the memory `S`.
+pub(super) struct Run<'a, S: Space> {
+    pub(super) core: &'a Arc<Core>,
+    pub(super) space: S,
+    /// Held weakly by [`Callbacks`]. It is dropped first, so that no target calls back while the
+    /// executions are dropped.
+    _alive: Option<Arc<()>>,
+    /// By module. `None` for modules that the function does not use.
+    pub(super) executions: Vec<Option<Box<dyn Execution + 'a>>>,
+    pub(super) stop: Stop,
+    progress: Option<&'a AtomicU64>,
+}
+
+impl<'a, S: Space> Run<'a, S> {
+    /// Begins an execution of a function: the modules' `prepare` stages run, then all `initialize`
+    /// stages. `depth` is the number of calls back that lead to it.
+    pub(super) fn begin(
+        executable: &'a Arc<Inner>,
+        function: ComputationId,
+        options: &'a ExecuteOptions,
+        depth: usize,
+        mut space: S,
+    ) -> Result<Self> {
+        let stop = Stop::new(&options.call);
+        let call = CallOptions {
+            deadline: stop.deadline.map(Deadline::At),
+            ..options.call.clone()
+        };
+        let plan = executable.core.plan.computation(function);
+        let alive = plan.calls_back.then(|| Arc::new(()));
+        let functions = alive.as_ref().map(|alive| -> Arc<dyn Functions> {
+            Arc::new(Callbacks {
+                executable: Arc::downgrade(executable),
+                execution: Arc::downgrade(alive),
+                options: ExecuteOptions {
+                    call: call.clone(),
+                    progress: options.progress.clone(),
+                },
+                depth,
+            })
+        });
+        let modules = &executable.modules;
+        let mut executions = Vec::from_iter(modules.iter().map(|_| None));
+        for (&module, sites) in executable.core.sites(function) {
+            let execution = modules[module].begin(&call, functions.as_ref(), sites)?;
+            executions[module] = Some(execution);
+        }
+        for execution in executions.iter_mut().flatten() {
+            space.initialize(execution.as_mut())?;
+        }
+        Ok(Self {
+            core: &executable.core,
+            space,
+            _alive: alive,
+            executions,
+            stop,
+            progress: options.progress.as_deref(),
+        })
+    }
+
+    /// An execution of computations without custom calls.
+    pub(super) fn alone(core: &'a Arc<Core>, space: S, stop: Stop) -> Self {
+        Self {
+            core,
+            space,
+            _alive: None,
+            executions: Vec::new(),
+            stop,
+            progress: None,
+        }
+    }
+
+    /// Runs a computation.
+    pub(super) fn computation(
+        &mut self,
+        id: ComputationId,
+        arguments: &[S::Value],
+    ) -> Result<S::Value> {
+        let core = self.core;
+        let plan = core.plan.computation(id);
+        let computation = &core.program.computations[id.index()];
+        let mut values: Vec<Option<S::Value>> = vec![None; computation.instructions.len()];
+        for step in &plan.steps {
+            self.stop.check()?;
+            let instruction = &computation.instructions[step.instruction.index()];
+            let operands = instruction.operands.iter();
+            let operands = operands.map(|id| value(&values, id.index()).cloned());
+            let operands = operands.collect::<Result<Vec<_>>>()?;
+            for dead in &step.last_uses {
+                values[dead.index()] = None;
+            }
+            let result = self.step(instruction, step, operands, arguments)?;
+            // A callee's result may have other layouts, which would change what `bitcast` reads.
+            let result = S::with_compatible_shape(result, &instruction.shape);
+            values[step.instruction.index()] = Some(result);
+            if let Some(progress) = self.progress {
+                progress.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        value(&values, computation.root.index()).cloned()
+    }
+
+    fn step(
+        &mut self,
+        instruction: &Instruction,
+        step: &Step,
+        operands: Vec<S::Value>,
+        arguments: &[S::Value],
+    ) -> Result<S::Value> {
+        match &instruction.opcode {
+            Opcode::Parameter(number) => arguments
+                .get(*number)
+                .cloned()
+                .ok_or_else(|| Status::internal(format!("parameter {number} has no argument"))),
+            Opcode::Call(callee) | Opcode::Fusion(_, callee) => {
+                self.computation(*callee, &operands)
+            }
+            Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
+            Opcode::Conditional(branches) => self.conditional(branches, &operands),
+            Opcode::CustomCall(_) => {
+                let unbound = || Status::internal(format!("%{} was not bound", instruction.name));
+                let call = step.call.as_ref().ok_or_else(unbound)?;
+                S::custom_call(self, call, instruction, &operands)
+            }
+            _ => S::evaluate(self, instruction, &operands),
+        }
+    }
+
+    fn while_loop(
+        &mut self,
+        condition: ComputationId,
+        body: ComputationId,
+        mut state: Vec<S::Value>,
+    ) -> Result<S::Value> {
+        loop {
+            self.stop.check()?;
+            let goes_on = self.computation(condition, &state)?;
+            if !scalar::<bool>(&self.space.read(&goes_on)?)? {
+                let end = state.pop();
+                let end = end.ok_or_else(|| Status::internal("a loop without state"))?;
+                return Ok(S::joined(end));
+            }
+            state = vec![self.computation(body, &state)?];
+        }
+    }
+
+    fn conditional(
+        &mut self,
+        branches: &[ComputationId],
+        operands: &[S::Value],
+    ) -> Result<S::Value> {
+        let (selector, inputs) = operands
+            .split_first()
+            .ok_or_else(|| Status::internal("a conditional without operands"))?;
+        let selector = self.space.read(selector)?;
+        let branch = match scalar::<bool>(&selector) {
+            Ok(true) => 0,
+            Ok(false) => 1,
+            // XLA runs the last branch for an index that is out of range.
+            Err(_) => usize::try_from(scalar::<i32>(&selector)?)
+                .unwrap_or(usize::MAX)
+                .min(branches.len() - 1),
+        };
+        let end = self.computation(branches[branch], &inputs[branch..=branch])?;
+        Ok(S::joined(end))
+    }
+}
+
+/// The execution of the module that serves a call.
+pub(super) fn serving<'e, 'a>(
+    executions: &'e mut [Option<Box<dyn Execution + 'a>>],
+    call: &BoundCall,
+) -> Result<&'e mut Box<dyn Execution + 'a>> {
+    let execution = executions.get_mut(call.module).and_then(Option::as_mut);
+    execution.ok_or_else(|| Status::internal("a module has no execution for its own call"))
+}
+
+fn value<V>(values: &[Option<V>], index: usize) -> Result<&V> {
+    let value = values[index].as_ref();
+    value.ok_or_else(|| Status::internal("an instruction was read before it ran"))
+}
+
+fn scalar<T: callbox_core::values::NativeType>(literal: &Literal) -> Result<T> {
+    match literal.to_vec::<T>()?.as_slice() {
+        [value] => Ok(*value),
+        values => Err(Status::internal(format!(
+            "expected a scalar, found {} elements",
+            values.len()
+        ))),
+    }
+}
+
+/// The deadline and cancellation of an execution, checked between instructions. Backends stop
+/// their own calls.
+#[derive(Clone, Default)]
+pub(super) struct Stop {
+    deadline: Option<Instant>,
+    cancel: Option<CancelToken>,
+}
+
+impl Stop {
+    fn new(options: &CallOptions) -> Self {
+        Self {
+            deadline: options.deadline.map(Deadline::instant),
+            cancel: options.cancel.clone(),
+        }
+    }
+
+    /// No deadline and no cancellation.
+    pub(super) fn never() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let (code, message) = if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            (StatusCode::Cancelled, "the execution was cancelled")
+        } else if self.deadline.is_some_and(|at| Instant::now() >= at) {
+            let message = "the execution did not end before its deadline";
+            (StatusCode::DeadlineExceeded, message)
+        } else {
+            return Ok(());
+        };
+        Err(Status::new(code, Blame::Caller, message))
+    }
+}

@@ -1,0 +1,373 @@
+//! Compiles modules in child processes that can be limited and killed.
+//!
+//! A [`CompilerProcess`] keeps spare children, which are warm: they have made their compiler and
+//! given up all other privileges. A job goes to a spare child or starts another, up to a limit. A
+//! child compiles one module at a time, within the policy's limits on time and memory, and is
+//! killed past them.
+//!
+//! Jobs share the processors fairly. Each begins at the priority of this process, and falls behind
+//! as it uses processor time: modules that take very long slow others down little. A child cannot
+//! get its priority back, and is dropped after such a job. If all [`places`] are taken, the job
+//! that used most gives way to a new one and begins anew later, so that the number of such modules
+//! does not matter.
+//!
+//! A job that runs out of time does not tell by itself what its module costs: other work may have
+//! taken the processors. The module is to blame if compiling it would take a quarter of the limit
+//! with the machine to itself, as far as the processor time shows that it used. A module that takes
+//! less is never blamed, however busy the machine. One that takes all of the limit always is on a
+//! machine that is otherwise idle. In between, and on a busy machine, an innocent module may be
+//! loaded again. Each time it goes on with the age that it had, so that repetition gains a costly
+//! module neither priority nor places.
+#![allow(
+    unsafe_code,
+    reason = "engines run what a compiler returns, and only its implementation can vouch for it"
+)]
+
+mod child;
+mod places;
+mod spare;
+mod times;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, too_slow};
+
+use self::child::{CompilerChild, Settings, StartFailure};
+use self::places::{PLACES, Place, Places};
+use self::spare::{NoChild, Spare};
+use crate::config::Worker;
+use crate::exchange::Loss;
+use crate::spawner::Spawner;
+
+/// The most children without a job.
+const MOST_SPARES: usize = 2;
+
+/// The pause before another child is started after one that could not be used.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Compiles modules in child processes. One is enough for all engines of a process.
+///
+/// It is configured as the compiler of an engine:
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use callbox_process::{CompilerProcess, Worker};
+/// use callbox_wasm::{Config, Engine};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // With this argument, the program calls `worker_main` before anything else.
+/// let compiler = CompilerProcess::new(Worker::this_program(["worker"]))?;
+/// let engine = Engine::with_config(Config {
+///     compiler: Some(Arc::new(compiler)),
+///     ..Config::default()
+/// })?;
+/// # drop(engine);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An engine without a cache has a child started when it is made, other engines when they first
+/// compile a module. Children end with this process, or when the `CompilerProcess` is dropped. In a
+/// forked child of this process it has no children, and engines compile as if there were no
+/// compiler.
+pub struct CompilerProcess(Arc<Shared>);
+
+/// The parts that a thread in the background needs, too.
+struct Shared {
+    spawner: Arc<Spawner>,
+    /// Children without a job, the oldest first.
+    spares: Mutex<Vec<Spare>>,
+    places: Places,
+    /// The status for the last child that could not be used, and the time at which that was found.
+    unusable: Mutex<Option<(Status, Instant)>>,
+    /// Whether a child could ever be used.
+    has_worked: AtomicBool,
+}
+
+impl fmt::Debug for CompilerProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompilerProcess").finish_non_exhaustive()
+    }
+}
+
+impl CompilerProcess {
+    /// A compiler whose children run this program. No child is started yet.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the thread that starts children cannot be started.
+    pub fn new(worker: Worker) -> Result<Self> {
+        let spawner = Spawner::start(worker).map_err(|error| {
+            Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Host,
+                format!("expected to start the thread that starts compilers: {error}"),
+            )
+        })?;
+        Ok(Self(Arc::new(Shared {
+            spawner: Arc::new(spawner),
+            spares: Mutex::default(),
+            places: Places::default(),
+            unusable: Mutex::default(),
+            has_worked: AtomicBool::new(false),
+        })))
+    }
+}
+
+// SAFETY: the code comes from `CodeCompiler::compile` in a child of this process. The child runs
+// the program that the embedder named, and its fingerprint is the job's: it is callbox's worker,
+// with the same versions and settings. The socket between them has no other user, so that nothing
+// alters the bytes on their way.
+unsafe impl Compiler for CompilerProcess {
+    fn compile(&self, job: &CompileJob<'_>) -> Result<Code, NotCompiled> {
+        let shared = &self.0;
+        if !shared.spawner.is_here() {
+            return Err(NotCompiled::NoProcess(before_fork()));
+        }
+        let begun = Instant::now();
+        let mut used = job.earlier;
+        loop {
+            let Some(place) = shared.places.take(used, job.until) else {
+                let status = waited_too_long(job, begun.elapsed());
+                return Err(NotCompiled::Crowded { status, used });
+            };
+            match shared.attempt(job, &place, begun, used) {
+                Attempt::Ended(outcome) => return outcome,
+                Attempt::LostPlace(all) => used = all,
+            }
+        }
+    }
+
+    fn prepare(&self, settings: &CompilerSettings, memory_bytes: u64) {
+        if self.0.spawner.is_here() {
+            self.0.refill(&Settings {
+                compiler: settings.clone(),
+                memory_bytes,
+            });
+        }
+    }
+}
+
+/// How an attempt to compile a module ended.
+enum Attempt {
+    Ended(Result<Code, NotCompiled>),
+    /// Another job takes the place. All attempts used this much processor time.
+    LostPlace(Duration),
+}
+
+impl Shared {
+    /// Compiles a module in a child. The job began to wait at `begun`, and its earlier attempts
+    /// used this much processor time.
+    fn attempt(
+        &self,
+        job: &CompileJob<'_>,
+        place: &Place,
+        begun: Instant,
+        used: Duration,
+    ) -> Attempt {
+        let mut child = match self.child_for(job, begun, used) {
+            Ok(child) => child,
+            Err(failure) => return Attempt::Ended(Err(failure)),
+        };
+        if let Some(clock) = child.clock() {
+            place.set_process(clock, child.closer());
+        }
+        let waited = begun.elapsed();
+        let settings = child.settings().clone();
+        let outcome = match child.compile(job, used, || self.refill(&settings)) {
+            Ok(outcome) => outcome,
+            Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
+            Err(loss) => {
+                let failure = match loss {
+                    Loss::Deadline => out_of_time(&child, job, waited, used),
+                    loss => NotCompiled::Failed(child.status(loss, job)),
+                };
+                drop(child);
+                self.refill(&settings);
+                return Attempt::Ended(Err(failure));
+            }
+        };
+        // A compiler that panicked ends its process.
+        let failed = outcome.as_ref().err().map(Status::code);
+        if failed != Some(StatusCode::Internal) && child.end_job() {
+            self.add_spare(Spare::Ready(child));
+        } else {
+            drop(child);
+            self.refill(&settings);
+        }
+        Attempt::Ended(outcome.map_err(NotCompiled::Failed))
+    }
+
+    /// A child whose code fits the job's engine.
+    fn child_for(
+        &self,
+        job: &CompileJob<'_>,
+        begun: Instant,
+        used: Duration,
+    ) -> Result<CompilerChild, NotCompiled> {
+        let child = self.child(&Settings::of(job), job.until);
+        let child = child.map_err(|status| self.without_child(status))?;
+        let child = child.ok_or_else(|| NotCompiled::Crowded {
+            status: waited_too_long(job, begun.elapsed()),
+            used,
+        })?;
+        child
+            .check(job.fingerprint)
+            .map_err(NotCompiled::NoProcess)?;
+        self.has_worked.store(true, Ordering::Relaxed);
+        Ok(child)
+    }
+
+    /// A spare child, or else a new one. `None` if it has not started at `until`.
+    fn child(&self, settings: &Settings, until: Option<Instant>) -> Result<Option<CompilerChild>> {
+        let mut has_lost = false;
+        loop {
+            let spare = match self.take_spare(settings) {
+                Some(spare) => spare,
+                None => {
+                    self.check_usable()?;
+                    Spare::start(&self.spawner, settings).map_err(no_thread)?
+                }
+            };
+            match spare.wait(until) {
+                Ok(child) if child.is_there() => return Ok(Some(child)),
+                // It has ended without a job.
+                Ok(_) => {}
+                Err(NoChild::Late(spare)) => {
+                    self.add_spare(*spare);
+                    return Ok(None);
+                }
+                Err(NoChild::Failed(StartFailure::NotStarted(status))) => return Err(status),
+                // This says nothing about the next one, unless none has ever worked.
+                Err(NoChild::Failed(StartFailure::Lost(status)))
+                    if self.has_worked.load(Ordering::Relaxed) =>
+                {
+                    if std::mem::replace(&mut has_lost, true) {
+                        return Err(status);
+                    }
+                }
+                Err(NoChild::Failed(
+                    StartFailure::Lost(status) | StartFailure::Unusable(status),
+                )) => {
+                    *locked(&self.unusable) = Some((status.clone(), Instant::now()));
+                    return Err(status);
+                }
+            }
+        }
+    }
+
+    /// The failure of a job that got no child. Where children have worked, the system lacks room
+    /// for one now: then compiling in this process, without limits, would not help.
+    fn without_child(&self, status: Status) -> NotCompiled {
+        if !self.has_worked.load(Ordering::Relaxed) {
+            return NotCompiled::NoProcess(status);
+        }
+        NotCompiled::Failed(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Host,
+            format!(
+                "no process to compile in can be started now: {}",
+                status.message()
+            ),
+        ))
+    }
+
+    /// Fails for a while after a child could not be used, because finding that out takes time.
+    fn check_usable(&self) -> Result<()> {
+        match &*locked(&self.unusable) {
+            Some((status, at)) if at.elapsed() < PAUSE => Err(status.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_spare(&self, settings: &Settings) -> Option<Spare> {
+        let mut spares = locked(&self.spares);
+        let found = spares.iter().position(|spare| spare.has(settings))?;
+        Some(spares.remove(found))
+    }
+
+    /// Starts a child in the background, unless there is a spare one.
+    fn refill(&self, settings: &Settings) {
+        let has_spare = locked(&self.spares).iter().any(|spare| spare.has(settings));
+        if !has_spare && self.check_usable().is_ok() {
+            // Without a thread, the next job starts a child.
+            if let Ok(spare) = Spare::start(&self.spawner, settings) {
+                self.add_spare(spare);
+            }
+        }
+    }
+
+    fn add_spare(&self, spare: Spare) {
+        let evicted = {
+            let mut spares = locked(&self.spares);
+            // The oldest may have settings that no engine has any more.
+            let evicted = (spares.len() >= MOST_SPARES).then(|| spares.remove(0));
+            spares.push(spare);
+            evicted
+        };
+        // The lock is released before the child is dropped.
+        drop(evicted);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn before_fork() -> Status {
+    Status::new(
+        StatusCode::FailedPrecondition,
+        Blame::Caller,
+        "expected a compiler that was made in this process, found one from before a fork",
+    )
+}
+
+/// The status for a job that did not get its time because of others.
+fn waited_too_long(job: &CompileJob<'_>, waited: Duration) -> Status {
+    let time = job.time.unwrap_or_default();
+    Status::new(
+        StatusCode::ResourceExhausted,
+        Blame::Caller,
+        format!(
+            "the module did not compile within {time:?} (`compile_time_ms`): it waited {waited:.1?} for one of {PLACES} processes, which compile other modules"
+        ),
+    )
+}
+
+/// The failure of a job that ran out of time after it had waited for `waited`. Its earlier attempts
+/// used this much processor time.
+fn out_of_time(
+    child: &CompilerChild,
+    job: &CompileJob<'_>,
+    waited: Duration,
+    used: Duration,
+) -> NotCompiled {
+    let time = job.time.unwrap_or_default();
+    let used = used + child.time_used();
+    // The module had less time than the limit promises it.
+    if waited > time / 4 {
+        let status = waited_too_long(job, waited);
+        return NotCompiled::Crowded { status, used };
+    }
+    if child.was_starved(time.saturating_sub(waited)) {
+        let message = format!(
+            "the module did not compile within {time:?} (`compile_time_ms`): other work took the processors, of which its process got {used:.1?}"
+        );
+        let status = Status::new(StatusCode::DeadlineExceeded, Blame::Caller, message);
+        return NotCompiled::Crowded { status, used };
+    }
+    NotCompiled::Failed(too_slow(time))
+}
+
+fn no_thread(error: io::Error) -> Status {
+    Status::new(
+        StatusCode::Unavailable,
+        Blame::Host,
+        format!("expected a thread to start a compiler: {error}"),
+    )
+}

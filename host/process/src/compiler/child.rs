@@ -1,0 +1,414 @@
+//! A child that compiles, as its parent sees it.
+
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use callbox_core::untrusted_text::clean_message;
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_wasm::{Code, CompileJob, CompilerSettings};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
+
+use super::times::{Clock, ThreadTimes, proc_file, shows_little, thread_times};
+use crate::buffers::Buffers;
+use crate::child::{CONTEXT, END, START};
+use crate::exchange::{Closer, Exchange, Loss, Patience};
+use crate::message::{Reply, Request, decode, encode};
+use crate::spawner::{Descriptors, Spawner};
+
+/// The bytes of a reply beyond the text of its status.
+const REPLY: usize = 64 << 10;
+
+/// The processor times from which a job has a lower priority, and how much lower that of its
+/// threads is. Time on the clock would not do: on a busy machine, a module that takes little would
+/// lose its priority before it had begun.
+const PRIORITIES: [(Duration, i32); 2] = [
+    (Duration::from_millis(100), 10),
+    (Duration::from_secs(2), 19),
+];
+
+/// The most bytes of memory of a child that is used again.
+const MEMORY_OF_IDLE: u64 = 128 << 20;
+
+/// Native code may have this many bytes, and as many again for each byte of the file.
+const CODE_BYTES: u64 = 16 << 20;
+const CODE_BYTES_PER_BYTE: u64 = 16;
+
+/// How much of a child's last words is read.
+const LAST_WORDS: u64 = 4096;
+
+/// What Rust's allocator says before it aborts.
+const NO_MEMORY: &str = "memory allocation of";
+
+/// The settings that a child keeps for life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) compiler: CompilerSettings,
+    pub(super) memory_bytes: u64,
+}
+
+impl Settings {
+    pub(super) fn of(job: &CompileJob<'_>) -> Self {
+        Self {
+            compiler: job.settings.clone(),
+            memory_bytes: job.memory_bytes,
+        }
+    }
+}
+
+/// Why there is no child.
+#[derive(Debug)]
+pub(super) enum StartFailure {
+    /// The system did not start a process.
+    NotStarted(Status),
+    /// A process started, and was killed by a signal or too slow. Another one may serve.
+    Lost(Status),
+    /// A process started, but does not serve as a compiler.
+    Unusable(Status),
+}
+
+/// A child that compiles. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct CompilerChild {
+    /// `None` once it is dropped.
+    child: Option<Child>,
+    exchange: Exchange,
+    /// The child's standard error.
+    errors: PipeReader,
+    settings: Settings,
+    /// Set once the child is ready.
+    fingerprint: [u8; 32],
+    spawner: Arc<Spawner>,
+    /// Whether a job was so long that the child lost its priority.
+    has_lost_priority: bool,
+    /// The processor time of each thread before the current job.
+    times_before: ThreadTimes,
+}
+
+impl CompilerChild {
+    /// Starts a child, which makes a compiler and then confines itself.
+    pub(super) fn start(spawner: &Arc<Spawner>, settings: &Settings) -> Result<Self, StartFailure> {
+        let mut new = Self::spawn(spawner, settings).map_err(|error| {
+            StartFailure::NotStarted(unavailable(format!(
+                "expected to start a process that compiles: {error}"
+            )))
+        })?;
+        new.begin()?;
+        Ok(new)
+    }
+
+    fn spawn(spawner: &Arc<Spawner>, settings: &Settings) -> io::Result<Self> {
+        let (exchange, socket) = Exchange::new()?;
+        let (errors, theirs) = io::pipe()?;
+        // Neither side ever waits for this pipe.
+        fcntl_setfl(&errors, OFlags::NONBLOCK)?;
+        fcntl_setfl(&theirs, OFlags::NONBLOCK)?;
+        let buffers = Buffers::new()?;
+        buffers.set_size(0)?;
+        let child = spawner.spawn(Descriptors {
+            socket,
+            buffers: buffers.share()?,
+            errors: Some(theirs.into()),
+        })?;
+        Ok(Self {
+            child: Some(child),
+            exchange,
+            errors,
+            settings: settings.clone(),
+            fingerprint: [0; 32],
+            spawner: Arc::clone(spawner),
+            has_lost_priority: false,
+            times_before: ThreadTimes::new(),
+        })
+    }
+
+    /// Waits until the child is ready to compile.
+    fn begin(&mut self) -> Result<(), StartFailure> {
+        let patience = Patience {
+            until: Instant::now().checked_add(START),
+            cancel: None,
+        };
+        let request = encode(&Request::StartCompiler {
+            settings: self.settings.compiler.clone(),
+            memory_bytes: self.settings.memory_bytes,
+        });
+        let request = request.map_err(StartFailure::Unusable)?;
+        let answer = self.exchange.send(&request, patience);
+        let answer = answer.and_then(|()| self.exchange.receive(REPLY, patience));
+        let mut is_lost = false;
+        let problem = match answer.map(|bytes| decode(&bytes)) {
+            Ok(Ok(Reply::Ready { fingerprint })) => {
+                self.fingerprint = fingerprint;
+                self.end_job();
+                return Ok(());
+            }
+            Ok(Ok(Reply::Failed { status, .. })) => status.message().to_owned(),
+            Ok(Ok(_)) => "it answered something else".to_owned(),
+            Ok(Err(status)) => status.message().to_owned(),
+            Err(Loss::Ended) => match self.ending() {
+                Some(ending) => {
+                    is_lost = ending.signal().is_some();
+                    format!("it ended ({ending})")
+                }
+                None => "it closed its socket".to_owned(),
+            },
+            Err(Loss::Deadline | Loss::Cancelled) => {
+                is_lost = true;
+                "it did not answer in time".to_owned()
+            }
+            Err(Loss::Violation(text)) => text,
+            Err(Loss::Failed(error)) => error.to_string(),
+        };
+        let status = unavailable(format!(
+            "expected callbox's worker program to start as a compiler: {problem}"
+        ));
+        let status = clean_message(status, CONTEXT);
+        Err(if is_lost {
+            StartFailure::Lost(status)
+        } else {
+            StartFailure::Unusable(status)
+        })
+    }
+
+    /// Fails if the code of this child does not fit the engine.
+    pub(super) fn check(&self, fingerprint: [u8; 32]) -> Result<()> {
+        if self.fingerprint == fingerprint {
+            return Ok(());
+        }
+        Err(unavailable(
+            "expected a worker program with the same callbox as this one, found another version or other settings".to_owned(),
+        ))
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the child is alive and idle.
+    pub(super) fn is_there(&self) -> bool {
+        self.exchange.is_open()
+    }
+
+    /// Ends the use of the child by a job, and returns whether it can compile another module as a
+    /// new child would.
+    pub(super) fn end_job(&mut self) -> bool {
+        self.times_before = self.thread_times();
+        let resident = self.child.as_ref().and_then(resident_bytes);
+        !self.has_lost_priority && resident.is_none_or(|bytes| bytes <= MEMORY_OF_IDLE)
+    }
+
+    /// Whether the machine was too busy to show that the module takes long, given the time that the
+    /// job has had.
+    pub(super) fn was_starved(&self, time: Duration) -> bool {
+        shows_little(&self.times_used(), time)
+    }
+
+    /// The processor time of the current job, as far as `/proc` tells it.
+    pub(super) fn time_used(&self) -> Duration {
+        self.times_used().into_iter().sum()
+    }
+
+    /// The processor time of each thread for the current job.
+    fn times_used(&self) -> Vec<Duration> {
+        let before = |thread| self.times_before.get(thread).copied().unwrap_or_default();
+        let now = self.thread_times();
+        now.iter()
+            .map(|(thread, time)| time.saturating_sub(before(thread)))
+            .collect()
+    }
+
+    fn thread_times(&self) -> ThreadTimes {
+        self.child
+            .as_ref()
+            .and_then(thread_times)
+            .unwrap_or_default()
+    }
+
+    /// A clock of the child's processor time from now on. `None` once the child is gone.
+    pub(super) fn clock(&self) -> Option<Clock> {
+        self.child.as_ref().map(Clock::of)
+    }
+
+    /// Ends the current job from another thread.
+    pub(super) fn closer(&self) -> Closer {
+        self.exchange.closer()
+    }
+
+    /// Compiles a module, whose earlier attempts used this much processor time. A loss leaves the
+    /// child unusable. `on_old` is called once it is known that this is the child's last job.
+    pub(super) fn compile(
+        &mut self,
+        job: &CompileJob<'_>,
+        earlier: Duration,
+        on_old: impl Fn(),
+    ) -> Result<Result<Code>, Loss> {
+        let until = job.until;
+        let patience = Patience {
+            until,
+            cancel: None,
+        };
+        let wasm_bytes = job.wasm.len() as u64;
+        let most_bytes = wasm_bytes
+            .saturating_mul(CODE_BYTES_PER_BYTE)
+            .saturating_add(CODE_BYTES);
+        let request = Request::Compile {
+            wasm_bytes,
+            most_bytes,
+            message_bytes: job.message_bytes,
+        };
+        let request = encode(&request).map_err(violation)?;
+        self.exchange.send(&request, patience)?;
+        self.exchange.send(job.wasm, patience)?;
+        self.grow_old(earlier, until, on_old)?;
+        let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
+        let reply = self.exchange.receive(most, patience)?;
+        match decode(&reply).map_err(violation)? {
+            Reply::Compiled { bytes } if bytes <= most_bytes => {
+                let bytes = usize::try_from(bytes).map_err(|_| too_long())?;
+                self.exchange.receive_code(bytes, patience).map(Ok)
+            }
+            Reply::Compiled { .. } => Err(too_long()),
+            Reply::Failed { status, .. } => {
+                let limit = job.message_bytes.saturating_add(CONTEXT);
+                Ok(Err(clean_message(status, limit)))
+            }
+            _ => Err(Loss::Violation("it answered something else".to_owned())),
+        }
+    }
+
+    /// Waits for the reply, and lowers the child's priority in the meantime.
+    fn grow_old(
+        &mut self,
+        earlier: Duration,
+        until: Option<Instant>,
+        on_old: impl Fn(),
+    ) -> Result<(), Loss> {
+        let begun = Instant::now();
+        // Children begin with the priority of this process.
+        let own = getpriority_process(None).unwrap_or(0);
+        for (age, lower) in PRIORITIES {
+            loop {
+                let used = match self.times_used().as_slice() {
+                    [] => begun.elapsed(),
+                    times => times.iter().sum(),
+                };
+                let Some(left) = age
+                    .checked_sub(earlier + used)
+                    .filter(|left| !left.is_zero())
+                else {
+                    break;
+                };
+                let then = Instant::now() + left;
+                if until.is_some_and(|until| until <= then) || self.exchange.has_answer(then)? {
+                    return Ok(());
+                }
+            }
+            if !self.has_lost_priority {
+                self.has_lost_priority = true;
+                on_old();
+            }
+            if let Some(child) = self.child.as_ref().and_then(pid) {
+                // The child leads a group of its own. It may have ended.
+                let _ = setpriority_pgrp(Some(child), (own + lower).min(19));
+            }
+        }
+        Ok(())
+    }
+
+    /// The status of a job whose child was lost, other than by its deadline.
+    pub(super) fn status(&mut self, loss: Loss, job: &CompileJob<'_>) -> Status {
+        let problem = match loss {
+            Loss::Ended => match (self.ending(), self.last_words()) {
+                (_, words) if words.contains(NO_MEMORY) => return no_memory(job),
+                (Some(ending), _) if ending.signal() == Some(Signal::KILL.as_raw()) => {
+                    return killed();
+                }
+                (Some(ending), _) => format!("the compiler crashed on the module ({ending})"),
+                (None, _) => "the compiler closed its socket".to_owned(),
+            },
+            Loss::Violation(text) => format!("the compiler broke the protocol: {text}"),
+            Loss::Deadline | Loss::Cancelled => "the compiler was given up".to_owned(),
+            Loss::Failed(error) => {
+                return unavailable(format!("expected an answer of a compiler: {error}"));
+            }
+        };
+        let status = Status::new(StatusCode::Internal, Blame::Guest, problem);
+        clean_message(status, job.message_bytes.saturating_add(CONTEXT))
+    }
+
+    /// How the process ended, if it does so soon.
+    fn ending(&mut self) -> Option<ExitStatus> {
+        let child = self.child.as_mut()?;
+        let until = Instant::now() + END;
+        loop {
+            match child.try_wait() {
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
+                ended => return ended.ok().flatten(),
+            }
+        }
+    }
+
+    /// The beginning of what the child wrote to standard error.
+    fn last_words(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // The pipe does not block: it has all bytes of a process that has ended.
+        let _ = (&mut self.errors).take(LAST_WORDS).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for CompilerChild {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            self.spawner.reap(child);
+        }
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// The bytes of memory that a process holds. `None` if `/proc` does not tell.
+fn resident_bytes(child: &Child) -> Option<u64> {
+    let status = proc_file(child.id(), "status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes.saturating_mul(1024))
+}
+
+fn violation(status: Status) -> Loss {
+    Loss::Violation(status.message().to_owned())
+}
+
+fn too_long() -> Loss {
+    Loss::Violation("expected no more code than the request allows".to_owned())
+}
+
+fn no_memory(job: &CompileJob<'_>) -> Status {
+    let most = job.memory_bytes;
+    Status::new(
+        StatusCode::ResourceExhausted,
+        Blame::Guest,
+        format!(
+            "expected the module to compile in {most} bytes of memory (`compile_memory_bytes`), found that it takes more"
+        ),
+    )
+}
+
+/// The kernel kills the compiler first when the machine's memory runs out.
+fn killed() -> Status {
+    let message = "the process that compiled the module was killed: the machine's memory ran out, or another process killed it";
+    let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
+    status.with_recoverable(true)
+}
+
+fn unavailable(message: String) -> Status {
+    Status::new(StatusCode::Unavailable, Blame::Host, message)
+}

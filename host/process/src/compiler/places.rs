@@ -1,0 +1,319 @@
+//! The limit on concurrent compilations, and which of them give way to others.
+//!
+//! The places go to first attempts, in order, and then to those whose earlier attempts used least
+//! processor time. If all are taken, the next attempt takes the place of the job that has used
+//! most, once that has used the quantum. Time on the clock would not do: on a busy machine, a
+//! module that takes little would lose its place as one does that takes long. A job that lost its
+//! place begins anew, and takes the place only of a job that has used twice as much as its own
+//! earlier attempts.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::times::Clock;
+use crate::exchange::Closer;
+
+/// How many modules are compiled at one time. The kernel shares the processors among them.
+pub(super) const PLACES: usize = 16;
+
+/// The processor time for which a job keeps its place although others wait: several times what a
+/// healthy module takes.
+const QUANTUM: Duration = Duration::from_millis(125);
+
+/// A process counts as using one in this many parts of the time on the clock, even if it is
+/// stopped.
+const IDLE_SHARE: u32 = 8;
+
+/// The interval at which the next attempt looks what the jobs have used.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The places of one compiler.
+#[derive(Debug, Default)]
+pub(super) struct Places(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    jobs: Mutex<Jobs>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    running: Vec<Job>,
+    /// The attempts that wait, the next one first.
+    waiting: BTreeSet<Waiting>,
+    next: u64,
+}
+
+/// An attempt that waits: what earlier ones used, and its number.
+type Waiting = (Duration, u64);
+
+/// A job with a place.
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    begun: Instant,
+    /// What its earlier attempts used.
+    before: Duration,
+    /// The clock of its process, once it has one, and how to end it.
+    clock: Option<Clock>,
+    closer: Option<Closer>,
+    has_lost: bool,
+}
+
+/// A job's place, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Places {
+    /// A place for a job whose earlier attempts used this much processor time, or `None` if it gets
+    /// none until then.
+    pub(super) fn take(&self, before: Duration, until: Option<Instant>) -> Option<Place> {
+        let mut jobs = self.0.locked();
+        let number = jobs.next;
+        jobs.next += 1;
+        // An attempt that used less than the quantum shows nothing.
+        let is_first = before < QUANTUM;
+        let own = (if is_first { Duration::ZERO } else { before }, number);
+        jobs.waiting.insert(own);
+        let has_place = loop {
+            let is_next = jobs.waiting.first() == Some(&own);
+            if is_next && jobs.running.len() < PLACES {
+                break true;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                break false;
+            }
+            let look = is_next.then(|| {
+                jobs.make_room(own.0);
+                Instant::now() + LOOK
+            });
+            jobs = self.0.wait(jobs, until.into_iter().chain(look).min());
+        };
+        jobs.waiting.remove(&own);
+        if has_place {
+            jobs.running.push(Job {
+                number,
+                begun: Instant::now(),
+                before,
+                clock: None,
+                closer: None,
+                has_lost: false,
+            });
+        }
+        // The next one may take its turn.
+        self.0.changed.notify_all();
+        has_place.then(|| Place {
+            shared: Arc::clone(&self.0),
+            number,
+        })
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, jobs: MutexGuard<'a, Jobs>, until: Option<Instant>) -> MutexGuard<'a, Jobs> {
+        match until {
+            None => {
+                let waited = self.changed.wait(jobs);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                let waited = self.changed.wait_timeout(jobs, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+}
+
+impl Jobs {
+    /// Takes the place of the job that has used most, for an attempt after others that used
+    /// `before`. A job that has lost its place gives it back soon, so that one at a time is enough.
+    fn make_room(&mut self, before: Duration) {
+        if self.running.iter().any(|job| job.has_lost) {
+            return;
+        }
+        let jobs = self.running.iter_mut().filter_map(|job| {
+            let used = job.used();
+            let all = job.before + used;
+            (used >= QUANTUM && all >= 2 * before).then_some((all, job))
+        });
+        if let Some((_, job)) = jobs.max_by_key(|(all, _)| *all) {
+            job.lose();
+        }
+    }
+}
+
+impl Job {
+    /// What the current attempt has used.
+    fn used(&self) -> Duration {
+        let age = self.begun.elapsed();
+        match &self.clock {
+            // Without `/proc`, the time on the clock decides.
+            Some(clock) => clock.used().map_or(age, |used| used.max(age / IDLE_SHARE)),
+            None => age / IDLE_SHARE,
+        }
+    }
+
+    fn lose(&mut self) {
+        self.has_lost = true;
+        if let Some(closer) = &self.closer {
+            closer.close();
+        }
+    }
+}
+
+impl Place {
+    /// Tells what the job's process uses, and how to end it, which happens at once if the job has
+    /// lost its place.
+    pub(super) fn set_process(&self, clock: Clock, closer: Closer) {
+        self.with_job(|job| {
+            if job.has_lost {
+                closer.close();
+            }
+            job.clock = Some(clock);
+            job.closer = Some(closer);
+        });
+    }
+
+    fn with_job(&self, change: impl FnOnce(&mut Job)) {
+        let mut jobs = self.shared.locked();
+        let mut jobs = jobs.running.iter_mut();
+        if let Some(job) = jobs.find(|job| job.number == self.number) {
+            change(job);
+        }
+    }
+
+    /// Whether another job takes this place.
+    pub(super) fn is_lost(&self) -> bool {
+        let jobs = self.shared.locked();
+        let mut lost = jobs.running.iter().filter(|job| job.has_lost);
+        lost.any(|job| job.number == self.number)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut jobs = self.shared.locked();
+        jobs.running.retain(|job| job.number != self.number);
+        self.shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::thread;
+
+    use super::*;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + 3 * LOOK)
+    }
+
+    /// Has the job of a place use this much, all at once.
+    fn uses(place: &Place, used: Duration) {
+        place.with_job(|job| {
+            job.clock = Some(Clock::fixed(used));
+            // The time on the clock does not count.
+            job.begun = Instant::now() + 3600 * SECOND;
+        });
+    }
+
+    fn lost(running: &[Place]) -> Vec<usize> {
+        let all = running.iter().enumerate();
+        all.filter(|(_, place)| place.is_lost())
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// As many jobs as places, of which the fourth one used nine seconds before.
+    fn full(places: &Places) -> Vec<Place> {
+        let before = |i| if i == 3 { 9 * SECOND } else { Duration::ZERO };
+        (0..PLACES)
+            .map(|i| places.take(before(i), None).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_job_that_used_most_gives_way_after_its_quantum() {
+        let places = Places::default();
+        let mut running = full(&places);
+        for place in &running {
+            uses(place, QUANTUM - QUANTUM / 8);
+        }
+        // However long they take on the clock, and however long one ran before.
+        assert!(places.take(Duration::ZERO, soon()).is_none());
+        assert!(lost(&running).is_empty());
+        uses(&running[2], SECOND);
+        uses(&running[3], QUANTUM);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| places.take(Duration::ZERO, None));
+            while lost(&running).is_empty() {
+                thread::yield_now();
+            }
+            // One attempt takes one place.
+            assert_eq!(lost(&running), vec![3]);
+            drop(running.remove(3));
+            running.push(first.join().unwrap().unwrap());
+        });
+    }
+
+    #[test]
+    fn an_attempt_after_others_takes_the_place_of_one_that_used_twice_as_much() {
+        let places = Places::default();
+        let mut running = full(&places);
+        uses(&running[3], SECOND);
+        uses(&running[5], 2 * SECOND);
+        assert!(places.take(6 * SECOND, soon()).is_none());
+        assert!(lost(&running).is_empty());
+        assert!(places.take(5 * SECOND, soon()).is_none());
+        assert_eq!(lost(&running), vec![3]);
+        running.remove(3);
+        assert!(places.take(9 * SECOND, soon()).is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_loses_its_place() {
+        let places = Places::default();
+        let running = full(&places);
+        for place in &running {
+            uses(place, Duration::ZERO);
+        }
+        running[7].with_job(|job| {
+            job.begun = Instant::now().checked_sub(60 * SECOND).unwrap();
+        });
+        assert!(places.take(Duration::ZERO, soon()).is_none());
+        assert_eq!(lost(&running), vec![7]);
+    }
+
+    #[test]
+    fn first_attempts_come_first() {
+        let places = Places::default();
+        let mut running = full(&places);
+        thread::scope(|scope| {
+            let again = scope.spawn(|| places.take(QUANTUM, None));
+            let first = scope.spawn(|| places.take(QUANTUM / 2, None));
+            while places.0.locked().waiting.len() < 2 {
+                thread::yield_now();
+            }
+            running.pop();
+            let first = first.join().unwrap();
+            assert!(first.is_some());
+            assert!(!again.is_finished());
+            drop(first);
+            assert!(again.join().unwrap().is_some());
+        });
+    }
+}

@@ -1,0 +1,127 @@
+//! The processor times of a child, which tell what its module costs on a machine that others use as
+//! well.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use callbox_wasm::processor_time;
+
+/// A module is too slow if its compilation takes one in this many parts of the limit with the
+/// machine to itself.
+///
+/// What a machine needs at least for the work that it has seen is the time of the busiest thread,
+/// and all threads' time divided by their number. A compilation is serial, then parallel with a
+/// thread that ends last, then serial: it takes at most three times as long as the larger of the
+/// two. It may have waited for a quarter of the limit, which leaves a quarter.
+const LEAST_SHARE: u32 = 4;
+
+/// The processor times of a process's threads, by thread.
+pub(super) type ThreadTimes = BTreeMap<String, Duration>;
+
+/// Whether a machine on which threads used this much shows too little of a module's costs to blame
+/// it for being late after `time`.
+pub(super) fn shows_little(used: &[Duration], time: Duration) -> bool {
+    // Without `/proc`, the limit decides.
+    least_time(used).is_some_and(|least| least < time / LEAST_SHARE)
+}
+
+/// The processor time of a process since a moment.
+#[derive(Debug)]
+pub(super) struct Clock {
+    source: Source,
+    before: Duration,
+}
+
+#[derive(Debug)]
+enum Source {
+    Process(u32),
+    #[cfg(test)]
+    Fixed(Duration),
+}
+
+impl Clock {
+    /// A clock that begins now. If the process has ended, another one may take its number: clocks
+    /// decide only which job gives way.
+    pub(super) fn of(child: &Child) -> Self {
+        let source = Source::Process(child.id());
+        let before = source.time().unwrap_or_default();
+        Self { source, before }
+    }
+
+    #[cfg(test)]
+    pub(super) fn fixed(used: Duration) -> Self {
+        Self {
+            source: Source::Fixed(used),
+            before: Duration::ZERO,
+        }
+    }
+
+    /// `None` if `/proc` does not tell.
+    pub(super) fn used(&self) -> Option<Duration> {
+        Some(self.source.time()?.saturating_sub(self.before))
+    }
+}
+
+impl Source {
+    fn time(&self) -> Option<Duration> {
+        match *self {
+            Self::Process(id) => processor_time(&proc_file(id, "stat")?),
+            #[cfg(test)]
+            Self::Fixed(used) => Some(used),
+        }
+    }
+}
+
+/// How long a machine needs at least for the work of these threads, of which one waits for the
+/// others. `None` without threads.
+fn least_time(used: &[Duration]) -> Option<Duration> {
+    let parallel = u32::try_from(used.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    let shared = used.iter().sum::<Duration>() / parallel.max(1);
+    used.iter().max().map(|busiest| shared.max(*busiest))
+}
+
+/// The processor times of the threads of a process. `None` if `/proc` does not tell.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "`/proc` is the kernel's interface to processes, and this one is a child"
+)]
+pub(super) fn thread_times(child: &Child) -> Option<ThreadTimes> {
+    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+    threads
+        .map(|thread| {
+            let name = thread.ok()?.file_name().into_string().ok()?;
+            let stat = proc_file(child.id(), &format!("task/{name}/stat"))?;
+            Some((name, processor_time(&stat)?))
+        })
+        .collect()
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "`/proc` is the kernel's interface to processes, and this one is a child"
+)]
+pub(super) fn proc_file(process: u32, name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{process}/{name}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_needs_the_time_of_the_busiest_thread_or_the_share_of_each() {
+        let seconds = |used: &[u64]| {
+            let used: Vec<_> = used.iter().copied().map(Duration::from_secs).collect();
+            least_time(&used).map(|least| least.as_secs())
+        };
+        assert_eq!(seconds(&[]), None);
+        assert_eq!(seconds(&[3]), Some(3));
+        // One large function, on one of two threads.
+        assert_eq!(seconds(&[1, 9, 0]), Some(9));
+        // Many small functions, on three.
+        assert_eq!(seconds(&[6, 4, 4, 4]), Some(6));
+        assert_eq!(seconds(&[0, 4, 4, 4]), Some(4));
+    }
+}

@@ -1,0 +1,154 @@
+//! Accesses that one check covers: from one base register, under one guard, in one block.
+//!
+//! All of them run, or none. So an honest kernel that passes all checks passes the check of the
+//! range from the first byte to the last.
+
+use std::collections::BTreeMap;
+
+use crate::ast::{Base, Function, Guard, Instruction, Operand, RegisterId, Statement};
+use crate::table::{Action, Bytes};
+use crate::verify::{Check, Decision, Origin, Plan};
+
+/// The bytes, as offsets from the base register, and the alignment that are needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pub(super) low: i128,
+    pub(super) high: i128,
+    /// An alignment, and an offset that must have it.
+    pub(super) align: Option<(u32, i64)>,
+}
+
+/// The predicates of a check that was written: whether the accesses run, and whether they failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdicts {
+    pub(super) runs: Guard,
+    pub(super) failed: Guard,
+}
+
+#[derive(Default)]
+pub(super) struct Groups {
+    /// The group of a check, by step and operand.
+    members: BTreeMap<(usize, usize), usize>,
+    needs: Vec<Need>,
+    pub(super) written: BTreeMap<usize, Verdicts>,
+}
+
+type Key = (usize, u32, Option<(u32, bool)>, Vec<Origin>);
+
+impl Groups {
+    pub(super) fn new(function: &Function, plan: &Plan) -> Self {
+        let instructions: Vec<&Instruction> = function
+            .body
+            .iter()
+            .flatten()
+            .filter_map(|statement| match statement {
+                Statement::Instruction(instruction) => Some(instruction),
+                Statement::Label(_) => None,
+            })
+            .collect();
+        let mut groups = Self::default();
+        let mut open: BTreeMap<Key, usize> = BTreeMap::new();
+        for check in &plan.checks {
+            let Some(instruction) = instructions.get(check.step) else {
+                continue;
+            };
+            let Some((need, register, within)) = need(instruction, check) else {
+                continue;
+            };
+            let value = |register: RegisterId| {
+                let reads = plan.bases.get(check.step)?;
+                reads
+                    .iter()
+                    .find(|(known, _)| *known == register)
+                    .map(|(_, value)| *value)
+            };
+            let guard = instruction
+                .guard
+                .and_then(|guard| Some((value(guard.predicate)?, guard.is_negated)));
+            let block = plan.blocks.get(check.step).copied().flatten();
+            let index = match (register.and_then(value), block) {
+                (Some(value), Some(block))
+                    if can_share(check) && guard.is_some() == instruction.guard.is_some() =>
+                {
+                    let key = (block, value, guard, within);
+                    match open
+                        .get(&key)
+                        .copied()
+                        .filter(|&index| groups.joins(index, need))
+                    {
+                        Some(index) => index,
+                        None => {
+                            groups.needs.push(need);
+                            open.insert(key, groups.needs.len() - 1);
+                            groups.needs.len() - 1
+                        }
+                    }
+                }
+                _ => {
+                    groups.needs.push(need);
+                    groups.needs.len() - 1
+                }
+            };
+            groups.members.insert((check.step, check.operand), index);
+        }
+        groups
+    }
+
+    /// Extends a group. Returns whether that is possible.
+    fn joins(&mut self, index: usize, more: Need) -> bool {
+        let Some(need) = self.needs.get_mut(index) else {
+            return false;
+        };
+        let align = match (need.align, more.align) {
+            (Some((a, at)), Some((b, there))) => {
+                if at.wrapping_sub(there).rem_euclid(i64::from(a.min(b))) != 0 {
+                    return false;
+                }
+                Some(if a >= b { (a, at) } else { (b, there) })
+            }
+            (one, other) => one.or(other),
+        };
+        *need = Need {
+            low: need.low.min(more.low),
+            high: need.high.max(more.high),
+            align,
+        };
+        true
+    }
+
+    pub(super) fn of(&self, check: &Check) -> Option<(usize, Need)> {
+        let index = *self.members.get(&(check.step, check.operand))?;
+        Some((index, *self.needs.get(index)?))
+    }
+}
+
+fn need(
+    instruction: &Instruction,
+    check: &Check,
+) -> Option<(Need, Option<RegisterId>, Vec<Origin>)> {
+    let Decision::Checked { within, is_aligned } = &check.decision else {
+        return None;
+    };
+    let Some(Operand::Address(address)) = instruction.operands.get(check.operand) else {
+        return None;
+    };
+    let low = i128::from(address.offset);
+    let need = Need {
+        low,
+        high: low + i128::from(check.bytes),
+        align: (!is_aligned && check.access.align > 1)
+            .then_some((check.access.align, address.offset)),
+    };
+    let register = match address.base {
+        Base::Register(register) => Some(register),
+        _ => None,
+    };
+    Some((need, register, within.clone()))
+}
+
+/// A collective access has an address of its own, and a copy of no bytes needs no address.
+fn can_share(check: &Check) -> bool {
+    !check.access.is_collective
+        && matches!(check.access.bytes, Bytes::Constant(_))
+        && check.access.action != Action::Prefetch
+}

@@ -1,0 +1,241 @@
+//! Writes a new body.
+
+use std::collections::BTreeMap;
+
+use crate::ast::{
+    Address, Base, Function, Guard, Instruction, Label, LabelId, Line, Linkage, Modifier, Opcode,
+    Operand, Register, RegisterId, Statement, Variable, VariableId,
+};
+use crate::types::{Space, Type};
+use crate::verify::Origin;
+
+pub(super) struct Writer {
+    registers: Vec<Register>,
+    labels: Vec<Label>,
+    body: Vec<Statement>,
+    /// The number of the author's parameters. The record's address comes after them.
+    parameters: usize,
+    pub(super) line: Line,
+    /// The address of the record, the site that the thread noted, and the offset there.
+    pub(super) record: RegisterId,
+    pub(super) site: RegisterId,
+    pub(super) offset: RegisterId,
+    /// The addresses of buffers and variables, by their width.
+    origins: BTreeMap<(Origin, u32), RegisterId>,
+}
+
+impl Writer {
+    pub(super) fn new(function: &Function) -> Self {
+        let mut writer = Self {
+            registers: function.registers.clone(),
+            labels: function.labels.clone(),
+            body: Vec::new(),
+            parameters: function.parameters,
+            line: Line(0),
+            record: RegisterId(0),
+            site: RegisterId(0),
+            offset: RegisterId(0),
+            origins: BTreeMap::new(),
+        };
+        writer.record = writer.register(Type::B64);
+        writer.site = writer.register(Type::U32);
+        writer.offset = writer.register(Type::B64);
+        writer
+    }
+
+    pub(super) fn register(&mut self, kind: Type) -> RegisterId {
+        self.registers.push(Register { kind });
+        RegisterId(self.registers.len() as u32 - 1)
+    }
+
+    pub(super) fn bits(&self, register: RegisterId) -> u32 {
+        self.registers
+            .get(register.0 as usize)
+            .map_or(64, |one| one.kind.bits())
+    }
+
+    pub(super) fn label(&mut self) -> LabelId {
+        self.labels.push(Label { line: Line(0) });
+        LabelId(self.labels.len() as u32 - 1)
+    }
+
+    pub(super) fn place(&mut self, label: LabelId) {
+        self.body.push(Statement::Label(label));
+    }
+
+    pub(super) fn push(&mut self, instruction: Instruction) {
+        self.body.push(Statement::Instruction(instruction));
+    }
+
+    pub(super) fn emit(
+        &mut self,
+        guard: Option<Guard>,
+        opcode: Opcode,
+        modifiers: &[&'static str],
+        operands: Vec<Operand>,
+    ) {
+        let modifiers = modifiers.iter().map(|name| Modifier::Name(name)).collect();
+        let line = self.line;
+        self.push(Instruction {
+            line,
+            guard,
+            opcode,
+            modifiers,
+            operands,
+        });
+    }
+
+    pub(super) fn branch(&mut self, guard: Option<Guard>, to: LabelId) {
+        self.emit(guard, Opcode::Bra, &[], vec![Operand::Label(to)]);
+    }
+
+    /// Sets a register to zero.
+    pub(super) fn zero(&mut self, register: RegisterId, guard: Option<Guard>) {
+        let to = Operand::Register(register);
+        let kind = match self.bits(register) {
+            1 => {
+                let same = || Operand::Register(self.site);
+                let operands = vec![to, same(), same()];
+                self.emit(guard, Opcode::Setp, &["ne", "u32"], operands);
+                return;
+            }
+            16 => "b16",
+            32 => "b32",
+            _ => "b64",
+        };
+        self.emit(guard, Opcode::Mov, &[kind], vec![to, super::integer(0)]);
+    }
+
+    /// The register with the address of a buffer or a variable. The prologue sets it.
+    pub(super) fn origin(&mut self, origin: Origin, bits: u32) -> RegisterId {
+        if let Some(&register) = self.origins.get(&(origin, bits)) {
+            return register;
+        }
+        let register = self.register(if bits == 32 { Type::B32 } else { Type::B64 });
+        self.origins.insert((origin, bits), register);
+        register
+    }
+
+    pub(super) fn ends_with_return(&self) -> bool {
+        matches!(
+            self.body.last(),
+            Some(Statement::Instruction(Instruction {
+                opcode: Opcode::Ret,
+                guard: None,
+                ..
+            }))
+        )
+    }
+
+    /// Takes what was written, so that something can be written before it.
+    pub(super) fn take_body(&mut self) -> Vec<Statement> {
+        std::mem::take(&mut self.body)
+    }
+
+    pub(super) fn append(&mut self, body: Vec<Statement>) {
+        self.body.extend(body);
+    }
+
+    /// Writes what sets the registers of all origins.
+    pub(super) fn set_origins(&mut self) {
+        for ((origin, bits), register) in self.origins.clone() {
+            let to = Operand::Register(register);
+            match origin {
+                Origin::Buffer(index) => {
+                    let address = self.parameter(index);
+                    self.emit(None, Opcode::Ld, &["param", "u64"], vec![to, address]);
+                }
+                Origin::Variable(variable) => {
+                    let from = super::variable_operand(self.shifted_variable(variable));
+                    let kind = if bits == 32 { "u32" } else { "u64" };
+                    self.emit(None, Opcode::Mov, &[kind], vec![to, from]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn set_record(&mut self) {
+        let address = self.parameter(self.parameters);
+        let to = Operand::Register(self.record);
+        self.emit(None, Opcode::Ld, &["param", "u64"], vec![to, address]);
+    }
+
+    fn parameter(&self, index: usize) -> Operand {
+        Operand::Address(Address {
+            base: Base::Variable(VariableId::Function(index as u32)),
+            offset: 0,
+            coordinates: Vec::new(),
+        })
+    }
+
+    /// A variable's index in the new function, which has one more parameter.
+    pub(super) fn shifted_variable(&self, variable: VariableId) -> VariableId {
+        match variable {
+            VariableId::Function(index) if index as usize >= self.parameters => {
+                VariableId::Function(index + 1)
+            }
+            same => same,
+        }
+    }
+
+    pub(super) fn shifted(&self, instruction: &Instruction) -> Instruction {
+        let operands = instruction.operands.iter();
+        Instruction {
+            modifiers: instruction.modifiers.clone(),
+            operands: operands
+                .map(|operand| self.shifted_operand(operand))
+                .collect(),
+            ..*instruction
+        }
+    }
+
+    fn shifted_operand(&self, operand: &Operand) -> Operand {
+        match operand {
+            Operand::Variable(variable, offset) => {
+                Operand::Variable(self.shifted_variable(*variable), *offset)
+            }
+            Operand::Address(address) => {
+                let base = match address.base {
+                    Base::Variable(variable) => Base::Variable(self.shifted_variable(variable)),
+                    base => base,
+                };
+                Operand::Address(Address {
+                    base,
+                    ..address.clone()
+                })
+            }
+            Operand::Vector(parts) => Operand::Vector(
+                parts
+                    .iter()
+                    .map(|part| self.shifted_operand(part))
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+
+    pub(super) fn finished(self, function: &Function) -> Function {
+        let mut variables = function.variables.clone();
+        let record = Variable {
+            name: String::new(),
+            space: Space::Param,
+            linkage: Linkage::Internal,
+            element: Type::U64,
+            vector: 1,
+            align: None,
+            dimensions: Vec::new(),
+            pointer: None,
+            initial: None,
+            line: Line(0),
+        };
+        variables.insert(function.parameters.min(variables.len()), record);
+        Function {
+            parameters: function.parameters + 1,
+            variables,
+            registers: self.registers,
+            labels: self.labels,
+            body: Some(self.body),
+            ..function.clone()
+        }
+    }
+}

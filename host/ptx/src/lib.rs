@@ -1,0 +1,39 @@
+//! Reads, verifies, fences and prints PTX, NVIDIA's assembly language for kernels.
+//!
+//! [`read`] turns a text into a syntax tree ([`ast`]), and refuses what the table of instructions
+//! ([`table`]) does not have. [`print()`] writes a tree as new text. Only what the tree holds is
+//! printed: comments, debug sections, names of registers and formatting of the author's text are
+//! gone, and `.version` is the lowest that the instructions allow.
+//!
+//! [`verify`](verify::verify) proves for one launch what a kernel can reach and what ends its
+//! loops, or refuses it. [`fence`](fence::fence) adds run-time checks for what is not proved, so
+//! that a stranger's kernel leaves neither its buffers nor the context damaged. `callbox-cuda`
+//! launches fenced kernels.
+//!
+//! # Limits
+//!
+//! - The driver and its assembler are trusted: neither may remove a check. `cargo xtask ptx` looks
+//!   for each check in the machine code of the repository's kernels.
+//! - A proof holds only for the launch that it was made for, and rests on the analysis: an error in
+//!   it lets an access through. [`verify::Verdict::Checked`] does not rest on it.
+//! - Races between threads, side channels, and waits that hardware faults cause are not prevented.
+//! - Generic addresses of shared memory, calls, `brx`, partial masks, named barriers, `mbarrier`,
+//!   `wgmma`, bulk copies, clusters and tensor memory are refused.
+//! - An index that is read from memory is always checked when the kernel runs.
+
+pub mod ast;
+mod error;
+pub mod fence;
+mod lexer;
+mod print;
+mod read;
+pub mod special;
+pub mod table;
+pub mod types;
+pub mod verify;
+mod version;
+
+pub use error::Error;
+pub use print::{instruction_name, instruction_text, print};
+pub use read::{Limits, read};
+pub use version::needed_version;

@@ -1,0 +1,466 @@
+//! Verifies a kernel for one launch: what it can reach, what ends its loops, and who waits for
+//! whom.
+//!
+//! [`verify`] knows the launch: grid, block, shared memory, the lengths of buffers and the values
+//! of scalars. It finds which values each register can have (`values`, `solve`, `facts`), and
+//! proves what it can. [`crate::fence`] checks the rest when the kernel runs. A refusal names the
+//! line, the instruction, the rule, and what would make the kernel pass.
+//!
+//! A proof holds only for its launch: the launcher must use exactly these numbers, and buffers that
+//! are at least as long and as aligned.
+
+mod accesses;
+mod comparison;
+mod evaluate;
+mod facts;
+mod flow;
+mod loops;
+mod range;
+mod rules;
+mod solve;
+mod ssa;
+mod uniform;
+mod values;
+
+use std::fmt;
+
+pub(crate) use self::accesses::{Check, Decision};
+pub(crate) use self::flow::Flow;
+pub(crate) use self::loops::{Leaving, Look};
+pub(crate) use self::values::Origin;
+
+use self::solve::Solution;
+use self::uniform::Uniformity;
+use self::values::Subject;
+use crate::ast::{Address, Base, Function, Instruction, Module, RegisterId, Variable, VariableId};
+use crate::table::{Action, form};
+use crate::types::Space;
+
+/// The launch that a kernel is verified for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// The kernel's parameters, in order.
+    pub params: Vec<Param>,
+    /// Whether the kernel may read clocks and wait for time.
+    pub has_clock: bool,
+}
+
+/// A parameter of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// The address of a buffer in global memory.
+    Buffer {
+        /// Its length.
+        bytes: u64,
+        /// Whether the kernel may write it.
+        writable: bool,
+        /// A power of two that divides its address.
+        align: u32,
+    },
+    /// A scalar: its bytes in memory.
+    Value(Vec<u8>),
+}
+
+/// Limits on a kernel and on the work of the verifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions of a kernel.
+    pub instructions: usize,
+    /// Blocks of instructions.
+    pub blocks: usize,
+    /// Registers of a kernel.
+    pub registers: usize,
+    /// Places where values of registers meet, times the ways into them.
+    pub joins: usize,
+    /// Blocks of threads in a grid.
+    pub grid: u64,
+    /// Bytes of shared memory, static and dynamic.
+    pub shared_bytes: u64,
+    /// Bytes of a thread's local variables.
+    pub local_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            instructions: 200_000,
+            blocks: 10_000,
+            registers: 200_000,
+            joins: 1_000_000,
+            grid: 1 << 31,
+            shared_bytes: 228 << 10,
+            local_bytes: 64 << 10,
+        }
+    }
+}
+
+/// The rule that a kernel breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// The module, or the kernel's declaration.
+    Module,
+    /// The launch does not fit the kernel, or exceeds a limit.
+    Launch,
+    /// An instruction that strangers' kernels must not have.
+    Instruction,
+    /// A call, or a branch to a computed place.
+    Call,
+    /// The time, or the place of a thread on the device.
+    Clock,
+    /// A parameter is not read as the launch passes it.
+    Parameter,
+    /// An address that cannot be checked.
+    Address,
+    /// A barrier or a collective instruction that could wait for ever.
+    Barrier,
+    /// A loop that could not be stopped.
+    UnboundedLoop,
+    /// The kernel exceeds a limit of the verifier.
+    Size,
+}
+
+impl Rule {
+    /// Returns the name of the rule in messages and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Module => "module",
+            Self::Launch => "launch",
+            Self::Instruction => "instruction",
+            Self::Call => "call",
+            Self::Clock => "clock",
+            Self::Parameter => "parameter",
+            Self::Address => "address",
+            Self::Barrier => "barrier",
+            Self::UnboundedLoop => "unbounded-loop",
+            Self::Size => "size",
+        }
+    }
+}
+
+/// Why a kernel is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The line of the PTX text, or 0.
+    pub line: u32,
+    /// The name of the instruction or directive.
+    pub instruction: String,
+    /// The rule.
+    pub rule: Rule,
+    /// What is wrong.
+    pub reason: String,
+    /// What would make it pass.
+    pub cure: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            line,
+            instruction,
+            rule,
+            reason,
+            cure,
+        } = self;
+        write!(
+            f,
+            "line {line}: `{instruction}`: {reason} (rule `{}`): {cure}",
+            rule.name()
+        )
+    }
+}
+
+/// What the verifier says about an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in range and aligned whenever it runs.
+    Proved,
+    /// The fence checks it.
+    Checked,
+    /// It is out of range whenever it runs, and the fence reports it.
+    Never,
+    /// The fence leaves it out.
+    Dropped,
+}
+
+/// An access of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessReport {
+    /// The line of the PTX text.
+    pub line: u32,
+    /// The state space.
+    pub space: Space,
+    /// What it does.
+    pub action: Action,
+    /// How many bytes from its address on it can reach.
+    pub bytes: u64,
+    /// The parameter that its address comes from, if that is known.
+    pub param: Option<usize>,
+    /// What the verifier says about it.
+    pub verdict: Verdict,
+}
+
+/// What ends a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnd {
+    /// It goes back at most this often.
+    Proved {
+        /// The number of turns.
+        turns: u64,
+    },
+    /// It looks at the stop word.
+    StopWord {
+        /// Every so many turns.
+        every: u32,
+    },
+}
+
+/// A loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopReport {
+    /// The line of its first instruction.
+    pub line: u32,
+    /// What ends it.
+    pub end: LoopEnd,
+}
+
+/// A kernel that passed, for one launch.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The launch.
+    pub launch: Launch,
+    /// All accesses, in the order of the text.
+    pub accesses: Vec<AccessReport>,
+    /// All loops, in the order of the text.
+    pub loops: Vec<LoopReport>,
+    /// Barriers of the block.
+    pub barriers: usize,
+    /// Bytes of shared memory, static and dynamic.
+    pub shared_bytes: u64,
+    pub(crate) function: usize,
+    pub(crate) plan: Plan,
+}
+
+/// What the fence has to do. Steps are instructions, counted in the body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) checks: Vec<Check>,
+    /// The index of the block of each step, if it is reachable.
+    pub(crate) blocks: Vec<Option<usize>>,
+    pub(crate) looks: Vec<Look>,
+    pub(crate) zeroed: Vec<RegisterId>,
+    /// Steps that end a thread.
+    pub(crate) exits: Vec<usize>,
+    /// Traps and failed assertions, which become records.
+    pub(crate) traps: Vec<usize>,
+    /// The value that each step reads from the base register of its address.
+    pub(crate) bases: Vec<Vec<(RegisterId, u32)>>,
+}
+
+/// Verifies the kernel of this name.
+///
+/// # Errors
+/// Everything that is refused, in the order of the text.
+pub fn verify(
+    module: &Module,
+    entry: &str,
+    launch: &Launch,
+    limits: &Limits,
+) -> Result<Proof, Vec<Refusal>> {
+    let index = rules::entry(module, entry).map_err(|refusal| vec![refusal])?;
+    let Some((function, body)) = module
+        .functions
+        .get(index)
+        .and_then(|function| Some((function, function.body.as_deref()?)))
+    else {
+        return Err(vec![launch_refusal(
+            Rule::Module,
+            format!("kernel `{entry}` has no body"),
+        )]);
+    };
+    let mut refusals = rules::declarations(module, function, launch, limits);
+    let mut forms = Vec::new();
+    for statement in body {
+        let crate::ast::Statement::Instruction(instruction) = statement else {
+            continue;
+        };
+        match form(module, function, instruction) {
+            Ok(form) => {
+                refusals.extend(rules::instruction(
+                    module,
+                    function,
+                    instruction,
+                    &form,
+                    launch,
+                ));
+                forms.push(form);
+            }
+            Err(reason) => refusals.push(refusal(
+                instruction,
+                Rule::Instruction,
+                reason.reason,
+                "leave it out, or ask for a grant of the native code",
+            )),
+        }
+        if forms.len() > limits.instructions {
+            let reason = format!(
+                "it has more than {} instructions (`instructions`)",
+                limits.instructions
+            );
+            refusals.push(launch_refusal(Rule::Size, reason));
+        }
+        if refusals.len() > 100 {
+            break;
+        }
+    }
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
+    let flow = Flow::new(body, forms);
+    if flow.blocks.len() > limits.blocks {
+        let reason = format!(
+            "it has {} blocks of instructions, the limit is {} (`blocks`)",
+            flow.blocks.len(),
+            limits.blocks
+        );
+        return Err(vec![launch_refusal(Rule::Size, reason)]);
+    }
+    let flow = flow.linked();
+    let Some(ssa) = ssa::build(function, &flow, limits.joins) else {
+        let reason = format!(
+            "its values meet in more than {} places (`joins`)",
+            limits.joins
+        );
+        return Err(vec![launch_refusal(Rule::Size, reason)]);
+    };
+    let subject = Subject {
+        module,
+        function,
+        launch,
+        flow: &flow,
+        ssa: &ssa,
+    };
+    prove(&subject, index)
+}
+
+fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> {
+    let flow = subject.flow;
+    let solution = Solution::new(subject);
+    let uniformity = Uniformity::new(&solution);
+    let mut refusals = rules::meetings(&solution, &uniformity);
+    let mut blocks = vec![None; flow.steps.len()];
+    let mut checks = Vec::new();
+    for &block in &flow.order {
+        for (step, place) in blocks
+            .iter_mut()
+            .enumerate()
+            .take(flow.blocks[block].end)
+            .skip(flow.blocks[block].first)
+        {
+            *place = Some(block);
+            match accesses::plan(&solution, block, step) {
+                Ok(found) => checks.extend(found),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+    }
+    checks.sort_by_key(|check| (check.step, check.operand));
+    let loops = loops::plan(&solution, &uniformity);
+    refusals.extend(loops.refusals);
+    if !refusals.is_empty() {
+        refusals.sort_by_key(|refusal| refusal.line);
+        return Err(refusals);
+    }
+    let plan = Plan {
+        blocks,
+        looks: loops.looks,
+        zeroed: subject.ssa.zeroed.clone(),
+        exits: rules::exits(flow),
+        traps: rules::traps(flow),
+        bases: bases(subject),
+        checks,
+    };
+    Ok(Proof {
+        launch: subject.launch.clone(),
+        accesses: plan
+            .checks
+            .iter()
+            .map(|check| accesses::report(subject, check))
+            .collect(),
+        loops: loops.reports,
+        barriers: rules::barriers(flow),
+        shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
+        function,
+        plan,
+    })
+}
+
+fn bases(subject: &Subject<'_>) -> Vec<Vec<(RegisterId, u32)>> {
+    let reads = subject.ssa.reads.iter();
+    reads
+        .map(|reads| {
+            reads
+                .iter()
+                .map(|(register, value)| (*register, value.0))
+                .collect()
+        })
+        .collect()
+}
+
+fn refusal(instruction: &Instruction, rule: Rule, reason: String, cure: &str) -> Refusal {
+    let modifiers = instruction.names().map(|name| format!(".{name}"));
+    Refusal {
+        line: instruction.line.0,
+        instruction: std::iter::once(instruction.opcode.name().to_owned())
+            .chain(modifiers)
+            .collect(),
+        rule,
+        reason,
+        cure: cure.to_owned(),
+    }
+}
+
+fn launch_refusal(rule: Rule, reason: String) -> Refusal {
+    Refusal {
+        line: 0,
+        instruction: "launch".to_owned(),
+        rule,
+        reason,
+        cure: "change the launch or the kernel so that they fit".to_owned(),
+    }
+}
+
+/// The parameter that an address names, and the offset in it.
+fn parameter(function: &Function, address: &Address) -> Option<(usize, usize)> {
+    let Base::Variable(VariableId::Function(index)) = address.base else {
+        return None;
+    };
+    let index = index as usize;
+    let offset = usize::try_from(address.offset).ok()?;
+    (index < function.parameters).then_some((index, offset))
+}
+
+/// The size of a variable, if it has one.
+pub(crate) fn variable_bytes(variable: &Variable) -> Option<u64> {
+    let mut bytes = u64::from(variable.element.bytes()) * u64::from(variable.vector.max(1));
+    for dimension in &variable.dimensions {
+        bytes = bytes.checked_mul((*dimension)?)?;
+    }
+    Some(bytes)
+}
+
+/// The alignment of a variable: what it declares, or that of its elements.
+pub(crate) fn variable_align(variable: &Variable) -> u32 {
+    let natural = variable.element.bytes() * u32::from(variable.vector.max(1));
+    variable.align.unwrap_or(natural).max(1)
+}
+
+/// Whether a variable is dynamic shared memory, whose size is the launch's.
+pub(crate) fn is_dynamic(variable: &Variable) -> bool {
+    variable.space == Space::Shared && matches!(variable.dimensions.first(), Some(None))
+}

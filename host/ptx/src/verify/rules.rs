@@ -1,0 +1,424 @@
+//! Rules on declarations, launches, single instructions, and on who waits for whom.
+
+use super::flow::Flow;
+use super::solve::Solution;
+use super::uniform::{Agreement, Uniformity};
+use super::{
+    Launch, Limits, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
+};
+use crate::ast::{Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
+use crate::table::{Control, Form, Meeting, Opcode, Role};
+use crate::types::Space;
+
+const MOST_THREADS: u64 = 1024;
+const GRID: [u64; 3] = [(1 << 31) - 1, 65_535, 65_535];
+const BLOCK: [u32; 3] = [1024, 1024, 64];
+
+/// Finds the kernel of this name.
+pub(crate) fn entry(module: &Module, name: &str) -> Result<usize, Refusal> {
+    let mut found = module
+        .functions
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_entry && one.name == name);
+    match found.next() {
+        Some((index, _)) => Ok(index),
+        None => Err(launch_refusal(
+            Rule::Module,
+            format!("there is no kernel `{name}`"),
+        )),
+    }
+}
+
+/// Checks the module's and the kernel's declarations against the launch.
+pub(crate) fn declarations(
+    module: &Module,
+    function: &Function,
+    launch: &Launch,
+    limits: &Limits,
+) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    for variable in module.variables.iter().chain(&function.variables) {
+        found.extend(declared(variable));
+    }
+    found.extend(parameters(function, launch));
+    found.extend(dimensions(function, launch, limits));
+    if function.registers.len() > limits.registers {
+        let reason = format!(
+            "the kernel has {} registers, the limit is {} (`registers`)",
+            function.registers.len(),
+            limits.registers
+        );
+        found.push(launch_refusal(Rule::Size, reason));
+    }
+    if let Some(register) = function
+        .registers
+        .iter()
+        .find(|one| matches!(one.kind.bits(), 4 | 8 | 128))
+    {
+        let reason = format!(
+            "the kernel has registers of type `{}`",
+            register.kind.name()
+        );
+        found.push(launch_refusal(Rule::Instruction, reason));
+    }
+    let shared = shared_bytes(module, function, launch);
+    if shared > limits.shared_bytes {
+        let reason = format!(
+            "the kernel takes {shared} bytes of shared memory, the limit is {} (`shared_bytes`)",
+            limits.shared_bytes
+        );
+        found.push(launch_refusal(Rule::Launch, reason));
+    }
+    let local: u64 = sizes(module, function, Space::Local).fold(0, u64::saturating_add);
+    if local > limits.local_bytes {
+        let reason = format!(
+            "a thread takes {local} bytes of local memory, the limit is {} (`local_bytes`)",
+            limits.local_bytes
+        );
+        found.push(launch_refusal(Rule::Launch, reason));
+    }
+    found
+}
+
+fn sizes<'m>(
+    module: &'m Module,
+    function: &'m Function,
+    space: Space,
+) -> impl Iterator<Item = u64> + 'm {
+    let all = module.variables.iter().chain(&function.variables);
+    all.filter(move |variable| variable.space == space && !is_dynamic(variable))
+        .map(|variable| variable_bytes(variable).unwrap_or(u64::MAX))
+}
+
+/// The bytes of shared memory that a kernel takes, with what alignment may add.
+pub(crate) fn shared_bytes(module: &Module, function: &Function, launch: &Launch) -> u64 {
+    let fixed = sizes(module, function, Space::Shared);
+    fixed.fold(u64::from(launch.shared_bytes), u64::saturating_add)
+}
+
+fn declared(variable: &Variable) -> Option<Refusal> {
+    let refused = |reason: String, cure: &str| {
+        Some(Refusal {
+            line: variable.line.0,
+            instruction: variable.space.directive().to_owned(),
+            rule: Rule::Module,
+            reason,
+            cure: cure.to_owned(),
+        })
+    };
+    let name = &variable.name;
+    let is_dynamic = is_dynamic(variable);
+    match variable.linkage {
+        Linkage::Extern if is_dynamic => {}
+        Linkage::Extern | Linkage::Weak | Linkage::Common => {
+            let reason = format!("variable `{name}` is linked from elsewhere");
+            return refused(reason, "define the variable in the module");
+        }
+        Linkage::Internal | Linkage::Visible => {}
+    }
+    if !is_dynamic && variable_bytes(variable).is_none() {
+        return refused(format!("variable `{name}` has no size"), "give it a size");
+    }
+    if variable
+        .align
+        .is_some_and(|align| !align.is_power_of_two() || align > 1 << 16)
+    {
+        return refused(
+            format!("variable `{name}` has a wrong alignment"),
+            "align it to a power of two",
+        );
+    }
+    None
+}
+
+fn parameters(function: &Function, launch: &Launch) -> Vec<Refusal> {
+    let count = function.parameters;
+    if function.results != 0 || count != launch.params.len() {
+        let reason = format!(
+            "the kernel has {count} parameters, and the launch passes {}",
+            launch.params.len()
+        );
+        return vec![launch_refusal(Rule::Launch, reason)];
+    }
+    let mut found = Vec::new();
+    for (index, (variable, param)) in function.variables.iter().zip(&launch.params).enumerate() {
+        let size = variable_bytes(variable).unwrap_or(0);
+        let (passed, what) = match param {
+            Param::Buffer { .. } => (8, "a buffer's address"),
+            Param::Value(bytes) => (bytes.len() as u64, "a scalar"),
+        };
+        let is_struct = !variable.dimensions.is_empty();
+        let is_wrong = size != passed || (is_struct && matches!(param, Param::Buffer { .. }));
+        let is_aligned = match param {
+            Param::Buffer { align, bytes, .. } => align.is_power_of_two() && *bytes < 1 << 62,
+            Param::Value(_) => true,
+        };
+        if is_wrong || !is_aligned || (is_struct && size > 8) {
+            found.push(Refusal {
+                line: variable.line.0,
+                instruction: ".param".to_owned(),
+                rule: Rule::Parameter,
+                reason: format!(
+                    "parameter {index} has {size} bytes, and the launch passes {what} of {passed}"
+                ),
+                cure: "pass pointers and numbers as parameters of their own, not in structures"
+                    .to_owned(),
+            });
+        }
+    }
+    found
+}
+
+fn dimensions(function: &Function, launch: &Launch, limits: &Limits) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    let mut refuse = |reason: String| found.push(launch_refusal(Rule::Launch, reason));
+    let Launch { grid, block, .. } = launch;
+    let blocks = grid
+        .iter()
+        .fold(1_u64, |all, &one| all.saturating_mul(u64::from(one)));
+    let threads = block
+        .iter()
+        .fold(1_u64, |all, &one| all.saturating_mul(u64::from(one)));
+    if blocks == 0
+        || grid
+            .iter()
+            .zip(GRID)
+            .any(|(&one, most)| u64::from(one) > most)
+        || blocks > limits.grid
+    {
+        refuse(format!(
+            "a grid of {grid:?} blocks is empty or too large (`grid`)"
+        ));
+    }
+    if threads == 0
+        || threads > MOST_THREADS
+        || block.iter().zip(BLOCK).any(|(&one, most)| one > most)
+    {
+        refuse(format!(
+            "a block of {block:?} threads is empty or too large"
+        ));
+    }
+    let own = &function.limits;
+    if own.reqntid.is_some_and(|required| required != *block) {
+        refuse(format!(
+            "the kernel requires blocks of {:?} threads, not {block:?}",
+            own.reqntid.unwrap_or_default()
+        ));
+    }
+    let most = own.maxntid.map(|most| {
+        most.iter()
+            .fold(1_u64, |all, &one| all.saturating_mul(u64::from(one)))
+    });
+    if most.is_some_and(|most| threads > most) {
+        refuse(format!(
+            "the kernel allows fewer than {threads} threads in a block"
+        ));
+    }
+    found
+}
+
+/// Checks an instruction for itself.
+pub(crate) fn instruction(
+    module: &Module,
+    function: &Function,
+    instruction: &Instruction,
+    form: &Form,
+    launch: &Launch,
+) -> Option<Refusal> {
+    let refused = |rule, reason: String, cure: &str| Some(refusal(instruction, rule, reason, cure));
+    if form.reads_clock && !launch.has_clock {
+        let reason = "it tells the time, or where on the device a thread runs".to_owned();
+        return refused(
+            Rule::Clock,
+            reason,
+            "leave it out, or let the policy grant the clock",
+        );
+    }
+    match form.control {
+        Control::Call if !is_assertion(module, instruction) => {
+            let name = instruction
+                .operands
+                .iter()
+                .find_map(|operand| match operand {
+                    Operand::Function(index) => module.functions.get(*index),
+                    _ => None,
+                });
+            let name = name.map_or("a function", |function| &function.name);
+            let reason = format!("it calls `{name}`");
+            return refused(
+                Rule::Call,
+                reason,
+                "inline the function (`__forceinline__`), and print nothing",
+            );
+        }
+        Control::BranchTable => {
+            let reason = "it branches to a place that is computed".to_owned();
+            return refused(
+                Rule::Call,
+                reason,
+                "compile a `switch` to compares (`-fno-jump-tables`)",
+            );
+        }
+        _ => {}
+    }
+    if instruction.opcode == Opcode::Mbarrier
+        || (instruction.opcode == Opcode::Cp && instruction.has("mbarrier"))
+    {
+        let reason = "a barrier object in shared memory could wait for ever".to_owned();
+        return refused(Rule::Barrier, reason, "use `bar.sync 0`; compile for sm_80");
+    }
+    if takes_address_of_parameter(function, instruction) {
+        let reason = "it takes the address of a parameter".to_owned();
+        return refused(Rule::Parameter, reason, "read parameters by their names");
+    }
+    for (operand, role) in instruction.operands.iter().zip(&form.roles) {
+        let Role::Memory(access) = role else {
+            continue;
+        };
+        if let Operand::Address(address) = operand
+            && !address.coordinates.is_empty()
+        {
+            return refused(
+                Rule::Address,
+                "it has coordinates".to_owned(),
+                "use plain addresses",
+            );
+        }
+        if access.space == Space::Cluster {
+            let reason = "it reaches the shared memory of other blocks".to_owned();
+            return refused(Rule::Address, reason, "use `.shared::cta`");
+        }
+    }
+    if instruction.opcode == Opcode::Cvta
+        && !instruction.has("global")
+        && !instruction.has("local")
+        && !instruction.has("const")
+    {
+        let reason = "generic addresses of this memory are not supported".to_owned();
+        return refused(
+            Rule::Address,
+            reason,
+            "name the state space in loads and stores",
+        );
+    }
+    None
+}
+
+fn takes_address_of_parameter(function: &Function, instruction: &Instruction) -> bool {
+    instruction.operands.iter().any(|operand| match operand {
+        Operand::Variable(VariableId::Function(index), _) => function
+            .variables
+            .get(*index as usize)
+            .is_some_and(|variable| variable.space == Space::Param),
+        _ => false,
+    })
+}
+
+/// Whether an instruction calls `__assertfail`, which does not return.
+fn is_assertion(module: &Module, instruction: &Instruction) -> bool {
+    instruction.operands.iter().any(|operand| match operand {
+        Operand::Function(index) => module
+            .functions
+            .get(*index)
+            .is_some_and(|function| function.name == "__assertfail" && function.body.is_none()),
+        _ => false,
+    })
+}
+
+/// Checks that barriers and collective instructions are met by all threads that they wait for.
+pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<Refusal> {
+    let subject = solution.subject;
+    let flow = subject.flow;
+    let threads: u32 = subject.launch.block.iter().product();
+    let mut found = Vec::new();
+    for &block in &flow.order {
+        for index in flow.blocks[block].first..flow.blocks[block].end {
+            let step = &flow.steps[index];
+            let agreement = uniformity.blocks[block].max(uniformity.guard(subject, index));
+            let value = |operand: usize| {
+                let operand = step.instruction.operands.get(operand);
+                let contents =
+                    subject.operand(index, operand, 32, &mut |value| solution.contents(value));
+                contents.as_number().value()
+            };
+            let problem = match step.form.meeting {
+                Meeting::Nothing | Meeting::OwnWork => None,
+                Meeting::Block {
+                    barrier,
+                    count,
+                    is_arrival,
+                } => {
+                    let is_plain = barrier.is_none_or(|operand| value(operand) == Some(0));
+                    if !is_plain || count.is_some() || is_arrival {
+                        Some("it is not barrier 0 for all threads of the block".to_owned())
+                    } else if agreement > Agreement::Block {
+                        Some("not all threads of the block certainly reach it".to_owned())
+                    } else {
+                        None
+                    }
+                }
+                Meeting::Lanes { mask } => {
+                    let present = if threads >= 32 {
+                        u32::MAX
+                    } else {
+                        (1 << threads) - 1
+                    };
+                    let is_whole = value(mask).is_some_and(|mask| mask as u32 & present == present);
+                    if !is_whole {
+                        Some("its mask does not certainly name all lanes of the warp".to_owned())
+                    } else if agreement > Agreement::Warp {
+                        Some("not all lanes of the warp certainly reach it".to_owned())
+                    } else {
+                        None
+                    }
+                }
+                Meeting::Warp if !threads.is_multiple_of(32) => {
+                    Some("the block's last warp is not whole".to_owned())
+                }
+                Meeting::Warp
+                    if step.instruction.guard.is_some() || agreement > Agreement::Warp =>
+                {
+                    Some("not all lanes of the warp certainly reach it".to_owned())
+                }
+                Meeting::Warp => None,
+            };
+            if let Some(reason) = problem {
+                let cure = "let all threads that it waits for reach it: branch on values that they \
+                            have in common";
+                found.push(refusal(step.instruction, Rule::Barrier, reason, cure));
+            }
+        }
+    }
+    found
+}
+
+/// The steps that end a thread.
+pub(crate) fn exits(flow: &Flow<'_>) -> Vec<usize> {
+    of_control(flow, |control| {
+        matches!(control, Control::Return | Control::Exit)
+    })
+}
+
+/// The steps that would lose the context, and calls of `__assertfail`.
+pub(crate) fn traps(flow: &Flow<'_>) -> Vec<usize> {
+    of_control(flow, |control| {
+        matches!(control, Control::Trap | Control::Call)
+    })
+}
+
+fn of_control(flow: &Flow<'_>, holds: impl Fn(Control) -> bool) -> Vec<usize> {
+    let steps = flow.steps.iter().enumerate();
+    steps
+        .filter(|(_, step)| holds(step.form.control))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// The number of barriers of the block.
+pub(crate) fn barriers(flow: &Flow<'_>) -> usize {
+    let steps = flow.steps.iter();
+    steps
+        .filter(|step| matches!(step.form.meeting, Meeting::Block { .. }))
+        .count()
+}

@@ -1,0 +1,461 @@
+//! The contents of all values: evaluation until nothing changes.
+
+use std::collections::BTreeSet;
+
+use super::facts::Place;
+use super::range::Range;
+use super::ssa::{Definition, ValueId};
+use super::values::{Contents, Subject};
+use crate::ast::{Immediate, Operand};
+use crate::table::Opcode;
+
+/// A join's range may grow this often before it is widened, and be widened this often before it
+/// becomes everything.
+const GROWTH: u32 = 2;
+const WIDENINGS: u32 = 6;
+/// Passes that make ranges smaller again.
+const NARROWINGS: usize = 2;
+/// The most conditions that hold at one place.
+const MOST_CONDITIONS: usize = 16;
+
+pub(crate) struct Solution<'s> {
+    pub(crate) subject: &'s Subject<'s>,
+    contents: Vec<Option<Contents>>,
+    /// The joins of loops that grow by a constant each turn: where they begin and how far they get.
+    inductions: Vec<Option<Induction>>,
+    /// The contents of these joins where their loops begin.
+    starts: Vec<Option<Contents>>,
+    /// The contents of these joins without that knowledge.
+    before: Vec<Option<Contents>>,
+}
+
+/// What comes into a join.
+struct Incoming {
+    join: ValueId,
+    contents: Contents,
+    /// What comes from outside of a loop, if the join is an induction.
+    start: Option<Contents>,
+}
+
+/// A join that a loop changes by `step` each turn, at most `turns` times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Induction {
+    pub(crate) step: i128,
+    pub(crate) turns: i128,
+}
+
+impl<'s> Solution<'s> {
+    pub(crate) fn new(subject: &'s Subject<'s>) -> Self {
+        let count = subject.ssa.values.len();
+        let mut solution = Self {
+            subject,
+            contents: vec![None; count],
+            inductions: vec![None; count],
+            starts: vec![None; count],
+            before: vec![None; count],
+        };
+        solution.solve();
+        solution.bound_inductions();
+        if solution.inductions.iter().any(Option::is_some) {
+            solution.before = std::mem::replace(&mut solution.contents, vec![None; count]);
+            solution.solve();
+            for &block in &subject.flow.order {
+                for one in solution.joined(block) {
+                    solution.starts[one.join.at()] = one.start;
+                }
+            }
+        }
+        solution
+    }
+
+    /// What a join is where its loop begins, and how the loop changes it.
+    pub(crate) fn induction(&self, join: ValueId) -> Option<(Contents, Induction)> {
+        Some((self.starts[join.at()]?, self.inductions[join.at()]?))
+    }
+
+    pub(crate) fn contents(&self, value: ValueId) -> Contents {
+        let found = self.contents.get(value.at()).copied().flatten();
+        found.unwrap_or_else(|| Contents::full(self.subject.bits(value)))
+    }
+
+    /// The conditions that hold in a block, the nearest first.
+    pub(crate) fn conditions(&self, mut block: usize) -> Vec<(ValueId, bool)> {
+        let flow = self.subject.flow;
+        let mut found = Vec::new();
+        while found.len() < MOST_CONDITIONS {
+            if let [from] = flow.blocks[block].before.as_slice()
+                && flow.dominator[block] == *from
+                && *from != block
+                && let Some(condition) = self.edge_condition(*from, block)
+            {
+                found.push(condition);
+            }
+            let above = flow.dominator[block];
+            if above == block {
+                break;
+            }
+            block = above;
+        }
+        found.reverse();
+        found
+    }
+
+    /// The predicate that has a known value where control goes from one block to another.
+    fn edge_condition(&self, from: usize, to: usize) -> Option<(ValueId, bool)> {
+        let block = &self.subject.flow.blocks[from];
+        let edge = block.next.iter().find(|edge| edge.to == to)?;
+        let condition = edge.condition?;
+        let value = self
+            .subject
+            .read(block.end.checked_sub(1)?, condition.predicate)?;
+        Some((value, condition.is))
+    }
+
+    /// What is known at a step, if its guard lets it run and these conditions hold.
+    pub(crate) fn place_of_step(
+        &self,
+        block: usize,
+        step: usize,
+        more: &[(ValueId, bool)],
+    ) -> Place<'_, 's> {
+        let mut conditions = self.conditions(block);
+        conditions.extend(more);
+        if let Some(guard) = self.subject.flow.steps[step].instruction.guard
+            && let Some(value) = self.subject.read(step, guard.predicate)
+        {
+            conditions.push((value, !guard.is_negated));
+        }
+        Place::with(self, &conditions)
+    }
+
+    fn solve(&mut self) {
+        let thresholds = self.thresholds();
+        let subject = self.subject;
+        let mut changes = vec![0_u32; subject.ssa.values.len()];
+        loop {
+            let mut has_changed = false;
+            for &block in &subject.flow.order {
+                for one in self.joined(block) {
+                    has_changed |= self.grow(one.join, one.contents, &mut changes, &thresholds);
+                }
+                self.evaluate_block(block);
+            }
+            if !has_changed {
+                break;
+            }
+        }
+        for _ in 0..NARROWINGS {
+            for &block in &subject.flow.order {
+                for Incoming { join, contents, .. } in self.joined(block) {
+                    let before = self.contents[join.at()];
+                    self.contents[join.at()] =
+                        Some(before.map_or(contents, |before| before.meet(contents)));
+                }
+                self.evaluate_block(block);
+            }
+        }
+    }
+
+    fn evaluate_block(&mut self, block: usize) {
+        let subject = self.subject;
+        let steps = subject.flow.blocks[block].first..subject.flow.blocks[block].end;
+        for value in steps.flat_map(|step| &subject.ssa.defines[step]) {
+            let found = subject.evaluate(*value, &mut |part| self.contents_so_far(part));
+            self.contents[value.at()] = Some(found);
+        }
+    }
+
+    fn contents_so_far(&self, value: ValueId) -> Contents {
+        match self.contents[value.at()] {
+            Some(contents) => contents,
+            None => match self.subject.ssa.values[value.at()].definition {
+                Definition::Zero => Contents::number(Range::constant(self.subject.bits(value), 0)),
+                _ => Contents::full(self.subject.bits(value)),
+            },
+        }
+    }
+
+    /// Extends the contents of a join. Returns whether they changed.
+    fn grow(
+        &mut self,
+        join: ValueId,
+        found: Contents,
+        changes: &mut [u32],
+        thresholds: &[i128],
+    ) -> bool {
+        let Some(before) = self.contents[join.at()] else {
+            self.contents[join.at()] = Some(found);
+            return true;
+        };
+        let mut now = before.union(found);
+        if now == before {
+            return false;
+        }
+        let count = &mut changes[join.at()];
+        *count += 1;
+        if *count > GROWTH + WIDENINGS {
+            now = if now.origin == before.origin && *count < 2 * (GROWTH + WIDENINGS) {
+                Contents {
+                    range: Range::full(now.range.bits),
+                    ..now
+                }
+            } else {
+                Contents::full(now.range.bits)
+            };
+        } else if *count > GROWTH && now.origin == before.origin {
+            now.range = now.range.widened(before.range, thresholds);
+        }
+        self.contents[join.at()] = Some(now);
+        now != before
+    }
+
+    /// The union of what comes into each join of a block, where anything has come yet.
+    fn joined(&self, block: usize) -> Vec<Incoming> {
+        let flow = self.subject.flow;
+        let ways = &flow.blocks[block].before;
+        let mut places: Vec<Option<Place<'_, 's>>> = ways.iter().map(|_| None).collect();
+        let mut found = Vec::new();
+        for &join in &self.subject.ssa.joins[block] {
+            let Definition::Join { from, .. } = &self.subject.ssa.values[join.at()].definition
+            else {
+                continue;
+            };
+            let induction = self.inductions[join.at()];
+            let mut all: Option<Contents> = None;
+            for (index, part) in from.iter().enumerate() {
+                let contents = match ways.get(index) {
+                    Some(&way) if induction.is_some() && flow.dominates(block, way) => continue,
+                    Some(&way) => self.on_edge(*part, way, block, places.get_mut(index)),
+                    None => Some(self.contents_so_far(*part)),
+                };
+                if let Some(contents) = contents {
+                    all = Some(all.map_or(contents, |all| all.union(contents)));
+                }
+            }
+            let Some(all) = all else { continue };
+            let contents = match induction.map(|induction| induction.after(all, 0, induction.turns))
+            {
+                None => all,
+                Some(induced) => match self.before[join.at()] {
+                    Some(before) => before.meet(induced),
+                    None => induced,
+                },
+            };
+            found.push(Incoming {
+                join,
+                contents,
+                start: induction.is_some().then_some(all),
+            });
+        }
+        found
+    }
+
+    /// What a value is where control goes along an edge. `None` if it has not been evaluated.
+    fn on_edge<'p>(
+        &'p self,
+        value: ValueId,
+        from: usize,
+        to: usize,
+        place: Option<&mut Option<Place<'p, 's>>>,
+    ) -> Option<Contents> {
+        let is_zero = matches!(
+            self.subject.ssa.values[value.at()].definition,
+            Definition::Zero
+        );
+        let everywhere = if is_zero {
+            self.contents_so_far(value)
+        } else {
+            self.contents[value.at()]?
+        };
+        if everywhere.range.value().is_some() || self.subject.bits(value) < 16 {
+            return Some(everywhere);
+        }
+        let place = place?.get_or_insert_with(|| {
+            let mut conditions = self.conditions(from);
+            conditions.extend(self.edge_condition(from, to));
+            Place::with(self, &conditions)
+        });
+        Some(everywhere.meet(place.contents(value)))
+    }
+
+    fn bound_inductions(&mut self) {
+        let subject = self.subject;
+        for one in subject.flow.loops.iter().filter(|one| one.is_natural) {
+            let Some(turns) = self.turns(one.header) else {
+                continue;
+            };
+            for &join in &subject.ssa.joins[one.header] {
+                if let Some(step) = self.step_of(join) {
+                    self.inductions[join.at()] = Some(Induction { step, turns });
+                }
+            }
+        }
+    }
+
+    /// How often control can go back to the header of a natural loop before it leaves the loop.
+    pub(crate) fn turns(&self, header: usize) -> Option<i128> {
+        let joins = &self.subject.ssa.joins[header];
+        let bounds = joins.iter().filter_map(|&join| {
+            let step = self.step_of(join)?;
+            let range = self.contents[join.at()]?.range;
+            let size = 1_i128 << range.bits;
+            // Without overflow the join only grows, or only shrinks, and it stays in its range.
+            let own = (range.high - range.low + step.abs() < size && step != 0)
+                .then(|| (range.high - range.low) / step.abs());
+            let known = self.inductions[join.at()].map(|induction| induction.turns);
+            match (own, known) {
+                (Some(own), Some(known)) => Some(own.min(known)),
+                (own, known) => own.or(known),
+            }
+        });
+        bounds.min()
+    }
+
+    /// What every way back to its loop's header adds to a join, if it is one constant.
+    fn step_of(&self, join: ValueId) -> Option<i128> {
+        let flow = self.subject.flow;
+        let Definition::Join { block, from } = &self.subject.ssa.values[join.at()].definition
+        else {
+            return None;
+        };
+        let ways = &flow.blocks[*block].before;
+        let mut found = None;
+        for (way, part) in ways.iter().zip(from) {
+            if !flow.dominates(*block, *way) {
+                continue;
+            }
+            let step = self.difference(*part, join)?;
+            if found.is_some_and(|found| found != step) {
+                return None;
+            }
+            found = Some(step);
+        }
+        found.filter(|step| *step != 0)
+    }
+
+    /// The constant that makes `value` of `join` by additions.
+    fn difference(&self, mut value: ValueId, join: ValueId) -> Option<i128> {
+        let subject = self.subject;
+        let bits = subject.bits(join);
+        let mut sum = Range::constant(bits, 0);
+        for _ in 0..8 {
+            if value == join {
+                return Some(sum.low);
+            }
+            let Definition::Result { step, .. } = subject.ssa.values[value.at()].definition else {
+                return None;
+            };
+            let instruction = subject.flow.steps[step].instruction;
+            let is_exact = instruction
+                .names()
+                .all(|name| !matches!(name, "cc" | "sat"));
+            let kind = instruction
+                .kind()
+                .filter(|kind| is_exact && kind.bits() == bits)?;
+            if !super::values::is_integer(kind) {
+                return None;
+            }
+            let constant = |operand: Option<&Operand>| {
+                let contents =
+                    subject.operand(step, operand, bits, &mut |part| self.contents_so_far(part));
+                contents
+                    .origin
+                    .is_none()
+                    .then(|| contents.range.value())
+                    .flatten()
+            };
+            let register = |index: usize| match instruction.operands.get(index) {
+                Some(Operand::Register(register)) => subject.read(step, *register),
+                _ => None,
+            };
+            let right = constant(instruction.operands.get(2));
+            let left = constant(instruction.operands.get(1));
+            (value, sum) = match (instruction.opcode, left, right) {
+                (Opcode::Mov, ..) => (register(1)?, sum),
+                (Opcode::Add, _, Some(right)) => {
+                    (register(1)?, sum.add(Range::constant(bits, right)))
+                }
+                (Opcode::Add, Some(left), _) => {
+                    (register(2)?, sum.add(Range::constant(bits, left)))
+                }
+                (Opcode::Sub, _, Some(right)) => {
+                    (register(1)?, sum.sub(Range::constant(bits, right)))
+                }
+                _ => return None,
+            };
+        }
+        None
+    }
+
+    /// Numbers that comparisons use, and their neighbours: where ranges of loops end.
+    fn thresholds(&self) -> Vec<i128> {
+        let subject = self.subject;
+        let mut found = BTreeSet::new();
+        for bits in [16, 31, 32, 63, 64] {
+            found.insert((1_i128 << bits) - 1);
+            found.insert(-(1_i128 << bits));
+        }
+        found.insert(0);
+        for step in &subject.flow.steps {
+            if step.instruction.opcode != Opcode::Setp || found.len() > 512 {
+                continue;
+            }
+            for operand in step.instruction.operands.iter().skip(1) {
+                if let Operand::Immediate(Immediate::Integer(value)) = operand {
+                    let value = i128::from(*value as i64);
+                    found.extend([value - 1, value, value + 1]);
+                }
+            }
+        }
+        for param in &subject.launch.params {
+            if let super::Param::Value(bytes) = param
+                && bytes.len() <= 8
+                && found.len() < 1024
+            {
+                let value = bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |word, &byte| (word << 8) | i128::from(byte));
+                found.extend([value - 1, value, value + 1]);
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+impl Induction {
+    /// What a join is that begins with `first`, after `least` to `most` turns.
+    pub(crate) fn after(self, first: Contents, least: i128, most: i128) -> Contents {
+        let bits = first.range.bits;
+        if !self.is_exact(bits) {
+            return Contents::full(bits);
+        }
+        let (a, b) = (self.step * least, self.step * most.min(self.turns));
+        let zeros = self.step.trailing_zeros().min(bits);
+        let moved = Range::new(bits, a.min(b), a.max(b)).knowing(zeros, 0);
+        Contents {
+            origin: first.origin,
+            range: first.range.add(moved),
+        }
+    }
+
+    /// Whether all turns together are less than once around, so that no two look alike.
+    fn is_exact(self, bits: u32) -> bool {
+        let end = self.step.checked_mul(self.turns);
+        end.is_some_and(|end| end.abs() < 1_i128 << bits)
+    }
+
+    /// The least and the greatest number of turns after which the join is in `now`.
+    pub(crate) fn turns_until(self, first: Range, now: Range) -> Option<(i128, i128)> {
+        if !self.is_exact(now.bits) || first.bits != now.bits {
+            return None;
+        }
+        let distance = if self.step > 0 {
+            now.sub(first)
+        } else {
+            first.sub(now)
+        };
+        let ((low, high), step) = (distance.unsigned(), self.step.abs());
+        Some((-(-low).div_euclid(step), (high / step).min(self.turns)))
+    }
+}

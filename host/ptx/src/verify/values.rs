@@ -1,0 +1,229 @@
+//! What values registers can have: numbers in ranges, and addresses inside operands and variables.
+
+use super::Launch;
+use super::flow::Flow;
+use super::range::Range;
+use super::ssa::{Ssa, ValueId};
+use crate::ast::{Function, Immediate, Module, Operand, VariableId};
+use crate::special::Special;
+use crate::types::Type;
+
+/// What an address is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// The buffer that a parameter points to.
+    Buffer(usize),
+    /// A variable of the module or the entry.
+    Variable(VariableId),
+}
+
+/// The contents of a register. With an origin, `range` is their distance from it; a full range then
+/// says nothing about the contents, but where they probably came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) origin: Option<Origin>,
+    pub(crate) range: Range,
+}
+
+impl Contents {
+    pub(crate) fn full(bits: u32) -> Self {
+        Self::number(Range::full(bits))
+    }
+
+    pub(crate) fn number(range: Range) -> Self {
+        Self {
+            origin: None,
+            range,
+        }
+    }
+
+    pub(super) fn lost(self) -> Self {
+        Self {
+            range: Range::full(self.range.bits),
+            ..self
+        }
+    }
+
+    /// The contents as a number: those of an address are unknown.
+    pub(crate) fn as_number(&self) -> Range {
+        match self.origin {
+            None => self.range,
+            Some(_) => Range::full(self.range.bits),
+        }
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        if self.origin == other.origin {
+            Self {
+                origin: self.origin,
+                range: self.range.union(other.range),
+            }
+        } else {
+            Self::full(self.range.bits)
+        }
+    }
+
+    pub(crate) fn meet(self, other: Self) -> Self {
+        if self.origin == other.origin {
+            Self {
+                origin: self.origin,
+                range: self.range.meet(other.range),
+            }
+        } else if other.origin.is_some() {
+            other
+        } else {
+            self
+        }
+    }
+
+    pub(super) fn add(self, other: Self) -> Self {
+        match (self.origin, other.origin) {
+            (origin, None) | (None, origin) => Self {
+                origin,
+                range: self.range.add(other.range),
+            },
+            (Some(_), Some(_)) => Self::full(self.range.bits),
+        }
+    }
+
+    pub(super) fn sub(self, other: Self) -> Self {
+        match (self.origin, other.origin) {
+            (origin, None) => Self {
+                origin,
+                range: self.range.sub(other.range),
+            },
+            (Some(a), Some(b)) if a == b => Self::number(self.range.sub(other.range)),
+            _ => Self::full(self.range.bits),
+        }
+    }
+
+    /// The result of an operation on bits, which keeps nothing of an address but its origin.
+    pub(super) fn mixed(self, other: Self, numbers: impl FnOnce(Range, Range) -> Range) -> Self {
+        match (self.origin, other.origin) {
+            (None, None) => Self::number(numbers(self.range, other.range)),
+            (Some(_), None) => self.lost(),
+            (None, Some(_)) => other.lost(),
+            _ => Self::full(self.range.bits),
+        }
+    }
+}
+
+/// An entry, its flow and values, and the launch.
+pub(crate) struct Subject<'s> {
+    pub(crate) module: &'s Module,
+    pub(crate) function: &'s Function,
+    pub(crate) launch: &'s Launch,
+    pub(crate) flow: &'s Flow<'s>,
+    pub(crate) ssa: &'s Ssa,
+}
+
+impl Subject<'_> {
+    pub(crate) fn bits(&self, value: ValueId) -> u32 {
+        let register = self.ssa.values[value.at()].register;
+        self.register_bits(register.0)
+    }
+
+    fn register_bits(&self, register: u32) -> u32 {
+        self.function
+            .registers
+            .get(register as usize)
+            .map_or(64, |register| register.kind.bits())
+    }
+
+    pub(crate) fn variable(&self, id: VariableId) -> Option<&crate::ast::Variable> {
+        match id {
+            VariableId::Module(index) => self.module.variables.get(index as usize),
+            VariableId::Function(index) => self.function.variables.get(index as usize),
+        }
+    }
+
+    /// The number of bytes of a variable. Those of dynamic shared memory are the launch's.
+    pub(crate) fn variable_bytes(&self, id: VariableId) -> u64 {
+        let Some(variable) = self.variable(id) else {
+            return 0;
+        };
+        if super::is_dynamic(variable) {
+            return u64::from(self.launch.shared_bytes);
+        }
+        super::variable_bytes(variable).unwrap_or(0)
+    }
+
+    /// The value that a step reads from a register.
+    pub(crate) fn read(&self, step: usize, register: crate::ast::RegisterId) -> Option<ValueId> {
+        let reads = self.ssa.reads.get(step)?;
+        reads
+            .iter()
+            .find(|(known, _)| *known == register)
+            .map(|(_, value)| *value)
+    }
+
+    /// The contents of an operand of this many bits.
+    pub(crate) fn operand(
+        &self,
+        step: usize,
+        operand: Option<&Operand>,
+        bits: u32,
+        of: &mut dyn FnMut(ValueId) -> Contents,
+    ) -> Contents {
+        match operand {
+            Some(Operand::Register(register)) => match self.read(step, *register) {
+                Some(value) if self.bits(value) == bits => of(value),
+                _ => Contents::full(bits),
+            },
+            Some(Operand::Immediate(Immediate::Integer(value))) => {
+                Contents::number(Range::constant(bits, *value))
+            }
+            Some(Operand::Special(special)) if bits == 32 => {
+                Contents::number(self.special(*special))
+            }
+            Some(Operand::Variable(variable, offset)) => Contents {
+                origin: Some(Origin::Variable(*variable)),
+                range: Range::constant(bits, *offset as u64),
+            },
+            _ => Contents::full(bits),
+        }
+    }
+
+    pub(crate) fn special(&self, special: Special) -> Range {
+        let Launch { grid, block, .. } = self.launch;
+        let size = |value: u32| Range::constant(32, u64::from(value));
+        let index = |count: u32| Range::new(32, 0, i128::from(count.max(1)) - 1);
+        match special {
+            Special::TidX => index(block[0]),
+            Special::TidY => index(block[1]),
+            Special::TidZ => index(block[2]),
+            Special::NtidX => size(block[0]),
+            Special::NtidY => size(block[1]),
+            Special::NtidZ => size(block[2]),
+            Special::CtaidX => index(grid[0]),
+            Special::CtaidY => index(grid[1]),
+            Special::CtaidZ => index(grid[2]),
+            Special::NctaidX => size(grid[0]),
+            Special::NctaidY => size(grid[1]),
+            Special::NctaidZ => size(grid[2]),
+            Special::Laneid => index(32),
+            Special::WarpSize => size(32),
+            Special::DynamicSharedSize => size(self.launch.shared_bytes),
+            _ => Range::full(32),
+        }
+    }
+}
+
+pub(crate) fn is_integer(kind: Type) -> bool {
+    use Type as T;
+    matches!(
+        kind,
+        T::B8
+            | T::B16
+            | T::B32
+            | T::B64
+            | T::U8
+            | T::U16
+            | T::U32
+            | T::U64
+            | T::S8
+            | T::S16
+            | T::S32
+            | T::S64
+    )
+}

@@ -1,0 +1,114 @@
+//! An instance's file descriptors: how many files are open, and which are standard streams.
+//!
+//! wasmtime-wasi owns the descriptors. This record follows the outcomes of `path_open`, `fd_close`
+//! and `fd_renumber`, the only functions that open, close and move one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use callbox_core::policy::LogLevel;
+
+use crate::shared::EngineShared;
+
+/// A descriptor that the instance has from the beginning. All others are files that it opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Initial {
+    /// A standard stream, and the level at which its lines are logged.
+    Output(LogLevel),
+    /// Standard input, or a directory that was granted.
+    Other,
+}
+
+/// An instance's file descriptors.
+pub(super) struct Files {
+    shared: Arc<EngineShared>,
+    initial: BTreeMap<u32, Initial>,
+    /// Files that the guest has open, which the engine counts, too.
+    open: usize,
+}
+
+impl Files {
+    /// The descriptors of a new instance.
+    pub(super) fn new(shared: &Arc<EngineShared>, directories: usize) -> Self {
+        let streams = [
+            Initial::Other,
+            Initial::Output(LogLevel::Info),
+            Initial::Output(LogLevel::Warn),
+        ];
+        let directories = std::iter::repeat_n(Initial::Other, directories);
+        Self {
+            shared: Arc::clone(shared),
+            initial: (0..).zip(streams.into_iter().chain(directories)).collect(),
+            open: 0,
+        }
+    }
+
+    /// The level at which writes to this descriptor are logged, if it is a standard stream.
+    pub(super) fn output(&self, descriptor: u32) -> Option<LogLevel> {
+        match self.initial.get(&descriptor)? {
+            Initial::Output(level) => Some(*level),
+            Initial::Other => None,
+        }
+    }
+
+    /// Counts a file that is about to be opened, unless the limits are reached.
+    pub(super) fn begin_open(&mut self) -> bool {
+        let limits = &self.shared.policy.limits;
+        let most = limits.engine_open_files;
+        let another = |open: usize| (open < most).then_some(open + 1);
+        let allowed = self.open < limits.open_files
+            && self
+                .shared
+                .open_files
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, another)
+                .is_ok();
+        self.open += usize::from(allowed);
+        allowed
+    }
+
+    /// Uncounts a file that was closed, or could not be opened.
+    pub(super) fn end_open(&mut self) {
+        if self.open > 0 {
+            self.open -= 1;
+            self.shared.open_files.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a descriptor was closed.
+    pub(super) fn closed(&mut self, descriptor: u32) {
+        if self.initial.remove(&descriptor).is_none() {
+            self.end_open();
+        }
+    }
+
+    /// Notes that the descriptor `from` replaced `to`, which was closed.
+    pub(super) fn renumbered(&mut self, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        self.closed(to);
+        if let Some(initial) = self.initial.remove(&from) {
+            self.initial.insert(to, initial);
+        }
+    }
+}
+
+impl Drop for Files {
+    /// Uncounts the files that wasmtime-wasi closes with the instance.
+    fn drop(&mut self) {
+        self.shared
+            .open_files
+            .fetch_sub(self.open, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files")
+            .field("initial", &self.initial)
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}

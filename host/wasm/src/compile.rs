@@ -1,0 +1,238 @@
+//! Rewrites and compiles modules, within the limits on time and memory.
+//!
+//! The engine's [`Compiler`] compiles in another process, which is killed when its time is up. An
+//! engine without one compiles on a thread of this process. A thread cannot be stopped: a
+//! compilation that takes too long goes on in the background.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use callbox_core::policy::CompileIn;
+use callbox_core::untrusted_text::{clean_line, sanitize};
+use callbox_core::values::{Result, Status};
+
+use crate::code::Code;
+use crate::compiler::{CompileJob, Compiler, NotCompiled};
+use crate::compiler_threads;
+use crate::failure::{caller_exhausted, exhausted, host_exhausted, invalid, status};
+use crate::file::ModuleFile;
+use crate::float_mode::FloatMode;
+use crate::panics;
+use crate::permits::MOST_COMPILATIONS;
+use crate::rewrite::rewrite;
+use crate::shared::EngineShared;
+
+/// The longest message about a panic that is shown, in bytes.
+const MAX_PANIC: usize = 256;
+
+/// Native code as a compiler returned it. Only this file makes one: see [`load`](crate::load).
+#[derive(Debug)]
+pub(crate) struct CompiledCode(Code);
+
+impl CompiledCode {
+    /// The serialized module.
+    pub(crate) fn code(&self) -> &Code {
+        &self.0
+    }
+}
+
+/// Where a module was compiled.
+#[derive(Clone, Debug)]
+pub enum CompiledIn {
+    /// Nowhere: the code came from the cache.
+    Cache,
+    /// In another process, by the engine's [`Compiler`].
+    Process,
+    /// In this process. The status says why, if the policy prefers another process.
+    ThisProcess(Option<Status>),
+}
+
+/// Compiles a validated module.
+///
+/// # Errors
+/// Blamed on the guest: INVALID_ARGUMENT for errors that only compiling finds, DEADLINE_EXCEEDED
+/// and RESOURCE_EXHAUSTED past the limits, INTERNAL if the compiler crashes. Blamed on the caller:
+/// RESOURCE_EXHAUSTED if other modules take all places until then, and DEADLINE_EXCEEDED if other
+/// work takes the processors. UNAVAILABLE if the policy requires a process and none can be started.
+pub(crate) fn compile(
+    shared: &EngineShared,
+    file: &ModuleFile,
+) -> Result<(CompiledCode, CompiledIn)> {
+    let earlier = shared.refusals.check(&file.digest())?;
+    compile_somewhere(shared, file, earlier).inspect_err(|status| {
+        let time = shared.policy.limits.compile_refusal;
+        shared.refusals.remember(file.digest(), status, time);
+    })
+}
+
+fn compile_somewhere(
+    shared: &EngineShared,
+    file: &ModuleFile,
+    earlier: Duration,
+) -> Result<(CompiledCode, CompiledIn)> {
+    let policy = &shared.policy;
+    let outcome = match &shared.compiler {
+        _ if policy.compile == CompileIn::ThisProcess => {
+            return Ok((compile_here(shared, file)?, CompiledIn::ThisProcess(None)));
+        }
+        Some(compiler) => compile_elsewhere(shared, &**compiler, file, earlier),
+        None => Err(NotCompiled::NoProcess(no_compiler())),
+    };
+    match outcome {
+        Ok(code) => Ok((CompiledCode(code), CompiledIn::Process)),
+        Err(NotCompiled::Failed(status)) => Err(status),
+        Err(NotCompiled::Crowded { status, used }) => {
+            let time = policy.limits.compile_refusal;
+            shared.refusals.remember_time(file.digest(), used, time);
+            Err(status)
+        }
+        Err(NotCompiled::NoProcess(status)) if policy.compile == CompileIn::Process => Err(status),
+        Err(NotCompiled::NoProcess(status)) => {
+            if shared.compiler.is_some() {
+                shared.report(&status);
+            }
+            let compiled = compile_here(shared, file)?;
+            Ok((compiled, CompiledIn::ThisProcess(Some(status))))
+        }
+    }
+}
+
+fn no_compiler() -> Status {
+    status!(
+        Unavailable,
+        Host,
+        "expected an engine with a compiler in a process of its own, found one without; configure one, or let the policy compile in this process"
+    )
+}
+
+fn compile_elsewhere(
+    shared: &EngineShared,
+    compiler: &dyn Compiler,
+    file: &ModuleFile,
+    earlier: Duration,
+) -> Result<Code, NotCompiled> {
+    let limits = &shared.policy.limits;
+    compiler.compile(&CompileJob {
+        wasm: file.bytes(),
+        settings: &shared.compiler_settings,
+        fingerprint: shared.fingerprint,
+        time: limits.compile_time,
+        until: until(limits.compile_time, file),
+        earlier,
+        memory_bytes: limits.compile_memory_bytes,
+        message_bytes: limits.message_bytes,
+    })
+}
+
+fn compile_here(shared: &EngineShared, file: &ModuleFile) -> Result<CompiledCode> {
+    let bytes = match shared.policy.limits.compile_time {
+        None => precompile(&shared.engine, file.bytes(), message_bytes(shared))?,
+        Some(limit) => compile_within(limit, shared, file)?,
+    };
+    Ok(CompiledCode(bytes.into()))
+}
+
+/// The time at which the limit is reached. Reading the file counts.
+fn until(limit: Option<Duration>, file: &ModuleFile) -> Option<Instant> {
+    Instant::now().checked_add(limit?.saturating_sub(file.read_in()))
+}
+
+fn message_bytes(shared: &EngineShared) -> usize {
+    shared.policy.limits.message_bytes
+}
+
+/// The module of a valid file as it is compiled.
+///
+/// # Errors
+/// INTERNAL if the file is not valid.
+pub(crate) fn rewritten(wasm: &[u8]) -> Result<Vec<u8>> {
+    rewrite(wasm).map_err(|error| {
+        Status::internal(format!("a module that was checked cannot be read: {error}"))
+    })
+}
+
+/// Compiles a valid file to native code. A panic of the compiler becomes a status.
+///
+/// # Errors
+/// As for [`CodeCompiler::compile`](crate::CodeCompiler::compile).
+pub(crate) fn precompile(
+    engine: &wasmtime::Engine,
+    wasm: &[u8],
+    message_bytes: usize,
+) -> Result<Vec<u8>> {
+    compiler_threads::start()?;
+    let wasm = rewritten(wasm)?;
+    // The compiler computes constants in the mode that guests have.
+    let _mode = FloatMode::WASM.set();
+    let compiled = panics::catch(|| engine.precompile_module(&wasm)).map_err(|message| {
+        let status = status!(
+            Internal,
+            Guest,
+            "the compiler panicked on the module: {message}"
+        );
+        clean_line(status, message_bytes.min(MAX_PANIC))
+    })?;
+    compiled.map_err(|error| {
+        if error.is::<wasmtime::OutOfMemory>() {
+            return exhausted(format!(
+                "expected memory to compile the module in, found too little: {error:#}"
+            ));
+        }
+        let text = format!("{error:#}");
+        // The text may quote the module's names, whose line ends would forge lines of a log.
+        let text = sanitize(text.as_bytes(), text.len(), message_bytes).replace(['\n', '\t'], " ");
+        invalid(format!(
+            "expected a module within the features and limits of this host: {text}"
+        ))
+    })
+}
+
+/// Compiles on a thread of its own, which is abandoned after `limit`.
+fn compile_within(limit: Duration, shared: &EngineShared, file: &ModuleFile) -> Result<Vec<u8>> {
+    let begun = Instant::now();
+    let left = limit.saturating_sub(file.read_in());
+    let permit = shared.compile_permits.acquire(left).ok_or_else(|| {
+        caller_exhausted(format!("expected one of {MOST_COMPILATIONS} places to compile in within {limit:?}, found them taken by other modules"))
+    })?;
+    let permit = Arc::new(permit);
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let (engine, wasm) = (shared.engine.clone(), file.shared_bytes());
+    let message_bytes = message_bytes(shared);
+    let work = {
+        let permit = Arc::clone(&permit);
+        move || {
+            let compiled = precompile(&engine, &wasm, message_bytes);
+            drop(permit);
+            // Fails if the caller has given up waiting.
+            let _ = sender.send(compiled);
+        }
+    };
+    thread::Builder::new()
+        .name("callbox-compile".to_owned())
+        .spawn(work)
+        .map_err(|error| {
+            host_exhausted(format!("expected to start a thread that compiles: {error}"))
+        })?;
+    match receiver.recv_timeout(left.saturating_sub(begun.elapsed())) {
+        Ok(compiled) => compiled,
+        Err(RecvTimeoutError::Timeout) => {
+            permit.abandon();
+            Err(too_slow(limit))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(Status::internal(
+            "a thread that compiles ended without a word",
+        )),
+    }
+}
+
+/// DEADLINE_EXCEEDED for a module that takes longer to compile than `limit`.
+#[must_use]
+pub fn too_slow(limit: Duration) -> Status {
+    status!(
+        DeadlineExceeded,
+        Guest,
+        "expected the module to compile within {limit:?} (`compile_time_ms`), found that it takes longer"
+    )
+}

@@ -1,0 +1,85 @@
+//! The native code of modules: from the cache, or compiled once for all loads of a file.
+
+use std::sync::Arc;
+
+use callbox_core::values::{Result, Status};
+
+#[cfg(feature = "cache")]
+use crate::cache::{Cache, CacheOutcome};
+use crate::compile::{CompiledCode, CompiledIn, compile};
+use crate::file::ModuleFile;
+use crate::load::{TrustedCode, load};
+use crate::loads::After;
+use crate::shared::EngineShared;
+
+/// A module's native code, and where it came from.
+pub(crate) struct Compiled {
+    pub(crate) module: wasmtime::Module,
+    pub(crate) place: CompiledIn,
+    #[cfg(feature = "cache")]
+    pub(crate) cache_outcome: CacheOutcome,
+}
+
+impl Compiled {
+    /// The code of a file, whose bytes it drops as soon as they are compiled. Concurrent loads of
+    /// it wait for one of them. Without a cache, a load also takes the code of a module that this
+    /// engine still has.
+    ///
+    /// # Errors
+    /// As for [`compile`].
+    pub(crate) fn of(shared: &EngineShared, file: &mut ModuleFile) -> Result<Arc<Self>> {
+        let loads = &shared.loads;
+        #[cfg(feature = "cache")]
+        if let Some(cache) = &shared.cache {
+            return loads.load(file.digest(), After::Forget, || {
+                Self::with_cache(shared, cache, file)
+            });
+        }
+        loads.load(file.digest(), After::Share, || {
+            let (module, _, place) = compile_and_load(shared, file)?;
+            Ok(Self {
+                module,
+                place,
+                #[cfg(feature = "cache")]
+                cache_outcome: CacheOutcome::NotUsed,
+            })
+        })
+    }
+
+    /// The code from the cache, or else compiled and stored there.
+    #[cfg(feature = "cache")]
+    fn with_cache(shared: &EngineShared, cache: &Cache, file: &mut ModuleFile) -> Result<Self> {
+        let identity = shared.cache_identity(file);
+        let rejected = match cache.find(&shared.engine, &identity) {
+            Ok(Some(module)) => {
+                return Ok(Self {
+                    module,
+                    place: CompiledIn::Cache,
+                    cache_outcome: CacheOutcome::Hit,
+                });
+            }
+            Ok(None) => None,
+            Err(status) => Some(status),
+        };
+        let (module, code, place) = compile_and_load(shared, file)?;
+        let stored = cache.keep(&identity, &code);
+        Ok(Self {
+            module,
+            place,
+            cache_outcome: CacheOutcome::Compiled { rejected, stored },
+        })
+    }
+}
+
+fn compile_and_load(
+    shared: &EngineShared,
+    file: &mut ModuleFile,
+) -> Result<(wasmtime::Module, CompiledCode, CompiledIn)> {
+    let (code, place) = compile(shared, file)?;
+    file.drop_bytes();
+    let module = load(&shared.engine, TrustedCode::Compiled(&code));
+    let module = module.map_err(|error| {
+        Status::internal(format!("compiled code does not fit its engine: {error:#}"))
+    })?;
+    Ok((module, code, place))
+}

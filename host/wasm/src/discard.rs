@@ -1,0 +1,357 @@
+//! Takes instances back on background threads: runs the deleters of their state, and frees large
+//! memories.
+//!
+//! The caller who drops an instance waits for neither. Deleters are guest code and may run on, and
+//! the operating system takes some 40 ms to free a gigabyte of dirty memory. Until an instance is
+//! freed, it counts as in use: a call that finds no room for an instance waits for it, and hurries
+//! the deleters. Nothing waits for the threads at the end of the process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use callbox_core::call::CancelToken;
+
+/// The smallest memory that is freed in the background. Less takes a fraction of a millisecond.
+pub(crate) const LARGE: usize = 8 << 20;
+
+/// The most instances whose deleters wait to run. Any further one is freed without running its
+/// deleters, so that a guest cannot pile up instances by deleters that run on.
+const MOST_DELETERS: usize = 16;
+
+/// The time that a call without room for an instance waits for deleters before it stops them.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The interval at which a call that waits for room checks its cancel token.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Work on an instance. Dropping the job frees the instance.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// An engine's background threads, each started on first use.
+///
+/// Deleters have a thread of their own, so that memories are freed while a deleter runs on.
+pub(crate) struct Discarder {
+    memories: Lane,
+    deleters: Lane,
+    progress: Arc<Progress>,
+    /// Stops the deleters that are waiting or running. Replaced when it is used.
+    hurry: Mutex<CancelToken>,
+}
+
+/// An instance that helps with a call counts as one that is being taken back: a call that needs it
+/// waits until the helper has done its part.
+pub(crate) struct Helping(Arc<Progress>);
+
+impl Helping {
+    /// Whether a call waits for an instance.
+    pub(crate) fn is_awaited(&self) -> bool {
+        lock(&self.0.counts).calls > 0
+    }
+}
+
+impl Drop for Helping {
+    fn drop(&mut self) {
+        self.0.note_done();
+    }
+}
+
+/// One thread and its queue, which the limits on instances bound.
+struct Lane {
+    name: &'static str,
+    queue: OnceLock<Option<Sender<Job>>>,
+    waiting: Arc<Mutex<usize>>,
+}
+
+#[derive(Default)]
+struct Progress {
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    waiting: usize,
+    done: u64,
+    /// The calls that wait for an instance.
+    calls: usize,
+}
+
+impl Default for Discarder {
+    fn default() -> Self {
+        Self {
+            memories: Lane::new("callbox-discard"),
+            deleters: Lane::new("callbox-deleters"),
+            progress: Arc::default(),
+            hurry: Mutex::default(),
+        }
+    }
+}
+
+impl Discarder {
+    /// Drops a value with a large memory in the background.
+    pub(crate) fn free(&self, garbage: impl Send + 'static) {
+        self.memories
+            .enqueue(&self.progress, Box::new(move || drop(garbage)));
+    }
+
+    /// Runs deleters in the background. If too many are waiting, drops these there without running
+    /// them. The token stops them when their instance is needed.
+    pub(crate) fn run_deleters(&self, deleters: impl FnOnce(CancelToken) + Send + 'static) {
+        if *lock(&self.deleters.waiting) >= MOST_DELETERS {
+            return self.free(deleters);
+        }
+        let token = lock(&self.hurry).clone();
+        self.deleters
+            .enqueue(&self.progress, Box::new(move || deleters(token)));
+    }
+
+    /// Leaks the queues in a forked child, where another thread may have held their locks.
+    pub(crate) fn forget(&mut self) {
+        std::mem::forget(std::mem::take(self));
+    }
+
+    /// Stops all deleters that are waiting or running.
+    fn hurry(&self) {
+        std::mem::take(&mut *lock(&self.hurry)).cancel();
+    }
+
+    /// Counts an instance that helps with a call until the value is dropped.
+    pub(crate) fn helping(&self) -> Helping {
+        lock(&self.progress.counts).waiting += 1;
+        Helping(Arc::clone(&self.progress))
+    }
+
+    /// The number of instances taken back so far.
+    pub(crate) fn done(&self) -> u64 {
+        lock(&self.progress.counts).done
+    }
+
+    /// Waits until more than `seen` instances were taken back. Returns false if none is waiting, at
+    /// `deadline`, or once the caller cancels.
+    pub(crate) fn wait(&self, seen: u64, deadline: Instant, cancel: Option<&CancelToken>) -> bool {
+        let _waiting = self.progress.call_waits();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut hurry_at = Some(Instant::now() + PATIENCE.min(left / 2));
+        loop {
+            let now = Instant::now();
+            let is_waiting = self.progress.wait(seen, deadline.min(now + LOOK));
+            if let Some(outcome) = is_waiting {
+                return outcome;
+            }
+            let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
+            if is_cancelled || Instant::now() >= deadline {
+                return false;
+            }
+            if hurry_at.is_some_and(|at| Instant::now() >= at) {
+                hurry_at = None;
+                self.hurry();
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            queue: OnceLock::new(),
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Runs a job on the thread. Drops it here if the process can start no thread.
+    fn enqueue(&self, progress: &Arc<Progress>, job: Job) {
+        let queue = self.queue.get_or_init(|| self.start(progress));
+        let Some(queue) = queue else {
+            return;
+        };
+        *lock(&self.waiting) += 1;
+        lock(&progress.counts).waiting += 1;
+        if queue.send(job).is_err() {
+            // The thread ended, so that `send` dropped the job here.
+            self.note_done(progress);
+        }
+    }
+
+    /// Starts the thread, which ends with the engine. It is not joined: the engine may be dropped
+    /// on this very thread, along with its last instance.
+    fn start(&self, progress: &Arc<Progress>) -> Option<Sender<Job>> {
+        let (sender, receiver) = mpsc::channel::<Job>();
+        let (progress, waiting) = (Arc::clone(progress), Arc::clone(&self.waiting));
+        let work = move || {
+            for job in receiver {
+                // The log's sink may panic in a deleter. The panic ends this instance alone.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                *lock(&waiting) -= 1;
+                progress.note_done();
+            }
+        };
+        // Without a thread, the caller drops every job itself.
+        let thread = thread::Builder::new().name(self.name.to_owned());
+        thread.spawn(work).ok().map(|_| sender)
+    }
+
+    fn note_done(&self, progress: &Progress) {
+        *lock(&self.waiting) -= 1;
+        progress.note_done();
+    }
+}
+
+/// A call that waits for an instance.
+struct WaitingCall<'a>(&'a Progress);
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.counts).calls -= 1;
+    }
+}
+
+impl Progress {
+    /// Counts a call that waits until the value is dropped.
+    fn call_waits(&self) -> WaitingCall<'_> {
+        lock(&self.counts).calls += 1;
+        WaitingCall(self)
+    }
+
+    /// Waits until more than `seen` jobs are done, or until `deadline`. Returns whether there is
+    /// room, or `None` if waiting longer may help.
+    fn wait(&self, seen: u64, deadline: Instant) -> Option<bool> {
+        let counts = lock(&self.counts);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (counts, _) = self
+            .changed
+            .wait_timeout_while(counts, left, |counts| {
+                counts.done == seen && counts.waiting > 0
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        if counts.done != seen {
+            Some(true)
+        } else if counts.waiting == 0 {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    fn note_done(&self) {
+        let mut counts = lock(&self.counts);
+        counts.waiting -= 1;
+        counts.done += 1;
+        self.changed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    /// Blocks in `drop` until the test releases it.
+    struct Slow(mpsc::Receiver<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(20)
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    #[test]
+    fn waits_for_queued_values() {
+        let discarder = Discarder::default();
+        assert!(!discarder.wait(discarder.done(), later(), None));
+        let (release, gate) = mpsc::channel();
+        discarder.free(Slow(gate));
+        let seen = discarder.done();
+        assert!(!discarder.wait(seen, soon(), None));
+        drop(release);
+        assert!(discarder.wait(seen, later(), None));
+        assert!(!discarder.wait(discarder.done(), later(), None));
+        // A value that was dropped before the wait began counts.
+        assert!(discarder.wait(seen, later(), None));
+    }
+
+    /// The caller waits neither for memories nor for deleters, however many there are.
+    #[test]
+    fn nothing_is_dropped_on_the_callers_thread() {
+        const COUNT: usize = 100;
+        let discarder = Discarder::default();
+        let (releases, gates): (Vec<_>, Vec<_>) = (0..2 * COUNT).map(|_| mpsc::channel()).unzip();
+        let ran = Arc::new(Mutex::new(0));
+        for (i, gate) in gates.into_iter().enumerate() {
+            if i < COUNT {
+                discarder.free(Slow(gate));
+                continue;
+            }
+            let (slow, ran) = (Slow(gate), Arc::clone(&ran));
+            discarder.run_deleters(move |_| {
+                *lock(&ran) += 1;
+                drop(slow);
+            });
+        }
+        assert_eq!(discarder.done(), 0);
+        drop(releases);
+        while discarder.done() < 2 * COUNT as u64 {
+            discarder.wait(discarder.done(), later(), None);
+        }
+        assert_eq!(*lock(&ran), MOST_DELETERS);
+    }
+
+    /// Deleters that run on block neither memories nor a call that needs room.
+    #[test]
+    fn deleters_are_stopped_when_there_is_no_room() {
+        let discarder = Discarder::default();
+        for _ in 0..2 {
+            discarder.run_deleters(|token| {
+                while !token.is_cancelled() {
+                    thread::sleep(LOOK);
+                }
+            });
+        }
+        let seen = discarder.done();
+        discarder.free(());
+        assert!(discarder.wait(seen, later(), None));
+        while discarder.done() < 3 {
+            assert!(discarder.wait(discarder.done(), later(), None));
+        }
+        // Later deleters are not stopped.
+        let (sender, receiver) = mpsc::channel();
+        discarder.run_deleters(move |token| sender.send(token.is_cancelled()).unwrap());
+        assert_eq!(receiver.recv(), Ok(false));
+    }
+
+    #[test]
+    fn a_cancelled_call_does_not_wait() {
+        let discarder = Discarder::default();
+        let (release, gate) = mpsc::channel::<()>();
+        discarder.free(Slow(gate));
+        let cancel = CancelToken::new();
+        cancel.cancel();
+        assert!(!discarder.wait(discarder.done(), later(), Some(&cancel)));
+        drop(release);
+    }
+
+    #[test]
+    fn a_panic_does_not_end_the_thread() {
+        let discarder = Discarder::default();
+        discarder.run_deleters(|_| std::panic::resume_unwind(Box::new("the sink panics")));
+        let (sender, receiver) = mpsc::channel();
+        discarder.run_deleters(move |_| sender.send(()).unwrap());
+        assert_eq!(receiver.recv(), Ok(()));
+    }
+}

@@ -1,0 +1,54 @@
+//! Fuel: the work that a call may do in the deterministic mode, which reads no clock.
+
+use callbox_core::call::{CallOptions, Fuel};
+use callbox_core::policy::Limits;
+
+/// The fuel that is left to a call: its own limit, and the fuel of the execution that it belongs
+/// to.
+#[derive(Debug, Default)]
+pub(crate) struct FuelLeft {
+    limit: u64,
+    own: u64,
+    shared: Option<Fuel>,
+    /// The fuel given to the store for the current entry into the guest.
+    given: u64,
+}
+
+impl FuelLeft {
+    pub(crate) fn new(limits: &Limits, options: &CallOptions) -> Self {
+        Self {
+            limit: limits.fuel,
+            own: limits.fuel,
+            shared: options.fuel.clone(),
+            given: 0,
+        }
+    }
+
+    /// Resets the limit for the next call of the same execution.
+    #[inline]
+    pub(crate) fn begin_next_call(&mut self) {
+        self.own = self.limit;
+    }
+
+    /// The limit, for a message.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The fuel to give to the store.
+    pub(crate) fn give(&mut self) -> u64 {
+        self.given = self
+            .own
+            .min(self.shared.as_ref().map_or(u64::MAX, Fuel::left));
+        self.given
+    }
+
+    /// Subtracts the fuel that the guest used. `left` is what remains in the store.
+    pub(crate) fn take_back(&mut self, left: u64) {
+        let used = self.given.saturating_sub(left);
+        self.own = self.own.saturating_sub(used);
+        if let Some(shared) = &self.shared {
+            shared.take(used);
+        }
+    }
+}

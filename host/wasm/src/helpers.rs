@@ -1,0 +1,23 @@
+//! The threads that help with calls: a pool that all engines of the process share.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use callbox_core::call::{ThreadPool, Threads};
+
+use crate::fork;
+
+/// The pool, with a thread for each processor but one. `None` in a forked child: threads do not
+/// survive a fork, and their lock may be held for ever.
+pub(crate) fn of_this_process() -> Option<Arc<dyn Threads>> {
+    static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
+    if fork::is_child() {
+        return None;
+    }
+    let pool = POOL.get_or_init(|| {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Arc::new(ThreadPool::new(processors - 1))
+    });
+    Some(Arc::clone(pool) as Arc<dyn Threads>)
+}

@@ -1,0 +1,296 @@
+//! Instances: a module's memory with an arena in it, and the calls into it.
+//!
+//! A target that fails by a status keeps its instance: it returned, in a state that it chose. A
+//! target that traps or is interrupted did not, and its instance is dropped without running
+//! anything in it again.
+
+mod arena;
+mod bound;
+mod enter;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::{Store, WasmParams};
+
+use callbox_core::call::{CallBuffers, CallOptions, Functions};
+use callbox_core::values::{Result, Status};
+
+use self::bound::Bound;
+use self::enter::{arm, disarm, enter, in_wasm_mode, returned};
+pub(crate) use self::enter::{check_stack, not_called};
+use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
+use crate::discard::LARGE;
+use crate::frame::FrameImage;
+use crate::memory::GuestMemory;
+use crate::module::Module;
+use crate::quota::Share;
+use crate::site::Site;
+use crate::state::GuestState;
+use crate::trap;
+
+/// The context in which a call or an execution begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) options: &'a CallOptions,
+    /// The functions that targets can call back.
+    pub(crate) functions: Option<&'a Arc<dyn Functions>>,
+}
+
+/// The requirements on a new instance.
+#[derive(Clone, Copy)]
+pub(crate) struct Purpose {
+    pub(crate) arena_size: usize,
+    /// The number of call sites.
+    pub(crate) sites: usize,
+}
+
+/// An instance that serves the call sites of one executable, one call at a time.
+///
+/// An instance in which a call trapped or was interrupted is not used again:
+/// [`Instance::is_healthy`].
+pub(crate) struct Instance {
+    store: Store<GuestState>,
+    exports: Exporter,
+    memory: LinearMemory,
+    /// The arena's offset in memory.
+    arena: u32,
+    /// The call sites' parts, made when each is first called.
+    bound: Box<[Option<Bound>]>,
+    healthy: bool,
+}
+
+impl Instance {
+    /// Instantiates a module and reserves an arena for its call sites.
+    pub(crate) fn new(
+        module: &Module,
+        purpose: Purpose,
+        share: Share,
+        caller: Caller<'_>,
+    ) -> Result<Self> {
+        Self::start(module, purpose, share, caller).map_err(|status| status.context(&module.label))
+    }
+
+    fn start(
+        module: &Module,
+        purpose: Purpose,
+        mut share: Share,
+        caller: Caller<'_>,
+    ) -> Result<Self> {
+        let shared = &module.shared;
+        share.enter(&shared.instances, shared.policy.limits.instances)?;
+        let mut store = new_store(module, share, caller)?;
+        // The instance outlives the execution that makes it, and must not depend on it.
+        let execution = store.data_mut().detach_execution();
+        let mut new = Self::instantiate(module, store, purpose.sites)?;
+        let initialized = new.initialize_module(module);
+        match initialized.and_then(|()| new.reserve(module, purpose.arena_size)) {
+            Ok(arena) => new.arena = arena,
+            Err(status) => {
+                new.discard();
+                return Err(status);
+            }
+        }
+        new.store.data_mut().attached = execution;
+        Ok(new)
+    }
+
+    fn instantiate(module: &Module, mut store: Store<GuestState>, sites: usize) -> Result<Self> {
+        const WHAT: &str = "the module's start";
+        arm(&mut store, "the module")?;
+        let instance = in_wasm_mode(&mut store, |store| {
+            module.linked.pre(store)?.instantiate(store)
+        });
+        disarm(&mut store);
+        let exports = match instance {
+            Ok(instance) => Exporter(instance),
+            Err(error) => {
+                let status = trap::status_of(&error, store.data_mut(), WHAT);
+                if store.data().share.memory_bytes() >= LARGE {
+                    let shared = Arc::clone(&store.data().shared);
+                    shared.discarder.free(store);
+                }
+                return Err(status);
+            }
+        };
+        let memory = exports
+            .memory_at(&mut store, &module.exports.memory)
+            .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
+        store.data_mut().memory = Some(memory);
+        returned(Claim::SUCCESS, store.data_mut(), WHAT)?;
+        Ok(Self {
+            store,
+            exports,
+            memory,
+            arena: 0,
+            bound: std::iter::repeat_with(|| None).take(sites).collect(),
+            healthy: true,
+        })
+    }
+
+    /// Drops the instance. Its deleters run in the background, unless it trapped or was
+    /// interrupted. A large memory is freed in the background, too.
+    pub(crate) fn discard(mut self) {
+        let state = self.store.data();
+        let shared = Arc::clone(&state.shared);
+        if !shared.ticker.is_in_this_process() {
+            // In a forked child, threads that do not exist may hold the locks that dropping takes:
+            // wasmtime's, those of the stop words, and the queues of the background threads.
+            return std::mem::forget(self);
+        }
+        let is_large = state.share.memory_bytes() >= LARGE;
+        if self.healthy && self.holds_state() {
+            let end = Instant::now() + state.deletion_time();
+            shared
+                .discarder
+                .run_deleters(move |cancel| self.unbind(end, cancel));
+        } else if is_large {
+            shared.discarder.free(self);
+        }
+    }
+
+    /// Whether the instance can be used again.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.healthy
+    }
+
+    /// Begins a call or an execution.
+    #[inline]
+    pub(crate) fn begin(&mut self, caller: Caller<'_>) {
+        self.store
+            .data_mut()
+            .begin(caller.options, caller.functions);
+    }
+
+    /// Ends a call or an execution.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.store.data_mut().end();
+    }
+
+    /// Begins another call of the same execution, with the limits of a single call.
+    #[inline]
+    pub(crate) fn begin_next_call(&mut self) {
+        self.store.data_mut().begin_next_call();
+    }
+
+    /// Prepares this instance for a call site on the first call: looks up its function, and runs
+    /// its stage `instantiate`. After a call with other attributes, replaces the frame.
+    #[inline]
+    pub(crate) fn bind(&mut self, index: usize, site: &Site) -> Result<()> {
+        match &self.bound[index] {
+            Some(bound) if bound.site == site.id => Ok(()),
+            Some(_) => {
+                self.bind_frame(index, site);
+                Ok(())
+            }
+            None => self
+                .bind_new(index, site)
+                .map_err(|status| site.in_module(status)),
+        }
+    }
+
+    /// Calls the target: copies the operands in, and the results out if it succeeds.
+    ///
+    /// The call site must be bound, and the buffers must have its number and sizes. The frame is
+    /// written anew each time, so that nothing the guest wrote into it reaches the next call.
+    #[inline]
+    pub(crate) fn execute<B: CallBuffers>(
+        &mut self,
+        index: usize,
+        site: &Site,
+        buffers: &mut B,
+    ) -> Result<()> {
+        self.call(index, site, buffers)
+            .map_err(|status| site.in_module(status))
+    }
+
+    #[inline]
+    fn call<B: CallBuffers>(&mut self, index: usize, site: &Site, buffers: &mut B) -> Result<()> {
+        self.set_callable(site);
+        let Some(bound) = &self.bound[index] else {
+            return Err(Status::internal("a call site was not bound"));
+        };
+        let arena = self.arena as usize;
+        let frame = arena + site.layout.frame();
+        let mut memory = self.memory.borrow(&mut self.store);
+        memory.write("the call frame", frame, bound.image.bytes())?;
+        for (operand, place) in site.layout.operands().iter().enumerate() {
+            let room = memory.room("an operand", arena + place.offset, place.size)?;
+            buffers.read(operand, 0, room);
+        }
+        bound
+            .entry
+            .call(&mut self.store, &mut self.healthy, &site.what)?;
+        self.copy_results(site, buffers)
+    }
+
+    #[inline]
+    fn copy_results<B: CallBuffers>(&mut self, site: &Site, buffers: &mut B) -> Result<()> {
+        let arena = self.arena as usize;
+        let memory = self.guest_memory();
+        // An unread result has a size of 0.
+        let sizes = site.result_sizes.iter().copied();
+        for (result, (place, size)) in std::iter::zip(site.layout.results(), sizes).enumerate() {
+            let bytes = memory.read("a result", arena + place.offset, size)?;
+            buffers.write(result, 0, &bytes);
+        }
+        Ok(())
+    }
+
+    /// Runs `_initialize`, by which C and C++ modules run their constructors.
+    fn initialize_module(&mut self, module: &Module) -> Result<()> {
+        const WHAT: &str = "the module's _initialize";
+        match self.typed_export::<(), ()>(module.exports.initialize.as_ref()) {
+            Some(initialize) => {
+                enter(&mut self.store, &mut self.healthy, &initialize, (), WHAT)?;
+                returned(Claim::SUCCESS, self.store.data_mut(), WHAT)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// An export whose type was checked when the module was loaded.
+    fn function<P: WasmParams, R: Returned>(&mut self, name: &str) -> Result<GuestFunction<P, R>> {
+        let function = self.exports.function(&mut self.store, name);
+        function.map_err(|error| {
+            Status::internal(format!(
+                "an export that was checked is not there: {error:#}"
+            ))
+        })
+    }
+
+    fn write_frame(&mut self, site: &Site, image: &FrameImage) -> Result<()> {
+        let at = self.arena as usize + site.layout.frame();
+        self.guest_memory()
+            .write("the call frame", at, image.bytes())
+    }
+
+    /// Sets the functions that the call site's target may call back.
+    #[inline]
+    fn set_callable(&mut self, site: &Site) {
+        let state = self.store.data_mut();
+        if !(site.functions.is_empty() && state.callable.is_empty()) {
+            state.callable = Arc::clone(&site.functions);
+        }
+    }
+
+    fn guest_memory(&mut self) -> GuestMemory<'_> {
+        self.memory.borrow(&mut self.store)
+    }
+}
+
+/// A store for an instance of the module, which the ticker stops.
+fn new_store(module: &Module, share: Share, caller: Caller<'_>) -> Result<Store<GuestState>> {
+    let shared = &module.shared;
+    // The ticker may hold a lock in a forked child, which has no ticker.
+    shared.check_process("the module")?;
+    let watch = shared.ticker.lease(&shared.engine)?;
+    let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
+    state.helpers_from = module.helpers_from;
+    state.capabilities = module.capabilities.for_instance(shared);
+    state.begin(caller.options, caller.functions);
+    let mut store = Store::new(&shared.engine, state);
+    store.limiter(|state| state);
+    Ok(store)
+}

@@ -1,0 +1,178 @@
+//! The interruption of a guest by its deadline or its caller's cancel token.
+//!
+//! A call that is shorter than a tick of the [`ticker`](crate::ticker) reads no clock. The ticker
+//! stops a longer one by its [`watch`](crate::stop).
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use callbox_core::call::{CallOptions, CancelToken, Deadline};
+
+use crate::stop::Lease;
+
+/// Why a guest was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// Its deadline passed.
+    Deadline = 1,
+    /// Its caller cancelled it.
+    Cancelled = 2,
+}
+
+impl Interrupted {
+    /// The reason as the highest byte of a stop word.
+    pub(crate) fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The reason in the highest byte of a stop word.
+    #[inline]
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Deadline),
+            2 => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deadline => "the deadline passed",
+            Self::Cancelled => "the call was cancelled",
+        })
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// When the current call is interrupted.
+pub(crate) struct Interrupt {
+    watch: Lease,
+    deadline: Option<Deadline>,
+    /// Whether the deadline is the limit of a single call, rather than the caller's.
+    is_limit: bool,
+    /// The caller's token, which the watch has, too.
+    cancel: Option<CancelToken>,
+    /// Why the guest was stopped when it ran last.
+    stopped: Option<Interrupted>,
+}
+
+impl Interrupt {
+    pub(crate) fn new(watch: Lease) -> Self {
+        Self {
+            watch,
+            deadline: None,
+            is_limit: false,
+            cancel: None,
+            stopped: None,
+        }
+    }
+
+    /// Begins a call or an execution with the caller's deadline, or else the limit.
+    #[inline]
+    pub(crate) fn begin(&mut self, options: &CallOptions, limit: Option<Duration>) {
+        self.deadline = options.deadline.or(limit.map(Deadline::After));
+        self.is_limit = options.deadline.is_none();
+        self.set_token(options.cancel.clone());
+        self.restart();
+    }
+
+    /// Begins another call of the same execution: the limit starts anew, the caller's deadline does
+    /// not.
+    #[inline]
+    pub(crate) fn begin_next_call(&mut self) {
+        if self.is_limit {
+            self.restart();
+        }
+    }
+
+    /// Ends a call or an execution: the watch keeps nothing of the caller's.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.set_token(None);
+    }
+
+    fn restart(&mut self) {
+        self.watch.set_deadline(self.deadline);
+    }
+
+    /// Sets the caller's token. Most calls have none, and take no lock.
+    #[inline]
+    fn set_token(&mut self, token: Option<CancelToken>) {
+        if self.cancel.is_some() || token.is_some() {
+            self.watch.set_token(token.clone());
+            self.cancel = token;
+        }
+    }
+
+    /// The caller's token.
+    pub(crate) fn token(&self) -> Option<CancelToken> {
+        self.cancel.clone()
+    }
+
+    /// The watch of the instance.
+    pub(crate) fn watch(&self) -> &Lease {
+        &self.watch
+    }
+
+    /// Lets the guest run until it is stopped.
+    #[inline]
+    pub(crate) fn arm(&mut self) {
+        self.stopped = None;
+        self.watch.arm();
+    }
+
+    /// Ends what [`Interrupt::arm`] began.
+    #[inline]
+    pub(crate) fn disarm(&mut self) {
+        self.stopped = self.watch.disarm();
+    }
+
+    /// Why the guest was stopped when it ran last, if it was.
+    pub(crate) fn stopped(&self) -> Option<Interrupted> {
+        self.stopped
+    }
+
+    /// The deadline as an instant. A duration counts from now if no tick has passed yet.
+    pub(crate) fn instant(&self) -> Option<Instant> {
+        self.watch.deadline()
+    }
+
+    /// Checks whether to enter the guest at all.
+    #[inline]
+    pub(crate) fn check_before(&self) -> Result<(), Interrupted> {
+        self.check_cancelled()?;
+        match self.deadline {
+            Some(Deadline::At(instant)) if Instant::now() >= instant => Err(Interrupted::Deadline),
+            Some(Deadline::After(Duration::ZERO)) => Err(Interrupted::Deadline),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks in the host, which a guest has called, whether to go on.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        self.check_cancelled()?;
+        if self.watch.is_late() {
+            return Err(Interrupted::Deadline);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_cancelled(&self) -> Result<(), Interrupted> {
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return Err(Interrupted::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// The deadline, for a message.
+    pub(crate) fn describe_deadline(&self) -> String {
+        match self.deadline {
+            Some(Deadline::After(duration)) => format!("its deadline of {duration:?}"),
+            _ => "its deadline".to_owned(),
+        }
+    }
+}

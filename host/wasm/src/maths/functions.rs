@@ -1,0 +1,186 @@
+//! The elementwise functions, and what all functions share.
+
+use std::ops::Range;
+
+use callbox_abi::Elementwise;
+use wasmtime::{Caller, Linker};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use callbox_core::values::{Result, Status};
+
+use super::{norm, product, rows};
+use crate::claim::{Claim, Extent};
+use crate::failure::invalid;
+use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
+use crate::import::{self, charge};
+use crate::interrupt::Interrupted;
+use crate::memory::GuestMemory;
+use crate::state::GuestState;
+
+#[cfg(target_endian = "big")]
+compile_error!("the feature `maths` needs a little-endian machine: elements are computed in place");
+
+/// The fuel of an elementwise function for each element.
+pub(super) const FUEL_OF_ELEMENT: u64 = 16;
+
+/// The fuel of a row besides its elements'.
+pub(super) const FUEL_OF_ROW: u64 = 64;
+
+/// Defines the functions.
+///
+/// # Errors
+/// wasmtime's, if the linker has an import of one of the names.
+pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
+    let module = &format!("{MATHS_MODULE}{MATHS_VERSION}");
+    import::define_computation(linker, module, "map", map)?;
+    rows::define(linker, module)?;
+    norm::define(linker, module)?;
+    import::define_computation(linker, module, "gemm", product::gemm)
+}
+
+/// An array in the guest's memory.
+#[derive(Clone, Copy)]
+pub(super) struct Array {
+    pub(super) what: &'static str,
+    offset: Claim<u32>,
+    /// The number of elements: any 32-bit number until the range is checked.
+    pub(super) count: usize,
+}
+
+impl Array {
+    pub(super) fn new(what: &'static str, offset: Claim<u32>, count: Claim<u32>) -> Self {
+        let count = count.to_check();
+        Self {
+            what,
+            offset,
+            count,
+        }
+    }
+
+    /// The range of elements of type `T`.
+    pub(super) fn range<T>(&self, memory: &GuestMemory<'_>) -> Result<Range<usize>> {
+        // A saturated size is out of bounds of every memory.
+        let bytes = self.count.saturating_mul(size_of::<T>());
+        memory.array(self.what, self.offset, bytes, size_of::<T>())
+    }
+
+    /// The number of rows of `columns` elements.
+    pub(super) fn rows(&self, columns: usize) -> Option<usize> {
+        match columns {
+            0 => (self.count == 0).then_some(0),
+            _ if self.count.is_multiple_of(columns) => Some(self.count / columns),
+            _ => None,
+        }
+    }
+
+    /// The columns, if the array has this number of rows.
+    pub(super) fn columns(&self, rows: usize) -> Result<usize> {
+        self.rows(rows).ok_or_else(|| {
+            invalid(format!(
+                "expected {} in {rows} rows of the same length, found {} elements",
+                self.what, self.count
+            ))
+        })
+    }
+
+    pub(super) fn check_as_long_as(&self, other: &Self) -> Result<()> {
+        if self.count == other.count {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "expected {} to be as long as {}, found {} and {} elements",
+            self.what, other.what, self.count, other.count
+        )))
+    }
+}
+
+/// The elements of a result, and of its operands.
+pub(super) struct Arrays<'a, T, const N: usize> {
+    pub(super) result: &'a mut [T],
+    pub(super) operands: [&'a [T]; N],
+}
+
+/// Separates a result from operands whose ranges are aligned for their elements.
+pub(super) fn arrays<'a, T: FromBytes + IntoBytes + Immutable + KnownLayout, const N: usize>(
+    memory: &'a mut GuestMemory<'_>,
+    (what, result): (&str, Range<usize>),
+    operands: [(&str, Range<usize>); N],
+) -> Result<Arrays<'a, T, N>> {
+    let ([result], operands) = memory
+        .results_and_operands([result], operands)
+        .ok_or_else(|| overlap(what))?;
+    let mut found = [&[][..]; N];
+    for (found, bytes) in found.iter_mut().zip(operands) {
+        *found = elements(bytes)?;
+    }
+    Ok(Arrays {
+        result: elements_mut(result)?,
+        operands: found,
+    })
+}
+
+pub(super) fn overlap(what: &str) -> Status {
+    invalid(format!(
+        "expected {what} apart from all operands, found an overlap"
+    ))
+}
+
+/// The elements of an operand whose range is aligned for them.
+pub(super) fn elements<T: FromBytes + Immutable + KnownLayout>(bytes: &[u8]) -> Result<&[T]> {
+    // An operand without elements can have any address.
+    if bytes.is_empty() {
+        return Ok(&[]);
+    }
+    <[T]>::ref_from_bytes(bytes).map_err(|_| unaligned())
+}
+
+/// The elements of a result whose range is aligned for them.
+pub(super) fn elements_mut<T: FromBytes + IntoBytes + KnownLayout>(
+    bytes: &mut [u8],
+) -> Result<&mut [T]> {
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
+    <[T]>::mut_from_bytes(bytes).map_err(|_| unaligned())
+}
+
+/// A memory begins at a page, so that offsets are aligned as addresses are.
+fn unaligned() -> Status {
+    Status::internal("a guest's memory is not aligned")
+}
+
+/// Borrows the memory and the instance's interruption.
+pub(super) fn borrow<'c>(
+    caller: &'c mut Caller<'_, GuestState>,
+    what: &str,
+) -> Result<(
+    GuestMemory<'c>,
+    impl FnMut() -> Result<(), Interrupted> + 'c,
+)> {
+    let memory = import::linear_memory(caller, what)?;
+    let (memory, state) = memory.borrow_with_state(caller);
+    Ok((memory, || state.interrupt.check()))
+}
+
+fn map(
+    caller: &mut Caller<'_, GuestState>,
+    [function, x, x_length, y, y_length]: [Claim<u32>; 5],
+) -> wasmtime::Result<()> {
+    let function = function
+        .check(Elementwise::from_number)
+        .map_err(|number| invalid(format!("map: expected a function to 7, found {number}")))?;
+    let x = Array::new("map's x", x, x_length);
+    let y = Array::new("map's y", y, y_length);
+    y.check_as_long_as(&x)?;
+    charge(caller, FUEL_OF_ELEMENT * y.count as u64)?;
+    let (mut memory, mut pause) = borrow(caller, "map")?;
+    let (x_range, y_range) = (x.range::<f32>(&memory)?, y.range::<f32>(&memory)?);
+    if x_range == y_range {
+        let arrays = arrays(&mut memory, (y.what, y_range), [])?;
+        callbox_maths::map_in_place(function, arrays.result, &mut pause)?;
+    } else {
+        let arrays = arrays(&mut memory, (y.what, y_range), [(x.what, x_range)])?;
+        callbox_maths::map(function, arrays.operands[0], arrays.result, &mut pause)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Products of matrices: the function `gemm`.
+
+use std::ops::Range;
+
+use callbox_maths::gemm::{Arithmetic, Gemm, Operand, Strides, Target};
+use wasmtime::Caller;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use callbox_core::values::{Result, Status};
+
+use super::functions::{Arrays, arrays, borrow};
+use crate::claim::{Claim, Extent};
+use crate::failure::invalid;
+use crate::frame::abi::{Number, matrices, product};
+use crate::import::{charge, memory};
+use crate::interrupt::Interrupted;
+use crate::memory::GuestMemory;
+use crate::state::GuestState;
+
+/// What messages call the record.
+const RECORD: &str = "gemm's record";
+
+/// The record `matrices`.
+struct Matrices {
+    what: &'static str,
+    offset: Claim<u32>,
+    bytes: usize,
+    strides: Strides,
+    /// The batch, the rows and the columns.
+    sizes: [usize; 3],
+}
+
+/// The record `product`, whose numbers are read once.
+struct Product {
+    a: Matrices,
+    b: Matrices,
+    c: Matrices,
+    sizes: Gemm,
+    number: Number,
+    alpha: f64,
+    beta: f64,
+}
+
+/// A type of matrix elements.
+trait Element: callbox_maths::gemm::Number + FromBytes + IntoBytes + Immutable + KnownLayout {
+    /// Rounds a number to this type.
+    fn rounded(number: f64) -> Self;
+}
+
+impl Element for f32 {
+    fn rounded(number: f64) -> Self {
+        number as Self
+    }
+}
+
+impl Element for f64 {
+    fn rounded(number: f64) -> Self {
+        number
+    }
+}
+
+/// Serves `gemm`.
+pub(super) fn gemm(
+    caller: &mut Caller<'_, GuestState>,
+    [record]: [Claim<u32>; 1],
+) -> wasmtime::Result<()> {
+    let arithmetic = if caller.data().shared.policy.deterministic {
+        Arithmetic::Portable
+    } else {
+        Arithmetic::Fastest
+    };
+    let product = read(&memory(caller, RECORD)?, record, arithmetic)?;
+    charge(caller, product.fuel())?;
+    let (mut memory, mut pause) = borrow(caller, "gemm")?;
+    match product.number {
+        Number::F32 => multiply::<f32>(&product, &mut memory, &mut pause),
+        Number::F64 => multiply::<f64>(&product, &mut memory, &mut pause),
+    }
+}
+
+fn read(memory: &GuestMemory<'_>, record: Claim<u32>, arithmetic: Arithmetic) -> Result<Product> {
+    if !record.to_check().is_multiple_of(product::ALIGNMENT) {
+        return Err(invalid(format!(
+            "expected {RECORD} at a multiple of {} bytes, found it at {record}",
+            product::ALIGNMENT
+        )));
+    }
+    memory.check(RECORD, record, product::SIZE)?;
+    let word = |field| memory.read_u32(RECORD, record.plus(field));
+    let size = |field| word(field).map(Extent::to_check);
+    let factor = |field| -> Result<f64> {
+        let (low, high) = (word(field)?.opaque(), word(field + 4)?.opaque());
+        Ok(f64::from_bits(u64::from(high) << 32 | u64::from(low)))
+    };
+    let number = memory.read(RECORD, record.plus(product::NUMBER), 1)?[0];
+    let number = Number::from_number(number).ok_or_else(|| {
+        invalid(format!(
+            "gemm: expected the number of an element type to 1, found {number}"
+        ))
+    })?;
+    let sizes = Gemm {
+        batch: size(product::BATCH)?,
+        rows: size(product::ROWS)?,
+        columns: size(product::COLUMNS)?,
+        depth: size(product::DEPTH)?,
+        arithmetic,
+    };
+    let matrices = |what, field: usize, sizes| -> Result<Matrices> {
+        Ok(Matrices {
+            what,
+            offset: word(field + matrices::DATA)?,
+            bytes: size(field + matrices::DATA + 4)?,
+            strides: Strides {
+                batch: size(field + matrices::BATCH_STRIDE)?,
+                row: size(field + matrices::ROW_STRIDE)?,
+                column: size(field + matrices::COLUMN_STRIDE)?,
+            },
+            sizes,
+        })
+    };
+    let Gemm {
+        batch,
+        rows,
+        columns,
+        depth,
+        ..
+    } = sizes;
+    Ok(Product {
+        a: matrices("gemm's a", product::A, [batch, rows, depth])?,
+        b: matrices("gemm's b", product::B, [batch, depth, columns])?,
+        c: matrices("gemm's c", product::C, [batch, rows, columns])?,
+        sizes,
+        number,
+        alpha: factor(product::ALPHA)?,
+        beta: factor(product::BETA)?,
+    })
+}
+
+impl Product {
+    /// A unit for each multiplication, and one for each element of the result.
+    fn fuel(&self) -> u64 {
+        let Gemm {
+            batch,
+            rows,
+            columns,
+            depth,
+            ..
+        } = self.sizes;
+        [rows, columns, depth.saturating_add(1)]
+            .into_iter()
+            .fold(batch as u64, |fuel, size| fuel.saturating_mul(size as u64))
+    }
+}
+
+impl Matrices {
+    fn range<T>(&self, memory: &GuestMemory<'_>) -> Result<(&'static str, Range<usize>)> {
+        if !self.bytes.is_multiple_of(size_of::<T>()) {
+            return Err(invalid(format!(
+                "expected {} to have whole elements of {} bytes, found {} bytes",
+                self.what,
+                size_of::<T>(),
+                self.bytes
+            )));
+        }
+        let range = memory.array(self.what, self.offset, self.bytes, size_of::<T>())?;
+        Ok((self.what, range))
+    }
+
+    fn misfit(&self, misfit: &callbox_maths::gemm::Misfit) -> Status {
+        invalid(format!("{}: {misfit}", self.what))
+    }
+}
+
+fn multiply<T: Element>(
+    product: &Product,
+    memory: &mut GuestMemory<'_>,
+    pause: &mut dyn FnMut() -> Result<(), Interrupted>,
+) -> wasmtime::Result<()> {
+    let Product { a, b, c, .. } = product;
+    let operands = [a.range::<T>(memory)?, b.range::<T>(memory)?];
+    let Arrays {
+        result,
+        operands: [a_elements, b_elements],
+    } = arrays::<T, 2>(memory, c.range::<T>(memory)?, operands)?;
+    let operand = |of: &Matrices, elements| {
+        Operand::new(elements, of.strides, of.sizes).map_err(|misfit| of.misfit(&misfit))
+    };
+    callbox_maths::gemm(
+        product.sizes,
+        T::rounded(product.alpha),
+        operand(a, a_elements)?,
+        operand(b, b_elements)?,
+        T::rounded(product.beta),
+        Target::new(result, c.strides, c.sizes).map_err(|misfit| c.misfit(&misfit))?,
+        pause,
+    )?;
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! The section `callbox.targets`: a module's declarations of its targets, as consecutive JSON
+//! objects.
+//!
+//! The section is untrusted: [`sections`](crate::sections) limits its size, this module its depth,
+//! and the declarations must agree with the exported functions.
+
+use callbox_abi::UnknownName;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use callbox_core::call::{
+    ApiVersion, AttributeSignature, BufferSignature, Signature, Stage, signature::json,
+};
+use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
+use callbox_core::values::{Result, Status};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::failure::{exhausted, invalid};
+use crate::frame::abi;
+use crate::sections::ExportedFunction;
+use crate::version::FfiVersion;
+
+/// The type of a stage's function: `(frame) -> status`.
+pub(crate) const STAGE_TYPE: &str = "(i32) -> i32";
+
+/// The type of a function that deletes a stage's state.
+pub(crate) const STAGE_DROP_TYPE: &str = "(i32)";
+
+/// The most bytes of a target's documentation that are kept.
+const MAX_DOCUMENTATION: usize = 64 << 10;
+
+/// An object of the section. Objects of one name describe one target, whose stages may be declared
+/// apart.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(default = "typed_ffi")]
+    api_version: String,
+    /// The version of `callbox:ffi` that it needs.
+    #[serde(default = "first_version")]
+    ffi_version: String,
+    #[serde(default)]
+    stages: Vec<String>,
+    operands: Option<Vec<json::Buffer>>,
+    #[serde(default)]
+    remaining_operands: bool,
+    results: Option<Vec<json::Buffer>>,
+    #[serde(default)]
+    remaining_results: bool,
+    attributes: Option<Vec<json::Attribute>>,
+    #[serde(default)]
+    doc: String,
+    #[serde(default)]
+    traits: Vec<String>,
+}
+
+fn typed_ffi() -> String {
+    ApiVersion::TypedFfi.name().to_owned()
+}
+
+fn first_version() -> String {
+    "1.0".to_owned()
+}
+
+/// Exported functions' types, by name.
+type Types<'a> = HashMap<&'a str, &'a str>;
+
+fn types(exports: &[ExportedFunction]) -> Types<'_> {
+    exports
+        .iter()
+        .map(|export| (export.name.as_str(), export.ty.as_str()))
+        .collect()
+}
+
+/// Reads the section and checks it against the exported functions.
+pub(crate) fn read(
+    section: &[u8],
+    exports: &[ExportedFunction],
+    depth: usize,
+) -> Result<Vec<Signature>> {
+    targets(section, exports, depth)
+        .map_err(|status| status.context(format_args!("section {}", abi::METADATA_SECTION)))
+}
+
+fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<Vec<Signature>> {
+    let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
+    // Unknown fields count, too, which the reader of `Entry` skips.
+    for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
+        let depth = depth(&value.map_err(not_json)?);
+        if depth > most {
+            return Err(exhausted(format!(
+                "expected lists and objects at most {most} deep, found {depth}"
+            )));
+        }
+    }
+    for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
+        let entry = entry.map_err(not_json)?;
+        let name = entry.name.clone();
+        let signature = signature(entry)
+            .map_err(|status| status.context(format_args!("target \"{}\"", shown_name(&name))))?;
+        match targets.get_mut(&name) {
+            Some(known) => merge(known, signature)?,
+            None => {
+                targets.insert(name, signature);
+            }
+        }
+    }
+    let types = types(exports);
+    for target in targets.values() {
+        check_exports(target, &types)
+            .map_err(|status| status.context(format_args!("target {:?}", target.name)))?;
+    }
+    Ok(targets.into_values().collect())
+}
+
+/// The nesting depth of lists and objects, of which the JSON reader accepts 128 at most.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+        Value::Object(values) => 1 + values.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The targets of a module that declares none: the exported functions whose types fit a target.
+pub(crate) fn from_types(exports: &[ExportedFunction]) -> Vec<Signature> {
+    let types = types(exports);
+    let mut targets: Vec<_> = exports
+        .iter()
+        .filter(|export| !is_internal(&export.name) && is_plain(&export.name))
+        .filter_map(|export| undeclared(export, &types))
+        .collect();
+    targets.sort_by(|a, b| a.name.cmp(&b.name));
+    targets
+}
+
+/// Whether a name belongs to the toolchain or to a stage, rather than to a target.
+fn is_internal(name: &str) -> bool {
+    let stage = name
+        .rsplit_once('.')
+        .is_some_and(|(_, suffix)| stage_of(suffix).is_some());
+    stage || name.starts_with('_') || name == abi::REALLOC
+}
+
+fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature> {
+    let fits = |version: &ApiVersion| target_type(*version) == export.ty;
+    let api_versions: Vec<_> = ApiVersion::ALL.into_iter().filter(fits).collect();
+    let is_typed = *api_versions.first()? == ApiVersion::TypedFfi;
+    let exported = |stage: &Stage| {
+        let name = export_name(&export.name, *stage);
+        *stage == Stage::Execute || is_typed && types.get(name.as_str()) == Some(&STAGE_TYPE)
+    };
+    Some(Signature {
+        name: export.name.clone(),
+        api_versions,
+        stages: Stage::ALL.into_iter().filter(exported).collect(),
+        operands: None,
+        remaining_operands: false,
+        results: None,
+        remaining_results: false,
+        attributes: None,
+        documentation: String::new(),
+        traits: Vec::new(),
+    })
+}
+
+/// The name of the export that is a target's stage.
+pub(crate) fn export_name(target: &str, stage: Stage) -> String {
+    match stage {
+        Stage::Execute => target.to_owned(),
+        _ => format!("{target}.{stage}"),
+    }
+}
+
+/// The name of the export that deletes the state of a target's stage.
+pub(crate) fn drop_name(target: &str, stage: Stage) -> String {
+    format!("{target}.{stage}.drop")
+}
+
+fn signature(entry: Entry) -> Result<Signature> {
+    check_name(&entry.name)?;
+    check_version(&entry.ffi_version)?;
+    let api_version: ApiVersion = entry
+        .api_version
+        .parse()
+        .map_err(|error: UnknownName| blame_guest(error.into()))?;
+    let stages = entry.stages.iter().map(|name| {
+        stage_of(name)
+            .ok_or_else(|| invalid(format!("expected a stage such as execute, found {name:?}")))
+    });
+    let stages: Vec<Stage> = if entry.stages.is_empty() {
+        vec![Stage::Execute]
+    } else {
+        stages.collect::<Result<_>>()?
+    };
+    if let Some(stage) = stages
+        .iter()
+        .enumerate()
+        .find_map(|(i, s)| stages[..i].contains(s).then_some(s))
+    {
+        return Err(invalid(format!(
+            "expected the stage {stage} to be declared once, found it again"
+        )));
+    }
+    let signature = Signature {
+        name: entry.name,
+        api_versions: vec![api_version],
+        stages,
+        operands: entry.operands.map(buffers).transpose()?,
+        remaining_operands: entry.remaining_operands,
+        results: entry.results.map(buffers).transpose()?,
+        remaining_results: entry.remaining_results,
+        attributes: entry.attributes.map(attributes).transpose()?,
+        documentation: sanitize(entry.doc.as_bytes(), entry.doc.len(), MAX_DOCUMENTATION),
+        traits: entry.traits.iter().map(|name| shown_name(name)).collect(),
+    };
+    signature.with_implied_traits().map_err(invalid)
+}
+
+/// Checks that messages can quote a name on one line between quotation marks.
+fn check_name(name: &str) -> Result<()> {
+    if !is_plain(name) {
+        return Err(invalid(format!(
+            "expected a name of at most 1024 bytes without quotation marks, backslashes, and control and invisible characters, found \"{}\"",
+            shown_name(name)
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that this host supports the version of `callbox:ffi` that a target needs.
+fn check_version(text: &str) -> Result<()> {
+    match FfiVersion::parse(text) {
+        Some(version) if version.is_supported() => Ok(()),
+        Some(version) => Err(version.too_new("it")),
+        None => Err(invalid(format!(
+            "expected ffi_version to be two numbers such as 1.0, found {text:?}"
+        ))),
+    }
+}
+
+fn buffers(declared: Vec<json::Buffer>) -> Result<Vec<BufferSignature>> {
+    let mut declared = json::buffers(declared).map_err(invalid)?;
+    for buffer in &mut declared {
+        buffer.name = shown_name(&buffer.name);
+    }
+    Ok(declared)
+}
+
+fn attributes(declared: Vec<json::Attribute>) -> Result<Vec<AttributeSignature>> {
+    let mut names = HashSet::new();
+    let attribute = |attribute: json::Attribute| {
+        check_name(&attribute.name)?;
+        if !names.insert(attribute.name.clone()) {
+            return Err(invalid(format!(
+                "expected the attribute {:?} to be declared once, found it again",
+                attribute.name
+            )));
+        }
+        if attribute.kind == "pointer" {
+            return Err(invalid(format!(
+                "attribute {:?}: a pointer into the host's memory means nothing in a sandbox; expected its value as an attribute, or static information that the guest makes",
+                attribute.name
+            )));
+        }
+        json::attribute(attribute).map_err(invalid)
+    };
+    declared.into_iter().map(attribute).collect()
+}
+
+fn stage_of(name: &str) -> Option<Stage> {
+    Stage::ALL.into_iter().find(|stage| stage.name() == name)
+}
+
+/// Merges another object of the same name. The one with the stage `execute` declares everything but
+/// the stages.
+fn merge(known: &mut Signature, other: Signature) -> Result<()> {
+    if let Some(stage) = other
+        .stages
+        .iter()
+        .find(|stage| known.stages.contains(stage))
+    {
+        return Err(invalid(format!(
+            "target {:?}: expected the stage {stage} to be declared once, found it again",
+            known.name
+        )));
+    }
+    let mut stages = [known.stages.as_slice(), &other.stages].concat();
+    stages.sort();
+    let takes_none =
+        |signature: &Signature| signature.attributes.as_ref().is_some_and(Vec::is_empty);
+    let every_stage_takes_none = takes_none(known) && takes_none(&other);
+    if other.stages.contains(&Stage::Execute) {
+        *known = other;
+    }
+    // All stages get the same attributes.
+    if takes_none(known) && !every_stage_takes_none {
+        known.attributes = None;
+    }
+    known.stages = stages;
+    Ok(())
+}
+
+fn check_exports(target: &Signature, types: &Types<'_>) -> Result<()> {
+    if !target.stages.contains(&Stage::Execute) {
+        return Err(invalid("expected the stage execute, found none"));
+    }
+    let version = target.api_versions[0];
+    let mut others = target
+        .stages
+        .iter()
+        .filter(|&&stage| stage != Stage::Execute);
+    if version != ApiVersion::TypedFfi
+        && let Some(stage) = others.next()
+    {
+        return Err(invalid(format!(
+            "expected the stage execute alone, as {version} has it, found {stage}"
+        )));
+    }
+    for &stage in &target.stages {
+        let expected = match stage {
+            Stage::Execute => target_type(version),
+            _ => STAGE_TYPE,
+        };
+        let name = export_name(&target.name, stage);
+        if !check_export(types, &name, expected)? {
+            return Err(invalid(format!(
+                "expected an exported function {name:?}, found none"
+            )));
+        }
+        check_export(types, &drop_name(&target.name, stage), STAGE_DROP_TYPE)?;
+    }
+    Ok(())
+}
+
+/// The type of a target's function in a calling convention.
+fn target_type(version: ApiVersion) -> &'static str {
+    match version {
+        ApiVersion::Original => "(i32, i32)",
+        ApiVersion::StatusReturning => "(i32, i32, i32)",
+        ApiVersion::StatusReturningUnified | ApiVersion::JaxFfi => "(i32, i32, i32, i32, i32)",
+        ApiVersion::TypedFfi => STAGE_TYPE,
+    }
+}
+
+/// Checks the type of an export, and returns whether there is one.
+fn check_export(types: &Types<'_>, name: &str, expected: &str) -> Result<bool> {
+    match types.get(name) {
+        Some(&found) if found != expected => Err(invalid(format!(
+            "expected the export {name:?} to be a function {expected}, found {found}"
+        ))),
+        found => Ok(found.is_some()),
+    }
+}
+
+fn not_json(error: serde_json::Error) -> Status {
+    invalid(format!("expected a JSON object for each target: {error}"))
+}
+
+fn blame_guest(status: Status) -> Status {
+    invalid(status.message().to_owned())
+}

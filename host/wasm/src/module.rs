@@ -1,0 +1,145 @@
+//! Modules: compiled once, instantiated for each executable.
+
+use std::fmt;
+use std::sync::Arc;
+
+use callbox_core::call::Signature;
+use callbox_core::policy::Grants;
+use callbox_core::untrusted_text::is_plain;
+use callbox_core::values::{Result, Status};
+
+#[cfg(feature = "cache")]
+use crate::cache::CacheOutcome;
+use crate::capabilities::ModuleCapabilities;
+use crate::compile::CompiledIn;
+use crate::compiled::Compiled;
+use crate::file::ModuleFile;
+use crate::frame::abi;
+use crate::info::ModuleInfo;
+use crate::linked::Linked;
+use crate::shared::EngineShared;
+use crate::state::GuestState;
+
+/// A guest's module, checked and compiled.
+///
+/// The same file in two engines is two modules, because the engines' limits may differ. A registry
+/// does not accept both under one name.
+pub struct Module {
+    pub(crate) shared: Arc<EngineShared>,
+    pub(crate) grants: Grants,
+    pub(crate) capabilities: ModuleCapabilities,
+    pub(crate) linked: Linked,
+    pub(crate) exports: Exports,
+    /// The index of the first helper function: see [`rewrite`](crate::rewrite).
+    pub(crate) helpers_from: u32,
+    info: Arc<ModuleInfo>,
+    /// The module's name in messages.
+    pub(crate) label: Arc<str>,
+    pub(crate) identity: String,
+    compiled: Arc<Compiled>,
+}
+
+/// The exports that every instance needs, looked up once.
+pub(crate) struct Exports {
+    pub(crate) memory: wasmtime::ModuleExport,
+    /// `cabi_realloc`.
+    pub(crate) realloc: Option<wasmtime::ModuleExport>,
+    /// `_initialize`.
+    pub(crate) initialize: Option<wasmtime::ModuleExport>,
+}
+
+impl Exports {
+    fn of(module: &wasmtime::Module) -> Result<Self> {
+        Ok(Self {
+            memory: module
+                .get_export_index("memory")
+                .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?,
+            realloc: module.get_export_index(abi::REALLOC),
+            initialize: module.get_export_index("_initialize"),
+        })
+    }
+}
+
+impl Module {
+    /// Loads a file. `linker` has the API table.
+    pub(crate) fn new(
+        shared: &Arc<EngineShared>,
+        linker: &Arc<wasmtime::Linker<GuestState>>,
+        file: ModuleFile,
+        grants: &Grants,
+    ) -> Result<Self> {
+        let limits = &shared.policy.limits;
+        shared.check_process("the module")?;
+        let mut file = file.within(limits)?;
+        let info = Arc::clone(&file.info);
+        grants.check_digest(&info.sha256)?;
+        info.check(limits, grants)?;
+        let capabilities = ModuleCapabilities::open(&shared.policy, grants)?;
+        let compiled = Compiled::of(shared, &mut file)?;
+        let module = &compiled.module;
+        let linker = capabilities
+            .linker(linker)
+            .map_err(|error| Status::internal(format!("imports cannot be defined: {error:#}")))?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            capabilities,
+            exports: Exports::of(module)?,
+            linked: Linked::new(module.clone(), linker),
+            helpers_from: file.helpers_from(),
+            identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
+            grants: grants.clone(),
+            info,
+            label: file.label().into(),
+            compiled,
+        })
+    }
+
+    /// A description of the module.
+    #[must_use]
+    pub fn info(&self) -> &ModuleInfo {
+        &self.info
+    }
+
+    /// Where the module was compiled. If this engine had it already, where it was then.
+    #[must_use]
+    pub fn compiled_in(&self) -> &CompiledIn {
+        &self.compiled.place
+    }
+
+    /// What the engine's cache did for the module.
+    #[cfg(feature = "cache")]
+    #[must_use]
+    pub fn cache_outcome(&self) -> &CacheOutcome {
+        &self.compiled.cache_outcome
+    }
+
+    /// The type of the exported function of this name.
+    pub(crate) fn export_type(&self, name: &str) -> Option<&str> {
+        let mut exports = self.info.exports.iter();
+        exports
+            .find(|export| export.name == name && is_plain(name))
+            .map(|export| export.ty.as_str())
+    }
+
+    /// The target of this name.
+    pub(crate) fn target(&self, name: &str) -> Result<&Signature> {
+        const MOST: usize = 8;
+        let targets = &self.info.targets;
+        let found = targets.iter().find(|target| target.name == name);
+        found.ok_or_else(|| {
+            let names = targets.iter().take(MOST).map(|t| format!("{:?}", t.name));
+            Status::not_found(format!(
+                "expected a target of the module ({}), found {name:?}",
+                names.collect::<Vec<_>>().join(", ")
+            ))
+        })
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,125 @@
+//! A pool of the idle instances of one module for one executable.
+//!
+//! An instance serves one execution at a time, with all call sites that the executable has of the
+//! module. There are therefore no more instances than concurrent executions, a chain of a thousand
+//! calls runs in one warm arena, and each stage finds the state that earlier ones left. A call that
+//! was prepared by itself has a pool of its own.
+//!
+//! When the engine has no place for another instance, it evicts idle instances of any of its pools,
+//! one by one, until there is a place. The deleters of each may take the rest of the waiting call's
+//! time, and at most one second.
+//!
+//! A lease costs one uncontended lock.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::instance::Instance;
+use crate::shared::Evict;
+
+/// The concurrent leases that find a slot. Further ones share a stack, whose lock they take twice.
+const SLOTS: usize = 32;
+
+/// Idle instances. A lease holds its slot's lock while it lasts, so that a call locks once and
+/// moves no instance.
+pub(crate) struct Pool {
+    slots: Box<[Mutex<Option<Instance>>]>,
+    overflow: Mutex<Vec<Instance>>,
+}
+
+/// Exclusive use of an instance, which returns to the pool at the end if it is healthy.
+pub(crate) enum Lease<'a> {
+    Slot(MutexGuard<'a, Option<Instance>>),
+    Overflow(&'a Mutex<Vec<Instance>>, Option<Instance>),
+}
+
+impl Pool {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect(),
+            overflow: Mutex::default(),
+        }
+    }
+
+    /// Leases the first free slot, so that there are no more instances than concurrent executions.
+    #[inline]
+    pub(crate) fn lease(&self) -> Lease<'_> {
+        match self.slots.iter().find_map(try_lock) {
+            Some(slot) => Lease::Slot(slot),
+            None => Lease::Overflow(&self.overflow, lock(&self.overflow).pop()),
+        }
+    }
+}
+
+impl Evict for Pool {
+    fn evict_one(&self) -> bool {
+        // Leases take the first free slots, so that the last ones are idle the longest.
+        let taken = self
+            .slots
+            .iter()
+            .rev()
+            .find_map(|slot| try_lock(slot)?.take());
+        let taken = taken.or_else(|| lock(&self.overflow).pop());
+        taken.map(Instance::discard).is_some()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let slots = self.slots.iter_mut();
+        let slots = slots.filter_map(|slot| exclusive(slot).take());
+        slots.for_each(Instance::discard);
+        exclusive(&mut self.overflow)
+            .drain(..)
+            .for_each(Instance::discard);
+    }
+}
+
+impl Lease<'_> {
+    /// The instance, if the slot has one already.
+    #[inline]
+    pub(crate) fn instance(&mut self) -> &mut Option<Instance> {
+        match self {
+            Self::Slot(slot) => slot,
+            Self::Overflow(_, instance) => instance,
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let leased = self.instance();
+        match leased {
+            Some(instance) if instance.is_healthy() => instance.end(),
+            _ => {
+                if let Some(instance) = leased.take() {
+                    instance.discard();
+                }
+            }
+        }
+        if let Self::Overflow(overflow, instance) = self
+            && let Some(instance) = instance.take()
+        {
+            lock(overflow).push(instance);
+        }
+    }
+}
+
+/// Locks a slot, unless it is leased. After a panic the instance itself knows whether it is
+/// healthy.
+#[inline]
+fn try_lock(slot: &Mutex<Option<Instance>>) -> Option<MutexGuard<'_, Option<Instance>>> {
+    match slot.try_lock() {
+        Ok(slot) => Some(slot),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+fn exclusive<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

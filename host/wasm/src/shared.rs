@@ -1,0 +1,193 @@
+//! The parts of an engine that its modules and instances share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use callbox_core::call::Threads;
+use callbox_core::policy::{CompileIn, Policy};
+use callbox_core::values::{Result, Status};
+
+use crate::allocation::{Allocation, PoolShare};
+#[cfg(feature = "cache")]
+use crate::cache::{Cache, Identity};
+use crate::compiled::Compiled;
+use crate::compiler::{Compiler, CompilerSettings};
+use crate::config::{CompileReportSink, Config, LogSink};
+use crate::discard::Discarder;
+use crate::failure::status;
+#[cfg(feature = "cache")]
+use crate::file::ModuleFile;
+use crate::fingerprint::fingerprint;
+use crate::helpers;
+use crate::loads::Loads;
+use crate::permits::CompilePermits;
+use crate::refusals::Refusals;
+use crate::ticker::Ticker;
+
+/// A pool that keeps idle instances.
+pub(crate) trait Evict: Send + Sync {
+    /// Discards an idle instance, and returns false if the pool has none.
+    fn evict_one(&self) -> bool;
+}
+
+/// The parts of an engine that its modules and instances share.
+pub(crate) struct EngineShared {
+    pub(crate) engine: wasmtime::Engine,
+    pub(crate) policy: Policy,
+    pub(crate) log: Option<LogSink>,
+    /// The threads that help with calls. `None` in a forked child, where those of the pool are
+    /// gone.
+    pub(crate) threads: Option<Arc<dyn Threads>>,
+    #[cfg(feature = "cache")]
+    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) allocation: Allocation,
+    /// Dropped after the engine, whose pool it counts.
+    _pool_share: PoolShare,
+    /// The instances of all modules.
+    pub(crate) instances: Arc<AtomicUsize>,
+    pub(crate) ticker: Ticker,
+    pub(crate) discarder: Discarder,
+    pub(crate) compiler: Option<Arc<dyn Compiler>>,
+    pub(crate) compiler_settings: CompilerSettings,
+    /// The fingerprint of compilers for this engine.
+    pub(crate) fingerprint: [u8; 32],
+    pub(crate) refusals: Refusals,
+    pub(crate) loads: Loads<Compiled>,
+    pub(crate) compile_permits: Arc<CompilePermits>,
+    compile_report: Option<CompileReportSink>,
+    has_reported: AtomicBool,
+    /// The number of files that guests have open.
+    #[cfg(feature = "capabilities")]
+    pub(crate) open_files: AtomicUsize,
+    /// Distinguishes this engine's modules from those of an engine with another policy.
+    pub(crate) id: u64,
+    /// The pools of this engine's modules, for [`EngineShared::evict_one`].
+    pools: Mutex<Vec<Weak<dyn Evict>>>,
+}
+
+impl fmt::Debug for EngineShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineShared")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for EngineShared {
+    /// In a forked child, leaks what other threads may have locked before the fork.
+    fn drop(&mut self) {
+        if !self.ticker.is_in_this_process() {
+            std::mem::forget(self.engine.clone());
+            self.discarder.forget();
+        }
+    }
+}
+
+impl EngineShared {
+    pub(crate) fn new(
+        engine: wasmtime::Engine,
+        ticker: Ticker,
+        config: Config,
+        (allocation, pool_share): (Allocation, PoolShare),
+    ) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            compiler_settings: CompilerSettings::of(&config.policy, allocation),
+            fingerprint: fingerprint(&engine),
+            engine,
+            policy: config.policy,
+            log: config.log,
+            threads: config.threads.or_else(helpers::of_this_process),
+            #[cfg(feature = "cache")]
+            cache: config.cache,
+            allocation,
+            _pool_share: pool_share,
+            instances: Arc::default(),
+            ticker,
+            discarder: Discarder::default(),
+            compiler: config.compiler,
+            refusals: Refusals::default(),
+            loads: Loads::default(),
+            compile_permits: Arc::default(),
+            compile_report: config.compile_report,
+            has_reported: AtomicBool::new(false),
+            #[cfg(feature = "capabilities")]
+            open_files: AtomicUsize::default(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            pools: Mutex::default(),
+        })
+    }
+
+    /// Checks that the engine was made in this process, whose ticker can interrupt a guest.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION, blamed on the caller, in a forked child.
+    #[inline]
+    pub(crate) fn check_process(&self, what: &str) -> Result<()> {
+        if self.ticker.is_in_this_process() {
+            return Ok(());
+        }
+        Err(status!(
+            FailedPrecondition,
+            Caller,
+            "{what} was not called: expected an engine that was made in this process, found one from before a fork"
+        ))
+    }
+
+    /// The key of a file's code in the cache.
+    #[cfg(feature = "cache")]
+    pub(crate) fn cache_identity(&self, file: &ModuleFile) -> Identity {
+        Identity::of(self.fingerprint, file.digest())
+    }
+
+    /// Has the compiler start in the background, while modules are read. With a cache, they may not
+    /// need it.
+    pub(crate) fn prepare_compiler(&self) {
+        #[cfg(feature = "cache")]
+        if self.cache.is_some() {
+            return;
+        }
+        if let Some(compiler) = &self.compiler
+            && self.policy.compile != CompileIn::ThisProcess
+        {
+            let memory = self.policy.limits.compile_memory_bytes;
+            compiler.prepare(&self.compiler_settings, memory);
+        }
+    }
+
+    /// Reports, the first time, why a module is compiled in this process.
+    pub(crate) fn report(&self, status: &Status) {
+        if let Some(report) = &self.compile_report
+            && !self.has_reported.swap(true, Ordering::Relaxed)
+        {
+            report(status);
+        }
+    }
+
+    /// Reserves address space for the stop words of all instances that the limits allow.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is too little.
+    pub(crate) fn reserve_watches(&self) -> Result<()> {
+        let lease = |_| self.ticker.lease(&self.engine);
+        // They return to the engine when the last is reserved.
+        let watches: Result<Vec<_>> = (0..self.policy.limits.instances).map(lease).collect();
+        watches.map(drop)
+    }
+
+    /// Registers a pool whose idle instances may be evicted.
+    pub(crate) fn add_pool(&self, pool: Weak<dyn Evict>) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(pool);
+    }
+
+    /// Discards an idle instance of any module, and returns false if there is none.
+    pub(crate) fn evict_one(&self) -> bool {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
+        drop(pools);
+        alive.iter().any(|pool| pool.evict_one())
+    }
+}

@@ -1,0 +1,214 @@
+//! The work of compiling a module's start-up function.
+//!
+//! wasmtime compiles initializers that it cannot evaluate in advance into one function, which runs
+//! before the module's own code: globals with more than a constant, active segments at a computed
+//! offset, and passive element segments. Limits on function bodies do not apply to that function,
+//! so its work is counted here, in the units of [`work`](crate::work).
+
+use std::ops::Range;
+
+use callbox_core::policy::Limits;
+use wasmparser::{
+    ConstExpr, DataKind, DataSectionReader, ElementItems, ElementKind, ElementSectionReader,
+    GlobalSectionReader, Operator, TableType,
+};
+
+use crate::failure::exhausted;
+use crate::sections::ReadError;
+
+/// The units of a global that is not a constant.
+const GLOBAL: u64 = 16;
+
+/// The units of an element that is written into a table.
+const ELEMENT: u64 = 32;
+
+/// The units of an element of a passive segment.
+const PASSIVE_ELEMENT: u64 = 8;
+
+/// The units of an element segment.
+const ELEMENTS: u64 = 32;
+
+/// The units of a data segment that is copied.
+const DATA: u64 = 96;
+
+/// The bytes of late data segments for each unit. The start-up function copies them without a look.
+const DATA_BYTES_PER_UNIT: u64 = 16;
+
+/// The most elements of a table that wasmtime fills in advance.
+const MOST_EARLY: u64 = 1 << 20;
+
+/// The work of the start-up function so far.
+///
+/// Each section is read before it is validated, and only up to the limit.
+pub(crate) struct StartUpWork {
+    units: u64,
+    most: u64,
+    /// How far wasmtime fills the table in advance.
+    table: Option<u64>,
+    /// The size of the first memory.
+    memory: Option<u64>,
+    /// Whether an active element segment needed the start-up function, which later ones then need
+    /// as well.
+    has_late_elements: bool,
+}
+
+impl StartUpWork {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            units: 0,
+            most: limits.function_work,
+            table: None,
+            memory: None,
+            has_late_elements: false,
+        }
+    }
+
+    /// Reads a table of the module's own.
+    pub(crate) fn table(&mut self, ty: &TableType) {
+        self.table.get_or_insert(ty.initial.min(MOST_EARLY));
+    }
+
+    /// Reads a memory of the module's own.
+    pub(crate) fn memory(&mut self, bytes: u64) {
+        self.memory.get_or_insert(bytes);
+    }
+
+    /// Counts the initializers of globals.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the guest, past the limit.
+    pub(crate) fn globals(&mut self, globals: GlobalSectionReader<'_>) -> Result<(), ReadError> {
+        for global in globals {
+            let value = self.read(&global?.init_expr)?;
+            if !value.is_constant {
+                self.add(GLOBAL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts element segments, and returns the number of all their elements.
+    ///
+    /// # Errors
+    /// As for [`StartUpWork::globals`].
+    pub(crate) fn elements(
+        &mut self,
+        segments: ElementSectionReader<'_>,
+    ) -> Result<usize, ReadError> {
+        let mut count = 0;
+        for segment in segments {
+            let segment = segment?;
+            let (elements, is_list) = match segment.items {
+                ElementItems::Functions(functions) => (functions.count(), true),
+                ElementItems::Expressions(_, expressions) => {
+                    let elements = expressions.count();
+                    for expression in expressions {
+                        self.read(&expression?)?;
+                    }
+                    (elements, false)
+                }
+            };
+            count += elements as usize;
+            let elements = u64::from(elements);
+            match &segment.kind {
+                ElementKind::Active { offset_expr, .. } => {
+                    let start = self.read(offset_expr)?.constant;
+                    let end = start.map(|start| start + elements);
+                    let fits = end.zip(self.table).is_some_and(|(end, most)| end <= most);
+                    self.has_late_elements |= !(is_list && fits);
+                    if self.has_late_elements {
+                        self.add(ELEMENTS + elements * ELEMENT)?;
+                    }
+                }
+                ElementKind::Passive => self.add(ELEMENTS + elements * PASSIVE_ELEMENT)?,
+                ElementKind::Declared => {}
+            }
+        }
+        Ok(count)
+    }
+
+    /// Counts data segments. wasmtime makes an image of them if they are in bounds and dense.
+    ///
+    /// # Errors
+    /// As for [`StartUpWork::globals`].
+    pub(crate) fn data_segments(
+        &mut self,
+        segments: DataSectionReader<'_>,
+    ) -> Result<(), ReadError> {
+        let (mut active, mut bytes) = (0, 0);
+        let mut range: Option<Range<u64>> = None;
+        let mut is_image = true;
+        for segment in segments {
+            let segment = segment?;
+            let DataKind::Active { offset_expr, .. } = segment.kind else {
+                continue;
+            };
+            active += 1;
+            bytes += segment.data.len() as u64;
+            let start = self.read(&offset_expr)?.constant.unwrap_or(u64::MAX);
+            let end = start.saturating_add(segment.data.len() as u64);
+            is_image &= self.memory.is_some_and(|memory| end <= memory);
+            if start < end {
+                range = Some(match range {
+                    None => start..end,
+                    Some(known) => known.start.min(start)..known.end.max(end),
+                });
+            }
+        }
+        is_image &= range.is_none_or(|range| range.end - range.start < 2 * bytes);
+        if is_image {
+            return Ok(());
+        }
+        self.add(active * DATA + bytes / DATA_BYTES_PER_UNIT)
+    }
+
+    /// Reads a constant expression, of which each operator counts.
+    fn read(&mut self, expression: &ConstExpr<'_>) -> Result<Expression, ReadError> {
+        let mut reader = expression.get_operators_reader();
+        let mut read = Expression {
+            is_constant: true,
+            constant: None,
+        };
+        let mut operators = 0;
+        while !reader.eof() {
+            match reader.read()? {
+                Operator::End => continue,
+                Operator::I32Const { value } => read.constant = Some(u64::from(value as u32)),
+                Operator::I64Const { .. }
+                | Operator::F32Const { .. }
+                | Operator::F64Const { .. }
+                | Operator::V128Const { .. }
+                | Operator::RefNull { .. } => {}
+                _ => read.is_constant = false,
+            }
+            operators += 1;
+            // The first is free: the limits on globals and segments count it.
+            if operators > 1 {
+                self.add(1)?;
+            }
+        }
+        read.is_constant &= operators == 1;
+        read.constant = read.constant.filter(|_| read.is_constant);
+        Ok(read)
+    }
+
+    fn add(&mut self, units: u64) -> Result<(), ReadError> {
+        self.units = self.units.saturating_add(units);
+        if self.units > self.most {
+            return Err(exhausted(format!(
+                "expected initializers of at most {} units of work (`function_work`), found more",
+                self.most
+            ))
+            .into());
+        }
+        Ok(())
+    }
+}
+
+/// A constant expression.
+struct Expression {
+    /// Whether it is one constant.
+    is_constant: bool,
+    /// Its value, if it is one `i32.const`.
+    constant: Option<u64>,
+}

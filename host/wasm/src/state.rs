@@ -1,0 +1,282 @@
+//! The data of a store: the host's state of an instance.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use callbox_core::call::{
+    CallOptions, CancelToken, Deadline, FunctionReference, Functions, UserData,
+};
+use callbox_core::policy::Grants;
+use callbox_core::untrusted_text::quoted;
+use callbox_core::values::{Status, StatusCode};
+
+use crate::capabilities::InstanceCapabilities;
+use crate::claim::LinearMemory;
+use crate::float_mode::FloatMode;
+use crate::fuel::FuelLeft;
+use crate::interrupt::{Interrupt, Interrupted};
+use crate::log::GuestLog;
+use crate::quota::Share;
+use crate::shared::EngineShared;
+use crate::stop::Lease;
+
+/// The most time that all deleters of an instance have together.
+pub(crate) const DELETION: Duration = Duration::from_secs(1);
+
+/// A failure that a guest set through the API table.
+#[derive(Debug)]
+pub(crate) struct GuestFailure {
+    pub(crate) code: StatusCode,
+    pub(crate) message: String,
+    pub(crate) recoverable: bool,
+}
+
+impl GuestFailure {
+    /// The message, marked as the guest's.
+    pub(crate) fn said(&self) -> String {
+        format!("the guest says {}", quoted(&self.message))
+    }
+}
+
+/// Growth that was refused. Formatted only if the guest fails because of it: a guest may go on, and
+/// try again often.
+#[derive(Debug)]
+pub(crate) enum RefusedGrowth {
+    Memory {
+        desired: usize,
+        limit: usize,
+    },
+    Table {
+        desired: usize,
+        limit: usize,
+    },
+    /// The limit is that of all instances of the executable.
+    Together {
+        desired: usize,
+        limit: usize,
+    },
+    Failed(String),
+}
+
+impl fmt::Display for RefusedGrowth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory { desired, limit } => write!(
+                f,
+                "memory of {desired} bytes was refused, the limit is {limit}"
+            ),
+            Self::Table { desired, limit } => write!(
+                f,
+                "a table of {desired} elements was refused, the limit is {limit}"
+            ),
+            Self::Together { desired, limit } => write!(
+                f,
+                "memory of {desired} bytes was refused, the limit for all instances of the \
+                 executable is {limit}"
+            ),
+            Self::Failed(error) => write!(f, "memory could not grow ({error})"),
+        }
+    }
+}
+
+/// The values that the embedder attached to an execution.
+#[derive(Debug, Default)]
+pub(crate) struct Attached {
+    pub(crate) user_data: Option<Arc<UserData>>,
+    /// The running program's functions.
+    pub(crate) functions: Option<Arc<dyn Functions>>,
+}
+
+/// The data of a store.
+pub(crate) struct GuestState {
+    pub(crate) shared: Arc<EngineShared>,
+    /// `None` for a module without grants other than the log's.
+    pub(crate) capabilities: Option<Box<InstanceCapabilities>>,
+    /// This instance's share of the executable's quota.
+    pub(crate) share: Share,
+    /// The current call's fuel, in the deterministic mode.
+    pub(crate) fuel: FuelLeft,
+    pub(crate) memory: Option<LinearMemory>,
+    /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
+    /// omit.
+    pub(crate) helpers_from: u32,
+    pub(crate) failure: Option<GuestFailure>,
+    /// The floating-point mode of the thread that entered the guest, if it is not WebAssembly's.
+    pub(crate) host_mode: Option<FloatMode>,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) log: GuestLog,
+    /// Growth of memory or a table that was refused during the current call.
+    pub(crate) growth_refused: Option<RefusedGrowth>,
+    pub(crate) attached: Attached,
+    /// The functions that the current call may call back.
+    pub(crate) callable: Arc<[Arc<FunctionReference>]>,
+    /// The failure of the function that was called back last.
+    pub(crate) callee_failure: Option<Status>,
+}
+
+impl GuestState {
+    pub(crate) fn new(
+        shared: Arc<EngineShared>,
+        grants: &Grants,
+        share: Share,
+        watch: Lease,
+    ) -> Self {
+        Self {
+            log: GuestLog::new(&shared, grants),
+            shared,
+            capabilities: None,
+            share,
+            fuel: FuelLeft::default(),
+            memory: None,
+            helpers_from: u32::MAX,
+            failure: None,
+            host_mode: None,
+            interrupt: Interrupt::new(watch),
+            growth_refused: None,
+            attached: Attached::default(),
+            callable: Arc::default(),
+            callee_failure: None,
+        }
+    }
+
+    /// Begins a call or an execution.
+    #[inline]
+    pub(crate) fn begin(&mut self, options: &CallOptions, functions: Option<&Arc<dyn Functions>>) {
+        let policy = &self.shared.policy;
+        // In the deterministic mode fuel takes the place of the time limit.
+        let limit = policy.limits.deadline.filter(|_| !policy.deterministic);
+        self.interrupt.begin(options, limit);
+        if policy.deterministic {
+            self.fuel = FuelLeft::new(&policy.limits, options);
+        }
+        self.log.refill();
+        self.attached.user_data.clone_from(&options.user_data);
+        self.attached.functions = functions.cloned();
+    }
+
+    /// Begins another call of the same execution, with the limits of a single call.
+    #[inline]
+    pub(crate) fn begin_next_call(&mut self) {
+        self.interrupt.begin_next_call();
+        self.fuel.begin_next_call();
+        self.log.refill();
+    }
+
+    /// Prepares to run deleters until `end`, or until `cancel` stops them.
+    pub(crate) fn begin_deletion(&mut self, end: Instant, cancel: Option<CancelToken>) {
+        let options = CallOptions {
+            deadline: Some(Deadline::At(end)),
+            cancel,
+            ..CallOptions::default()
+        };
+        self.begin(&options, None);
+        self.clear_callable();
+    }
+
+    /// Prepares to run the deleters of an execution, for which its caller waits: its cancel token
+    /// holds, and its deadline, but at most [`DELETION`] from now.
+    pub(crate) fn begin_end_of_execution(&mut self) {
+        let most = Instant::now() + DELETION;
+        let end = self.interrupt.instant().map_or(most, |end| end.min(most));
+        let cancel = self.interrupt.token();
+        self.begin_deletion(end, cancel);
+    }
+
+    /// The time for the deleters of an instance that is dropped, outside any call.
+    pub(crate) fn deletion_time(&self) -> Duration {
+        let limit = self.shared.policy.limits.deadline;
+        limit.map_or(DELETION, |limit| limit.min(DELETION))
+    }
+
+    /// Ends a call or an execution: an idle instance keeps none of the embedder's values alive.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.interrupt.end();
+        self.attached = Attached::default();
+    }
+
+    /// Detaches the execution while the guest makes values that outlive it. The caller attaches it
+    /// again.
+    pub(crate) fn detach_execution(&mut self) -> Attached {
+        self.clear_callable();
+        std::mem::take(&mut self.attached)
+    }
+
+    /// Grows the memory within the limit on all instances of the executable. Instances that were
+    /// stopped count until their memory is freed, so that growth waits for them.
+    ///
+    /// # Errors
+    /// The interruption, if the call is stopped while it waits.
+    fn grow_together(&mut self, size: usize, limit: usize) -> Result<bool, Interrupted> {
+        let deadline = self.interrupt.instant();
+        let cancel = self.interrupt.token();
+        let end = deadline.unwrap_or_else(|| Instant::now() + DELETION);
+        loop {
+            let freed = self.shared.discarder.done();
+            if self.share.grow(size, limit) {
+                return Ok(true);
+            }
+            if size > limit || !self.shared.discarder.wait(freed, end, cancel.as_ref()) {
+                self.interrupt.check()?;
+                return match deadline {
+                    Some(deadline) if Instant::now() >= deadline => Err(Interrupted::Deadline),
+                    _ => Ok(false),
+                };
+            }
+        }
+    }
+
+    fn clear_callable(&mut self) {
+        if !self.callable.is_empty() {
+            self.callable = Arc::default();
+        }
+    }
+}
+
+/// Refuses growth past the limits, and notes it: the guest reports the lack of memory in its own
+/// way.
+impl wasmtime::ResourceLimiter for GuestState {
+    fn memory_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let limits = &self.shared.policy.limits;
+        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        let refusal = if desired > limit {
+            RefusedGrowth::Memory { desired, limit }
+        } else if !self.grow_together(desired, together)? {
+            RefusedGrowth::Together {
+                desired,
+                limit: together,
+            }
+        } else {
+            return Ok(true);
+        };
+        self.growth_refused = Some(refusal);
+        Ok(false)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.share.shrink_back();
+        self.growth_refused = Some(RefusedGrowth::Failed(format!("{error:#}")));
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let limit = self.shared.policy.limits.table_elements;
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        if desired > limit {
+            self.growth_refused = Some(RefusedGrowth::Table { desired, limit });
+        }
+        Ok(desired <= limit)
+    }
+}

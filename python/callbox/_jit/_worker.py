@@ -1,0 +1,132 @@
+"""The side of the calling process: it starts the compiler's process and sends it requests."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO, Any
+
+from . import _child
+from ._errors import CompileError
+
+#: The program of the compiler's process.
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from callbox._jit._child import main; main()"
+
+#: The most seconds for one kernel.
+DEADLINE = 300.0
+
+
+class Worker:
+    """One compiler's process, started on demand and again after it ended."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors: IO[bytes] | None = None
+        self.owner = 0
+        self.is_ready = False
+
+    def start(self) -> None:
+        """Starts the process, without waiting for it."""
+        with self.lock:
+            self._start()
+
+    def _start(self) -> None:
+        if self.process is not None and self.owner == os.getpid():
+            return
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is read after the process ended
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+        # LLVM optimises later, for another machine. Numba's own cache is not used.
+        environment.update(NUMBA_OPT="0", NUMBA_LOOP_VECTORIZE="0", NUMBA_ENABLE_CUDASIM="0")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+        )
+        self.owner = os.getpid()
+        self.is_ready = False
+
+    def stop(self) -> None:
+        """Ends the process, if this process started it."""
+        with self.lock:
+            self._end()
+
+    def _end(self) -> int | None:
+        process, self.process = self.process, None
+        if process is None or self.owner != os.getpid():
+            return None
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+        try:
+            return process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def compile(self, name: str, request: Any) -> bytes:
+        """Compiles one kernel.
+
+        Raises:
+            CompileError: The function cannot become a kernel, or the process ended.
+        """
+        with self.lock:
+            self._start()
+            process = self.process
+            assert process is not None
+            timer = threading.Timer(DEADLINE, process.kill)
+            timer.start()
+            try:
+                answer = self._ask(process, request)
+            except (EOFError, OSError) as error:
+                raise CompileError(f"{name}: {self._ending(process)}") from error
+            except BaseException:
+                # What was asked is unanswered, and its answer must not become the next one's.
+                process.kill()
+                self._end()
+                raise
+            finally:
+                timer.cancel()
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, bytes)
+        return answer
+
+    def _ask(self, process: subprocess.Popen[bytes], request: Any) -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if not self.is_ready:
+            if (problem := _child.receive(process.stdout)) is not None:
+                self._end()
+                return problem
+            self.is_ready = True
+        _child.send(process.stdin, request)
+        return _child.receive(process.stdout)
+
+    def _ending(self, process: subprocess.Popen[bytes]) -> str:
+        """How the process ended, and what it wrote last."""
+        self._end()
+        assert self.errors is not None
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors.read()[-4000:].decode(errors="replace").splitlines()]
+        said = next(
+            (line for line in reversed(lines) if line.startswith("LLVM ERROR")), next(filter(None, reversed(lines)), "")
+        )
+        code = process.returncode
+        how = f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
+        return f"the compiler's process ended ({how}){': ' + said if said else ''}"
+
+
+#: The compiler's process of this process.
+WORKER = Worker()
+atexit.register(WORKER.stop)

@@ -1,0 +1,61 @@
+//! The last failures of calls in programs.
+//!
+//! XLA passes on only the code and the message of a failure, and JAX raises them as one of several
+//! exceptions. Python finds the rest here, by the text of the exception.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use callbox::Status;
+use pyo3::prelude::*;
+
+use crate::error::raised;
+use crate::registry;
+
+/// The maximum number of failures. The oldest are dropped.
+const MOST: usize = 64;
+
+static LAST: Mutex<VecDeque<Failure>> = Mutex::new(VecDeque::new());
+
+#[derive(Clone, Debug)]
+struct Failure {
+    status: Status,
+    /// The key of the module, and the name of the target.
+    of: Option<(String, String)>,
+}
+
+/// Keeps a failure of a target, given by the key of its module and its name.
+pub(crate) fn note(status: &Status, of: Option<(String, String)>) {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.len() == MOST {
+        last.pop_front();
+    }
+    let status = status.clone();
+    last.push_back(Failure { status, of });
+}
+
+/// The last failure of a call in a program whose code and message are in the text.
+#[pyfunction]
+pub(crate) fn find_failure<'py>(
+    py: Python<'py>,
+    text: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = {
+        let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_in = |failure: &&Failure| {
+            let message = failure.status.message().replace('\0', "");
+            text.contains(failure.status.code().name()) && text.contains(&message)
+        };
+        last.iter().rev().find(is_in).cloned()
+    };
+    let Some(Failure { status, of }) = found else {
+        return Ok(None);
+    };
+    let error = raised(py, &status).into_value(py).into_bound(py).into_any();
+    if let Some((module, target)) = of {
+        let module = registry::loaded(&module).map(|module| module.label());
+        error.setattr("module", module)?;
+        error.setattr("target", target)?;
+    }
+    Ok(Some(error))
+}

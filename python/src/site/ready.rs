@@ -1,0 +1,288 @@
+//! Call sites that are ready to be called.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use callbox::values::zeroed;
+use callbox::wasm::{Mapping, Module, PreparedCall};
+use callbox::{ArrayShape, CallOptions, Status};
+
+use super::status::{check_status, fill_code, fill_with_status, no_status, note_failure, poison};
+use super::text::{Shapes, SiteText};
+use crate::buffers::{RawArrays, Undo};
+use crate::stats::Stats;
+
+/// The size of the pieces in which an elementwise target or one with rows gets its arrays, in
+/// bytes.
+///
+/// The caller's arrays, those in the guest and the saved results of a piece fit into 512 KiB of a
+/// core's cache together.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The size in bytes of the largest array up to which arrays are not cut: they stay in the cache as
+/// a whole.
+const WHOLE_BYTES: usize = 256 << 10;
+
+/// A call site that is ready to be called.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    call: PreparedCall,
+    options: CallOptions,
+    stats: Arc<Stats>,
+    /// Whether the last result is a status, which the target does not have.
+    has_status: bool,
+    /// For each result the size of one batch element in bytes, and whether its type is PRED.
+    element_sizes: Vec<(usize, bool)>,
+    bytes_in: usize,
+    bytes_out: usize,
+    /// The length of the attributes' text.
+    attribute_length: usize,
+    arena: Arena,
+    /// Set if a call that fails leaves results as they were, and writes them before it has ended.
+    saved: Option<Arc<Saved>>,
+}
+
+/// The memory in which a call saves results, kept for the next call.
+#[derive(Debug, Default)]
+struct Saved(Mutex<Vec<u8>>);
+
+impl Saved {
+    /// The memory that a call gave back, or else new memory.
+    fn take(&self, size: usize) -> callbox::Result<Vec<u8>> {
+        let memory = std::mem::take(&mut *self.lock());
+        if memory.len() == size {
+            Ok(memory)
+        } else {
+            zeroed(size)
+        }
+    }
+
+    fn give_back(&self, memory: Vec<u8>) {
+        *self.lock() = memory;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memory that a call site keeps for its arrays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arena {
+    /// Tells the arenas of a process apart. Call sites whose instances are the same have one.
+    pub(crate) id: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Arena {
+    /// The arena of an instance, and memory of this size for saved results.
+    fn of(call: &PreparedCall, saved: usize) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: LAST.fetch_add(1, Ordering::Relaxed),
+            bytes: call.arena_bytes().saturating_add(saved),
+        }
+    }
+}
+
+/// How arrays are copied into a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Passage {
+    /// The arrays of an elementwise target or one with rows go in pieces. A call that fails may
+    /// have written some results.
+    Pieces,
+    /// The same, but the results of a call that fails are restored.
+    PiecesOrNothing,
+    /// All arrays go as a whole. Results are written only if the call succeeds.
+    Whole,
+}
+
+impl Ready {
+    /// Prepares a call site within the time of a call. `shapes` include the status if the text has
+    /// one.
+    pub(crate) fn new(
+        module: &Arc<Module>,
+        target: &str,
+        text: SiteText<'_>,
+        shapes: &Shapes,
+        passage: Passage,
+        options: &CallOptions,
+        stats: &Arc<Stats>,
+    ) -> callbox::Result<Self> {
+        let (given, text) = (text, text.call);
+        let mut shapes = shapes.clone();
+        let status = if text.status {
+            Some(shapes.results.pop().ok_or_else(no_status)?)
+        } else {
+            None
+        };
+        let batch_dimensions = text.batch_dimensions(&shapes)?;
+        let site = text.site(target, given.dictionary()?, &shapes)?;
+        let arrays = shapes.operands.iter().chain(&shapes.results);
+        let is_large = arrays.map(ArrayShape::byte_size).max() > Some(WHOLE_BYTES);
+        let mapping = Mapping {
+            batch_dimensions,
+            piece_bytes: (is_large && passage != Passage::Whole).then_some(PIECE_BYTES),
+        };
+        let element_size = |shape: &ArrayShape| {
+            let elements: usize = shape.dimensions()[batch_dimensions..].iter().product();
+            let size = elements * shape.element_type().byte_width();
+            (size, shape.element_type().is_pred())
+        };
+        let element_sizes: Vec<_> = shapes.results.iter().map(element_size).collect();
+        if let Some(status) = &status {
+            check_status(status, &shapes, batch_dimensions)?;
+        }
+        let bytes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).sum();
+        let call = module.prepare_within(site, &mapping, options)?;
+        let bytes_out = bytes(&shapes.results);
+        let saves = passage == Passage::PiecesOrNothing && call.is_cut();
+        Ok(Self {
+            arena: Arena::of(&call, if saves { bytes_out } else { 0 }),
+            saved: saves.then(Arc::default),
+            call,
+            options: text.options(),
+            stats: Arc::clone(stats),
+            has_status: status.is_some(),
+            element_sizes,
+            bytes_in: bytes(&shapes.operands),
+            bytes_out,
+            attribute_length: given.attributes.len(),
+        })
+    }
+
+    /// The same call site with other attributes, if its instances serve both.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for attributes that the target does not accept.
+    pub(crate) fn with_attributes(&self, text: SiteText<'_>) -> callbox::Result<Option<Self>> {
+        let call = self.call.with_attributes(text.dictionary()?)?;
+        Ok(call.map(|call| Self {
+            call,
+            options: self.options.clone(),
+            stats: Arc::clone(&self.stats),
+            has_status: self.has_status,
+            element_sizes: self.element_sizes.clone(),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            attribute_length: text.attributes.len(),
+            arena: self.arena,
+            saved: self.saved.clone(),
+        }))
+    }
+
+    /// Calls the target with these options, or with those of the call site.
+    ///
+    /// # Errors
+    /// The failure of the target, or of the host.
+    #[inline]
+    pub(crate) fn call(
+        &self,
+        options: Option<&CallOptions>,
+        arrays: &mut RawArrays<'_>,
+    ) -> callbox::Result<()> {
+        let options = options.unwrap_or(&self.options);
+        let outcome = match &self.saved {
+            None => self.call.call_buffers(options, arrays),
+            Some(saved) => self.call_or_undo(saved, options, arrays),
+        };
+        self.stats.count(self.bytes_in, self.bytes_out, &outcome);
+        if outcome.is_ok() {
+            self.make_truth_values(arrays);
+        }
+        outcome
+    }
+
+    /// Calls the target in pieces, and restores the results if it fails.
+    fn call_or_undo(
+        &self,
+        saved: &Saved,
+        options: &CallOptions,
+        arrays: &mut RawArrays<'_>,
+    ) -> callbox::Result<()> {
+        let mut memory = saved.take(self.bytes_out)?;
+        let mut undo = Undo::new(arrays, &mut memory);
+        let outcome = self.call.call_buffers(options, &mut undo);
+        if outcome.is_ok() {
+            undo.keep();
+        } else {
+            drop(undo);
+        }
+        saved.give_back(memory);
+        outcome
+    }
+
+    /// The options of the call site.
+    pub(crate) fn options(&self) -> &CallOptions {
+        &self.options
+    }
+
+    /// Whether several threads may share a call for its size.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        const LARGE: usize = 64 << 10;
+        self.bytes_in + self.bytes_out >= LARGE
+    }
+
+    /// Whether the last result is a status.
+    pub(crate) fn has_status(&self) -> bool {
+        self.has_status
+    }
+
+    /// Calls the target, and writes the status of each batch element to the last result.
+    ///
+    /// The other results of an element that failed are filled with bytes 0xFF, which is NaN for
+    /// floating point, or with true.
+    pub(crate) fn call_with_status(
+        &self,
+        options: Option<&CallOptions>,
+        arrays: &mut RawArrays<'_>,
+    ) {
+        arrays.hide_last_result();
+        let status = self.element_sizes.len();
+        arrays.fill(status, 0, arrays.hidden_size(), 0);
+        let mut failed_bytes = 0;
+        let mut failed = |arrays: &mut RawArrays<'_>, elements: Range<usize>, failure: Status| {
+            for (result, &(size, is_pred)) in self.element_sizes.iter().enumerate() {
+                let bytes = elements.len() * size;
+                arrays.fill(result, elements.start * size, bytes, poison(is_pred));
+                failed_bytes += bytes;
+            }
+            self.stats.count_failures(&failure, elements.len());
+            fill_code(arrays, status, elements, &failure);
+            note_failure(&failure);
+            Ok(())
+        };
+        let options = options.unwrap_or(&self.options);
+        let outcome = self.call.call_each(options, arrays, &mut failed);
+        let bytes_out = self.bytes_out.saturating_sub(failed_bytes);
+        self.stats.count(self.bytes_in, bytes_out, &outcome);
+        match outcome {
+            Ok(()) => self.make_truth_values(arrays),
+            Err(failure) => {
+                let is_pred = self.element_sizes.iter().map(|(_, is_pred)| *is_pred);
+                fill_with_status(arrays, is_pred, &failure);
+            }
+        }
+    }
+
+    /// Replaces the truth values that a guest wrote by 0 and 1, the only ones in XLA and NumPy.
+    fn make_truth_values(&self, arrays: &mut RawArrays<'_>) {
+        for (result, (_, is_pred)) in self.element_sizes.iter().enumerate() {
+            if *is_pred {
+                arrays.make_truth_values(result);
+            }
+        }
+    }
+
+    /// The arena of an instance, which other call sites may share.
+    pub(crate) fn arena(&self) -> Arena {
+        self.arena
+    }
+
+    /// Estimates the memory of the copies of a kept call site's attributes.
+    pub(crate) fn attribute_bytes(&self) -> usize {
+        self.attribute_length.saturating_mul(4)
+    }
+}

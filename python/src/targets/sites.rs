@@ -1,0 +1,407 @@
+//! The call sites of a target: their checks, and the cache of those that direct calls prepared.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+use callbox::attributes_to_mlir;
+use callbox::call::{ApiVersion, Signature};
+use callbox::{CallSite, Dictionary};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::Target;
+use super::options::{self, Options};
+use super::results::{Outs, Results};
+use crate::arrays::{Array, Maker};
+use crate::attributes;
+use crate::checks;
+use crate::error::{or_raise, raised};
+use crate::exit::Inside;
+use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
+use crate::native;
+use crate::site::{CallText, CallTime, InfoText, Passage, Ready, Shapes, SiteText};
+
+/// The maximum number of call sites of direct calls. The cache is cleared when full.
+const MOST_SITES: usize = 1024;
+
+/// The call sites of a target's direct calls.
+#[derive(Default)]
+pub(super) struct DirectSites {
+    /// By the encoded key of everything but the attributes.
+    families: HashMap<Vec<u8>, DirectFamily>,
+    /// The number of call sites.
+    count: usize,
+}
+
+/// Call sites of direct calls that differ in their attributes alone.
+struct DirectFamily {
+    common: Arc<Common>,
+    /// By the encoded attributes. The module may have dropped a call site.
+    ready: HashMap<Vec<u8>, Weak<Ready>>,
+}
+
+/// The parts of a call site that are not attributes.
+struct Common {
+    /// The loaded module that the call site belongs to. A forked child has another.
+    loaded: Arc<Loaded>,
+    key: Arc<FamilyKey>,
+    shapes: Shapes,
+    text: CallText,
+    makers: Arc<[Maker]>,
+}
+
+/// The key of a direct call.
+struct DirectKey {
+    family: Vec<u8>,
+    attributes: Vec<u8>,
+}
+
+impl DirectSites {
+    /// The family of a call in this module, and the call site itself if it is ready.
+    fn find(
+        &self,
+        key: &DirectKey,
+        loaded: &Arc<Loaded>,
+    ) -> Option<(Arc<Common>, Option<Arc<Ready>>)> {
+        let family = self.families.get(&key.family)?;
+        if !Arc::ptr_eq(&family.common.loaded, loaded) {
+            return None;
+        }
+        let ready = family.ready.get(&key.attributes).and_then(Weak::upgrade);
+        Some((Arc::clone(&family.common), ready))
+    }
+
+    fn keep(&mut self, key: DirectKey, common: &Arc<Common>, ready: &Arc<Ready>) {
+        if self.count >= MOST_SITES {
+            *self = Self::default();
+        }
+        let family = self
+            .families
+            .entry(key.family)
+            .or_insert_with(|| DirectFamily {
+                common: Arc::clone(common),
+                ready: HashMap::new(),
+            });
+        family.common = Arc::clone(common);
+        let before = family.ready.insert(key.attributes, Arc::downgrade(ready));
+        self.count += usize::from(before.is_none());
+    }
+}
+
+/// The arguments of a direct call.
+pub(super) struct Request<'a, 'py> {
+    pub(super) operands: &'a [Array],
+    pub(super) options: &'a Options<'py>,
+    pub(super) outs: &'a Outs<'py>,
+}
+
+impl Target {
+    pub(super) fn call_text(
+        &self,
+        shapes: &Shapes,
+        opaque: Option<&[u8]>,
+        static_info: Option<InfoText>,
+        api_version: Option<&str>,
+    ) -> PyResult<CallText> {
+        let has_opaque = opaque.is_some();
+        let version = checks::api_version(
+            self.signature(),
+            api_version,
+            has_opaque,
+            static_info.is_some(),
+        )?;
+        if has_opaque && version == ApiVersion::TypedFfi {
+            return Err(PyTypeError::new_err(format!(
+                "{}(): {version} has no opaque bytes: remove opaque=",
+                self.signature().name
+            )));
+        }
+        let mut text = CallText::new(version, shapes);
+        text.opaque = crate::site::to_hex(opaque.unwrap_or_default());
+        text.static_info = static_info;
+        Ok(text)
+    }
+
+    /// Checks a call site as far as that is possible without running the guest.
+    pub(super) fn check(
+        &self,
+        py: Python<'_>,
+        shapes: &Shapes,
+        text: &CallText,
+        attributes: Dictionary,
+    ) -> PyResult<CallSite> {
+        checks::operands(self.signature(), &shapes.operands)?;
+        checks::results(self.signature(), &shapes.results)?;
+        checks::inferred(self.signature(), &shapes.operands, &shapes.results)?;
+        for &(result, operand) in &text.aliases {
+            let pair = (shapes.results.get(result), shapes.operands.get(operand));
+            let (Some(to), Some(from)) = pair else {
+                return Err(PyValueError::new_err(format!(
+                    "expected aliases of {} operands and {} results, \
+                     found operand {operand} and result {result}",
+                    shapes.operands.len(),
+                    shapes.results.len()
+                )));
+            };
+            if !to.is_compatible(from) {
+                return Err(PyValueError::new_err(format!(
+                    "expected operand {operand} and result {result}, which share memory, \
+                     to have one shape, found {from} and {to}",
+                )));
+            }
+        }
+        let site = or_raise(py, text.site(&self.signature().name, attributes, shapes))?;
+        or_raise(py, self.signature().check(&site))?;
+        Ok(site)
+    }
+
+    /// Returns the call site of a direct call, from the cache if possible.
+    pub(super) fn direct(
+        &self,
+        py: Python<'_>,
+        request: &Request<'_, '_>,
+        time: &CallTime,
+    ) -> PyResult<(Arc<Ready>, Arc<[Maker]>)> {
+        let Request {
+            operands,
+            options,
+            outs,
+        } = *request;
+        let loaded = or_raise(py, self.core.loaded())?;
+        let mut key = DirectKey {
+            family: Vec::with_capacity(256),
+            attributes: Vec::with_capacity(64),
+        };
+        options.write_key(&mut key.family);
+        let passage = passage(self.signature(), operands, outs);
+        key.family.push(passage as u8);
+        write_arrays(&mut key.family, operands.iter().map(Some));
+        write_arrays(
+            &mut key.family,
+            outs.iter().map(|out| out.as_ref().map(|(_, array)| array)),
+        );
+        let is_complete = options.write_attributes(&mut key.attributes);
+        let sites = || self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = sites().find(&key, &loaded);
+        if is_complete && let Some((common, Some(ready))) = &known {
+            return Ok((Arc::clone(ready), Arc::clone(&common.makers)));
+        }
+        let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
+        let text = attributes_to_mlir(&attributes);
+        if !is_complete {
+            key.attributes.extend_from_slice(key_part(&text).as_bytes());
+            known = sites().find(&key, &loaded);
+            if let Some((common, Some(ready))) = &known {
+                return Ok((Arc::clone(ready), Arc::clone(&common.makers)));
+            }
+        }
+        let common = match known {
+            Some((common, _)) => common,
+            None => Arc::new(self.common(py, loaded, request, passage, &attributes)?),
+        };
+        let ready = py.detach(|| {
+            let key = SiteKey {
+                family: Arc::clone(&common.key),
+                attributes: key_part(&text),
+            };
+            let text = SiteText {
+                call: &common.text,
+                attributes: &text,
+                parsed: Some(&attributes),
+            };
+            let (core, loaded) = (&self.core, &common.loaded);
+            let ready = core.ready(loaded, key, text, &common.shapes, time.within());
+            ready.inspect_err(|failure| core.stats().count_unprepared(failure))
+        });
+        let ready = or_raise(py, ready)?;
+        sites().keep(key, &common, &ready);
+        Ok((ready, Arc::clone(&common.makers)))
+    }
+
+    /// The parts of a new call site that are not attributes. Checks the whole call site.
+    fn common(
+        &self,
+        py: Python<'_>,
+        loaded: Arc<Loaded>,
+        request: &Request<'_, '_>,
+        passage: Passage,
+        attributes: &Dictionary,
+    ) -> PyResult<Common> {
+        let shapes = self.shapes(py, request)?;
+        let options = request.options;
+        let info = options.static_info.clone();
+        let text = self.call_text(
+            &shapes,
+            options.opaque.as_deref(),
+            info,
+            options.api_version(),
+        )?;
+        self.check(py, &shapes, &text, attributes.clone())?;
+        let key = FamilyKey {
+            target: self.number,
+            call: serde_json::to_string(&text)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?,
+            arrays: FamilyKey::arrays(&shapes),
+            passage,
+        };
+        let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
+        let makers = makers.collect::<PyResult<Vec<_>>>()?;
+        Ok(Common {
+            loaded,
+            key: Arc::new(key),
+            shapes,
+            text,
+            makers: makers.into(),
+        })
+    }
+
+    /// The shapes of a direct call.
+    ///
+    /// Those of results are the requested ones, else the inferred ones, else those of `out`.
+    fn shapes(&self, py: Python<'_>, request: &Request<'_, '_>) -> PyResult<Shapes> {
+        let outs = request.outs;
+        let operands = request.operands.iter().map(|array| array.shape(py));
+        let operands = operands.collect::<PyResult<Vec<_>>>()?;
+        checks::operands(self.signature(), &operands)?;
+        let arrays = || outs.iter().map(|out| out.as_ref().map(|(_, array)| array));
+        let results = match &request.options.result_shape_dtypes {
+            Some(given) => options::result_shapes(given)?,
+            None => match self.signature().infer_results(&operands) {
+                Ok(results) => results,
+                Err(_) if !outs.is_empty() && arrays().all(|array| array.is_some()) => {
+                    let shapes = arrays().flatten().map(|array| array.shape(py));
+                    shapes.collect::<PyResult<_>>()?
+                }
+                Err(status) => {
+                    let signature = self.signature();
+                    let declared = signature.results.iter().flatten();
+                    let says = signature.has_trait("elementwise")
+                        || declared.clone().count() > 0
+                            && declared.clone().all(|result| result.dimensions.is_some());
+                    let status = if says {
+                        status
+                    } else {
+                        status.context("pass out= or result_shape_dtypes=")
+                    };
+                    let name = &signature.name;
+                    return Err(raised(py, &status.context(format_args!("{name}()"))));
+                }
+            },
+        };
+        if !outs.is_empty() && outs.len() != results.len() {
+            return Err(PyTypeError::new_err(format!(
+                "{}(): expected {} arrays as out, found {}",
+                self.signature().name,
+                results.len(),
+                outs.len()
+            )));
+        }
+        for (number, (out, expected)) in arrays().zip(&results).enumerate() {
+            if let Some(out) = out {
+                out.expect(expected, &|| {
+                    format!("{}(): out {number}", self.signature().name)
+                })?;
+            }
+        }
+        Ok(Shapes { operands, results })
+    }
+
+    /// Calls the native kernel with copies of the arrays, which go to the device and back.
+    pub(super) fn call_native<'py>(
+        &self,
+        py: Python<'py>,
+        inside: Inside,
+        operands: &[Array],
+        options: &Options<'py>,
+        outs: Outs<'py>,
+        time: CallTime,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let name = &self.signature().name;
+        let native = self.core.native.as_ref().filter(|native| native.has(name));
+        let native = native.ok_or_else(|| raised(py, &native::missing(name)))?;
+        let request = Request {
+            operands,
+            options,
+            outs: &outs,
+        };
+        let shapes = self.shapes(py, &request)?;
+        let info = options.static_info.clone();
+        let text = self.call_text(
+            &shapes,
+            options.opaque.as_deref(),
+            info,
+            options.api_version(),
+        )?;
+        let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
+        let site = self.check(py, &shapes, &text, attributes)?;
+        let from: Vec<Vec<u8>> = operands.iter().map(Array::to_bytes).collect();
+        let mut to: Vec<Vec<u8>> = shapes
+            .results
+            .iter()
+            .map(|shape| vec![0; shape.byte_size()])
+            .collect();
+        let own = time.rest();
+        let (_inside, outcome) = inside.detach(py, || {
+            let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
+            let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
+            native.call(site, &own, &from, &mut to)
+        });
+        let bytes = |arrays: &[Vec<u8>]| arrays.iter().map(Vec::len).sum();
+        self.core.stats().count(bytes(&from), bytes(&to), &outcome);
+        or_raise(py, outcome)?;
+        let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
+        let results = Results::new(py, outs, &makers.collect::<PyResult<Vec<_>>>()?)?;
+        results.write(&to);
+        results.into_python(py)
+    }
+}
+
+/// How the arrays of a direct call are copied. The caller's own arrays must be unchanged if the
+/// call fails, and pieces must not write what others have yet to read.
+fn passage(signature: &Signature, operands: &[Array], outs: &Outs<'_>) -> Passage {
+    let outs = || {
+        let outs = outs.iter().enumerate();
+        outs.filter_map(|(number, out)| Some((number, &out.as_ref()?.1)))
+    };
+    if outs().next().is_none() {
+        return Passage::Pieces;
+    }
+    let is_apart = outs().all(|(result, out)| {
+        let raw = out.raw();
+        let after = outs().skip_while(|(number, _)| *number <= result);
+        let mut operands = operands.iter().enumerate();
+        after
+            .map(|(_, other)| other.raw())
+            .all(|other| !raw.overlaps(&other))
+            && operands.all(|(operand, array)| {
+                let read = array.raw();
+                !raw.overlaps(&read)
+                    || raw.is_same(&read)
+                        && out.element_type() == array.element_type()
+                        && out.dimensions() == array.dimensions()
+                        && signature.shares_rows(operand, result)
+            })
+    });
+    if is_apart {
+        Passage::PiecesOrNothing
+    } else {
+        Passage::Whole
+    }
+}
+
+/// Writes element types and dimensions, so that different lists of arrays have different bytes.
+fn write_arrays<'a>(key: &mut Vec<u8>, arrays: impl ExactSizeIterator<Item = Option<&'a Array>>) {
+    key.extend_from_slice(&arrays.len().to_le_bytes());
+    for array in arrays {
+        let Some(array) = array else {
+            key.push(0);
+            continue;
+        };
+        key.push(array.element_type().number());
+        let dimensions = array.dimensions();
+        key.extend_from_slice(&dimensions.len().to_le_bytes());
+        for dimension in dimensions {
+            key.extend_from_slice(&dimension.to_le_bytes());
+        }
+    }
+}

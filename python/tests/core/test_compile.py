@@ -1,0 +1,144 @@
+"""Compiling in child processes of the interpreter."""
+
+import os
+import sys
+import textwrap
+import time
+
+import pytest
+
+import callbox
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="children that compile need Linux")
+
+
+def _number(value: int) -> bytes:
+    """LEB128."""
+    encoded = bytearray()
+    while True:
+        value, low = value >> 7, value & 0x7F
+        encoded.append(low | (0x80 if value else 0))
+        if not value:
+            return bytes(encoded)
+
+
+def _section(number: int, contents: bytes) -> bytes:
+    return bytes([number]) + _number(len(contents)) + contents
+
+
+def _slow(depth: int = 700, count: int = 200) -> bytes:
+    """Nested loops that set each other's locals: a few kilobytes that take minutes to compile."""
+
+    def local(number: int) -> bytes:
+        return _number(1 + number % count)
+
+    loops = b"".join(
+        b"\x03\x40\x20" + local(i) + b"\x20" + local(7 * i + 3) + b"\x6a\x21" + local(i) for i in range(depth)
+    )
+    ends = b"".join(b"\x20" + local(i) + b"\x0d\x00\x0b" for i in range(depth))
+    body = b"\x01" + _number(count) + b"\x7f" + loops + ends + b"\x41\x00\x0b"
+    exports = b"\x02\x06memory\x02\x00\x01f\x00\x00"
+    return b"".join(
+        [
+            b"\0asm\x01\0\0\0",
+            _section(1, b"\x01\x60\x01\x7f\x01\x7f"),
+            _section(3, b"\x01\x00"),
+            _section(5, b"\x01\x00\x01"),
+            _section(7, exports),
+            _section(10, b"\x01" + _number(len(body)) + body),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("policy", "place"), [({}, "process"), ({"compile": "this_process"}, "this_process")])
+def test_the_policy_says_where(guests, policy, place):
+    module = callbox.Host(policy=policy).load(guests / "add_n.wasm")
+    assert module.compiled_in == place
+
+
+def test_the_cache_compiles_nothing(guests, tmp_path):
+    for place in ["process", "cache"]:
+        host = callbox.Host(cache_dir=tmp_path / "cache")
+        assert host.load(guests / "add_n.wasm").compiled_in == place
+
+
+def test_a_module_that_compiles_too_long_is_stopped_and_refused(guests):
+    # A child that is warm: the time in which one starts is not the module's.
+    callbox.Host(policy={"compile": "process"}).load(guests / "add_n.wasm")
+    # The limits on work would refuse the module before it is compiled.
+    limits = {"compile_time_ms": 2000, "function_work": 1 << 40, "module_work": 1 << 40}
+    host = callbox.Host(policy={"compile": "process", "limits": limits})
+
+    def blame() -> str:
+        with pytest.raises(callbox.CallError, match="compile_time_ms") as error:
+            host.load(_slow())
+        assert error.value.code == "DEADLINE_EXCEEDED"
+        assert error.value.blame in ("caller", "guest")
+        return error.value.blame
+
+    # On a busy machine the module does not get the time that would show its cost.
+    while blame() != "guest":
+        pass
+    begun = time.monotonic()
+    assert blame() == "guest"
+    assert time.monotonic() - begun < 1.5
+    other = callbox.Host(policy={"compile": "process"})
+    assert other.load(guests / "broadcast_add.wasm").compiled_in == "process"
+
+
+def test_a_forked_child_compiles_in_children_of_its_own(python):
+    python("""
+        import os, warnings
+        import callbox
+
+        path = os.environ["CALLBOX_GUESTS"] + "/add_n.wasm"
+        host = callbox.Host()
+        assert host.load(path).compiled_in == "process"
+        warnings.simplefilter("ignore")
+        child = os.fork()
+        if child == 0:
+            assert host.load(path).compiled_in == "process"
+            assert callbox.Host().load(path).compiled_in == "process"
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert host.load(path).compiled_in == "process"
+    """)
+
+
+@pytest.mark.parametrize("executable", [None, "", "/bin/sh", "/no/such/python3"])
+def test_without_an_interpreter_modules_are_compiled_here(python, executable):
+    python(f"""
+        import os, sys
+        sys.executable = {executable!r}
+        import callbox
+
+        path = os.environ["CALLBOX_GUESTS"] + "/add_n.wasm"
+        assert callbox.Host().load(path).compiled_in == "this_process"
+        try:
+            callbox.Host(policy={{"compile": "process"}}).load(path)
+        except callbox.CallError as error:
+            assert error.code == "UNAVAILABLE", error
+        else:
+            raise AssertionError
+    """)
+
+
+def test_children_run_no_code_of_the_user(python, tmp_path, monkeypatch):
+    started = tmp_path / "started"
+    program = f"""
+        import sys
+        with open({str(started)!r}, "a") as file:
+            print(sys.argv, file=file)
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(program))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    monkeypatch.setenv("PYTHONPATH", path)
+    python("""
+        import os
+        import callbox
+
+        path = os.environ["CALLBOX_GUESTS"] + "/add_n.wasm"
+        assert callbox.Host().load(path).compiled_in == "process"
+    """)
+    # The parent alone.
+    assert len(started.read_text().splitlines()) == 1

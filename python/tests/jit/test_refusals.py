@@ -1,0 +1,101 @@
+"""Python that cannot become a kernel: the message and the line."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+
+import numpy as np
+import pytest
+
+import callbox
+import callbox.types
+from callbox._jit import _worker
+
+# The body of a function of x and y, the line at fault in it, and the reason.
+REFUSED = {
+    "allocation": ("y[0] = 1\nt = np.zeros(3)\ny[0] = t[0]", 2, "it has no zeros() of these types"),
+    "list": ("t = []\nt.append(x[0])\ny[0] = t[0]", None, "a kernel cannot allocate memory"),
+    "string": ("y[0] = 1\nif x[0] > 1:\n    raise ValueError(f'{x[0]}')", 3, "a kernel cannot allocate memory"),
+    "C library": ("for i in range(x.size):\n    y[i] = cmath.exp(x[i])", None, "use callbox.math.exp"),
+    "no result": ("z = x[0]", None, "it writes to no parameter"),
+    "object": ("y[0] = 1\ny[1] = thing.x", 2, "'thing' is a object; a kernel can use numbers"),
+    "module": ("y[0] = os.getpid()", 1, "'os' is the module os: import the functions"),
+    "unknown name": ("y[0] = 1\ny[1] = unknown", 2, "name 'unknown' is not defined"),
+    "inner function": ("y[0] = (lambda v: v)(x[0])", None, "a kernel cannot define functions"),
+    "generator": ("y[0] = 1\nyield x[0]", None, "a kernel cannot be a generator"),
+    "large constant": ("y[0] = large[0]", 1, "an array of dtype float32 and 1048580 bytes (the most are 1048576)"),
+    "returned value": ("y[0] = x[0]\nreturn x[0]", None, "it returns float32"),
+    "recursion": ("y[0] = x[0]\nkernel(x, y)", None, "a kernel cannot call itself"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_functions(name, tmp_path):
+    body, line, reason = REFUSED[name]
+    path = tmp_path / "kernel.py"
+    path.write_text("def kernel(x: 'f32[...]', y: 'f32[...]'):\n" + textwrap.indent(body, "    ") + "\n")
+    import math as cmath
+
+    names = {
+        "f32": callbox.types.f32,
+        "np": np,
+        "os": os,
+        "cmath": cmath,
+        "thing": object(),
+        "large": np.zeros((1 << 18) + 1, np.float32),
+    }
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    kernel = callbox.jit(names["kernel"])
+    with pytest.raises(callbox.CompileError) as raised:
+        kernel.wasm  # noqa: B018
+    assert reason in raised.value.message
+    assert raised.value.filename == str(path)
+    if line is not None:
+        assert raised.value.line == line + 1
+
+
+@pytest.fixture
+def worker():
+    worker = _worker.Worker()
+    yield worker
+    worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("program", "ending"),
+    [
+        (
+            "import os, sys; os.write(2, b'LLVM ERROR: no such thing\\n'); os.abort()",
+            "Aborted): LLVM ERROR: no such thing",
+        ),
+        ("import sys; sys.exit(3)", "exit status 3)"),
+    ],
+)
+def test_a_compiler_that_ends(worker, monkeypatch, program, ending):
+    monkeypatch.setattr(_worker, "PROGRAM", program)
+    with pytest.raises(callbox.CompileError) as raised:
+        worker.compile("f", None)
+    assert raised.value.message == f"f: the compiler's process ended ({ending}"
+    # The next request starts another process.
+    monkeypatch.setattr(
+        _worker,
+        "PROGRAM",
+        "from callbox._jit._child import *; send(sys.stdout.buffer, None);"
+        " receive(sys.stdin.buffer); send(sys.stdout.buffer, b'module')",
+    )
+    assert worker.compile("f", None) == b"module"
+
+
+def test_a_compiler_that_takes_too_long(worker, monkeypatch):
+    monkeypatch.setattr(_worker, "PROGRAM", "import time; time.sleep(600)")
+    monkeypatch.setattr(_worker, "DEADLINE", 0.3)
+    with pytest.raises(callbox.CompileError, match="ended"):
+        worker.compile("f", None)
+
+
+def test_no_numba(worker, monkeypatch):
+    hidden = "import sys; sys.modules['numba'] = None; from callbox._jit._child import main; main()"
+    monkeypatch.setattr(_worker, "PROGRAM", hidden)
+    with pytest.raises(callbox.CompileError, match=r"needs Numba \(pip install 'callbox\[jit\]'\)"):
+        worker.compile("f", None)

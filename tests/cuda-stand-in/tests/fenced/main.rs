@@ -1,0 +1,69 @@
+//! Fenced kernels on the stand-in, which is the oracle: whatever a kernel does, it never faults.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![allow(clippy::print_stdout, reason = "a test prints what it measured")]
+
+mod hostile;
+mod oracle;
+mod random;
+mod rig;
+
+use callbox_ptx::fence::fence;
+use callbox_ptx::types::Space;
+use callbox_ptx::verify::{LoopEnd, Proof, Verdict};
+
+fn count(proof: &Proof, verdict: Verdict, space: Space) -> usize {
+    let accesses = proof.accesses.iter();
+    accesses
+        .filter(|one| one.verdict == verdict && one.space == space)
+        .count()
+}
+
+/// The repository's kernels pass, compute the same bits with their fence, and most of their
+/// accesses are proved.
+#[test]
+fn kernels_compute_the_same() {
+    let (mut proved, mut checked, mut growth) = (0, 0, Vec::new());
+    for data in rig::kernels() {
+        let text = std::fs::read_to_string(rig::root().join(&data.file)).unwrap();
+        let name = format!("{} {}", data.file, data.entry);
+        let launch = data.launch.launch();
+        let start = std::time::Instant::now();
+        let (module, proof) = match rig::verified(&text, &data.entry, &launch) {
+            Ok(verified) => verified,
+            Err(refusals) => panic!("{name}: {}", refusals[0]),
+        };
+        let fenced = fence(&module, &proof);
+        let took = start.elapsed();
+        let global =
+            [Verdict::Proved, Verdict::Checked].map(|one| count(&proof, one, Space::Global));
+        let shared =
+            [Verdict::Proved, Verdict::Checked].map(|one| count(&proof, one, Space::Shared));
+        let stops = proof
+            .loops
+            .iter()
+            .filter(|one| matches!(one.end, LoopEnd::StopWord { .. }))
+            .count();
+        let (before, after) = fenced.instructions;
+        println!(
+            "{name}: global {global:?}, shared {shared:?}, {stops} of {} loops look, {before} to {after} instructions, {took:?}",
+            proof.loops.len()
+        );
+        proved += global[0];
+        checked += global[1];
+        growth.push((after as f64 / before as f64).ln());
+        let plain = rig::run_unfenced(&text, &data.entry, &launch).unwrap();
+        let outcome = rig::run(&fenced, &data.entry, &launch, 1000, rig::BUDGET).unwrap();
+        assert_eq!(outcome.fault, None, "{name}");
+        assert!(plain == outcome.results, "{name}: other results");
+    }
+    let mean = (growth.iter().sum::<f64>() / growth.len() as f64).exp();
+    println!("global accesses: {proved} proved, {checked} checked; instructions grow by {mean:.3}");
+    assert!(
+        proved * 100 >= (proved + checked) * 80,
+        "{proved} proved, {checked} checked"
+    );
+}

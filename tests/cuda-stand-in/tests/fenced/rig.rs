@@ -1,0 +1,369 @@
+//! Verifies, fences and runs kernels. The stand-in judges: an access outside its own buffers is a
+//! fault.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use callbox_cuda_stand_in::ptx::{self, Memory, Shape};
+use callbox_ptx::fence::{Fault, Fenced, Record};
+use callbox_ptx::verify::{Launch, Limits, Param, Proof, Refusal, verify};
+use serde::Deserialize;
+
+/// The instructions of all threads. A kernel that takes more hangs past its stop.
+pub(crate) const BUDGET: u64 = 1 << 29;
+
+/// A launch, as test data has it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct LaunchData {
+    #[serde(default = "one")]
+    pub(crate) grid: [u32; 3],
+    #[serde(default = "one")]
+    pub(crate) block: [u32; 3],
+    #[serde(default)]
+    pub(crate) shared_bytes: u32,
+    #[serde(default)]
+    pub(crate) params: Vec<ParamData>,
+    #[serde(default)]
+    pub(crate) has_clock: bool,
+}
+
+/// A kernel of the repository, and a launch.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct KernelData {
+    pub(crate) file: String,
+    pub(crate) entry: String,
+    #[serde(flatten)]
+    pub(crate) launch: LaunchData,
+}
+
+fn one() -> [u32; 3] {
+    [1; 3]
+}
+
+fn usual_align() -> u32 {
+    256
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(crate) enum ParamData {
+    Read {
+        read: u64,
+        #[serde(default = "usual_align")]
+        align: u32,
+    },
+    Write {
+        write: u64,
+        #[serde(default = "usual_align")]
+        align: u32,
+    },
+    U64 {
+        u64: u64,
+    },
+    U32 {
+        u32: u32,
+    },
+    F32 {
+        f32: f32,
+    },
+    /// A structure, or a scalar of another size.
+    Bytes {
+        bytes: Vec<u8>,
+    },
+}
+
+impl LaunchData {
+    pub(crate) fn launch(&self) -> Launch {
+        let params = self.params.iter().map(|param| match param {
+            ParamData::Read { read: bytes, align } => Param::Buffer {
+                bytes: *bytes,
+                writable: false,
+                align: *align,
+            },
+            ParamData::Write {
+                write: bytes,
+                align,
+            } => Param::Buffer {
+                bytes: *bytes,
+                writable: true,
+                align: *align,
+            },
+            ParamData::U64 { u64 } => Param::Value(u64.to_le_bytes().to_vec()),
+            ParamData::U32 { u32 } => Param::Value(u32.to_le_bytes().to_vec()),
+            ParamData::F32 { f32 } => Param::Value(f32.to_le_bytes().to_vec()),
+            ParamData::Bytes { bytes } => Param::Value(bytes.clone()),
+        });
+        Launch {
+            grid: self.grid,
+            block: self.block,
+            shared_bytes: self.shared_bytes,
+            params: params.collect(),
+            has_clock: self.has_clock,
+        }
+    }
+}
+
+struct Buffer {
+    bytes: Vec<u8>,
+    writable: bool,
+}
+
+/// A device on which everything but the kernel's own buffers faults.
+pub(crate) struct Device {
+    buffers: Mutex<BTreeMap<u64, Buffer>>,
+    globals: BTreeMap<String, u64>,
+    record: u64,
+    /// How often the stop word may be read as zero.
+    looks: Mutex<u64>,
+}
+
+impl Device {
+    fn new(launch: &Launch, module: &ptx::Module, looks: u64) -> (Self, Vec<u8>) {
+        let mut buffers = BTreeMap::new();
+        let mut globals = BTreeMap::new();
+        let mut block: Vec<u8> = Vec::new();
+        let mut next = 0x7_0000_0000_u64;
+        let mut place =
+            |buffers: &mut BTreeMap<u64, Buffer>, bytes: Vec<u8>, writable, align: u64| {
+                let address = next + align;
+                next = (address + bytes.len() as u64 + 4096).next_multiple_of(1 << 16);
+                buffers.insert(address, Buffer { bytes, writable });
+                address
+            };
+        for param in &launch.params {
+            match param {
+                Param::Buffer {
+                    bytes,
+                    writable,
+                    align,
+                } => {
+                    let content = (0..*bytes).map(|at| (at * 7 % 64) as u8).collect();
+                    let address = place(&mut buffers, content, *writable, u64::from(*align));
+                    block.resize(block.len().next_multiple_of(8), 0);
+                    block.extend(address.to_le_bytes());
+                }
+                Param::Value(bytes) => {
+                    block.resize(block.len().next_multiple_of(bytes.len().max(1)), 0);
+                    block.extend(bytes);
+                }
+            }
+        }
+        let record = place(&mut buffers, vec![0; Record::BYTES], true, 8);
+        block.resize(block.len().next_multiple_of(8), 0);
+        block.extend(record.to_le_bytes());
+        for global in module.globals() {
+            let address = place(
+                &mut buffers,
+                global.initial.clone(),
+                false,
+                global.align as u64,
+            );
+            globals.insert(global.name.clone(), address);
+        }
+        let looks = Mutex::new(looks);
+        let device = Self {
+            buffers: Mutex::new(buffers),
+            globals,
+            record,
+            looks,
+        };
+        (device, block)
+    }
+
+    fn record(&self) -> Vec<u8> {
+        let buffers = self.buffers.lock().unwrap();
+        buffers[&self.record].bytes.clone()
+    }
+
+    /// The contents of all buffers that can be written, in order, without the record.
+    fn results(&self) -> Vec<Vec<u8>> {
+        let buffers = self.buffers.lock().unwrap();
+        let written = buffers
+            .iter()
+            .filter(|(at, one)| one.writable && **at != self.record);
+        written.map(|(_, one)| one.bytes.clone()).collect()
+    }
+}
+
+impl Memory for Device {
+    fn load(&self, address: u64, bytes: &mut [u8]) -> Result<(), String> {
+        if address == self.record && bytes.len() == 4 {
+            let mut looks = self.looks.lock().unwrap();
+            let is_stop = *looks == 0;
+            *looks = looks.saturating_sub(1);
+            bytes.copy_from_slice(&u32::from(is_stop).to_le_bytes());
+            return Ok(());
+        }
+        let buffers = self.buffers.lock().unwrap();
+        let (start, buffer) = buffers
+            .range(..=address)
+            .next_back()
+            .ok_or("no buffer is there")?;
+        let offset = (address - start) as usize;
+        let found = buffer
+            .bytes
+            .get(offset..offset + bytes.len())
+            .ok_or("no buffer is there")?;
+        bytes.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn store(&self, address: u64, bytes: &[u8]) -> Result<(), String> {
+        let mut buffers = self.buffers.lock().unwrap();
+        let (start, buffer) = buffers
+            .range_mut(..=address)
+            .next_back()
+            .ok_or("no buffer is there")?;
+        let offset = (address - start) as usize;
+        if !buffer.writable {
+            return Err("a canary is there".to_owned());
+        }
+        let found = buffer
+            .bytes
+            .get_mut(offset..offset + bytes.len())
+            .ok_or("no buffer is there")?;
+        found.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn global(&self, name: &str) -> Option<u64> {
+        self.globals.get(name).copied()
+    }
+}
+
+/// What a fenced kernel did.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) fault: Option<(u32, Fault)>,
+    pub(crate) thread: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) offset: i64,
+    pub(crate) results: Vec<Vec<u8>>,
+}
+
+fn word(record: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(record[at..at + 4].try_into().unwrap())
+}
+
+/// Reads and verifies a kernel. The error of the reader is a refusal, too.
+pub(crate) fn verified(
+    text: &str,
+    entry: &str,
+    launch: &Launch,
+) -> Result<(callbox_ptx::ast::Module, Proof), Vec<Refusal>> {
+    let module = callbox_ptx::read(text, "kernel.ptx", &callbox_ptx::Limits::default()).map_err(
+        |error| {
+            vec![Refusal {
+                line: error.line,
+                instruction: "text".to_owned(),
+                rule: callbox_ptx::verify::Rule::Module,
+                reason: error.message,
+                cure: String::new(),
+            }]
+        },
+    )?;
+    let proof = verify(&module, entry, launch, &Limits::default())?;
+    Ok((module, proof))
+}
+
+/// Why a fenced kernel did not run to its end.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The stand-in does not take the text, as an assembler would not.
+    Text,
+    /// The kernel took more instructions than it was given.
+    Budget,
+    /// What the fence must prevent.
+    Fault(String),
+}
+
+/// Runs a fenced kernel on the stand-in. The stop word is set after so many looks.
+pub(crate) fn run(
+    fenced: &Fenced,
+    entry: &str,
+    launch: &Launch,
+    looks: u64,
+    budget: u64,
+) -> Result<Outcome, Failure> {
+    let text = callbox_ptx::print(&fenced.module);
+    let module = ptx::Module::parse(&text).map_err(|_| Failure::Text)?;
+    let (device, block) = Device::new(launch, &module, looks);
+    let missing = |what: &str| Failure::Fault(what.to_owned());
+    let kernel = module
+        .entry(entry)
+        .ok_or_else(|| missing("there is no such kernel"))?;
+    let shape = Shape {
+        grid: launch.grid,
+        block: launch.block,
+        shared_bytes: launch.shared_bytes,
+    };
+    ptx::launch_within(&module, kernel, shape, &block, &device, budget).map_err(|fault| {
+        if fault.detail.contains("the launch takes too long") {
+            Failure::Budget
+        } else {
+            Failure::Fault(format!("{fault}\n{text}"))
+        }
+    })?;
+    let record = device.record();
+    let site = word(&record, Record::SITE);
+    let fault = match site.checked_sub(1) {
+        None => None,
+        Some(index) => {
+            let site = fenced.sites.get(index as usize);
+            let site = site.ok_or_else(|| missing("the record names no site"))?;
+            Some((site.line, site.fault))
+        }
+    };
+    let three = |at: usize| {
+        [
+            word(&record, at),
+            word(&record, at + 4),
+            word(&record, at + 8),
+        ]
+    };
+    let offset = i64::from_le_bytes(
+        record[Record::OFFSET..Record::OFFSET + 8]
+            .try_into()
+            .unwrap(),
+    );
+    Ok(Outcome {
+        fault,
+        thread: three(Record::THREAD),
+        block: three(Record::BLOCK),
+        offset,
+        results: device.results(),
+    })
+}
+
+/// Runs a kernel as its author wrote it.
+pub(crate) fn run_unfenced(
+    text: &str,
+    entry: &str,
+    launch: &Launch,
+) -> Result<Vec<Vec<u8>>, String> {
+    let module = ptx::Module::parse(text).map_err(|error| error.to_string())?;
+    let (device, mut block) = Device::new(launch, &module, 0);
+    let kernel = module.entry(entry).ok_or("there is no such kernel")?;
+    let bytes = kernel
+        .parameters()
+        .last()
+        .map_or(0, |(offset, size)| offset + size);
+    block.truncate(bytes);
+    let shape = Shape {
+        grid: launch.grid,
+        block: launch.block,
+        shared_bytes: launch.shared_bytes,
+    };
+    ptx::launch_within(&module, kernel, shape, &block, &device, BUDGET)
+        .map_err(|fault| fault.to_string())?;
+    Ok(device.results())
+}
+
+pub(crate) fn root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub(crate) fn kernels() -> Vec<KernelData> {
+    let text = std::fs::read_to_string(root().join("tests/ptx/kernels.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}

@@ -1,0 +1,244 @@
+//! Engines of processes with little address space, with few threads, or with very many engines.
+//! Each scene is played by a process of its own, because limits and engines count for a process.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and a child says what it found"
+)]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use callbox::policy::{Isolation, Limits, Policy, Traps};
+use callbox::wasm::{Allocation, Config, Engine, PreparedCall};
+use callbox::{Blame, CallSite, StatusCode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The environment variable with the scene that the child plays.
+const SCENE: &str = "CALLBOX_TEST_ADDRESS_SPACE";
+
+/// A user without processes.
+const NOBODY: u32 = 65534;
+
+/// `grow` adds pages to its memory and returns their old number, or -1, if what it wrote into the
+/// first page before is still there. `count` returns how often its instance was called.
+const GUEST: &str = r#"(module
+  (memory (export "memory") 2)
+  (table 8 funcref)
+  (global $calls (mut i32) (i32.const 0))
+  (func $operand (param $frame i32) (result i32)
+    (i32.load (i32.load (i32.load offset=8 (local.get $frame)))))
+  (func $return (param $frame i32) (param $value i32) (result i32)
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (local.get $value))
+    (i32.const 0))
+  (func (export "grow") (param $frame i32) (result i32)
+    (local $pages i32)
+    (i32.store (i32.const 60000) (i32.const 77))
+    (local.set $pages (memory.grow (call $operand (local.get $frame))))
+    (if (i32.ne (local.get $pages) (i32.const -1))
+      (then (i32.store (i32.mul (local.get $pages) (i32.const 65536)) (i32.const 1))))
+    (if (i32.ne (i32.load (i32.const 60000)) (i32.const 77)) (then unreachable))
+    (call $return (local.get $frame) (local.get $pages)))
+  (func (export "count") (param $frame i32) (result i32)
+    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+    (call $return (local.get $frame) (global.get $calls))))"#;
+
+fn engine(policy: Policy) -> callbox::Result<Engine> {
+    Engine::with_config(Config {
+        policy,
+        ..Config::default()
+    })
+}
+
+fn prepare(engine: &Engine, target: &str) -> callbox::Result<PreparedCall> {
+    let module = engine.load(&wat::parse_str(GUEST).unwrap())?;
+    let shape = || "s32[]".parse().unwrap();
+    module.prepare_call(CallSite::new(target, vec![shape()], shape()))
+}
+
+fn call(call: &PreparedCall, x: i32) -> callbox::Result<i32> {
+    let mut result = [0; 4];
+    call.call(&[&x.to_le_bytes()], &mut [&mut result])?;
+    Ok(i32::from_le_bytes(result))
+}
+
+fn lower(resource: Resource, most: u64) {
+    let new = Rlimit {
+        current: Some(most),
+        ..getrlimit(resource)
+    };
+    setrlimit(resource, new).unwrap();
+}
+
+/// Plays a scene in a process of its own, and returns what it says.
+fn play(scene: &str, user: Option<u32>) -> String {
+    // By this name the program is found also by a user who may not enter the folder that it is in.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .args(["--exact", "the_child", "--nocapture", "--test-threads=1"])
+        .env(SCENE, scene);
+    if let Some(user) = user {
+        command.uid(user);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{scene}: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = text.lines().find_map(|line| line.split_once("said: "));
+    said.unwrap_or_else(|| panic!("{scene}: {text}"))
+        .1
+        .to_owned()
+}
+
+#[test]
+fn the_child() {
+    let Ok(scene) = std::env::var(SCENE) else {
+        return;
+    };
+    match scene.split_once(' ').unwrap_or((&scene, "")) {
+        ("limit", gibibytes) => {
+            lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
+            println!("said: {}", within_a_limit());
+        }
+        ("instances", gibibytes) => {
+            lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
+            println!("said: {}", concurrent_instances());
+        }
+        ("engines", _) => println!("said: {}", many_engines()),
+        ("threads", most) => {
+            lower(Resource::Nproc, most.parse().unwrap());
+            println!("said: {}", few_threads());
+        }
+        other => panic!("no scene {other:?}"),
+    }
+}
+
+/// Uses engines with each policy that changes how memories are made.
+fn within_a_limit() -> Allocation {
+    let default = Engine::new().unwrap().allocation();
+    for traps in [Traps::Signals, Traps::Explicit] {
+        for isolation in [Isolation::Executable, Isolation::Fresh] {
+            let engine = engine(Policy {
+                traps,
+                isolation,
+                ..Policy::default()
+            })
+            .unwrap();
+            assert_eq!(engine.allocation(), default);
+            let grow = prepare(&engine, "grow").unwrap();
+            let before = call(&grow, 16).unwrap();
+            // The memory moves, for it reserves 32 MiB.
+            assert!(call(&grow, 1024).unwrap() >= before);
+            assert_eq!(call(&grow, 1 << 16), Ok(-1));
+            let count = prepare(&engine, "count").unwrap();
+            let calls = [1, 2].map(|_| call(&count, 0).unwrap());
+            let last = if isolation == Isolation::Fresh { 1 } else { 2 };
+            assert_eq!(calls, [1, last]);
+        }
+    }
+    at_most_two_instances();
+    default
+}
+
+/// Uses as many instances at one time as an engine on demand has address space for.
+fn concurrent_instances() -> Allocation {
+    let engine = Engine::new().unwrap();
+    let counts = [(); 128].map(|()| prepare(&engine, "count").unwrap());
+    for round in 1..=2 {
+        for count in &counts {
+            // An instance that made way for another one would begin at 1 again.
+            assert_eq!(call(count, 0), Ok(round));
+        }
+    }
+    engine.allocation()
+}
+
+/// The limit on instances holds without a pool, and idle instances make way.
+fn at_most_two_instances() {
+    let limits = Limits {
+        instances: 2,
+        ..Limits::default()
+    };
+    let engine = engine(Policy {
+        limits,
+        ..Policy::default()
+    });
+    let engine = engine.unwrap();
+    let counts = [(); 3].map(|()| prepare(&engine, "count").unwrap());
+    for _ in 0..3 {
+        let found: Vec<i32> = counts.iter().map(|count| call(count, 0).unwrap()).collect();
+        // Three call sites share two instances, so that one of them had to wait for a new one.
+        assert!(found.contains(&1), "{found:?}");
+    }
+}
+
+#[test]
+fn engines_work_within_a_limit_on_address_space() {
+    for gibibytes in [1, 2, 4, 16, 64] {
+        assert_eq!(play(&format!("limit {gibibytes}"), None), "compact");
+    }
+    assert_eq!(play("limit 2048", None), "on demand");
+}
+
+/// An instance takes 8 GiB of address space, half of it for its stop word. Engines are on demand
+/// where 128 instances fit.
+#[test]
+fn stop_words_count() {
+    assert_eq!(play("instances 1000", None), "compact");
+    assert_eq!(play("instances 1100", None), "on demand");
+}
+
+/// Makes 500 engines with an instance each, and says how many of them have a pool.
+fn many_engines() -> usize {
+    let engines: Vec<_> = (0..500).map(|_| Engine::new().unwrap()).collect();
+    let counts: Vec<_> = engines
+        .iter()
+        .map(|engine| prepare(engine, "count").unwrap())
+        .collect();
+    for round in 1..=2 {
+        for count in &counts {
+            assert_eq!(call(count, 0), Ok(round));
+        }
+    }
+    let pooled = |engine: &&Engine| engine.allocation() == Allocation::Pooled;
+    let pools = engines.iter().filter(pooled).count();
+    drop((counts, engines));
+    assert_eq!(Engine::new().unwrap().allocation(), Allocation::Pooled);
+    pools
+}
+
+#[test]
+fn five_hundred_engines_work_in_one_process() {
+    assert_eq!(play("engines", None), "8");
+}
+
+/// Makes an engine and loads a module, and says with which status that fails, if it does.
+fn few_threads() -> String {
+    let made = Engine::new().and_then(|engine| prepare(&engine, "count").map(Arc::new));
+    match made {
+        Ok(count) => call(&count, 0).unwrap().to_string(),
+        Err(status) => {
+            assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+            assert_eq!(status.blame(), Blame::Host, "{status}");
+            status.message().to_owned()
+        }
+    }
+}
+
+#[test]
+fn a_lack_of_threads_is_a_status() {
+    // The kernel does not hold root to the limit. Other users may have processes already, so that
+    // no thread can be started.
+    let is_root = rustix::process::geteuid().is_root();
+    let user = is_root.then_some(NOBODY);
+    for most in 1..=6 {
+        let said = play(&format!("threads {most}"), user);
+        assert!(said == "1" || said.contains("thread"), "{most}: {said}");
+        // Main, the ticker, a compiler, and the thread that waits for it are four or five.
+        if is_root && [1, 2, 3, 6].contains(&most) {
+            assert_eq!(said == "1", most == 6, "{most}: {said}");
+        }
+    }
+}
