@@ -2,8 +2,8 @@
 //!
 //! A guest returns numbers, passes numbers to imports, and has bytes in its memory. The host trusts
 //! none of them: each leaves this module as a [`Claim`] or as [`Bytes`], which the host can only
-//! check, compare or hand back. A test (`tests/tests/tidy.rs`) keeps wasmtime's own accessors of
-//! such values out of every other file.
+//! check, compare or hand back. A test (`tests/tests/tree/tidy.rs`) keeps wasmtime's own accessors
+//! of such values out of every other file.
 //!
 //! The feature `fault-injection` replaces claims by a schedule: see [`faults`]. Otherwise these
 //! wrappers cost nothing.

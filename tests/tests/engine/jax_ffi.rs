@@ -12,7 +12,7 @@ use callbox::wasm::{Config, Engine, Module};
 use callbox::{Blame, Literal, Result, Shape, StaticInfo, Status, StatusCode};
 use callbox_tests::jax_ffi::{FfiCall, FfiCalls, Function};
 
-const ADD_N: &str = include_str!("../../host/callbox/examples/add_n_jax.wat");
+const ADD_N: &str = include_str!("../../../host/callbox/examples/add_n_jax.wat");
 
 /// An object that counts its calls. `make` logs "make", and fails for empty bytes; `free` logs
 /// "free". `count` returns the number of calls, and fails, traps or succeeds as the operand says
@@ -233,7 +233,7 @@ fn a_platform_has_one_function() {
 fn functions_of_other_conventions_are_refused() {
     let (engine, _) = engine();
     let module = engine
-        .load(&wat::parse_str(include_str!("../../host/callbox/examples/negate.wat")).unwrap())
+        .load(&wat::parse_str(include_str!("../../../host/callbox/examples/negate.wat")).unwrap())
         .unwrap();
     let err = Function::new(Arc::clone(&module) as Arc<dyn TargetModule>, "negate").unwrap_err();
     assert_eq!(

@@ -8,9 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-mod sources;
-
-use sources::{Source, Token, files, read, sources};
+use crate::sources::{Source, Token, files, read, sources};
 
 /// The folders with Rust sources.
 const FOLDERS: [&str; 7] = [

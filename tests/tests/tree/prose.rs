@@ -5,10 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[allow(dead_code, reason = "this test needs files only, not tokens")]
-mod sources;
-
-use sources::{files, read};
+use crate::sources::{files, read};
 
 /// The maximum width of a line of prose.
 const WIDTH: usize = 100;

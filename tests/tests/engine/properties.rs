@@ -16,9 +16,7 @@ use callbox_tests::run;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-mod decode;
-
-use decode::{AttributeRecord, BufferRecord, FrameRecord, Memory};
+use crate::decode::{AttributeRecord, BufferRecord, FrameRecord, Memory};
 
 /// The arena's address in these tests' linear memory.
 const ARENA: u32 = 0x1_0000;
