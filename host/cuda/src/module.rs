@@ -5,6 +5,7 @@
 )]
 
 mod calls;
+mod execution;
 mod target;
 
 use std::fmt;
