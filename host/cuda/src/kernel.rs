@@ -191,7 +191,7 @@ impl Kernels {
         self.fenced.is_some()
     }
 
-    /// What stops a launch, if the manifest is not granted.
+    /// The bounds of a fenced launch.
     pub(super) fn bounds(&self, options: &CallOptions) -> Bounds {
         let limit = self.fenced.as_ref().and_then(|fenced| fenced.gpu.deadline);
         Bounds {

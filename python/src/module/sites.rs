@@ -96,7 +96,7 @@ impl Sites {
     }
 }
 
-/// What is known of a call site.
+/// The result of looking up a call site.
 pub(super) enum Found {
     /// The call site itself.
     Same(Arc<Ready>),

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use super::execution::{CudaExecution, check_stop, expect_sizes};
+use super::execution::{CudaExecution, check_stop};
 use super::{Code, CudaModule};
 use crate::call::{CudaStage, State};
 use crate::device::CudaDevice;
 use crate::guard::guarded;
 use crate::kernel::PlannedKernels;
 use crate::queue::CudaQueue;
+use callbox_core::call::batch::check_sizes;
 use callbox_core::call::resolve_aliases;
 use callbox_core::call::{
     CallBuffers, CallOptions, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, DirectCalls,
     DirectModule, Execution, Functions, PreparedCalls, Stage,
 };
 use callbox_core::policy::Policy;
-use callbox_core::values::{Result, Shape, Status};
+use callbox_core::values::{ArrayShape, Result, Shape, Status};
 
 /// The call sites that an executable has of a module's targets.
 #[derive(Debug)]
@@ -169,18 +170,14 @@ pub(super) fn call_on_device(
     results: &mut [&mut [u8]],
     call: impl FnOnce(&mut CudaQueue, &[DeviceLeaf], &[DeviceBuffer]) -> Result<()>,
 ) -> Result<()> {
-    let shapes = site.operands.iter().flat_map(Shape::leaves);
-    let expected: Vec<usize> = shapes.map(|shape| shape.byte_size()).collect();
-    let found: Vec<usize> = operands.iter().map(|bytes| bytes.len()).collect();
-    expect_sizes("operands", &expected, &found)?;
-    let leaves = site.result.leaves();
-    let sizes: Vec<usize> = leaves.iter().map(|shape| shape.byte_size()).collect();
-    let mut expected = sizes.clone();
-    for &scratch in &site.scratch {
-        expected[scratch] = 0;
-    }
-    let found: Vec<usize> = results.iter().map(|bytes| bytes.len()).collect();
-    expect_sizes("results", &expected, &found)?;
+    let [operand_sizes, result_sizes] = sizes(site);
+    check_sizes("operand", operand_sizes, operands.len(), |i| {
+        operands[i].len()
+    })?;
+    let is_scratch = |result: usize| site.scratch.contains(&result);
+    let written = result_sizes.clone().enumerate();
+    let written = written.map(|(i, size)| if is_scratch(i) { 0 } else { size });
+    check_sizes("result", written, results.len(), |i| results[i].len())?;
     let mut queue = device.new_queue()?;
     let operands = operands.iter().map(|bytes| {
         Ok(DeviceLeaf {
@@ -189,14 +186,24 @@ pub(super) fn call_on_device(
         })
     });
     let operands = operands.collect::<Result<Vec<_>>>()?;
-    let buffers = sizes.iter().map(|&size| queue.allocate(size));
+    let buffers = result_sizes.map(|size| queue.allocate(size));
     let buffers = buffers.collect::<Result<Vec<_>>>()?;
     call(&mut queue, &operands, &buffers)?;
     let found = queue.download(&buffers)?;
     for (number, (result, bytes)) in std::iter::zip(results, found).enumerate() {
-        if !site.scratch.contains(&number) {
+        if !is_scratch(number) {
             result.copy_from_slice(&bytes);
         }
     }
     Ok(())
+}
+
+/// The sizes in bytes of a call site's operands and of its results: leaves in preorder.
+pub(super) fn sizes(site: &CallSite) -> [std::vec::IntoIter<usize>; 2] {
+    let of = |leaves: Vec<&ArrayShape>| {
+        let sizes: Vec<usize> = leaves.into_iter().map(ArrayShape::byte_size).collect();
+        sizes.into_iter()
+    };
+    let operands = site.operands.iter().flat_map(Shape::leaves);
+    [of(operands.collect()), of(site.result.leaves())]
 }

@@ -7,18 +7,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::calls::{CudaCalls, Site, call_on_device};
+use super::calls::{CudaCalls, Site, call_on_device, sizes};
 use super::{Code, Conventions};
 use crate::call::{CudaCall, CudaStage, State};
 use crate::fenced::USUAL_ALIGN;
 use crate::guard::guarded;
 use crate::kernel::{Kernels, ReadyKernels};
 use crate::queue::CudaQueue;
+use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
     CallOptions, CallSite, CancelToken, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution,
     Functions, Stage,
 };
-use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
+use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 /// The state of a call site in an execution.
 #[derive(Default)]
@@ -179,7 +180,11 @@ impl Execution for CudaExecution<'_> {
         {
             planned.check_without_scratch(&site.site.target)?;
         }
-        check_sizes(&site.site, operands, results)?;
+        let [operand_sizes, result_sizes] = sizes(&site.site);
+        check_sizes("operand", operand_sizes, operands.len(), |i| {
+            operands[i].buffer.size()
+        })?;
+        check_sizes("result", result_sizes, results.len(), |i| results[i].size())?;
         let buffers = operands.iter().map(|leaf| &leaf.buffer).chain(results);
         for buffer in buffers {
             queue.admit(buffer)?;
@@ -262,32 +267,6 @@ fn share_memory(
         }
     }
     Ok(operands)
-}
-
-pub(super) fn expect_sizes(what: &str, expected: &[usize], found: &[usize]) -> Result<()> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(Status::invalid_argument(format!(
-        "expected {what} of {expected:?} bytes, found {found:?}"
-    )))
-}
-
-fn check_sizes(site: &CallSite, operands: &[DeviceLeaf], results: &[DeviceBuffer]) -> Result<()> {
-    let shapes = || site.operands.iter().flat_map(Shape::leaves);
-    let expected = || shapes().map(ArrayShape::byte_size);
-    let found = || operands.iter().map(|leaf| leaf.buffer.size());
-    if !expected().eq(found()) {
-        let (expected, found) = (expected().collect::<Vec<_>>(), found().collect::<Vec<_>>());
-        return expect_sizes("operands", &expected, &found);
-    }
-    let expected = || site.result.leaves().into_iter().map(ArrayShape::byte_size);
-    let found = || results.iter().map(|buffer| buffer.size());
-    if !expected().eq(found()) {
-        let (expected, found) = (expected().collect::<Vec<_>>(), found().collect::<Vec<_>>());
-        return expect_sizes("results", &expected, &found);
-    }
-    Ok(())
 }
 
 /// The power of two that divides all addresses, at most the usual alignment.

@@ -37,7 +37,7 @@ pub(super) fn in_order<'a, T: Number, const LANES: usize, E>(
 }
 
 /// The elements that blocks read, term by term: all rows of A in a tile, and `LANES` columns of B.
-/// Those past the end of the tile are any numbers, and their sums are not used.
+/// Elements past the end of the tile are left over from other tiles, and their sums are not used.
 struct Packed<T, const LANES: usize> {
     a: [[[T; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
     b: [[T; LANES]; PORTABLE_TILE[2]],

@@ -14,7 +14,7 @@ pub enum Rule {
     Module,
     /// The launch does not fit the kernel, or exceeds a limit.
     Launch,
-    /// An instruction that strangers' kernels must not have.
+    /// An instruction that is refused in kernels without a grant.
     Instruction,
     /// A call, or a branch to a computed place.
     Call,
@@ -59,9 +59,9 @@ pub struct Refusal {
     pub instruction: String,
     /// The rule.
     pub rule: Rule,
-    /// What is wrong.
+    /// The reason, as a sentence about the instruction.
     pub reason: String,
-    /// What would make it pass.
+    /// The change that would make the kernel pass.
     pub cure: String,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the verifier says about an access.
+/// The outcome of verifying an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is in range and aligned whenever it runs.
@@ -102,20 +102,20 @@ pub struct AccessReport {
     pub line: u32,
     /// The state space.
     pub space: Space,
-    /// What it does.
+    /// Whether it reads or writes.
     pub action: Action,
-    /// How many bytes from its address on it can reach.
+    /// The number of bytes from its address that it can reach.
     pub bytes: u64,
     /// The parameter that its address comes from, if that is known.
     pub param: Option<usize>,
-    /// What the verifier says about it.
+    /// The outcome.
     pub verdict: Verdict,
 }
 
-/// What ends a loop.
+/// The reason for which a loop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopEnd {
-    /// It goes back at most this often.
+    /// It turns at most this often.
     Proved {
         /// The number of turns.
         turns: u64,
@@ -132,7 +132,7 @@ pub enum LoopEnd {
 pub struct LoopReport {
     /// The line of its first instruction.
     pub line: u32,
-    /// What ends it.
+    /// The reason for which it ends.
     pub end: LoopEnd,
 }
 
@@ -153,7 +153,7 @@ pub struct Proof {
     pub(crate) plan: Plan,
 }
 
-/// What the fence has to do. Steps are instructions, counted in the body.
+/// The work of the fence. A step is the index of an instruction in the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) checks: Vec<Check>,

@@ -25,19 +25,19 @@ const MOST_CONDITIONS: usize = 16;
 pub(crate) struct Solution<'s> {
     pub(crate) subject: &'s Subject<'s>,
     contents: Vec<Option<Contents>>,
-    /// The joins of loops that grow by a constant each turn: where they begin and how far they get.
+    /// For each join that its loop changes by a constant: that constant, and the most turns.
     inductions: Vec<Option<Induction>>,
-    /// The contents of these joins where their loops begin.
+    /// The contents of these joins before the first turn.
     starts: Vec<Option<Contents>>,
-    /// The contents of these joins without that knowledge.
+    /// The contents of all values as computed before the inductions were known.
     before: Vec<Option<Contents>>,
 }
 
-/// What comes into a join.
+/// The contents that arrive at a join.
 struct Incoming {
     join: ValueId,
     contents: Contents,
-    /// What comes from outside of a loop, if the join is an induction.
+    /// The contents that arrive from outside of the loop, if the join is an induction.
     start: Option<Contents>,
 }
 
@@ -65,7 +65,7 @@ impl<'s> Solution<'s> {
         solution
     }
 
-    /// What a join is where its loop begins, and how the loop changes it.
+    /// The contents of a join before the first turn of its loop, and the change of each turn.
     pub(crate) fn induction(&self, join: ValueId) -> Option<(Contents, Induction)> {
         Some((self.starts[join.at()]?, self.inductions[join.at()]?))
     }
@@ -108,7 +108,7 @@ impl<'s> Solution<'s> {
         Some((value, condition.is))
     }
 
-    /// What is known at a step, if its guard lets it run and these conditions hold.
+    /// The facts that hold when a step runs under these conditions: its guard has let it run.
     pub(crate) fn place_of_step(
         &self,
         block: usize,
@@ -247,7 +247,7 @@ impl<'s> Solution<'s> {
         found
     }
 
-    /// What a value is where control goes along an edge. `None` if it has not been evaluated.
+    /// The contents of a value when control takes an edge. `None` if it has not been evaluated.
     fn on_edge<'p>(
         &'p self,
         value: ValueId,

@@ -48,7 +48,7 @@ impl Solution<'_> {
         bounds.min()
     }
 
-    /// What every way back to its loop's header adds to a join, if it is one constant.
+    /// The constant that each back edge of the loop adds to a join, if all add the same.
     fn step_of(&self, join: ValueId) -> Option<i128> {
         let flow = self.subject.flow;
         let Definition::Join { block, from } = &self.subject.ssa.values[join.at()].definition
@@ -70,7 +70,7 @@ impl Solution<'_> {
         found.filter(|step| *step != 0)
     }
 
-    /// The constant that makes `value` of `join` by additions.
+    /// The constant `value - join`, if `value` is computed from `join` by additions of constants.
     fn difference(&self, mut value: ValueId, join: ValueId) -> Option<i128> {
         let subject = self.subject;
         let bits = subject.bits(join);
@@ -126,7 +126,7 @@ impl Solution<'_> {
 }
 
 impl Induction {
-    /// What a join is that begins with `first`, after `least` to `most` turns.
+    /// The contents of a join after `least` to `most` turns, if they were `first` before the loop.
     pub(crate) fn after(self, first: Contents, least: i128, most: i128) -> Contents {
         let bits = first.range.bits;
         if !self.is_exact(bits) {
@@ -141,7 +141,7 @@ impl Induction {
         }
     }
 
-    /// Whether all turns together are less than once around, so that no two look alike.
+    /// Whether all turns together do not wrap around, so that no two turns have the same value.
     fn is_exact(self, bits: u32) -> bool {
         let end = self.step.checked_mul(self.turns);
         end.is_some_and(|end| end.abs() < 1_i128 << bits)
