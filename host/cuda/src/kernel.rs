@@ -28,11 +28,8 @@ use super::guard::locked;
 use super::manifest::{
     self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
 };
-use super::module::{Code, CudaModule};
+use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule};
 use super::queue::CudaQueue;
-
-/// The trait of targets that can be captured into graphs.
-const COMMAND_BUFFER_COMPATIBLE: &str = "command_buffer_compatible";
 
 /// The targets and images of a manifest.
 #[derive(Debug)]

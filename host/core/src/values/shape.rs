@@ -123,16 +123,6 @@ impl ArrayShape {
         self
     }
 
-    /// The same dimensions and layout with another element type.
-    ///
-    /// # Errors
-    /// As for [`ArrayShape::new`].
-    pub fn with_element_type(&self, element_type: ElementType) -> Result<Self> {
-        let mut shape = Self::new(element_type, &self.dimensions)?;
-        shape.layout.clone_from(&self.layout);
-        Ok(shape)
-    }
-
     /// The type of its elements.
     #[must_use]
     pub fn element_type(&self) -> ElementType {
