@@ -1,9 +1,7 @@
 //! Comparisons and conversions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
-use device_memory::single::{B32, B64, one, word};
+use crate::device_memory::single::{B32, B64, one, word};
 
 #[test]
 fn comparisons_know_nan() {

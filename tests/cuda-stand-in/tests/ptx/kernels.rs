@@ -1,10 +1,8 @@
 //! Compares kernels compiled by NVRTC 13.0 (`tests/kernels/*.cu`) with the same in Rust.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
+use crate::device_memory::{Device, Element, launch, launch_shape, module};
 use callbox_cuda_stand_in::ptx::Shape;
-use device_memory::{Device, Element, launch, launch_shape, module};
 
 #[test]
 fn blocks_sum_reverse_and_scan() {

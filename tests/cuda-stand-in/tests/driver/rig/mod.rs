@@ -1,5 +1,4 @@
 //! The driver calls of the tests, without pointers. Errors are returned as the driver's code.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(unsafe_code, reason = "calls the driver API")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,9 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use callbox_cuda_stand_in::StandIn;
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream, CUstreamCaptureMode};
 
-#[allow(unused_imports, reason = "each test program uses a part of it")]
 pub(crate) use self::graphs::*;
-#[allow(unused_imports, reason = "each test program uses a part of it")]
 pub(crate) use self::kernels::*;
 
 /// Kernels: `axpb(x, y, a, b, n)`, `count()`, `stop()`; a variable `counter` with the initial value

@@ -3,14 +3,13 @@
 #![allow(unsafe_code, reason = "host functions are C functions")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
 use std::ffi::c_void;
 use std::sync::Mutex;
 
+use crate::rig;
+use crate::rig::Axpb;
 use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::sys::CUresult;
-use rig::Axpb;
 
 /// The contents of uninitialised memory.
 const POISON: u32 = 0xCDCD_CDCD;

@@ -2,9 +2,7 @@
 //! crate's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
-use device_memory::{Device, Element, launch, module, numbers};
+use crate::device_memory::{Device, Element, launch, module, numbers};
 use half::f16;
 
 #[test]

@@ -1,8 +1,7 @@
 //! Invalid modules, launches, addresses and handles, which the driver rejects.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
+use crate::rig;
 use cudarc::driver::sys::CUresult;
 
 #[test]

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::manual_checked_ops, reason = "it is as the kernel has it")]
 
-mod device_memory;
-
-use device_memory::{Device, Element, launch, module, numbers};
+use crate::device_memory::{Device, Element, launch, module, numbers};
 
 const EDGES: [i32; 12] = [
     0,

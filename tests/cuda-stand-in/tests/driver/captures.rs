@@ -1,8 +1,7 @@
 //! Captures: what they record, and what they forbid.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
+use crate::rig;
 use cudarc::driver::sys::{CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 #[test]

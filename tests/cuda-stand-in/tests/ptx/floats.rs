@@ -1,9 +1,7 @@
 //! Floating-point instructions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
-use device_memory::single::{B32, B64, one, random, run, single};
+use crate::device_memory::single::{B32, B64, one, random, run, single};
 use half::{bf16, f16};
 
 #[test]

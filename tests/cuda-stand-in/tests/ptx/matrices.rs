@@ -1,10 +1,8 @@
 //! Matrices and asynchronous copies. The places of elements are written as in the PTX ISA.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
+use crate::device_memory::{Device, Element, launch, numbers};
 use callbox_cuda_stand_in::ptx::{FaultKind, Module};
-use device_memory::{Device, Element, launch, numbers};
 use half::{bf16, f16};
 
 /// Runs `mma` on registers: each lane loads those of A, B and C, and stores those of D, from rows

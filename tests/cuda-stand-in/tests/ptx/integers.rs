@@ -1,9 +1,7 @@
 //! Integer instructions, checked against the PTX ISA document.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
-use device_memory::single::{B64, one, random, run, word};
+use crate::device_memory::single::{B64, one, random, run, word};
 
 #[test]
 fn shifts_clamp() {

@@ -1,13 +1,12 @@
 //! Graphs: replayed, with replaced kernel arguments, and updated to other graphs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
+use crate::rig;
+use crate::rig::Axpb;
 use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::sys::{
     CUgraphExecUpdateResult, CUgraphNodeType, CUresult, CUstream, CUstreamCaptureStatus,
 };
-use rig::Axpb;
 
 const N: u32 = 100;
 const BYTES: usize = N as usize * 4;

@@ -1,11 +1,10 @@
 //! Failures: injected ones, kernels' faults, exhausted memory, and misuse by callers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
+use crate::rig;
+use crate::rig::Axpb;
 use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::sys::CUresult;
-use rig::Axpb;
 
 const STICKY: [CUresult; 2] = [
     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,

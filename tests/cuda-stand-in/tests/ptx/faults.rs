@@ -1,12 +1,10 @@
 //! Faults of running kernels, and invalid PTX.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
 use std::time::Instant;
 
+use crate::device_memory::{Device, Element, launch, module, parameter_block};
 use callbox_cuda_stand_in::ptx::{FaultKind, Module, Shape, launch_within};
-use device_memory::{Device, Element, launch, module, parameter_block};
 
 /// Returns the line of an instruction in a kernel's text.
 fn line_of(kernel: &str, instruction: &str) -> usize {

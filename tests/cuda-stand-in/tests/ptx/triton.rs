@@ -6,12 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
-mod device_memory;
-
 use std::path::Path;
 
+use crate::device_memory::{Device, Element, launch_shape};
 use callbox_cuda_stand_in::ptx::{Module, Shape};
-use device_memory::{Device, Element, launch_shape};
 use half::f16;
 
 /// Multiples of 1/64 from -1/2 to 1/2, as in `reference.py`.

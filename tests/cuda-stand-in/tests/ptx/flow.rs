@@ -1,11 +1,9 @@
 //! Spaces, branches and lanes, in hand-written PTX.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod device_memory;
-
+use crate::device_memory::single::{B32, one, run};
+use crate::device_memory::{Device, Element, launch};
 use callbox_cuda_stand_in::ptx::Module;
-use device_memory::single::{B32, one, run};
-use device_memory::{Device, Element, launch};
 
 #[test]
 fn generic_addresses_find_their_space() {

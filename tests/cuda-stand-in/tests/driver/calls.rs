@@ -3,13 +3,12 @@
 #![allow(unsafe_code, reason = "calls the driver API")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod rig;
-
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use crate::rig;
+use crate::rig::code;
 use cudarc::driver::sys::{self, CUfunction_attribute, CUresult, CUstream};
-use rig::code;
 
 #[test]
 fn a_launch_by_configuration_is_a_launch_and_shared_memory_goes_as_far_as_the_attribute_says() {
