@@ -88,7 +88,7 @@ impl ParameterDescription {
     }
 }
 
-/// What a parameter receives.
+/// The kind of value that a parameter receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The next operand.

@@ -3,8 +3,8 @@
 //! In a forked child a module is loaded again by the first direct call. Programs of JAX do not run
 //! there, whatever they call.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+mod sites;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,24 +18,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
+use self::sites::{Found, Sites};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
-use crate::site::{Passage, Ready, Shapes, SiteText, to_hex};
+use crate::site::{Ready, Shapes, SiteText, to_hex};
 use crate::stats::Stats;
 use crate::targets::Target;
-
-/// The maximum number of call sites of a module. The oldest are dropped first, so that calls with
-/// ever new shapes or attributes do not fill the memory.
-const MOST_SITES: usize = 1024;
-
-/// The maximum size of the arenas and attribute texts of a module's call sites together.
-///
-/// The oldest call sites are dropped first, but never the newest one.
-const MOST_BYTES: usize = 512 << 20;
-
-/// The maximum length of a text in a key. A longer one is replaced by its digest.
-const LONG: usize = 4 << 10;
 
 /// A module, shared by its Python objects and by compiled programs.
 pub(crate) struct ModuleCore {
@@ -64,122 +54,6 @@ pub(crate) struct Loaded {
     /// One module for each set of grants.
     modules: Vec<Arc<wasm::Module>>,
     sites: Mutex<Sites>,
-}
-
-/// The call sites that are ready to be called.
-#[derive(Default)]
-struct Sites {
-    ready: HashMap<SiteKey, Arc<Ready>>,
-    /// The newest call site of each family, the last one to be dropped.
-    newest: HashMap<Arc<FamilyKey>, Arc<Ready>>,
-    /// Oldest first.
-    order: VecDeque<SiteKey>,
-    /// The number of call sites that each arena serves.
-    arenas: HashMap<u64, usize>,
-    bytes: usize,
-}
-
-impl Sites {
-    /// Returns a call site, or another one of its family.
-    fn find(&self, key: &SiteKey) -> Found {
-        match self.ready.get(key) {
-            Some(ready) => Found::Same(Arc::clone(ready)),
-            None => Found::Relative(self.newest.get(&key.family).cloned()),
-        }
-    }
-
-    /// Keeps a call site, and returns it or the one that another thread has made meanwhile.
-    ///
-    /// The second value holds the dropped call sites, which the caller drops outside of the lock:
-    /// that takes time.
-    fn keep(&mut self, key: SiteKey, ready: Arc<Ready>) -> (Arc<Ready>, Vec<Arc<Ready>>) {
-        if let Some(known) = self.ready.get(&key) {
-            return (Arc::clone(known), vec![ready]);
-        }
-        let served = self.arenas.entry(ready.arena().id).or_default();
-        let arena_bytes = if *served == 0 { ready.arena().bytes } else { 0 };
-        *served += 1;
-        self.bytes = (self.bytes)
-            .saturating_add(arena_bytes)
-            .saturating_add(ready.attribute_bytes());
-        let mut gone = Vec::new();
-        while self.order.len() >= MOST_SITES || self.bytes > MOST_BYTES {
-            let Some(oldest) = self.order.pop_front() else {
-                break;
-            };
-            gone.extend(self.remove(&oldest));
-        }
-        self.order.push_back(key.clone());
-        gone.extend(
-            self.newest
-                .insert(Arc::clone(&key.family), Arc::clone(&ready)),
-        );
-        self.ready.insert(key, Arc::clone(&ready));
-        (ready, gone)
-    }
-
-    /// Removes a call site, and its arena if that serves no other.
-    fn remove(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
-        let ready = self.ready.remove(key)?;
-        self.bytes = self.bytes.saturating_sub(ready.attribute_bytes());
-        if let Entry::Occupied(mut served) = self.arenas.entry(ready.arena().id) {
-            *served.get_mut() -= 1;
-            if *served.get() == 0 {
-                served.remove();
-                self.bytes = self.bytes.saturating_sub(ready.arena().bytes);
-            }
-        }
-        if let Entry::Occupied(newest) = self.newest.entry(Arc::clone(&key.family))
-            && Arc::ptr_eq(newest.get(), &ready)
-        {
-            newest.remove();
-        }
-        Some(ready)
-    }
-}
-
-/// What is known of a call site.
-enum Found {
-    /// The call site itself.
-    Same(Arc<Ready>),
-    /// A call site that differs in its attributes alone, if there is one.
-    Relative(Option<Arc<Ready>>),
-}
-
-/// A text as part of a key: the text itself, or its digest if it is long.
-pub(crate) fn key_part(text: &str) -> String {
-    if text.len() > LONG {
-        format!("sha256 {}", to_hex(&Sha256::digest(text)))
-    } else {
-        text.to_owned()
-    }
-}
-
-/// The key of a call site within its module.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SiteKey {
-    pub(crate) family: Arc<FamilyKey>,
-    /// The attributes in MLIR's syntax, or their digest.
-    pub(crate) attributes: String,
-}
-
-/// The key of the call sites that differ in their attributes alone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FamilyKey {
-    pub(crate) target: usize,
-    /// The call's text in JSON.
-    pub(crate) call: String,
-    /// The element types and dimensions of the operands, then of the results.
-    pub(crate) arrays: Vec<(u8, Vec<usize>)>,
-    pub(crate) passage: Passage,
-}
-
-impl FamilyKey {
-    pub(crate) fn arrays(shapes: &Shapes) -> Vec<(u8, Vec<usize>)> {
-        let all = shapes.operands.iter().chain(&shapes.results);
-        all.map(|shape| (shape.element_type().number(), shape.dimensions().to_vec()))
-            .collect()
-    }
 }
 
 impl Loaded {

@@ -35,8 +35,8 @@ pub(crate) fn deny() -> Result<()> {
     }
     say("Licences, duplicates and sources");
     for manifest in WORKSPACES {
-        // One workspace needs exemptions that another does not. tests/tests/supply_chain.rs finds
-        // those that no workspace needs.
+        // One workspace needs exemptions that another does not. tests/tests/tree/supply_chain.rs
+        // finds those that no workspace needs.
         run(tool(manifest).args([
             "check",
             "--allow",

@@ -12,7 +12,7 @@ use super::regular_file;
 /// An array in a file.
 #[derive(Clone, Debug)]
 pub(super) enum ArrayFile {
-    /// `FILE.npy`, or any other name without a tensor.
+    /// A file in NumPy's format: every argument that names no tensor.
     Npy(PathBuf),
     /// `FILE.safetensors#TENSOR`.
     Tensor {

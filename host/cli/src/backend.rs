@@ -41,7 +41,7 @@ pub(super) fn check_compiler() -> Result<()> {
     Engine::with_config(config)?.load(MODULE).map(drop)
 }
 
-/// What isolates guests from this process.
+/// The isolation between guests and this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wall {
     /// WebAssembly alone.

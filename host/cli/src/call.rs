@@ -173,7 +173,7 @@ fn load(arguments: &Arguments) -> Outcome<Loaded> {
     }
 }
 
-/// How many opaque bytes are read from a file: the largest arena by default.
+/// The most opaque bytes that are read from a file: the size of the largest arena by default.
 const MOST_OPAQUE: usize = 1 << 30;
 
 /// The call site with the convention of `--api-version`, or else of the target.

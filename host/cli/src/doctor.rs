@@ -68,7 +68,7 @@ pub(super) struct Report {
     jax: Finding,
 }
 
-/// One thing that was looked for.
+/// The result of looking for one program, library or device.
 #[derive(Debug, Default, Serialize)]
 struct Finding {
     found: bool,
@@ -76,7 +76,7 @@ struct Finding {
     path: Option<String>,
     /// Why it cannot be used, if it cannot.
     problem: Option<String>,
-    /// How to get it then.
+    /// The way to install it, if it cannot be used.
     remedy: Option<&'static str>,
 }
 

@@ -19,7 +19,7 @@ use super::progress;
 use super::registered::Registered;
 use super::regular_file;
 
-/// What a WebAssembly file begins with.
+/// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
 
 /// The registry of the targets that `--target` and `--targets` name.
@@ -73,7 +73,7 @@ struct Loader {
     backend: Backend,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
     modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
-    /// How many files are done, for messages.
+    /// The number of files that are done, for messages.
     progress: String,
 }
 

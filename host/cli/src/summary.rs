@@ -7,10 +7,10 @@ use num_complex::Complex;
 
 use super::convert::convert;
 
-/// How many elements are shown.
+/// The most elements that are shown.
 const SHOWN: usize = 8;
 
-/// How many elements are decoded at a time.
+/// The number of elements that are decoded at a time.
 const CHUNK: usize = 1 << 16;
 
 /// Describes an array on one or two lines.

@@ -83,7 +83,7 @@ pub struct Policy {
     pub grants: Grants,
     /// The grants of the targets with these names, in place of `grants`.
     pub targets: BTreeMap<String, Grants>,
-    /// What GPU kernels without a grant may use.
+    /// The limits of GPU kernels without a grant.
     pub gpu: Gpu,
 }
 

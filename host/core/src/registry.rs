@@ -215,13 +215,7 @@ mod tests {
             name: (*name).to_owned(),
             api_versions: vec![ApiVersion::TypedFfi],
             stages: vec![Stage::Execute],
-            operands: None,
-            remaining_operands: false,
-            results: None,
-            remaining_results: false,
-            attributes: None,
-            documentation: String::new(),
-            traits: Vec::new(),
+            ..Signature::default()
         };
         Arc::new(Fake {
             identity,

@@ -12,7 +12,7 @@ mod status;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-use callbox_core::call::{ApiVersion, CallSite, DeviceBuffer, DeviceLeaf, Signature};
+use callbox_core::call::{ApiVersion, CallSite, DeviceBuffer, DeviceLeaf};
 use callbox_core::values::{Result, Status};
 use cudarc::driver::sys::CUstream;
 
@@ -20,16 +20,16 @@ pub use self::library::LibraryTarget;
 use self::library::NativeLibrary;
 use self::pointers::PointerArray;
 use self::status::CStatus;
-use crate::module::{Code, Conventions, CudaModule, undeclared};
+use crate::module::Conventions;
 use crate::queue::CudaQueue;
 
 /// A function of `API_VERSION_ORIGINAL` on CUDA.
-pub type OriginalTarget = unsafe extern "C" fn(CUstream, *mut *mut c_void, *const c_char, usize);
+type OriginalTarget = unsafe extern "C" fn(CUstream, *mut *mut c_void, *const c_char, usize);
 
 /// A function of `API_VERSION_STATUS_RETURNING`, or the unified version, on CUDA.
 ///
 /// Its last argument is XLA's opaque `XlaCustomCallStatus`.
-pub type StatusTarget =
+type StatusTarget =
     unsafe extern "C" fn(CUstream, *mut *mut c_void, *const c_char, usize, *mut c_void);
 
 /// Which pointers a C function is passed.
@@ -53,7 +53,7 @@ pub(super) struct CFunction {
     entry: CEntry,
     buffers: Buffers,
     /// The library that the function is from, which must stay loaded.
-    _library: Option<Arc<NativeLibrary>>,
+    _library: Arc<NativeLibrary>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,75 +78,6 @@ impl CEntry {
                 ApiVersion::StatusReturningUnified,
             ],
         }
-    }
-}
-
-impl CudaModule {
-    /// Makes a module with one target, a function of `API_VERSION_ORIGINAL`.
-    ///
-    /// # Errors
-    /// None that depend on the arguments.
-    ///
-    /// # Safety
-    /// The function must be sound to call with what its convention passes, for every call site that
-    /// names it: it accesses only the arrays of the call, the opaque bytes and its own memory, and
-    /// does not unwind. Nothing checks it.
-    pub unsafe fn from_original(
-        name: &str,
-        function: OriginalTarget,
-        buffers: Buffers,
-    ) -> Result<Arc<Self>> {
-        Self::from_function(name, CEntry::Original(function), buffers)
-    }
-
-    /// Makes a module with one target, a function that returns a status.
-    ///
-    /// # Errors
-    /// None that depend on the arguments.
-    ///
-    /// # Safety
-    /// As for [`CudaModule::from_original`]. The function also passes its status to nothing but the
-    /// functions of XLA's status API, and only until it returns.
-    pub unsafe fn from_status_returning(
-        name: &str,
-        function: StatusTarget,
-        buffers: Buffers,
-    ) -> Result<Arc<Self>> {
-        Self::from_function(name, CEntry::Status(function), buffers)
-    }
-
-    fn from_function(name: &str, entry: CEntry, buffers: Buffers) -> Result<Arc<Self>> {
-        let identity = match entry {
-            CEntry::Original(function) => format!("{function:p} {buffers:?}"),
-            CEntry::Status(function) => format!("{function:p} {buffers:?}"),
-        };
-        let name = name.to_owned();
-        let function = NamedFunction {
-            name,
-            entry,
-            buffers,
-        };
-        Self::from_c(identity, vec![function], None)
-    }
-
-    fn from_c(
-        identity: String,
-        functions: Vec<NamedFunction>,
-        library: Option<&Arc<NativeLibrary>>,
-    ) -> Result<Arc<Self>> {
-        let targets = functions.into_iter().map(|function| {
-            let signature = Signature {
-                api_versions: function.entry.api_versions(),
-                ..undeclared(function.name)
-            };
-            let function = CFunction {
-                entry: function.entry,
-                buffers: function.buffers,
-                _library: library.cloned(),
-            };
-            (signature, Code::C(function))
-        });
-        Self::new(identity, targets.collect())
     }
 }
 
@@ -186,7 +117,7 @@ impl CFunction {
         let mut status = CStatus::default();
         // SAFETY: the stream, the pointers, the opaque bytes and the status are those of the
         // convention, and live until the function returns. The caller who made this value promised,
-        // by an unsafe function, that the function has this convention and is sound to call.
+        // by `CudaModule::load_library`, that the function has this convention and is sound to call.
         unsafe {
             match self.entry {
                 CEntry::Original(function) => function(stream, buffers, opaque, opaque_len),

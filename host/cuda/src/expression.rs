@@ -46,7 +46,7 @@ const MAX_LENGTH: usize = 4096;
 /// How deep parentheses, arguments, indices and signs may nest.
 const MAX_DEPTH: usize = 32;
 
-/// How many characters of an expression a message shows.
+/// The most characters of an expression in a message.
 const MAX_SHOWN: usize = 200;
 
 /// The kind of an expression's value.

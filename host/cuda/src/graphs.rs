@@ -40,7 +40,7 @@ pub enum Uncapturable {
 /// Options for graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphOptions {
-    /// How many graphs are kept. The least recently launched one is evicted. Default: 32.
+    /// The most graphs that are kept. The least recently launched one is evicted. Default: 32.
     pub most: usize,
     /// The handling of a function that cannot be captured.
     pub uncapturable: Uncapturable,

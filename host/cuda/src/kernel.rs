@@ -1,11 +1,13 @@
-//! Kernels that a manifest describes: loaded, checked against the driver, and launched.
+//! Kernels that a manifest describes: planned, made ready on a device, and launched.
 //!
 //! A granted manifest's images are loaded as they are. PTX without a grant is fenced first. No code
 //! of the kernels' author runs on the host.
 #![allow(
     unsafe_code,
-    reason = "loads and launches native code that was granted or fenced"
+    reason = "launches native code that was granted or fenced"
 )]
+
+mod image;
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -16,23 +18,18 @@ use callbox_core::policy::Gpu;
 use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 use sha2::{Digest, Sha256};
 
+use self::image::LoadedImage;
 use super::device::CudaDevice;
-use super::driver::{Function, Image, Module, Relaxed};
-use super::failure::DriverFailure;
+use super::driver::{Function, Relaxed};
 use super::fenced::{Arrays, Bounds, FencedImage, FencedKernel, USUAL_ALIGN, check_scratch};
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
 use super::guard::locked;
 use super::manifest::{
     self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
-    check_parameters,
 };
-use super::module::{Code, CudaModule};
-use super::nvrtc;
+use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule};
 use super::queue::CudaQueue;
-
-/// The trait of targets that can be captured into graphs.
-const COMMAND_BUFFER_COMPATIBLE: &str = "command_buffer_compatible";
 
 /// The targets and images of a manifest.
 #[derive(Debug)]
@@ -48,14 +45,6 @@ pub(super) struct Kernels {
 struct FencedImages {
     images: Vec<FencedImage>,
     gpu: Gpu,
-}
-
-#[derive(Debug)]
-struct LoadedImage {
-    file: String,
-    kind: ImageKind,
-    bytes: Vec<u8>,
-    digest: [u8; 32],
 }
 
 /// The launches of a call site.
@@ -199,7 +188,7 @@ impl Kernels {
         self.fenced.is_some()
     }
 
-    /// What stops a launch, if the manifest is not granted.
+    /// The bounds of a fenced launch.
     pub(super) fn bounds(&self, options: &CallOptions) -> Bounds {
         let limit = self.fenced.as_ref().and_then(|fenced| fenced.gpu.deadline);
         Bounds {
@@ -331,79 +320,6 @@ impl PlannedKernels {
                 ),
             )),
         }
-    }
-}
-
-impl LoadedImage {
-    fn load(&self, device: &CudaDevice) -> Result<Arc<Module>> {
-        let text = || {
-            std::str::from_utf8(&self.bytes).map_err(|_| {
-                Status::invalid_argument(format!("{}: expected text, found bytes", self.file))
-            })
-        };
-        let compiled;
-        let image = match self.kind {
-            ImageKind::Ptx => Image::Ptx(text()?),
-            ImageKind::Cubin | ImageKind::Fatbin => Image::Binary(&self.bytes),
-            ImageKind::Source => {
-                compiled = nvrtc::compile(&self.file, text()?, device.compute_capability())?;
-                Image::Ptx(&compiled)
-            }
-        };
-        if let Image::Ptx(text) = image
-            && text.contains('\0')
-        {
-            return Err(Status::invalid_argument(format!(
-                "{}: expected text, found a NUL in it",
-                self.file
-            )));
-        }
-        // SAFETY: `NativeGrants::allow` promises that the image's code is sound, and `from_parts`
-        // has checked the digest over these bytes: it is called only if the manifest is granted.
-        self.loaded(device, unsafe { Module::load(device.context(), image) })
-    }
-
-    /// Loads a kernel of this image with its fence.
-    fn load_fenced(&self, device: &CudaDevice, kernel: &FencedKernel) -> Result<Arc<Module>> {
-        // SAFETY: `callbox-ptx` verified the kernel and printed it with its fence. It accesses only
-        // the arrays of its launch, and its record, if the launch is the verified one, which
-        // `ReadyKernels::launch` sees to.
-        let loaded = unsafe { Module::load(device.context(), Image::Ptx(&kernel.text)) };
-        self.loaded(device, loaded)
-    }
-
-    fn loaded(
-        &self,
-        device: &CudaDevice,
-        loaded: Result<Module, (DriverFailure, String)>,
-    ) -> Result<Arc<Module>> {
-        match loaded {
-            Ok(module) => Ok(Arc::new(module)),
-            Err((failure, log)) => {
-                let doing = match log.trim() {
-                    "" => format!("loading {}", self.file),
-                    log => format!("loading {} ({log})", self.file),
-                };
-                device.check(&doing, Err(failure))
-            }
-        }
-    }
-
-    fn function(
-        &self,
-        device: &CudaDevice,
-        module: &Arc<Module>,
-        launch: &PlannedLaunch,
-    ) -> Result<Function> {
-        let doing = |what: &str| format!("{what} {:?} of {}", launch.entry, self.file);
-        let function = module.function(&launch.entry);
-        let function = device.check(&doing("finding the kernel"), function)?;
-        let parameters = function.parameters();
-        let parameters = device.check(&doing("asking for the parameters of"), parameters)?;
-        check_parameters(launch, &parameters).map_err(|status| status.context(&self.file))?;
-        let ready = function.make_ready(launch.shared_bytes);
-        device.check(&doing("making ready"), ready)?;
-        Ok(function)
     }
 }
 

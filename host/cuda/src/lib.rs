@@ -73,7 +73,7 @@ mod probe;
 mod queue;
 mod staging;
 
-pub use c_abi::{Buffers, LibraryTarget, OriginalTarget, StatusTarget};
+pub use c_abi::{Buffers, LibraryTarget};
 pub use call::{CudaBuffer, CudaCall, CudaStage, State};
 pub use device::CudaDevice;
 pub use grants::NativeGrants;

@@ -5,6 +5,7 @@
 )]
 
 mod calls;
+mod execution;
 mod target;
 
 use std::fmt;
@@ -25,6 +26,9 @@ pub(super) use self::target::undeclared;
 use super::c_abi::CFunction;
 use super::device::CudaDevice;
 use super::kernel::Kernels;
+
+/// The trait of targets that can be captured into graphs.
+pub(super) const COMMAND_BUFFER_COMPATIBLE: &str = "command_buffer_compatible";
 
 /// Native targets.
 #[derive(Clone)]
@@ -170,9 +174,8 @@ impl CudaModule {
     /// # Errors
     /// FAILED_PRECONDITION if it does not.
     fn check_capturable(&self, target: usize) -> Result<()> {
-        const TRAIT: &str = "command_buffer_compatible";
         let signature = &self.signatures[target];
-        if signature.has_trait(TRAIT) || signature.name == graph_launch::NAME {
+        if signature.has_trait(COMMAND_BUFFER_COMPATIBLE) || signature.name == graph_launch::NAME {
             return Ok(());
         }
         let is_fenced =
@@ -181,7 +184,7 @@ impl CudaModule {
             "its kernels are not granted, and each launch of a fenced kernel needs the host"
                 .to_owned()
         } else {
-            format!("it does not have the trait {TRAIT:?}")
+            format!("it does not have the trait {COMMAND_BUFFER_COMPATIBLE:?}")
         };
         Err(Status::new(
             StatusCode::FailedPrecondition,

@@ -29,7 +29,7 @@ use self::places::SearchPlace;
 /// and square roots are IEEE 754's, and denormal numbers are kept.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--no-source-include"];
 
-/// How much of the compiler's log a message includes, in bytes.
+/// The most bytes of the compiler's log in a message.
 const MAX_LOG: usize = 16 << 10;
 
 /// The NVRTC that was found.

@@ -18,10 +18,10 @@ use super::guard::locked;
 /// The smallest slot, in bytes.
 const MIN_SLOT: usize = 4 << 10;
 
-/// How many bytes of idle slots are kept.
+/// The most bytes of idle slots that are kept.
 const MAX_IDLE: usize = 256 << 20;
 
-/// How many bytes of slots may be in use before a queue waits for its stream.
+/// The most bytes of slots in use. Beyond it, a queue waits for its stream.
 const MAX_BUSY: usize = 1 << 30;
 
 /// Values that have to live until a stream has passed the work that uses them.

@@ -222,7 +222,7 @@ impl Vectorized for SquaresAndProducts<'_> {
     }
 }
 
-/// Writes `x scale weight` to `y`.
+/// Writes `x * scale * weight` to `y`.
 struct Normalise<'a> {
     x: &'a [f32],
     weight: &'a [f32],

@@ -104,7 +104,7 @@ pub fn softmax_rows<T: Element, E>(
     Ok(())
 }
 
-/// The elements of a row, or as many of them as there are.
+/// The elements of a row, cut at the end of `x`.
 pub(crate) fn nth<T>(x: &[T], row: usize, columns: usize) -> &[T] {
     let start = row.saturating_mul(columns).min(x.len());
     let end = start.saturating_add(columns).min(x.len());
@@ -116,7 +116,7 @@ pub(crate) fn nth<T>(x: &[T], row: usize, columns: usize) -> &[T] {
 pub(crate) struct Work(usize);
 
 impl Work {
-    /// Counts work in elements, and pauses if it has become as much as a few pieces.
+    /// Adds work in elements. Pauses once the work since the last pause reaches a few pieces.
     #[inline]
     pub(crate) fn did<E>(
         &mut self,

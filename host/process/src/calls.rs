@@ -15,6 +15,7 @@ use crate::message::{Beginning, Request, left};
 use crate::module::ProcessModule;
 use crate::pool::{Lease, Pool};
 use crate::starter::{Recipe, Starter};
+use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
     CallBuffers, CallOptions, CallSite, CancelToken, Deadline, DirectCalls, DirectModule,
     Execution, FunctionReference, Functions, PreparedCalls,
@@ -171,12 +172,10 @@ impl Sites {
     ) -> Result<()> {
         let asking = question.asking;
         let layout = self.layout(site)?;
-        check(
-            "operand",
-            &layout.operands,
-            operands.iter().map(|b| b.len()),
-        )?;
-        check("result", &layout.results, results.iter().map(|b| b.len()))?;
+        let sizes = layout.operands.iter().copied();
+        check_sizes("operand", sizes, operands.len(), |i| operands[i].len())?;
+        let sizes = layout.results.iter().copied();
+        check_sizes("result", sizes, results.len(), |i| results[i].len())?;
         let written = process.buffers.write_all(0, operands.iter().copied());
         written.map_err(|error| process.lose(Loss::Failed(error), asking.what))?;
         process.ask(&question.request, asking)?;
@@ -307,25 +306,6 @@ fn beginning(caller: Caller<'_>) -> Beginning {
 
 fn lost() -> Status {
     Status::internal("a worker was lost that was not asked anything")
-}
-
-/// Checks the number and lengths of the caller's buffers.
-fn check(what: &str, sizes: &[usize], lengths: impl ExactSizeIterator<Item = usize>) -> Result<()> {
-    if sizes.len() != lengths.len() {
-        return Err(Status::invalid_argument(format!(
-            "expected {} {what} buffers, found {}",
-            sizes.len(),
-            lengths.len()
-        )));
-    }
-    for (i, (size, length)) in std::iter::zip(sizes, lengths).enumerate() {
-        if *size != length {
-            return Err(Status::invalid_argument(format!(
-                "{what} {i}: expected {size} bytes, found {length}"
-            )));
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Debug for Sites {

@@ -81,7 +81,7 @@ pub(super) struct Beginning {
         deserialize_with = "read_user_data"
     )]
     user_data: Option<Arc<UserData>>,
-    /// The number of calls back that enclose the execution. `None` without a program to call back.
+    /// The number of callbacks that enclose the execution. `None` without a program to call back.
     pub(super) depth: Option<usize>,
 }
 

@@ -220,7 +220,7 @@ pub struct Instruction {
     pub guard: Option<Guard>,
     /// The name before the first point.
     pub opcode: Opcode,
-    /// What follows it, in order: `.global`, `.v4`, `.b32`.
+    /// The modifiers, in order: `.global`, `.v4`, `.b32`.
     pub modifiers: Vec<Modifier>,
     /// The operands, in order.
     pub operands: Vec<Operand>,
@@ -269,7 +269,7 @@ pub enum Operand {
 /// `[base+offset]`, and for tensors `[base, {coordinates}]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// What the offset is added to.
+    /// The register or variable that the offset is added to.
     pub base: Base,
     /// A number of bytes.
     pub offset: i64,

@@ -49,14 +49,14 @@ impl Record {
     pub const OFFSET: usize = 40;
 }
 
-/// What a kernel did wrong.
+/// The reason for which a fence ends a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An access out of range, misaligned, or to memory that it must not write.
     Access {
         /// The state space.
         space: Space,
-        /// What it would have done.
+        /// Whether it reads or writes.
         action: Action,
         /// The number of bytes.
         bytes: u64,
@@ -76,7 +76,7 @@ pub enum Fault {
 pub struct Site {
     /// The line of the author's text.
     pub line: u32,
-    /// What is wrong there.
+    /// The fault that is reported for it.
     pub fault: Fault,
 }
 
@@ -145,7 +145,7 @@ struct Fencer<'f> {
     sites: Vec<Site>,
     /// Where a thread goes at its end, if it may have noted something.
     end: LabelId,
-    /// What is written behind the body: looks at the stop word.
+    /// Code to print after the body: looks at the stop word.
     slow: Vec<(Look, LabelId, LabelId, crate::ast::RegisterId, u32)>,
     groups: groups::Groups,
 }

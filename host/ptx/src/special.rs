@@ -29,7 +29,7 @@ named! {
     }
 }
 
-/// What a special register tells a kernel.
+/// The kind of information that a special register gives a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The thread's place in the launch, or the launch's shape.

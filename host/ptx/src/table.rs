@@ -1,8 +1,8 @@
 //! The table of instructions: opcodes, their modifiers, and what each operand is to them.
 //!
 //! The reader refuses an opcode or a modifier that the table does not have, so a tree has only
-//! known ones. [`form`] says what one instruction does, or why a stranger's kernel must not have
-//! it.
+//! known ones. [`form`] describes what one instruction does, or says why kernels without a grant
+//! must not have it.
 //!
 //! - Registers that it reads and writes: [`Role::Read`], [`Role::Write`] and [`Role::Update`] of
 //!   each operand. The elements of a vector and the parts of a pair have the operand's role. The
@@ -47,13 +47,13 @@ pub struct Form {
     pub roles: Vec<Role>,
     /// Where control goes.
     pub control: Control,
-    /// Whom the instruction waits for.
+    /// The threads or work that the instruction waits for.
     pub meeting: Meeting,
     /// Whether the result depends on time.
     pub reads_clock: bool,
 }
 
-/// What an operand is to its instruction.
+/// The role of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Registers that are written.
@@ -82,9 +82,9 @@ pub struct Access {
     /// The state space that the instruction names. If it names none and the address is a variable,
     /// the variable's space.
     pub space: Space,
-    /// What happens to the memory.
+    /// Whether it is read or written.
     pub action: Action,
-    /// How many bytes from the address on.
+    /// The number of bytes from the address.
     pub bytes: Bytes,
     /// The address must be a multiple of this, or the context is lost.
     pub align: u32,
@@ -172,7 +172,7 @@ pub enum Meeting {
     OwnWork,
 }
 
-/// Why a stranger's kernel must not have an instruction.
+/// The reason for which kernels without a grant must not have an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason, which follows the instruction's name: "a texture is read through a handle ...".

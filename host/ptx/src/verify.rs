@@ -14,253 +14,30 @@ mod comparison;
 mod evaluate;
 mod facts;
 mod flow;
+mod launch;
 mod loops;
 mod range;
+mod report;
 mod rules;
 mod solve;
 mod ssa;
 mod uniform;
 mod values;
 
-use std::fmt;
-
 pub(crate) use self::accesses::{Check, Decision};
 pub(crate) use self::flow::Flow;
+pub use self::launch::{Launch, Limits, Param};
 pub(crate) use self::loops::{Leaving, Look};
+pub(crate) use self::report::Plan;
+pub use self::report::{AccessReport, LoopEnd, LoopReport, Proof, Refusal, Rule, Verdict};
 pub(crate) use self::values::Origin;
 
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
 use crate::ast::{Address, Base, Function, Instruction, Module, RegisterId, Variable, VariableId};
-use crate::table::{Action, form};
+use crate::table::form;
 use crate::types::Space;
-
-/// The launch that a kernel is verified for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Blocks in x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
-    pub shared_bytes: u32,
-    /// The kernel's parameters, in order.
-    pub params: Vec<Param>,
-    /// Whether the kernel may read clocks and wait for time.
-    pub has_clock: bool,
-}
-
-/// A parameter of a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Param {
-    /// The address of a buffer in global memory.
-    Buffer {
-        /// Its length.
-        bytes: u64,
-        /// Whether the kernel may write it.
-        writable: bool,
-        /// A power of two that divides its address.
-        align: u32,
-    },
-    /// A scalar: its bytes in memory.
-    Value(Vec<u8>),
-}
-
-/// Limits on a kernel and on the work of the verifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Instructions of a kernel.
-    pub instructions: usize,
-    /// Blocks of instructions.
-    pub blocks: usize,
-    /// Registers of a kernel.
-    pub registers: usize,
-    /// Places where values of registers meet, times the ways into them.
-    pub joins: usize,
-    /// Blocks of threads in a grid.
-    pub grid: u64,
-    /// Bytes of shared memory, static and dynamic.
-    pub shared_bytes: u64,
-    /// Bytes of a thread's local variables.
-    pub local_bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            instructions: 200_000,
-            blocks: 10_000,
-            registers: 200_000,
-            joins: 1_000_000,
-            grid: 1 << 31,
-            shared_bytes: 228 << 10,
-            local_bytes: 64 << 10,
-        }
-    }
-}
-
-/// The rule that a kernel breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// The module, or the kernel's declaration.
-    Module,
-    /// The launch does not fit the kernel, or exceeds a limit.
-    Launch,
-    /// An instruction that strangers' kernels must not have.
-    Instruction,
-    /// A call, or a branch to a computed place.
-    Call,
-    /// The time, or the place of a thread on the device.
-    Clock,
-    /// A parameter is not read as the launch passes it.
-    Parameter,
-    /// An address that cannot be checked.
-    Address,
-    /// A barrier or a collective instruction that could wait for ever.
-    Barrier,
-    /// A loop that could not be stopped.
-    UnboundedLoop,
-    /// The kernel exceeds a limit of the verifier.
-    Size,
-}
-
-impl Rule {
-    /// Returns the name of the rule in messages and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Module => "module",
-            Self::Launch => "launch",
-            Self::Instruction => "instruction",
-            Self::Call => "call",
-            Self::Clock => "clock",
-            Self::Parameter => "parameter",
-            Self::Address => "address",
-            Self::Barrier => "barrier",
-            Self::UnboundedLoop => "unbounded-loop",
-            Self::Size => "size",
-        }
-    }
-}
-
-/// Why a kernel is not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The line of the PTX text, or 0.
-    pub line: u32,
-    /// The name of the instruction or directive.
-    pub instruction: String,
-    /// The rule.
-    pub rule: Rule,
-    /// What is wrong.
-    pub reason: String,
-    /// What would make it pass.
-    pub cure: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            line,
-            instruction,
-            rule,
-            reason,
-            cure,
-        } = self;
-        write!(
-            f,
-            "line {line}: `{instruction}`: {reason} (rule `{}`): {cure}",
-            rule.name()
-        )
-    }
-}
-
-/// What the verifier says about an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is in range and aligned whenever it runs.
-    Proved,
-    /// The fence checks it.
-    Checked,
-    /// It is out of range whenever it runs, and the fence reports it.
-    Never,
-    /// The fence leaves it out.
-    Dropped,
-}
-
-/// An access of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccessReport {
-    /// The line of the PTX text.
-    pub line: u32,
-    /// The state space.
-    pub space: Space,
-    /// What it does.
-    pub action: Action,
-    /// How many bytes from its address on it can reach.
-    pub bytes: u64,
-    /// The parameter that its address comes from, if that is known.
-    pub param: Option<usize>,
-    /// What the verifier says about it.
-    pub verdict: Verdict,
-}
-
-/// What ends a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopEnd {
-    /// It goes back at most this often.
-    Proved {
-        /// The number of turns.
-        turns: u64,
-    },
-    /// It looks at the stop word.
-    StopWord {
-        /// Every so many turns.
-        every: u32,
-    },
-}
-
-/// A loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopReport {
-    /// The line of its first instruction.
-    pub line: u32,
-    /// What ends it.
-    pub end: LoopEnd,
-}
-
-/// A kernel that passed, for one launch.
-#[derive(Clone, Debug)]
-pub struct Proof {
-    /// The launch.
-    pub launch: Launch,
-    /// All accesses, in the order of the text.
-    pub accesses: Vec<AccessReport>,
-    /// All loops, in the order of the text.
-    pub loops: Vec<LoopReport>,
-    /// Barriers of the block.
-    pub barriers: usize,
-    /// Bytes of shared memory, static and dynamic.
-    pub shared_bytes: u64,
-    pub(crate) function: usize,
-    pub(crate) plan: Plan,
-}
-
-/// What the fence has to do. Steps are instructions, counted in the body.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
-    pub(crate) checks: Vec<Check>,
-    /// The index of the block of each step, if it is reachable.
-    pub(crate) blocks: Vec<Option<usize>>,
-    pub(crate) looks: Vec<Look>,
-    pub(crate) zeroed: Vec<RegisterId>,
-    /// Steps that end a thread.
-    pub(crate) exits: Vec<usize>,
-    /// Traps and failed assertions, which become records.
-    pub(crate) traps: Vec<usize>,
-    /// The value that each step reads from the base register of its address.
-    pub(crate) bases: Vec<Vec<(RegisterId, u32)>>,
-}
 
 /// Verifies the kernel of this name.
 ///

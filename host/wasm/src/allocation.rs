@@ -139,7 +139,7 @@ pub fn address_space_in_use() -> u64 {
     size.unwrap_or(0).saturating_mul(1 << 10)
 }
 
-/// What to do about a lack of address space, for messages.
+/// The advice of messages about a lack of address space.
 pub(crate) fn advice() -> String {
     match address_space_left() {
         Some(left) => format!(

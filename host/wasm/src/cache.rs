@@ -89,7 +89,7 @@ pub struct CacheReport<'a> {
     pub status: &'a Status,
 }
 
-/// What the cache failed to do.
+/// An operation of the cache that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheProblem {
     /// The entry was rejected, and the module compiled.
@@ -109,7 +109,7 @@ impl fmt::Display for CacheReport<'_> {
     }
 }
 
-/// What the cache did for a module.
+/// The outcome of looking a module up in the cache.
 #[derive(Clone, Debug)]
 pub enum CacheOutcome {
     /// The engine has no cache.

@@ -2,8 +2,8 @@
 //!
 //! A guest returns numbers, passes numbers to imports, and has bytes in its memory. The host trusts
 //! none of them: each leaves this module as a [`Claim`] or as [`Bytes`], which the host can only
-//! check, compare or hand back. A test (`tests/tests/tidy.rs`) keeps wasmtime's own accessors of
-//! such values out of every other file.
+//! check, compare or hand back. A test (`tests/tests/tree/tidy.rs`) keeps wasmtime's own accessors
+//! of such values out of every other file.
 //!
 //! The feature `fault-injection` replaces claims by a schedule: see [`faults`]. Otherwise these
 //! wrappers cost nothing.
@@ -107,7 +107,7 @@ impl<'a> Bytes<'a> {
         Self(bytes)
     }
 
-    /// Wraps bytes of a guest's memory. `what` describes them to a fault schedule.
+    /// The same, altered by the fault schedule.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn claimed(what: &str, bytes: &'a [u8]) -> Self {
         Self(faults::bytes(what, bytes))
@@ -373,20 +373,32 @@ pub(crate) trait ImportParameters: Sized {
 
 macro_rules! import_parameters {
     ($count:literal: $($parameter:ident)*) => {
-        impl ImportParameters for [Claim<u32>; $count] {
+        import_parameters!([Claim<u32>; $count], name, ($($parameter: u32),*), [
+            $(claim(Kind::Parameter, name, $parameter)),*
+        ]);
+    };
+    ($count:literal: $($parameter:ident)*, float) => {
+        import_parameters!(WithFloat<$count>, name, ($($parameter: u32,)* float: f32), {
+            let parameters = [$(claim(Kind::Parameter, name, $parameter)),*];
+            let float = claim(Kind::Parameter, name, float.to_bits());
+            WithFloat(parameters, f32::from_bits(float.opaque()))
+        });
+    };
+    ($parameters:ty, $name:ident, ($($parameter:ident: $ty:ty),*), $claims:expr) => {
+        impl ImportParameters for $parameters {
             fn define<T: 'static, R: WasmRet + 'static>(
                 linker: &mut Linker<T>,
                 module: &str,
-                name: &'static str,
+                $name: &'static str,
                 serve: impl Fn(Caller<'_, T>, Self) -> wasmtime::Result<R> + Send + Sync + 'static,
             ) -> wasmtime::Result<()>
             where
                 wasmtime::Result<R>: WasmRet,
             {
-                let serve = move |caller: Caller<'_, T>, $($parameter: u32),*| {
-                    serve(caller, [$(claim(Kind::Parameter, name, $parameter)),*])
+                let serve = move |caller: Caller<'_, T>, $($parameter: $ty),*| {
+                    serve(caller, $claims)
                 };
-                linker.func_wrap(module, name, serve).map(drop)
+                linker.func_wrap(module, $name, serve).map(drop)
             }
         }
     };
@@ -403,30 +415,6 @@ import_parameters!(5: a b c d e);
 import_parameters!(6: a b c d e f);
 
 #[cfg(feature = "maths")]
-macro_rules! import_parameters_with_float {
-    ($count:literal: $($parameter:ident)*) => {
-        impl ImportParameters for WithFloat<$count> {
-            fn define<T: 'static, R: WasmRet + 'static>(
-                linker: &mut Linker<T>,
-                module: &str,
-                name: &'static str,
-                serve: impl Fn(Caller<'_, T>, Self) -> wasmtime::Result<R> + Send + Sync + 'static,
-            ) -> wasmtime::Result<()>
-            where
-                wasmtime::Result<R>: WasmRet,
-            {
-                let serve = move |caller: Caller<'_, T>, $($parameter: u32,)* float: f32| {
-                    let parameters = [$(claim(Kind::Parameter, name, $parameter)),*];
-                    let float = claim(Kind::Parameter, name, float.to_bits());
-                    serve(caller, WithFloat(parameters, f32::from_bits(float.opaque())))
-                };
-                linker.func_wrap(module, name, serve).map(drop)
-            }
-        }
-    };
-}
-
+import_parameters!(6: a b c d e f, float);
 #[cfg(feature = "maths")]
-import_parameters_with_float!(6: a b c d e f);
-#[cfg(feature = "maths")]
-import_parameters_with_float!(10: a b c d e f g h i j);
+import_parameters!(10: a b c d e f g h i j, float);

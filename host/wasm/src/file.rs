@@ -207,7 +207,7 @@ pub fn inspect(wasm: &[u8], limits: &Limits) -> Result<ModuleInfo> {
     Contents::read(wasm, limits, Depth::Validated).map(|contents| contents.info)
 }
 
-/// How much of a file is checked.
+/// The checks that a file has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// Everything but the types of operands in functions.

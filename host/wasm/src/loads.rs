@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use callbox_core::values::{Result, Status};
 
-/// What becomes of a load's result.
+/// Whether later loads share a load's result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// Later loads take it as long as it is in use.
@@ -46,7 +46,7 @@ impl<T> Loads<T> {
     /// The result of the load in progress, of an earlier one, or of `load`.
     ///
     /// # Errors
-    /// Those of `load`. All threads that wait for it get the same.
+    /// The error of `load`, for all threads that wait for it.
     pub(crate) fn load(
         &self,
         digest: [u8; 32],

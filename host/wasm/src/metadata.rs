@@ -154,13 +154,7 @@ fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature>
         name: export.name.clone(),
         api_versions,
         stages: Stage::ALL.into_iter().filter(exported).collect(),
-        operands: None,
-        remaining_operands: false,
-        results: None,
-        remaining_results: false,
-        attributes: None,
-        documentation: String::new(),
-        traits: Vec::new(),
+        ..Signature::default()
     })
 }
 

@@ -106,7 +106,7 @@ impl Module {
         &self.compiled.place
     }
 
-    /// What the engine's cache did for the module.
+    /// The outcome of looking the module up in the engine's cache.
     #[cfg(feature = "cache")]
     #[must_use]
     pub fn cache_outcome(&self) -> &CacheOutcome {

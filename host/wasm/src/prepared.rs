@@ -1,28 +1,26 @@
 //! Prepared call sites and the instances that serve them.
 
+mod instances;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use super::execution::WasmExecution;
-use super::instance::{Caller, Instance, Purpose, check_stack, not_called};
-use super::interrupt::Interrupted;
+use super::instance::{Caller, Instance};
 use super::module::Module;
-use super::pool::{Lease, Pool};
+use super::pool::Pool;
 use super::purity;
 use super::quota::Quota;
 use super::shared::Evict;
 use super::site::Site;
-use super::state::DELETION;
 use callbox_abi::ARENA_ALIGNMENT;
 use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
-    CallBuffers, CallOptions, CallSite, CancelToken, Deadline, DirectCalls, DirectModule,
-    Execution, Functions, Mapping, Platform, PreparedCalls, Signature, Stage, TargetModule,
-    Threads,
+    CallBuffers, CallOptions, CallSite, DirectCalls, DirectModule, Execution, Functions, Mapping,
+    Platform, PreparedCalls, Signature, Stage, TargetModule, Threads,
 };
 use callbox_core::policy::{Isolation, Policy};
-use callbox_core::values::{Blame, Dictionary, Result, Status, StatusCode};
+use callbox_core::values::{Dictionary, Result, Status};
 
 /// One executable's call sites of a module's targets, and a pool of instances for them.
 ///
@@ -89,98 +87,6 @@ impl Sites {
             let bound = instance.bind(index, site);
             bound.map_err(|status| status.context(&site.label))
         })
-    }
-
-    /// The lease's instance, or a new one in its place.
-    #[inline]
-    pub(super) fn instance<'i>(
-        &self,
-        lease: &'i mut Lease<'_>,
-        caller: Caller<'_>,
-    ) -> Result<&'i mut Instance> {
-        match lease.instance() {
-            Some(instance) => {
-                instance.begin(caller);
-                Ok(instance)
-            }
-            none => Ok(none.insert(self.new_instance(caller)?)),
-        }
-    }
-
-    /// The lease's instance, or a new one in its place if there is room for one now.
-    pub(super) fn instance_at_once(&self, lease: &mut Lease<'_>, caller: Caller<'_>) -> Option<()> {
-        match lease.instance() {
-            Some(instance) => instance.begin(caller),
-            none => *none = Some(self.try_new_instance(caller).ok()?),
-        }
-        Some(())
-    }
-
-    /// Makes an instance. If there is no room, waits for instances that are being taken back, and
-    /// evicts idle ones, one by one.
-    fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
-        let shared = &self.module.shared;
-        // Eviction would not help.
-        check_stack(shared.policy.limits.stack_bytes, "the module")?;
-        let seen = shared.discarder.done();
-        match self.try_new_instance(caller) {
-            Err(status) if is_lack_of_room(&status) => {
-                // What the wait takes is part of the call's time.
-                let options = &caller.options.from_now_on();
-                self.wait_for_instance(Caller { options, ..caller }, seen, status)
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
-        let share = self.quota.share(&self.module.shared.policy.limits)?;
-        let purpose = Purpose {
-            arena_size: self.arena_size,
-            sites: self.sites.len(),
-        };
-        Instance::new(&self.module, purpose, share, caller)
-    }
-
-    /// Waits for room, and makes an instance. `seen` is the number of instances that had been taken
-    /// back before the attempt that failed with `lack`.
-    fn wait_for_instance(
-        &self,
-        caller: Caller<'_>,
-        mut seen: u64,
-        mut lack: Status,
-    ) -> Result<Instance> {
-        let shared = &self.module.shared;
-        let own = caller.options.deadline.map(Deadline::instant);
-        let most = Instant::now() + DELETION;
-        let deadline = own.map_or(most, |own| own.min(most));
-        let cancel = caller.options.cancel.as_ref();
-        loop {
-            let has_room = shared.discarder.wait(seen, deadline, cancel)
-                || if self.quota.has_room(&shared.policy.limits) {
-                    shared.evict_one()
-                } else {
-                    // Evicting others does not help an executable that has reached its own limit.
-                    self.pool.evict_one()
-                };
-            // A call that is stopped while it waits reports that, rather than the lack of room.
-            if cancel.is_some_and(CancelToken::is_cancelled) {
-                return Err(not_called(Interrupted::Cancelled, "the module"));
-            }
-            if own.is_some_and(|own| Instant::now() >= own) {
-                return Err(not_called(Interrupted::Deadline, "the module"));
-            }
-            if !has_room {
-                return Err(lack);
-            }
-            seen = shared.discarder.done();
-            match self.try_new_instance(caller) {
-                Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
-                    lack = status;
-                }
-                outcome => return outcome,
-            }
-        }
     }
 
     /// Runs a stage that runs once per execution, for each of these call sites whose target has it.
@@ -314,11 +220,6 @@ impl Sites {
         }
         self.call(instance, index, buffers)
     }
-}
-
-/// Whether an instance could not be made because others are in use.
-fn is_lack_of_room(status: &Status) -> bool {
-    status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller
 }
 
 impl fmt::Debug for Sites {

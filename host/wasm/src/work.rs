@@ -83,7 +83,7 @@ pub(crate) struct FunctionWork {
     /// The basic blocks.
     blocks: u64,
     frames: Vec<Frame>,
-    /// How many of `frames` are loops.
+    /// The number of loops in `frames`.
     loops: u64,
 }
 

@@ -257,7 +257,7 @@ impl Target {
 
     /// The shapes of a direct call.
     ///
-    /// Those of results are the requested ones, else the inferred ones, else those of `out`.
+    /// The shapes of results are the requested ones, else the inferred ones, else those of `out`.
     fn shapes(&self, py: Python<'_>, request: &Request<'_, '_>) -> PyResult<Shapes> {
         let outs = request.outs;
         let operands = request.operands.iter().map(|array| array.shape(py));

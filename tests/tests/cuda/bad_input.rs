@@ -176,7 +176,7 @@ fn call_sites_that_do_not_fit_are_refused() {
         .unwrap_err();
     assert_eq!(
         status.message(),
-        "expected results of [12] bytes, found [8]"
+        "result 0: expected 12 bytes, found 8"
     );
     assert_eq!(stand_in.calls(), Vec::<String>::new());
     let more = CallSite::new("add_n", vec![f32x3.clone(), f32x3.clone()], f32x3.clone());

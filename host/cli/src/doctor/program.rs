@@ -7,10 +7,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a program may take to answer.
+/// The time in which a program must answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many bytes of a program's output are read.
+/// The most bytes that are read of a program's output.
 const MOST_OUTPUT: u64 = 64 << 10;
 
 /// The first program of one of these names in a folder of `PATH`. Relative folders are skipped:

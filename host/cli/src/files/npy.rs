@@ -11,10 +11,10 @@ use callbox_core::text::shortened;
 
 use super::{ReadError, to_row_major, wrong};
 
-/// What a file begins with.
+/// The first bytes of every file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The longest header: numpy writes some hundred bytes.
+/// The longest header, in bytes. NumPy writes about a hundred.
 const MAX_HEADER: usize = 1 << 16;
 
 /// The element types that numpy has, with its names for little-endian ones.

@@ -58,7 +58,7 @@ pub(crate) fn field(key: &str, value: &str) -> String {
     format!("  {key:<9} {value}")
 }
 
-/// Values one below the other.
+/// A key with several values, one to a line.
 pub(super) fn list(key: &str, values: impl Iterator<Item = String>) -> Vec<String> {
     let mut key = key;
     let mut lines: Vec<_> = values

@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
     })
 }
 
-/// What a file begins with, for a message.
+/// The first bytes of a file, for a message.
 fn beginning(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(8)];
     if start.is_empty() {

@@ -9,6 +9,7 @@ mod report;
 use std::fmt;
 use std::ops::Range;
 
+use super::buffers::PartAt;
 use super::{CallBuffers, CallSite, DeviceBuffer};
 use crate::values::{ArrayShape, Result, Shape, Status};
 
@@ -175,6 +176,24 @@ impl Leaf {
     pub fn range(&self, number: usize, position: &[usize]) -> Range<usize> {
         let start = self.offset(number, position);
         start..start + self.size
+    }
+}
+
+/// An element of a batch: its number and its position.
+struct Element<'a> {
+    number: usize,
+    position: &'a [usize],
+}
+
+impl PartAt<Element<'_>> for Leaf {
+    #[inline]
+    fn size_at(&self, _: &Element<'_>) -> usize {
+        self.size
+    }
+
+    #[inline]
+    fn offset_at(&self, at: &Element<'_>) -> usize {
+        self.offset(at.number, at.position)
     }
 }
 

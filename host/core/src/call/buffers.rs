@@ -109,6 +109,58 @@ impl Transfer for View<'_> {
     }
 }
 
+/// An array of the caller, of which a call gets the part at `at`.
+pub(super) trait PartAt<A> {
+    /// The part's size in bytes.
+    fn size_at(&self, at: &A) -> usize;
+
+    /// Where the part begins in the array.
+    fn offset_at(&self, at: &A) -> usize;
+}
+
+/// The operands and results of one of the calls that a caller's call becomes.
+pub(super) struct Parts<'a, P, A, T> {
+    pub(super) operands: &'a [P],
+    pub(super) results: &'a [P],
+    pub(super) at: A,
+    /// The caller's arrays.
+    pub(super) whole: &'a mut T,
+}
+
+impl<P: PartAt<A>, A, T: Transfer> CallBuffers for Parts<'_, P, A, T> {
+    #[inline]
+    fn operands(&self) -> usize {
+        self.operands.len()
+    }
+
+    #[inline]
+    fn operand_size(&self, operand: usize) -> usize {
+        self.operands[operand].size_at(&self.at)
+    }
+
+    #[inline]
+    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
+        let start = self.operands[operand].offset_at(&self.at);
+        self.whole.read(operand, start + at, into);
+    }
+
+    #[inline]
+    fn results(&self) -> usize {
+        self.results.len()
+    }
+
+    #[inline]
+    fn result_size(&self, result: usize) -> usize {
+        self.results[result].size_at(&self.at)
+    }
+
+    #[inline]
+    fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
+        let start = self.results[result].offset_at(&self.at);
+        self.whole.write(result, start + at, bytes);
+    }
+}
+
 /// The bytes of all operands and results.
 pub(super) fn total_bytes<B: CallBuffers>(buffers: &B) -> usize {
     let operands = (0..buffers.operands()).map(|i| buffers.operand_size(i));

@@ -75,7 +75,7 @@ impl WholeCall {
     }
 }
 
-/// What one call by the caller becomes.
+/// The calls that one call by the caller becomes.
 #[derive(Debug)]
 pub(super) enum Plan {
     /// The same call.

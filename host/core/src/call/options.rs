@@ -111,7 +111,8 @@ impl Deadline {
     }
 }
 
-/// Stops the calls and executions that have it or a clone of it. It cannot be reset.
+/// A token that stops the calls and executions that hold it or one of its clones. It cannot be
+/// reset.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<Flag>);
 

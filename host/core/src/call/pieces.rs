@@ -11,9 +11,9 @@ mod rows;
 
 use std::ops::Range;
 
-use self::rows::{Cut, Part, cut_array, split};
+use self::rows::{Cut, Part, Rows, cut_array, split};
 use super::batch::{At, Batch, Failed};
-use super::buffers::{Transfer, View, total_bytes};
+use super::buffers::{Parts, Transfer, View, total_bytes};
 use super::prepared::{BufferExecution, DirectCalls, DirectModule};
 use super::sharing::{Sharing, is_worth_sharing};
 use super::signature::dimensions::{ELEMENTWISE, ROWS};
@@ -223,11 +223,11 @@ impl Pieces {
                 Some(rest) if count < self.piece => rest,
                 _ => 0,
             };
-            let mut piece = Piece {
-                pieces: self,
-                first,
-                count,
-                buffers,
+            let mut piece = Parts {
+                operands: &self.operands,
+                results: &self.results,
+                at: Rows { first, count },
+                whole: buffers,
             };
             let called = execution.call_buffers(site, &mut piece);
             called.map_err(|status| (first, status))?;
@@ -290,46 +290,4 @@ fn piece_site(
         result: site.result.map_arrays(&mut result).ok()?,
         ..site.clone()
     })
-}
-
-/// A piece of the caller's arrays.
-struct Piece<'a, T> {
-    pieces: &'a Pieces,
-    first: usize,
-    count: usize,
-    buffers: &'a mut T,
-}
-
-impl<T: Transfer> CallBuffers for Piece<'_, T> {
-    #[inline]
-    fn operands(&self) -> usize {
-        self.pieces.operands.len()
-    }
-
-    #[inline]
-    fn operand_size(&self, operand: usize) -> usize {
-        self.pieces.operands[operand].size(self.count)
-    }
-
-    #[inline]
-    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
-        let start = self.pieces.operands[operand].offset(self.first);
-        self.buffers.read(operand, start + at, into);
-    }
-
-    #[inline]
-    fn results(&self) -> usize {
-        self.pieces.results.len()
-    }
-
-    #[inline]
-    fn result_size(&self, result: usize) -> usize {
-        self.pieces.results[result].size(self.count)
-    }
-
-    #[inline]
-    fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        let start = self.pieces.results[result].offset(self.first);
-        self.buffers.write(result, start + at, bytes);
-    }
 }

@@ -28,7 +28,7 @@ pub(super) struct Sharing<'a> {
     pub(super) most: usize,
 }
 
-/// What a thread does with the parts of a call that it claims.
+/// The state of one thread that claims parts of a call.
 pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     calls: &'c C,
     /// The execution in this thread's instance. `None` after a call broke it.

@@ -16,7 +16,7 @@ use crate::values::{ArrayShape, Dictionary, ElementType, Result, Shape, Status};
 
 /// A target's declaration of itself. Without any, it has a name and the API versions that its
 /// function's type allows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signature {
     /// The target's name.
     pub name: String,

@@ -1,10 +1,10 @@
-//! What GPU kernels without a grant may use.
+//! The limits of GPU kernels without a grant.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What GPU kernels without a grant may use.
+/// The limits of GPU kernels without a grant.
 ///
 /// Such kernels are PTX, which callbox verifies for each launch and runs with a fence: run-time
 /// checks for what the verifier did not prove. Granted native code is not limited. Exceeding a

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Limits on the resources that guests use.
 ///
-/// Exceeding a limit fails with RESOURCE_EXHAUSTED, except that times give DEADLINE_EXCEEDED and
-/// texts are cut.
+/// A call that exceeds a limit fails with RESOURCE_EXHAUSTED, or with DEADLINE_EXCEEDED if the
+/// limit is a time. Texts that exceed their limit are cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

@@ -9,17 +9,17 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use callbox_core::call::ApiVersion;
+use callbox_core::call::{ApiVersion, Signature};
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use libloading::Library;
 use sha2::{Digest, Sha256};
 
 use super::status::{STATUS_API, StatusApi};
-use super::{Buffers, CEntry, NamedFunction};
+use super::{Buffers, CEntry, CFunction, NamedFunction};
 use crate::files::{MAX_BYTES, read};
 use crate::grants::NativeGrants;
 use crate::guard::locked;
-use crate::module::CudaModule;
+use crate::module::{Code, CudaModule, undeclared};
 
 /// A function of a library that becomes a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,11 @@ impl CudaModule {
     /// than Linux.
     ///
     /// # Safety
-    /// Each function must have the convention that its [`LibraryTarget`] names, and fulfil the
-    /// contract of [`CudaModule::from_original`]. That the library itself may run was promised by
-    /// [`NativeGrants::allow`].
+    /// Each function must have the convention that its [`LibraryTarget`] names, and be sound to call
+    /// with what that convention passes, for every call site that names it: it accesses only the
+    /// arrays of the call, the opaque bytes and its own memory, and does not unwind. A function that
+    /// returns a status passes it to XLA's status API only, and only until it returns. Nothing
+    /// checks this. That the library itself may run was promised by [`NativeGrants::allow`].
     pub unsafe fn load_library(
         path: &Path,
         targets: &[LibraryTarget],
@@ -71,7 +73,19 @@ impl CudaModule {
                 .map(|target| unsafe { library.function(target) });
             let functions = functions.collect::<Result<Vec<_>>>()?;
             let identity = library.identity(&functions);
-            Self::from_c(identity, functions, Some(&library))
+            let targets = functions.into_iter().map(|function| {
+                let signature = Signature {
+                    api_versions: function.entry.api_versions(),
+                    ..undeclared(function.name)
+                };
+                let function = CFunction {
+                    entry: function.entry,
+                    buffers: function.buffers,
+                    _library: Arc::clone(&library),
+                };
+                (signature, Code::C(function))
+            });
+            Self::new(identity, targets.collect())
         };
         load().map_err(|status| status.context(path.display()))
     }

@@ -36,7 +36,7 @@ unsafe impl Send for Module {}
 // SAFETY: as for `Send`; no method changes the handle.
 unsafe impl Sync for Module {}
 
-/// How much of the driver's compilation log is kept, in bytes.
+/// The most bytes that are kept of the driver's compilation log.
 const MAX_LOG: usize = 8 << 10;
 
 impl Module {

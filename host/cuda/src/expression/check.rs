@@ -114,12 +114,12 @@ fn compared(
     check_element_type(right, left)
 }
 
-/// The message for a comparison of two kinds.
+/// The message for a comparison of values of different kinds.
 pub(super) fn differ(a: Kind, b: Kind) -> String {
     format!("expected values of one kind to compare, found {a} and {b}")
 }
 
-/// The message for an order of values that have none.
+/// The message for `<` and its like between values that have no order.
 pub(super) fn unordered(found: Kind) -> String {
     format!("expected numbers to order, found {found}")
 }

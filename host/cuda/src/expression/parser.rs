@@ -238,7 +238,7 @@ impl Parser {
         }
     }
 
-    /// What follows `operands` or `results`.
+    /// Parses the rest of an expression that begins with `operands` or `results`.
     fn side(&mut self, side: Side) -> Result<Part, Problem> {
         if !self.takes("[") {
             return self.property("count").map(|()| Part::Count(side));
@@ -297,7 +297,7 @@ impl Parser {
         }
     }
 
-    /// What follows `attributes`.
+    /// Parses the rest of an expression that begins with `attributes`.
     fn attribute(&mut self) -> Result<AttributeReference, Problem> {
         let name = self.attribute_name()?;
         let of = if self.takes("[") {

@@ -16,7 +16,7 @@ use crate::driver::{HostTask, Pinned};
 use crate::guard::locked;
 use crate::manifest::PlannedParameter;
 
-/// What stops a launch.
+/// The deadline, the limit and the cancel token of a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
     /// The caller's deadline.

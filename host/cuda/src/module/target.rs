@@ -115,12 +115,6 @@ pub(crate) fn undeclared(name: String) -> Signature {
             ApiVersion::TypedFfi,
         ],
         stages: vec![Stage::Execute],
-        operands: None,
-        remaining_operands: false,
-        results: None,
-        remaining_results: false,
-        attributes: None,
-        documentation: String::new(),
-        traits: Vec::new(),
+        ..Signature::default()
     }
 }

@@ -16,7 +16,7 @@ use crate::staging::Kept;
 pub(super) struct Capture {
     /// Memory that was allocated before the capture, which itself cannot allocate any.
     memory: Vec<DeviceBuffer>,
-    /// How much of the memory has been handed out.
+    /// The bytes of the memory that have been handed out.
     next: usize,
     kept: Kept,
     /// The queue's own failure cell, until the capture ends.

@@ -12,7 +12,7 @@ use crate::fenced::{Bounds, FencedKernel, Running};
 use crate::guard::locked;
 use crate::staging::Kept;
 
-/// How many records may wait to be read before the queue waits for its stream.
+/// The most records that wait to be read. Beyond it, the queue waits for its stream.
 const MAX_RUNNING: usize = 1024;
 
 impl CudaQueue {

@@ -132,18 +132,93 @@ pub(super) fn convolution(
     shape: &ArrayShape,
     check: &dyn Fn() -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let Convolution {
-        window,
-        input,
-        output,
-        feature_groups,
-        batch_groups,
-        ..
-    } = convolution;
     let mut bytes = zeroed(shape.byte_size())?;
     if bytes.is_empty() {
         return Ok(bytes);
     }
+    let sizes = ConvolutionSizes::of(convolution, [&x, &kernel], shape);
+    let ConvolutionSizes {
+        groups,
+        batch,
+        outputs,
+        ..
+    } = sizes;
+    let count = batch * sizes.positions.iter().product::<usize>();
+    let inner = sizes.features * sizes.elements.iter().product::<usize>();
+    let of = |element_type, sizes: &[usize]| ArrayShape::new(element_type, sizes).map_err(bug);
+    let products = super::dot::dot(
+        &Array {
+            shape: &of(x.shape.element_type(), &[groups, count, inner])?,
+            bytes: &windows(&x, convolution, &sizes)?,
+        },
+        &Array {
+            shape: &of(x.shape.element_type(), &[groups, inner, outputs])?,
+            bytes: &kernels(&kernel, convolution, &sizes)?,
+        },
+        &DotDimensions {
+            lhs_batch: vec![0],
+            rhs_batch: vec![0],
+            lhs_contracting: vec![2],
+            rhs_contracting: vec![1],
+        },
+        shape.element_type(),
+        check,
+    )?;
+
+    // The products: group, batch, position, output.
+    let output = &convolution.output;
+    let to = Strides::dense(shape.dimensions(), shape.element_type().byte_width()).steps;
+    let mut steps = vec![to[output.features] * outputs as isize, to[output.outer]];
+    steps.extend(output.spatial.iter().map(|&at| to[at]));
+    steps.push(to[output.features]);
+    let sizes = [&[groups, batch], &*sizes.positions, &[outputs]].concat();
+    let products = Array {
+        shape: &of(shape.element_type(), &sizes)?,
+        bytes: &products,
+    };
+    scatter(&products, &mut bytes, Strides { start: 0, steps })?;
+    Ok(bytes)
+}
+
+/// The sizes of a convolution. Those of batch, features and outputs are of one group.
+struct ConvolutionSizes {
+    groups: usize,
+    batch: usize,
+    features: usize,
+    outputs: usize,
+    /// The positions of the window in each spatial dimension.
+    positions: Vec<usize>,
+    /// The elements of the window in each spatial dimension.
+    elements: Vec<usize>,
+}
+
+impl ConvolutionSizes {
+    fn of(convolution: &Convolution, [x, kernel]: [&Array<'_>; 2], result: &ArrayShape) -> Self {
+        let Convolution {
+            window,
+            input,
+            output,
+            feature_groups,
+            batch_groups,
+            ..
+        } = convolution;
+        let groups = feature_groups * batch_groups;
+        let positions = output.spatial.iter().map(|&at| result.dimensions()[at]);
+        Self {
+            groups,
+            batch: x.dimensions()[input.outer] / batch_groups,
+            features: x.dimensions()[input.features] / feature_groups,
+            outputs: kernel.dimensions()[convolution.kernel.outer] / groups,
+            positions: positions.collect(),
+            elements: window.iter().map(|dimension| dimension.size).collect(),
+        }
+    }
+}
+
+/// The elements of all windows: group of the batch, group of features, batch, position, element,
+/// feature.
+fn windows(x: &Array<'_>, convolution: &Convolution, sizes: &ConvolutionSizes) -> Result<Vec<u8>> {
+    let Convolution { window, input, .. } = convolution;
     let zero = zero(x.shape.element_type())?;
     let zero = Array {
         shape: &ArrayShape::new(x.shape.element_type(), &[]).map_err(bug)?,
@@ -153,26 +228,14 @@ pub(super) fn convolution(
     for (&at, dimension) in zip(&input.spatial, window) {
         all[at] = *dimension;
     }
-    let padded = Padded::new(&x, &zero, &all)?;
+    let padded = Padded::new(x, &zero, &all)?;
     let padded = padded.array();
-    let groups = feature_groups * batch_groups;
-    let batch = x.dimensions()[input.outer] / batch_groups;
-    let features = x.dimensions()[input.features] / feature_groups;
-    let outputs = kernel.dimensions()[convolution.kernel.outer] / groups;
-    let positions = Vec::from_iter(output.spatial.iter().map(|&at| shape.dimensions()[at]));
-    let elements = Vec::from_iter(window.iter().map(|dimension| dimension.size));
-    let (windows_count, inner) = (
-        batch * positions.iter().product::<usize>(),
-        features * elements.iter().product::<usize>(),
-    );
-
-    // Windows: group of the batch, group of features, batch, position, element, feature.
     let dense = Strides::dense(padded.dimensions(), x.width()).steps;
     let mut from = Strides {
         start: 0,
         steps: vec![
-            dense[input.outer] * batch as isize,
-            dense[input.features] * features as isize,
+            dense[input.outer] * sizes.batch as isize,
+            dense[input.features] * sizes.features as isize,
             dense[input.outer],
         ],
     };
@@ -188,56 +251,40 @@ pub(super) fn convolution(
             .push(if dimension.is_reversed { -step } else { step });
     }
     from.steps.push(dense[input.features]);
-    let head = [*batch_groups, *feature_groups, batch];
-    let sizes = [&head[..], &positions, &elements, &[features]].concat();
-    let windows = gather(&padded, &sizes, from)?;
+    let head = [
+        convolution.batch_groups,
+        convolution.feature_groups,
+        sizes.batch,
+    ];
+    let sizes = [
+        &head[..],
+        &sizes.positions,
+        &sizes.elements,
+        &[sizes.features],
+    ]
+    .concat();
+    gather(&padded, &sizes, from)
+}
 
-    // The kernel: group, element, feature, output.
-    let kernel_steps = Strides::dense(kernel.dimensions(), kernel.width()).steps;
+/// The elements of the kernel: group, element, feature, output.
+fn kernels(
+    kernel: &Array<'_>,
+    convolution: &Convolution,
+    sizes: &ConvolutionSizes,
+) -> Result<Vec<u8>> {
     let labels = &convolution.kernel;
-    let mut from = Strides {
-        start: 0,
-        steps: vec![kernel_steps[labels.outer] * outputs as isize],
-    };
-    from.steps
-        .extend(labels.spatial.iter().map(|&at| kernel_steps[at]));
-    from.steps
-        .extend([kernel_steps[labels.features], kernel_steps[labels.outer]]);
-    let sizes = [&[groups], &*elements, &[features, outputs]].concat();
-    let kernel_bytes = gather(&kernel, &sizes, from)?;
-
-    let of = |element_type, sizes: &[usize]| ArrayShape::new(element_type, sizes).map_err(bug);
-    let products = super::dot::dot(
-        &Array {
-            shape: &of(x.shape.element_type(), &[groups, windows_count, inner])?,
-            bytes: &windows,
-        },
-        &Array {
-            shape: &of(x.shape.element_type(), &[groups, inner, outputs])?,
-            bytes: &kernel_bytes,
-        },
-        &DotDimensions {
-            lhs_batch: vec![0],
-            rhs_batch: vec![0],
-            lhs_contracting: vec![2],
-            rhs_contracting: vec![1],
-        },
-        shape.element_type(),
-        check,
-    )?;
-
-    // The products: group, batch, position, output.
-    let to = Strides::dense(shape.dimensions(), shape.element_type().byte_width()).steps;
-    let mut steps = vec![to[output.features] * outputs as isize, to[output.outer]];
-    steps.extend(output.spatial.iter().map(|&at| to[at]));
-    steps.push(to[output.features]);
-    let sizes = [&[groups, batch], &*positions, &[outputs]].concat();
-    let products = Array {
-        shape: &of(shape.element_type(), &sizes)?,
-        bytes: &products,
-    };
-    scatter(&products, &mut bytes, Strides { start: 0, steps })?;
-    Ok(bytes)
+    let dense = Strides::dense(kernel.dimensions(), kernel.width()).steps;
+    let mut steps = vec![dense[labels.outer] * sizes.outputs as isize];
+    steps.extend(labels.spatial.iter().map(|&at| dense[at]));
+    steps.extend([dense[labels.features], dense[labels.outer]]);
+    let &ConvolutionSizes {
+        groups,
+        features,
+        outputs,
+        ..
+    } = sizes;
+    let sizes = [&[groups], &*sizes.elements, &[features, outputs]].concat();
+    gather(kernel, &sizes, Strides { start: 0, steps })
 }
 
 /// The bytes of a zero.

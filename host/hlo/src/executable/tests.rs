@@ -166,13 +166,7 @@ fn recording(names: &[&'static str]) -> (Registry, Log, Arc<Mutex<Vec<CallSite>>
             name: name.to_owned(),
             api_versions: ApiVersion::ALL.to_vec(),
             stages: vec![Stage::Execute],
-            operands: None,
-            remaining_operands: false,
-            results: None,
-            remaining_results: false,
-            attributes: None,
-            documentation: String::new(),
-            traits: Vec::new(),
+            ..Signature::default()
         };
         let module = Recorder {
             name,

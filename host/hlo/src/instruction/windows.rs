@@ -62,7 +62,7 @@ impl WindowDimension {
     }
 }
 
-/// What a convolution does: its window and which dimension is which.
+/// The window of a convolution, and the meaning of each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Convolution {
     /// The window, by spatial dimension.

@@ -38,10 +38,10 @@ const MEMORY_OF_IDLE: u64 = 128 << 20;
 const CODE_BYTES: u64 = 16 << 20;
 const CODE_BYTES_PER_BYTE: u64 = 16;
 
-/// How much of a child's last words is read.
+/// The most bytes that are read of a child's standard error after it ended.
 const LAST_WORDS: u64 = 4096;
 
-/// What Rust's allocator says before it aborts.
+/// The message that Rust's allocator prints before it aborts.
 const NO_MEMORY: &str = "memory allocation of";
 
 /// The settings that a child keeps for life.
@@ -340,7 +340,7 @@ impl CompilerChild {
         clean_message(status, job.message_bytes.saturating_add(CONTEXT))
     }
 
-    /// How the process ended, if it does so soon.
+    /// Waits briefly for the process to end, and returns its exit status.
     fn ending(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         let until = Instant::now() + END;

@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use super::times::Clock;
 use crate::exchange::Closer;
 
-/// How many modules are compiled at one time. The kernel shares the processors among them.
+/// The most modules that are compiled at one time. The kernel schedules their processes.
 pub(super) const PLACES: usize = 16;
 
 /// The processor time for which a job keeps its place although others wait: several times what a
 /// healthy module takes.
 const QUANTUM: Duration = Duration::from_millis(125);
 
-/// A process counts as using one in this many parts of the time on the clock, even if it is
+/// A process is charged at least one part in this many of the time on the clock, even while it is
 /// stopped.
 const IDLE_SHARE: u32 = 8;
 
-/// The interval at which the next attempt looks what the jobs have used.
+/// The interval at which the next attempt reads the processor times of the jobs.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The places of one compiler.
@@ -46,7 +46,7 @@ struct Jobs {
     next: u64,
 }
 
-/// An attempt that waits: what earlier ones used, and its number.
+/// An attempt that waits: the processor time of the earlier ones, and its number.
 type Waiting = (Duration, u64);
 
 /// A job with a place.
@@ -54,7 +54,7 @@ type Waiting = (Duration, u64);
 struct Job {
     number: u64,
     begun: Instant,
-    /// What its earlier attempts used.
+    /// The processor time of its earlier attempts.
     before: Duration,
     /// The clock of its process, once it has one, and how to end it.
     clock: Option<Clock>,
@@ -153,7 +153,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// What the current attempt has used.
+    /// The processor time of the current attempt.
     fn used(&self) -> Duration {
         let age = self.begun.elapsed();
         match &self.clock {

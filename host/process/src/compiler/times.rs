@@ -11,9 +11,9 @@ use callbox_wasm::processor_time;
 /// A module is too slow if its compilation takes one in this many parts of the limit with the
 /// machine to itself.
 ///
-/// What a machine needs at least for the work that it has seen is the time of the busiest thread,
-/// and all threads' time divided by their number. A compilation is serial, then parallel with a
-/// thread that ends last, then serial: it takes at most three times as long as the larger of the
+/// Two times bound from below what the work takes on any machine: the time of the busiest thread,
+/// and the time of all threads divided by their number. A compilation is serial, then parallel with
+/// a thread that ends last, then serial: it takes at most three times as long as the larger of the
 /// two. It may have waited for a quarter of the limit, which leaves a quarter.
 const LEAST_SHARE: u32 = 4;
 

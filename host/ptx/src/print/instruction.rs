@@ -14,7 +14,7 @@ impl Display for Label {
     }
 }
 
-/// An instruction's guard, with a blank behind it.
+/// An instruction's guard, followed by a blank.
 pub(super) struct Guarded<'m>(pub(super) &'m Instruction);
 
 impl Display for Guarded<'_> {

@@ -29,7 +29,7 @@ pub(crate) fn refused(opcode: Opcode) -> Option<&'static str> {
 /// Returns what an instruction of a function does.
 ///
 /// # Errors
-/// The number of operands is wrong, or a stranger's kernel must not have the instruction.
+/// The number of operands is wrong, or kernels without a grant must not have the instruction.
 pub fn form(
     module: &Module,
     function: &Function,

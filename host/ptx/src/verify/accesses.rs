@@ -12,7 +12,7 @@ use crate::types::Space;
 /// The most operands that an address is compared with if nothing says where it came from.
 const MOST_CANDIDATES: usize = 16;
 
-/// What a memory operand must be compared with.
+/// The outcome for one memory operand, and the comparisons that its fence makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) step: usize,
@@ -235,7 +235,8 @@ fn fits(subject: &Subject<'_>, origin: Origin, space: Space) -> bool {
     }
 }
 
-/// What an access may reach: the origin of its address, or everything if that is not known.
+/// The memory that an access may reach: the origin of its address, or all memory of the launch if
+/// the origin is unknown.
 fn candidates(
     subject: &Subject<'_>,
     origin: Option<Origin>,

@@ -38,7 +38,8 @@ impl Order {
     }
 }
 
-/// What a `setp` of integers compares: the order, whether numbers are signed, and their width.
+/// The comparison that a `setp` of integers makes: its order, whether numbers are signed, and their
+/// width in bits.
 pub(crate) fn comparison(instruction: &Instruction) -> Option<(Order, bool, u32)> {
     let kind = instruction.kind().filter(|kind| is_integer(*kind))?;
     let signed = kind.is_signed();

@@ -11,9 +11,9 @@ use super::values::{Contents, is_integer};
 use crate::ast::{Operand, RegisterId};
 use crate::table::Opcode;
 
-/// How deep an expression is evaluated again, and a condition taken apart.
+/// The greatest depth to which expressions are evaluated again and conditions are taken apart.
 const DEPTH: u32 = 24;
-/// How many values are evaluated again at one place.
+/// The most values that are evaluated again at one place.
 const WORK: u32 = 2_000;
 
 /// Hashes numbers of values. They count from zero, so that no kernel makes them collide.
@@ -123,7 +123,7 @@ impl<'p, 's> Place<'p, 's> {
         found
     }
 
-    /// What a join is after the turns that its loop has made.
+    /// The contents of a join after the turns that its loop has made.
     fn after_turns(&self, join: ValueId, header: usize) -> Contents {
         match (self.turns.get(&header), self.solution.induction(join)) {
             (Some(&(least, most)), Some((start, induction))) => induction.after(start, least, most),

@@ -26,7 +26,7 @@ pub(crate) enum Leaving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) block: usize,
-    /// How many turns are between two looks.
+    /// The number of turns between two looks.
     pub(crate) period: u32,
     pub(crate) leaving: Leaving,
 }

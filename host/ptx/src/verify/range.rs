@@ -127,7 +127,7 @@ impl Range {
         (self.known, self.residue)
     }
 
-    /// How many of the lowest bits are zero in all contents.
+    /// The number of lowest bits that are zero in all contents.
     pub(crate) fn zeros(&self) -> u32 {
         if self.residue == 0 {
             self.known

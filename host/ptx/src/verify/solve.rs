@@ -1,6 +1,10 @@
 //! The contents of all values: evaluation until nothing changes.
 
+mod inductions;
+
 use std::collections::BTreeSet;
+
+pub(crate) use self::inductions::Induction;
 
 use super::facts::Place;
 use super::range::Range;
@@ -21,27 +25,20 @@ const MOST_CONDITIONS: usize = 16;
 pub(crate) struct Solution<'s> {
     pub(crate) subject: &'s Subject<'s>,
     contents: Vec<Option<Contents>>,
-    /// The joins of loops that grow by a constant each turn: where they begin and how far they get.
+    /// For each join that its loop changes by a constant: that constant, and the most turns.
     inductions: Vec<Option<Induction>>,
-    /// The contents of these joins where their loops begin.
+    /// The contents of these joins before the first turn.
     starts: Vec<Option<Contents>>,
-    /// The contents of these joins without that knowledge.
+    /// The contents of all values as computed before the inductions were known.
     before: Vec<Option<Contents>>,
 }
 
-/// What comes into a join.
+/// The contents that arrive at a join.
 struct Incoming {
     join: ValueId,
     contents: Contents,
-    /// What comes from outside of a loop, if the join is an induction.
+    /// The contents that arrive from outside of the loop, if the join is an induction.
     start: Option<Contents>,
-}
-
-/// A join that a loop changes by `step` each turn, at most `turns` times.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Induction {
-    pub(crate) step: i128,
-    pub(crate) turns: i128,
 }
 
 impl<'s> Solution<'s> {
@@ -68,7 +65,7 @@ impl<'s> Solution<'s> {
         solution
     }
 
-    /// What a join is where its loop begins, and how the loop changes it.
+    /// The contents of a join before the first turn of its loop, and the change of each turn.
     pub(crate) fn induction(&self, join: ValueId) -> Option<(Contents, Induction)> {
         Some((self.starts[join.at()]?, self.inductions[join.at()]?))
     }
@@ -111,7 +108,7 @@ impl<'s> Solution<'s> {
         Some((value, condition.is))
     }
 
-    /// What is known at a step, if its guard lets it run and these conditions hold.
+    /// The facts that hold when a step runs under these conditions: its guard has let it run.
     pub(crate) fn place_of_step(
         &self,
         block: usize,
@@ -250,7 +247,7 @@ impl<'s> Solution<'s> {
         found
     }
 
-    /// What a value is where control goes along an edge. `None` if it has not been evaluated.
+    /// The contents of a value when control takes an edge. `None` if it has not been evaluated.
     fn on_edge<'p>(
         &'p self,
         value: ValueId,
@@ -276,115 +273,6 @@ impl<'s> Solution<'s> {
             Place::with(self, &conditions)
         });
         Some(everywhere.meet(place.contents(value)))
-    }
-
-    fn bound_inductions(&mut self) {
-        let subject = self.subject;
-        for one in subject.flow.loops.iter().filter(|one| one.is_natural) {
-            let Some(turns) = self.turns(one.header) else {
-                continue;
-            };
-            for &join in &subject.ssa.joins[one.header] {
-                if let Some(step) = self.step_of(join) {
-                    self.inductions[join.at()] = Some(Induction { step, turns });
-                }
-            }
-        }
-    }
-
-    /// How often control can go back to the header of a natural loop before it leaves the loop.
-    pub(crate) fn turns(&self, header: usize) -> Option<i128> {
-        let joins = &self.subject.ssa.joins[header];
-        let bounds = joins.iter().filter_map(|&join| {
-            let step = self.step_of(join)?;
-            let range = self.contents[join.at()]?.range;
-            let size = 1_i128 << range.bits;
-            // Without overflow the join only grows, or only shrinks, and it stays in its range.
-            let own = (range.high - range.low + step.abs() < size && step != 0)
-                .then(|| (range.high - range.low) / step.abs());
-            let known = self.inductions[join.at()].map(|induction| induction.turns);
-            match (own, known) {
-                (Some(own), Some(known)) => Some(own.min(known)),
-                (own, known) => own.or(known),
-            }
-        });
-        bounds.min()
-    }
-
-    /// What every way back to its loop's header adds to a join, if it is one constant.
-    fn step_of(&self, join: ValueId) -> Option<i128> {
-        let flow = self.subject.flow;
-        let Definition::Join { block, from } = &self.subject.ssa.values[join.at()].definition
-        else {
-            return None;
-        };
-        let ways = &flow.blocks[*block].before;
-        let mut found = None;
-        for (way, part) in ways.iter().zip(from) {
-            if !flow.dominates(*block, *way) {
-                continue;
-            }
-            let step = self.difference(*part, join)?;
-            if found.is_some_and(|found| found != step) {
-                return None;
-            }
-            found = Some(step);
-        }
-        found.filter(|step| *step != 0)
-    }
-
-    /// The constant that makes `value` of `join` by additions.
-    fn difference(&self, mut value: ValueId, join: ValueId) -> Option<i128> {
-        let subject = self.subject;
-        let bits = subject.bits(join);
-        let mut sum = Range::constant(bits, 0);
-        for _ in 0..8 {
-            if value == join {
-                return Some(sum.low);
-            }
-            let Definition::Result { step, .. } = subject.ssa.values[value.at()].definition else {
-                return None;
-            };
-            let instruction = subject.flow.steps[step].instruction;
-            let is_exact = instruction
-                .names()
-                .all(|name| !matches!(name, "cc" | "sat"));
-            let kind = instruction
-                .kind()
-                .filter(|kind| is_exact && kind.bits() == bits)?;
-            if !super::values::is_integer(kind) {
-                return None;
-            }
-            let constant = |operand: Option<&Operand>| {
-                let contents =
-                    subject.operand(step, operand, bits, &mut |part| self.contents_so_far(part));
-                contents
-                    .origin
-                    .is_none()
-                    .then(|| contents.range.value())
-                    .flatten()
-            };
-            let register = |index: usize| match instruction.operands.get(index) {
-                Some(Operand::Register(register)) => subject.read(step, *register),
-                _ => None,
-            };
-            let right = constant(instruction.operands.get(2));
-            let left = constant(instruction.operands.get(1));
-            (value, sum) = match (instruction.opcode, left, right) {
-                (Opcode::Mov, ..) => (register(1)?, sum),
-                (Opcode::Add, _, Some(right)) => {
-                    (register(1)?, sum.add(Range::constant(bits, right)))
-                }
-                (Opcode::Add, Some(left), _) => {
-                    (register(2)?, sum.add(Range::constant(bits, left)))
-                }
-                (Opcode::Sub, _, Some(right)) => {
-                    (register(1)?, sum.sub(Range::constant(bits, right)))
-                }
-                _ => return None,
-            };
-        }
-        None
     }
 
     /// Numbers that comparisons use, and their neighbours: where ranges of loops end.
@@ -420,42 +308,5 @@ impl<'s> Solution<'s> {
             }
         }
         found.into_iter().collect()
-    }
-}
-
-impl Induction {
-    /// What a join is that begins with `first`, after `least` to `most` turns.
-    pub(crate) fn after(self, first: Contents, least: i128, most: i128) -> Contents {
-        let bits = first.range.bits;
-        if !self.is_exact(bits) {
-            return Contents::full(bits);
-        }
-        let (a, b) = (self.step * least, self.step * most.min(self.turns));
-        let zeros = self.step.trailing_zeros().min(bits);
-        let moved = Range::new(bits, a.min(b), a.max(b)).knowing(zeros, 0);
-        Contents {
-            origin: first.origin,
-            range: first.range.add(moved),
-        }
-    }
-
-    /// Whether all turns together are less than once around, so that no two look alike.
-    fn is_exact(self, bits: u32) -> bool {
-        let end = self.step.checked_mul(self.turns);
-        end.is_some_and(|end| end.abs() < 1_i128 << bits)
-    }
-
-    /// The least and the greatest number of turns after which the join is in `now`.
-    pub(crate) fn turns_until(self, first: Range, now: Range) -> Option<(i128, i128)> {
-        if !self.is_exact(now.bits) || first.bits != now.bits {
-            return None;
-        }
-        let distance = if self.step > 0 {
-            now.sub(first)
-        } else {
-            first.sub(now)
-        };
-        let ((low, high), step) = (distance.unsigned(), self.step.abs());
-        Some((-(-low).div_euclid(step), (high / step).min(self.turns)))
     }
 }

@@ -26,9 +26,9 @@ pub(crate) enum Definition {
     Zero,
     /// One value for each block in `before`, in this order.
     Join { block: usize, from: Vec<ValueId> },
-    /// What an instruction writes to its register at this place among those that it writes.
+    /// The result of an instruction. `slot` counts the registers that the instruction writes.
     Result { step: usize, slot: usize },
-    /// What a guarded instruction leaves: `new` if it ran, and `old` otherwise.
+    /// The register after a guarded instruction: `new` if the instruction ran, `old` otherwise.
     Choice {
         step: usize,
         new: ValueId,

@@ -9,7 +9,7 @@ use crate::special::Special;
 use crate::table::{Opcode, Role};
 use crate::types::Space;
 
-/// How many threads certainly agree. Less is more.
+/// The threads that are proved to agree. A lesser value means more threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Agreement {
     /// All threads of the block.

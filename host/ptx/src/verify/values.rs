@@ -8,7 +8,7 @@ use crate::ast::{Function, Immediate, Module, Operand, VariableId};
 use crate::special::Special;
 use crate::types::Type;
 
-/// What an address is counted from.
+/// The start of the memory that an address points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// The buffer that a parameter points to.

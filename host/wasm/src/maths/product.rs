@@ -17,7 +17,7 @@ use crate::interrupt::Interrupted;
 use crate::memory::GuestMemory;
 use crate::state::GuestState;
 
-/// What messages call the record.
+/// The name of the record in messages.
 const RECORD: &str = "gemm's record";
 
 /// The record `matrices`.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::Batch;
+use super::{Batch, Element};
 use super::report::{Failed, is_over};
-use crate::call::buffers::{Transfer, View, total_bytes};
+use crate::call::buffers::{Parts, Transfer, View, total_bytes};
 use crate::call::prepared::{BufferExecution, DirectCalls};
 use crate::call::sharing::{Sharing, begin_alone};
 use crate::call::{CallBuffers, CallOptions};
@@ -136,11 +136,14 @@ impl Batch {
     ) -> Result<bool> {
         let mut position = self.position(elements.start);
         for number in elements {
-            let mut element = Element {
-                batch: self,
-                number,
-                position: &position,
-                buffers,
+            let mut element = Parts {
+                operands: &self.operands,
+                results: &self.results,
+                at: Element {
+                    number,
+                    position: &position,
+                },
+                whole: buffers,
             };
             if let Err(status) = call_element(calls, options, run, &mut element) {
                 // The next element begins another execution.
@@ -154,48 +157,6 @@ impl Batch {
             self.advance(&mut position);
         }
         Ok(true)
-    }
-}
-
-/// An element of a batch.
-struct Element<'a, T> {
-    batch: &'a Batch,
-    number: usize,
-    position: &'a [usize],
-    buffers: &'a mut T,
-}
-
-impl<T: Transfer> CallBuffers for Element<'_, T> {
-    #[inline]
-    fn operands(&self) -> usize {
-        self.batch.operands.len()
-    }
-
-    #[inline]
-    fn operand_size(&self, operand: usize) -> usize {
-        self.batch.operands[operand].size
-    }
-
-    #[inline]
-    fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
-        let start = self.batch.operands[operand].offset(self.number, self.position);
-        self.buffers.read(operand, start + at, into);
-    }
-
-    #[inline]
-    fn results(&self) -> usize {
-        self.batch.results.len()
-    }
-
-    #[inline]
-    fn result_size(&self, result: usize) -> usize {
-        self.batch.results[result].size
-    }
-
-    #[inline]
-    fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        let start = self.batch.results[result].offset(self.number, self.position);
-        self.buffers.write(result, start + at, bytes);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rows: the parts of arrays of which pieces are made.
 
 use crate::call::batch::Batch;
+use crate::call::buffers::PartAt;
 use crate::call::signature::dimensions::{ELEMENTWISE, has_rows};
 use crate::call::{BufferSignature, CallSite, Signature};
 use crate::values::{ArrayShape, Result, Shape};
@@ -27,19 +28,25 @@ pub(super) struct Row {
     width: usize,
 }
 
-impl Part {
+/// The rows of a piece.
+pub(super) struct Rows {
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl PartAt<Rows> for Part {
     #[inline]
-    pub(super) fn size(self, rows: usize) -> usize {
+    fn size_at(&self, rows: &Rows) -> usize {
         match self {
-            Self::Rows(row) => rows * row.width,
-            Self::Whole(size) => size,
+            Self::Rows(row) => rows.count * row.width,
+            Self::Whole(size) => *size,
         }
     }
 
     #[inline]
-    pub(super) fn offset(self, first: usize) -> usize {
+    fn offset_at(&self, rows: &Rows) -> usize {
         match self {
-            Self::Rows(row) => first * row.width,
+            Self::Rows(row) => rows.first * row.width,
             Self::Whole(_) => 0,
         }
     }

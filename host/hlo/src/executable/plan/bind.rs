@@ -188,7 +188,7 @@ fn without_layouts(shape: &Shape) -> Result<Shape> {
     shape.map_arrays(&mut |leaf| Ok(leaf.clone().without_layout()))
 }
 
-/// The shape with the default layout for these leaves, by number in preorder, sorted.
+/// The shape, with the default layout for `leaves`: numbers in preorder, sorted.
 fn without_layouts_of(shape: &Shape, leaves: &[usize]) -> Result<Shape> {
     if leaves.is_empty() {
         return Ok(shape.clone());

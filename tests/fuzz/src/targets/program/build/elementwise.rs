@@ -36,12 +36,7 @@ impl Building<'_, '_> {
         let (x, shape) = self.any()?;
         let y = self.same(&shape)?;
         let predicate = if self.u.arbitrary()? {
-            self.same(
-                &shape
-                    .without_layout()
-                    .with_element_type(ElementType::Pred)
-                    .unwrap(),
-            )?
+            self.same(&ArrayShape::new(ElementType::Pred, shape.dimensions()).unwrap())?
         } else {
             self.scalar(ElementType::Pred)?
         };

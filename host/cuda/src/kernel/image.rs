@@ -1,0 +1,97 @@
+//! Images of a manifest: loading them on a device, and finding their kernels.
+#![allow(unsafe_code, reason = "loads native code that was granted or fenced")]
+
+use std::sync::Arc;
+
+use crate::device::CudaDevice;
+use crate::driver::{Function, Image, Module};
+use crate::failure::DriverFailure;
+use crate::fenced::FencedKernel;
+use crate::manifest::{ImageKind, PlannedLaunch, check_parameters};
+use crate::nvrtc;
+use callbox_core::values::{Result, Status};
+
+#[derive(Debug)]
+pub(super) struct LoadedImage {
+    pub(super) file: String,
+    pub(super) kind: ImageKind,
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: [u8; 32],
+}
+
+impl LoadedImage {
+    pub(super) fn load(&self, device: &CudaDevice) -> Result<Arc<Module>> {
+        let text = || {
+            std::str::from_utf8(&self.bytes).map_err(|_| {
+                Status::invalid_argument(format!("{}: expected text, found bytes", self.file))
+            })
+        };
+        let compiled;
+        let image = match self.kind {
+            ImageKind::Ptx => Image::Ptx(text()?),
+            ImageKind::Cubin | ImageKind::Fatbin => Image::Binary(&self.bytes),
+            ImageKind::Source => {
+                compiled = nvrtc::compile(&self.file, text()?, device.compute_capability())?;
+                Image::Ptx(&compiled)
+            }
+        };
+        if let Image::Ptx(text) = image
+            && text.contains('\0')
+        {
+            return Err(Status::invalid_argument(format!(
+                "{}: expected text, found a NUL in it",
+                self.file
+            )));
+        }
+        // SAFETY: `NativeGrants::allow` promises that the image's code is sound, and `from_parts`
+        // has checked the digest over these bytes: it is called only if the manifest is granted.
+        self.loaded(device, unsafe { Module::load(device.context(), image) })
+    }
+
+    /// Loads a kernel of this image with its fence.
+    pub(super) fn load_fenced(
+        &self,
+        device: &CudaDevice,
+        kernel: &FencedKernel,
+    ) -> Result<Arc<Module>> {
+        // SAFETY: `callbox-ptx` verified the kernel and printed it with its fence. It accesses only
+        // the arrays of its launch, and its record, if the launch is the verified one, which
+        // `ReadyKernels::launch` sees to.
+        let loaded = unsafe { Module::load(device.context(), Image::Ptx(&kernel.text)) };
+        self.loaded(device, loaded)
+    }
+
+    fn loaded(
+        &self,
+        device: &CudaDevice,
+        loaded: Result<Module, (DriverFailure, String)>,
+    ) -> Result<Arc<Module>> {
+        match loaded {
+            Ok(module) => Ok(Arc::new(module)),
+            Err((failure, log)) => {
+                let doing = match log.trim() {
+                    "" => format!("loading {}", self.file),
+                    log => format!("loading {} ({log})", self.file),
+                };
+                device.check(&doing, Err(failure))
+            }
+        }
+    }
+
+    pub(super) fn function(
+        &self,
+        device: &CudaDevice,
+        module: &Arc<Module>,
+        launch: &PlannedLaunch,
+    ) -> Result<Function> {
+        let doing = |what: &str| format!("{what} {:?} of {}", launch.entry, self.file);
+        let function = module.function(&launch.entry);
+        let function = device.check(&doing("finding the kernel"), function)?;
+        let parameters = function.parameters();
+        let parameters = device.check(&doing("asking for the parameters of"), parameters)?;
+        check_parameters(launch, &parameters).map_err(|status| status.context(&self.file))?;
+        let ready = function.make_ready(launch.shared_bytes);
+        device.check(&doing("making ready"), ready)?;
+        Ok(function)
+    }
+}

@@ -1,0 +1,110 @@
+//! Instances for the calls of an executable: idle ones, new ones, and the wait for room.
+
+use std::time::Instant;
+
+use super::Sites;
+use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
+use crate::interrupt::Interrupted;
+use crate::pool::Lease;
+use crate::state::DELETION;
+use callbox_core::call::{CancelToken, Deadline};
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+
+impl Sites {
+    /// The lease's instance, or a new one in its place.
+    #[inline]
+    pub(crate) fn instance<'i>(
+        &self,
+        lease: &'i mut Lease<'_>,
+        caller: Caller<'_>,
+    ) -> Result<&'i mut Instance> {
+        match lease.instance() {
+            Some(instance) => {
+                instance.begin(caller);
+                Ok(instance)
+            }
+            none => Ok(none.insert(self.new_instance(caller)?)),
+        }
+    }
+
+    /// The lease's instance, or a new one in its place if there is room for one now.
+    pub(crate) fn instance_at_once(&self, lease: &mut Lease<'_>, caller: Caller<'_>) -> Option<()> {
+        match lease.instance() {
+            Some(instance) => instance.begin(caller),
+            none => *none = Some(self.try_new_instance(caller).ok()?),
+        }
+        Some(())
+    }
+
+    /// Makes an instance. If there is no room, waits for instances that are being taken back, and
+    /// evicts idle ones, one by one.
+    pub(super) fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+        let shared = &self.module.shared;
+        // Eviction would not help.
+        check_stack(shared.policy.limits.stack_bytes, "the module")?;
+        let seen = shared.discarder.done();
+        match self.try_new_instance(caller) {
+            Err(status) if is_lack_of_room(&status) => {
+                // What the wait takes is part of the call's time.
+                let options = &caller.options.from_now_on();
+                self.wait_for_instance(Caller { options, ..caller }, seen, status)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+        let share = self.quota.share(&self.module.shared.policy.limits)?;
+        let purpose = Purpose {
+            arena_size: self.arena_size,
+            sites: self.sites.len(),
+        };
+        Instance::new(&self.module, purpose, share, caller)
+    }
+
+    /// Waits for room, and makes an instance. `seen` is the number of instances that had been taken
+    /// back before the attempt that failed with `lack`.
+    fn wait_for_instance(
+        &self,
+        caller: Caller<'_>,
+        mut seen: u64,
+        mut lack: Status,
+    ) -> Result<Instance> {
+        let shared = &self.module.shared;
+        let own = caller.options.deadline.map(Deadline::instant);
+        let most = Instant::now() + DELETION;
+        let deadline = own.map_or(most, |own| own.min(most));
+        let cancel = caller.options.cancel.as_ref();
+        loop {
+            let has_room = shared.discarder.wait(seen, deadline, cancel)
+                || if self.quota.has_room(&shared.policy.limits) {
+                    shared.evict_one()
+                } else {
+                    // Evicting others does not help an executable that has reached its own limit.
+                    self.pool.evict_one()
+                };
+            // A call that is stopped while it waits reports that, rather than the lack of room.
+            if cancel.is_some_and(CancelToken::is_cancelled) {
+                return Err(not_called(Interrupted::Cancelled, "the module"));
+            }
+            if own.is_some_and(|own| Instant::now() >= own) {
+                return Err(not_called(Interrupted::Deadline, "the module"));
+            }
+            if !has_room {
+                return Err(lack);
+            }
+            seen = shared.discarder.done();
+            match self.try_new_instance(caller) {
+                Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
+                    lack = status;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// Whether an instance could not be made because others are in use.
+fn is_lack_of_room(status: &Status) -> bool {
+    status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller
+}
