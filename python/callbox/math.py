@@ -68,17 +68,6 @@ def exp(x: Any) -> Any:
     x = _f32(x)
     low = x if x > _f32(-104.0) else _f32(-104.0)
     c = low if low < _f32(89.0) else _f32(89.0)
-    n, near = _exp_parts(c)
-    e = _f32(1.0) + near
-    # Two factors, because 2**n may be beyond the range.
-    half = _i32(n >> _i32(1))
-    rest = _i32(n - half)
-    y = e * _power_of_two(half) * _power_of_two(rest)
-    return y if x == x else x
-
-
-def _exp_parts(c: Any) -> Any:
-    """n, and exp(r) - 1, where c is n * log(2) + r and r is at most log(2) / 2."""
     shifted = c * _f32(1.44269504) + _MAGIC
     k = shifted - _MAGIC
     n = _i32(_bits(shifted) - _MAGIC_BITS)
@@ -88,7 +77,12 @@ def _exp_parts(c: Any) -> Any:
     p = p * r + _f32(0.04166845604777336)
     p = p * r + _f32(0.16666515171527863)
     p = p * r + _f32(0.4999999403953552)
-    return n, r + r * r * p
+    e = _f32(1.0) + (r + r * r * p)
+    # Two factors, because 2**n may be beyond the range.
+    half = _i32(n >> _i32(1))
+    rest = _i32(n - half)
+    y = e * _power_of_two(half) * _power_of_two(rest)
+    return y if x == x else x
 
 
 def _power_of_two(n: Any) -> Any:
@@ -101,10 +95,18 @@ def expm1(x: Any) -> Any:
     x = _f32(x)
     low = x if x > _f32(-20.0) else _f32(-20.0)
     c = low if low < _f32(88.0) else _f32(88.0)
-    n, near = _exp_parts(c)
+    shifted = c * _f32(1.44269504) + _MAGIC
+    k = shifted - _MAGIC
+    n = _i32(_bits(shifted) - _MAGIC_BITS)
+    r = c - k * _f32(0.693359375) + k * _f32(2.12194440e-4)
+    p = _f32(0.0013813135446980596)
+    p = p * r + _f32(0.00836941972374916)
+    p = p * r + _f32(0.04166845604777336)
+    p = p * r + _f32(0.16666515171527863)
+    p = p * r + _f32(0.4999999403953552)
     # Half of the factor, which is itself in range for n = 127.
     s = _power_of_two(_i32(n - _i32(1)))
-    y = s * near + (s - _f32(0.5))
+    y = s * (r + r * r * p) + (s - _f32(0.5))
     y = y + y
     y = y if x < _f32(88.0) else exp(x)
     y = y if x != _f32(0.0) else x

@@ -116,8 +116,9 @@ impl CFunction {
         let (opaque, opaque_len) = (padded.0.as_ptr().cast(), site.opaque.len());
         let mut status = CStatus::default();
         // SAFETY: the stream, the pointers, the opaque bytes and the status are those of the
-        // convention, and live until the function returns. The caller who made this value promised,
-        // by `CudaModule::load_library`, that the function has this convention and is sound to call.
+        // convention, and live until the function returns. The caller of
+        // `CudaModule::load_library` promised that the function has this convention and is sound
+        // to call.
         unsafe {
             match self.entry {
                 CEntry::Original(function) => function(stream, buffers, opaque, opaque_len),

@@ -77,7 +77,7 @@ def install() -> None:
     _overload_bits(kernel_math._bits, types.int32)
     _overload_bits(kernel_math._float, types.float32)
     _overload_bits(kernel_math._bits_of_f64, types.int64)
-    for name in ("_exp_parts", "_power_of_two", "_reduced", "_wave"):
+    for name in ("_power_of_two", "_reduced", "_wave"):
         register_jitable(getattr(kernel_math, name))
 
 

@@ -54,11 +54,11 @@ impl CudaModule {
     /// than Linux.
     ///
     /// # Safety
-    /// Each function must have the convention that its [`LibraryTarget`] names, and be sound to call
-    /// with what that convention passes, for every call site that names it: it accesses only the
-    /// arrays of the call, the opaque bytes and its own memory, and does not unwind. A function that
-    /// returns a status passes it to XLA's status API only, and only until it returns. Nothing
-    /// checks this. That the library itself may run was promised by [`NativeGrants::allow`].
+    /// Each function must have the convention that its [`LibraryTarget`] names, and be sound to
+    /// call by it, for every call site that names it: the function accesses only the arrays of the
+    /// call, the opaque bytes and its own memory, and does not unwind. A function that returns a
+    /// status passes it to XLA's status API only, and only until it returns. Nothing checks this.
+    /// That the library itself may run was promised by [`NativeGrants::allow`].
     pub unsafe fn load_library(
         path: &Path,
         targets: &[LibraryTarget],

@@ -3,8 +3,8 @@
 use super::{Gemm, Number, Scaled, Target, Tile, each_tile};
 use crate::simd::{self, Vectorized};
 
-/// The most rows, columns and terms between two pauses. The number of terms is part of the results' bits: sums of so
-/// many terms are added to C one after the other.
+/// The most rows, columns and terms between two pauses. The number of terms is part of the results'
+/// bits: sums of so many terms are added to C one after the other.
 const PORTABLE_TILE: [usize; 3] = [16, 256, 256];
 
 /// The rows that [`block_sums`] computes at once.

@@ -6,6 +6,7 @@ use super::Sites;
 use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
+use crate::shared::Evict;
 use crate::state::DELETION;
 use callbox_core::call::{CancelToken, Deadline};
 use callbox_core::values::{Blame, Result, Status, StatusCode};

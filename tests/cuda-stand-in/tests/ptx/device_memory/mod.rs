@@ -1,5 +1,4 @@
 //! Memory for kernels under test, and helpers to launch them.
-#![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
