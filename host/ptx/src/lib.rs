@@ -8,7 +8,8 @@
 //! [`verify`](verify::verify) proves for one launch what a kernel can reach and what ends its
 //! loops, or refuses it. [`fence`](fence::fence) adds run-time checks for what is not proved, so
 //! that a stranger's kernel leaves neither its buffers nor the context damaged. `callbox-cuda`
-//! launches fenced kernels.
+//! launches fenced kernels. [`survey`](verify::survey) reports on kernels whose launch is not
+//! known.
 //!
 //! # Limits
 //!

@@ -16,23 +16,26 @@ mod facts;
 mod flow;
 mod loops;
 mod range;
+mod refusal;
 mod rules;
 mod solve;
 mod ssa;
+mod survey;
 mod uniform;
 mod values;
-
-use std::fmt;
 
 pub(crate) use self::accesses::{Check, Decision};
 pub(crate) use self::flow::Flow;
 pub(crate) use self::loops::{Leaving, Look};
+pub use self::refusal::{Refusal, Rule};
+pub use self::survey::{Open, Survey, Unproved, survey, unknown_launch};
 pub(crate) use self::values::Origin;
 
+use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
-use crate::ast::{Address, Base, Function, Instruction, Module, RegisterId, Variable, VariableId};
+use crate::ast::{Address, Base, Function, Module, RegisterId, Variable, VariableId};
 use crate::table::{Action, form};
 use crate::types::Space;
 
@@ -84,6 +87,9 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Bytes of a thread's local variables.
     pub local_bytes: u64,
+    /// Instructions of all threads of a grid. Where there may be more, each block looks at the stop
+    /// word as it begins.
+    pub grid_instructions: u64,
 }
 
 impl Default for Limits {
@@ -96,82 +102,9 @@ impl Default for Limits {
             grid: 1 << 31,
             shared_bytes: 228 << 10,
             local_bytes: 64 << 10,
+            // Some 50 ms of a large GPU.
+            grid_instructions: 1 << 40,
         }
-    }
-}
-
-/// The rule that a kernel breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// The module, or the kernel's declaration.
-    Module,
-    /// The launch does not fit the kernel, or exceeds a limit.
-    Launch,
-    /// An instruction that strangers' kernels must not have.
-    Instruction,
-    /// A call, or a branch to a computed place.
-    Call,
-    /// The time, or the place of a thread on the device.
-    Clock,
-    /// A parameter is not read as the launch passes it.
-    Parameter,
-    /// An address that cannot be checked.
-    Address,
-    /// A barrier or a collective instruction that could wait for ever.
-    Barrier,
-    /// A loop that could not be stopped.
-    UnboundedLoop,
-    /// The kernel exceeds a limit of the verifier.
-    Size,
-}
-
-impl Rule {
-    /// Returns the name of the rule in messages and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Module => "module",
-            Self::Launch => "launch",
-            Self::Instruction => "instruction",
-            Self::Call => "call",
-            Self::Clock => "clock",
-            Self::Parameter => "parameter",
-            Self::Address => "address",
-            Self::Barrier => "barrier",
-            Self::UnboundedLoop => "unbounded-loop",
-            Self::Size => "size",
-        }
-    }
-}
-
-/// Why a kernel is not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The line of the PTX text, or 0.
-    pub line: u32,
-    /// The name of the instruction or directive.
-    pub instruction: String,
-    /// The rule.
-    pub rule: Rule,
-    /// What is wrong.
-    pub reason: String,
-    /// What would make it pass.
-    pub cure: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            line,
-            instruction,
-            rule,
-            reason,
-            cure,
-        } = self;
-        write!(
-            f,
-            "line {line}: `{instruction}`: {reason} (rule `{}`): {cure}",
-            rule.name()
-        )
     }
 }
 
@@ -238,6 +171,8 @@ pub struct Proof {
     pub accesses: Vec<AccessReport>,
     /// All loops, in the order of the text.
     pub loops: Vec<LoopReport>,
+    /// Whether each block looks at the stop word as it begins, because the grid may run for long.
+    pub blocks_look: bool,
     /// Barriers of the block.
     pub barriers: usize,
     /// Bytes of shared memory, static and dynamic.
@@ -272,18 +207,31 @@ pub fn verify(
     launch: &Launch,
     limits: &Limits,
 ) -> Result<Proof, Vec<Refusal>> {
-    let index = rules::entry(module, entry).map_err(|refusal| vec![refusal])?;
+    examine(module, entry, launch, Open::default(), limits).map_err(|unproved| unproved.refusals)
+}
+
+/// Verifies a kernel for every launch that has these numbers where they are not open.
+fn examine(
+    module: &Module,
+    entry: &str,
+    launch: &Launch,
+    open: Open,
+    limits: &Limits,
+) -> Result<Proof, Unproved> {
+    let always = |refusals| Unproved {
+        refusals,
+        depends_on_launch: false,
+    };
+    let index = rules::entry(module, entry).map_err(|refusal| always(vec![refusal]))?;
     let Some((function, body)) = module
         .functions
         .get(index)
         .and_then(|function| Some((function, function.body.as_deref()?)))
     else {
-        return Err(vec![launch_refusal(
-            Rule::Module,
-            format!("kernel `{entry}` has no body"),
-        )]);
+        let reason = format!("kernel `{entry}` has no body");
+        return Err(always(vec![launch_refusal(Rule::Module, reason)]));
     };
-    let mut refusals = rules::declarations(module, function, launch, limits);
+    let mut refusals = rules::declarations(module, function, launch, open, limits);
     let mut forms = Vec::new();
     for statement in body {
         let crate::ast::Statement::Instruction(instruction) = statement else {
@@ -319,33 +267,37 @@ pub fn verify(
         }
     }
     if !refusals.is_empty() {
-        return Err(refusals);
+        return Err(always(refusals));
     }
     let flow = Flow::new(body, forms);
+    let too_large = |reason| always(vec![launch_refusal(Rule::Size, reason)]);
     if flow.blocks.len() > limits.blocks {
-        let reason = format!(
+        return Err(too_large(format!(
             "it has {} blocks of instructions, the limit is {} (`blocks`)",
             flow.blocks.len(),
             limits.blocks
-        );
-        return Err(vec![launch_refusal(Rule::Size, reason)]);
+        )));
     }
     let flow = flow.linked();
     let Some(ssa) = ssa::build(function, &flow, limits.joins) else {
-        let reason = format!(
+        return Err(too_large(format!(
             "its values meet in more than {} places (`joins`)",
             limits.joins
-        );
-        return Err(vec![launch_refusal(Rule::Size, reason)]);
+        )));
     };
     let subject = Subject {
         module,
         function,
         launch,
+        open,
+        limits,
         flow: &flow,
         ssa: &ssa,
     };
-    prove(&subject, index)
+    prove(&subject, index).map_err(|refusals| Unproved {
+        refusals,
+        depends_on_launch: open != Open::default(),
+    })
 }
 
 fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> {
@@ -393,6 +345,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
             .map(|check| accesses::report(subject, check))
             .collect(),
         loops: loops.reports,
+        blocks_look: loops.blocks_look,
         barriers: rules::barriers(flow),
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
         function,
@@ -410,29 +363,6 @@ fn bases(subject: &Subject<'_>) -> Vec<Vec<(RegisterId, u32)>> {
                 .collect()
         })
         .collect()
-}
-
-fn refusal(instruction: &Instruction, rule: Rule, reason: String, cure: &str) -> Refusal {
-    let modifiers = instruction.names().map(|name| format!(".{name}"));
-    Refusal {
-        line: instruction.line.0,
-        instruction: std::iter::once(instruction.opcode.name().to_owned())
-            .chain(modifiers)
-            .collect(),
-        rule,
-        reason,
-        cure: cure.to_owned(),
-    }
-}
-
-fn launch_refusal(rule: Rule, reason: String) -> Refusal {
-    Refusal {
-        line: 0,
-        instruction: "launch".to_owned(),
-        rule,
-        reason,
-        cure: "change the launch or the kernel so that they fit".to_owned(),
-    }
 }
 
 /// The parameter that an address names, and the offset in it.
