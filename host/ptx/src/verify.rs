@@ -54,6 +54,17 @@ pub struct Launch {
     pub has_clock: bool,
 }
 
+impl Launch {
+    /// The size of a variable. That of dynamic shared memory is the launch's.
+    pub(crate) fn variable_bytes(&self, variable: &Variable) -> u64 {
+        if is_dynamic(variable) {
+            u64::from(self.shared_bytes)
+        } else {
+            variable_bytes(variable).unwrap_or(0)
+        }
+    }
+}
+
 /// A parameter of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param {

@@ -87,6 +87,26 @@ fn a_kernel_passes_for_every_launch() {
     );
 }
 
+/// Without a manifest, buffers are the parameters that addresses are computed from.
+#[test]
+fn numbers_of_8_bytes_are_not_buffers() {
+    let folder = Folder::new();
+    let object = ptx(&folder, "guests/add_n/add_n.ptx", &["--json"]).object();
+    let parameters = object["ptx"]["kernels"][0]["parameters"]
+        .as_array()
+        .unwrap();
+    let found: Vec<_> = parameters
+        .iter()
+        .map(|one| {
+            (
+                one["is_buffer"].as_bool().unwrap(),
+                one["bytes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(found, [(true, 8), (true, 8), (false, 8), (false, 4)]);
+}
+
 #[test]
 fn shapes_prove_accesses_and_the_fence_is_written() {
     let folder = Folder::new();

@@ -188,13 +188,7 @@ impl Uniformity {
         let reads = subject.ssa.reads[step]
             .iter()
             .map(|(_, value)| self.values[value.at()]);
-        let specials = instruction
-            .operands
-            .iter()
-            .flat_map(|operand| match operand {
-                Operand::Vector(parts) => parts.as_slice(),
-                one => std::slice::from_ref(one),
-            });
+        let specials = instruction.operands.iter().flat_map(Operand::parts);
         let specials = specials.filter_map(|operand| match operand {
             Operand::Special(special) => Some(special_agreement(subject, *special)),
             _ => None,

@@ -134,26 +134,17 @@ impl Subject<'_> {
     }
 
     pub(crate) fn variable(&self, id: VariableId) -> Option<&crate::ast::Variable> {
-        match id {
-            VariableId::Module(index) => self.module.variables.get(index as usize),
-            VariableId::Function(index) => self.function.variables.get(index as usize),
-        }
+        id.find(self.module, self.function)
     }
 
     /// The number of bytes that a variable has at least. Those of dynamic shared memory are the
     /// launch's.
     pub(crate) fn variable_bytes(&self, id: VariableId) -> u64 {
-        let Some(variable) = self.variable(id) else {
-            return 0;
-        };
-        if super::is_dynamic(variable) {
-            return if self.open.shared_bytes {
-                0
-            } else {
-                u64::from(self.launch.shared_bytes)
-            };
+        match self.variable(id) {
+            Some(variable) if self.open.shared_bytes && super::is_dynamic(variable) => 0,
+            Some(variable) => self.launch.variable_bytes(variable),
+            None => 0,
         }
-        super::variable_bytes(variable).unwrap_or(0)
     }
 
     /// Whether a variable can have this many bytes.
