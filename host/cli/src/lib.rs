@@ -101,9 +101,10 @@ Examples:
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
-/// PTX file; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. On
-/// CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing keeps
-/// them apart from callbox, so that each takes a grant by its digest.
+/// PTX file; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies
+/// ends in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
+/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
+/// its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
