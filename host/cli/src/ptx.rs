@@ -2,6 +2,7 @@
 
 mod describe;
 mod fenced;
+mod fields;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use callbox::{Shape, Status};
 
 pub(super) use self::describe::{describe, summary};
 use self::fenced::Shapes;
-pub(super) use self::report::{Grade, PtxReport};
+pub(super) use self::fields::{Grade, PtxReport};
 use super::attribute::{self, AttributeArgument};
 use super::failure::{Failure, Outcome};
 use super::output::{self, complain};

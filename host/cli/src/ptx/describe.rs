@@ -1,6 +1,6 @@
 //! The report for a person.
 
-use super::report::{Grade, KernelReport, Loop, NotProved, ParameterReport, PtxReport};
+use super::fields::{Found, Grade, KernelReport, Loop, NotProved, ParameterReport, PtxReport};
 use crate::inspect::{bytes, field};
 use crate::text::name;
 
@@ -87,32 +87,7 @@ fn describe_kernel(kernel: &KernelReport) -> Vec<String> {
         let text = describe_parameter(parameter, known);
         lines.push(field(&format!("param {index}"), &text));
     }
-    if let Some(counts) = &kernel.found.accesses {
-        let never = match counts.never {
-            0 => String::new(),
-            never => format!(", {never} stopped whenever they run"),
-        };
-        let text = format!(
-            "{} proved, {} checked{never}",
-            counts.proved, counts.checked
-        );
-        lines.push(field("accesses", &text));
-    }
-    let not_proved = kernel.found.not_proved.as_deref().unwrap_or_default();
-    lines.extend(listed("", not_proved, describe_access));
-    if let Some(loops) = &kernel.found.loops {
-        lines.extend(listed("loops", loops, describe_loop));
-        if loops.is_empty() {
-            lines.push(field("loops", "none"));
-        }
-    }
-    if kernel.found.blocks_look == Some(true) {
-        lines.push(field("blocks", "look at the stop word as they begin"));
-    }
-    if let (Some(barriers), Some(shared)) = (kernel.found.barriers, kernel.found.shared_bytes) {
-        lines.push(field("barriers", &barriers.to_string()));
-        lines.push(field("shared", &bytes(shared)));
-    }
+    lines.extend(describe_found(&kernel.found));
     lines.extend(listed("calls", &kernel.calls, |call| {
         format!("line {}: {}", call.line, name(&call.function))
     }));
@@ -134,6 +109,38 @@ fn describe_kernel(kernel: &KernelReport) -> Vec<String> {
             refusal.rule
         ));
         lines.push(format!("    to pass: {}", name(&refusal.cure)));
+    }
+    lines
+}
+
+/// What the verifier found in a kernel that passed.
+fn describe_found(found: &Found) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(counts) = &found.accesses {
+        let never = match counts.never {
+            0 => String::new(),
+            never => format!(", {never} stopped whenever they run"),
+        };
+        let text = format!(
+            "{} proved, {} checked{never}",
+            counts.proved, counts.checked
+        );
+        lines.push(field("accesses", &text));
+    }
+    let not_proved = found.not_proved.as_deref().unwrap_or_default();
+    lines.extend(listed("", not_proved, describe_access));
+    if let Some(loops) = &found.loops {
+        lines.extend(listed("loops", loops, describe_loop));
+        if loops.is_empty() {
+            lines.push(field("loops", "none"));
+        }
+    }
+    if found.blocks_look == Some(true) {
+        lines.push(field("blocks", "look at the stop word as they begin"));
+    }
+    if let (Some(barriers), Some(shared)) = (found.barriers, found.shared_bytes) {
+        lines.push(field("barriers", &barriers.to_string()));
+        lines.push(field("shared", &bytes(shared)));
     }
     lines
 }
