@@ -14,6 +14,7 @@ criterion_group!(
     callbox_benches::conventions::bench,
     callbox_benches::cores::bench,
     callbox_benches::data_plane::bench,
+    callbox_benches::fence::bench,
     callbox_benches::instantiation::bench,
     callbox_benches::program::bench,
     callbox_benches::kernel::bench,

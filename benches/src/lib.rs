@@ -14,6 +14,7 @@ pub mod cold_start;
 pub mod conventions;
 pub mod cores;
 pub mod data_plane;
+pub mod fence;
 pub mod instantiation;
 pub mod kernel;
 pub mod kills;

@@ -155,6 +155,12 @@ const GOALS: &[Goal] = &[
         goal: Bound::NanosecondsMore(1000.0, 1000.0),
     },
     Goal {
+        what: "verifying, fencing and printing 30 KB of PTX, to reading it",
+        measured: "fence/verified",
+        baseline: "fence/read",
+        goal: Bound::Times(10.0),
+    },
+    Goal {
         what: "broadcast_add kernel alone, 1 MiB, to native",
         measured: "kernel/wasm/broadcast_add",
         baseline: "kernel/native/broadcast_add",

@@ -211,7 +211,7 @@ fn with_convention(
 }
 
 /// Checks that no attribute is given twice.
-fn check_unique(attributes: &[AttributeArgument]) -> Outcome<()> {
+pub(super) fn check_unique(attributes: &[AttributeArgument]) -> Outcome<()> {
     let mut names = HashSet::new();
     match attributes.iter().find(|given| !names.insert(&given.name)) {
         None => Ok(()),
@@ -221,7 +221,8 @@ fn check_unique(attributes: &[AttributeArgument]) -> Outcome<()> {
     }
 }
 
-fn dictionary(
+/// The attributes, with the types that a signature declares.
+pub(super) fn dictionary(
     attributes: &[AttributeArgument],
     signature: Option<&Signature>,
 ) -> Result<Dictionary> {

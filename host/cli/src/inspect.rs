@@ -1,4 +1,4 @@
-//! `callbox inspect`: describes a module, a manifest or a library without loading it.
+//! `callbox inspect`: describes a module, a manifest, PTX or a library without loading it.
 
 mod fields;
 mod hash;
@@ -13,18 +13,23 @@ use std::process::ExitCode;
 pub(super) use self::fields::{bytes, field};
 pub(super) use self::library::InspectedLibrary;
 #[cfg(feature = "cuda")]
-pub(super) use self::manifest::{InspectedImage, InspectedManifest};
+pub(super) use self::manifest::{
+    InspectedImage, InspectedManifest, MAX_MANIFEST, parse as parse_manifest,
+};
 pub(super) use self::module::InspectedModule;
 
 use super::failure::Outcome;
 use super::json;
 use super::output::{self, complain};
+#[cfg(feature = "cuda")]
+use super::ptx::{self, PtxReport};
 use super::text::name;
 
 const EXAMPLES: &str = "\
 Examples:
   callbox inspect kernels/add_n.wasm
   callbox inspect kernels/callbox.json
+  callbox inspect kernels/softmax.ptx
   callbox inspect libk.so
 
 What is shown is the file's own claim: nothing is run, compiled or loaded, and no driver is
@@ -45,23 +50,27 @@ With --json, standard output is one object, of failures too (then module is null
   Sizes are in bytes; operands, results and attributes are null if not declared. loads is OK,
   or the status with which the host would refuse the module. stack_above_data is true if a stack
   that overflows overwrites the module's data instead of trapping. For a manifest, module is replaced by
-   \"manifest\":{\"size\":...,\"digest\":...,\"format\":...,
+   \"manifest\":{\"size\":...,\"digest\":...,\"grade\":...,\"format\":...,
     \"images\":[{\"name\":...,\"kind\":...,\"file\":...,\"size\":...,\"sha256\":...,\"problem\":...,
-      \"source\":{\"file\":...,\"sha256\":...,\"found_sha256\":...,\"agrees\":...}}],
+      \"source\":{\"file\":...,\"sha256\":...,\"found_sha256\":...,\"agrees\":...},
+      \"ptx\":{...}}],
     \"targets\":[{...,\"launches\":[{\"image\":...,\"entry\":...}]}]}
-  and for a library \"library\":{\"size\":...,\"sha256\":...}. digest is null if an image cannot be
-  read, and so are its size and sha256; source is null if the manifest names none, and
-  found_sha256 and agrees are null if the file is missing.";
+  for PTX \"ptx\":{...}, as of `callbox ptx`, and for a library
+   \"library\":{\"size\":...,\"sha256\":...}.
+  digest and grade are null if an image cannot be read, and so are its size and sha256; source is
+  null if the manifest names none, and found_sha256 and agrees are null if the file is missing. The
+  grade of a manifest is fenced, depends (on the shapes of a call) or granted, which needs a grant.
+  ptx is null for an image that is not PTX.";
 
-/// Show what a module, a manifest of native targets or a library declares: targets, images,
-/// imports, size, digest
+/// Show what a module, a manifest of native targets, PTX or a library declares: targets, images,
+/// imports, grades, size, digest
 ///
 /// Loads and runs nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The module, the manifest callbox.json or the folder of one, or the shared library
-    #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
+    /// The module, the manifest callbox.json or the folder of one, the PTX, or the shared library
+    #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.ptx|FILE.so")]
     file: PathBuf,
 
     /// Print one JSON object instead of text
@@ -79,6 +88,7 @@ pub(super) enum Kind {
     Module,
     Manifest,
     Library,
+    Ptx,
 }
 
 /// The description of a file.
@@ -88,6 +98,8 @@ pub(super) enum Inspected {
     #[cfg(feature = "cuda")]
     Manifest(InspectedManifest),
     Library(InspectedLibrary),
+    #[cfg(feature = "cuda")]
+    Ptx(PtxReport),
 }
 
 pub(super) fn show(arguments: &Arguments) -> ExitCode {
@@ -115,13 +127,12 @@ impl Kind {
     fn of(path: &Path) -> Self {
         if is_library(path) {
             Self::Library
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            Self::Manifest
         } else {
-            Self::Module
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("json") => Self::Manifest,
+                Some("ptx") => Self::Ptx,
+                _ => Self::Module,
+            }
         }
     }
 }
@@ -132,7 +143,11 @@ fn read(kind: Kind, path: &Path) -> Outcome<Inspected> {
         #[cfg(feature = "cuda")]
         Kind::Manifest => manifest::read(path).map(Inspected::Manifest),
         #[cfg(not(feature = "cuda"))]
-        Kind::Manifest => Err(callbox::Status::unimplemented(super::left_out("cuda")).into()),
+        Kind::Manifest | Kind::Ptx => {
+            Err(callbox::Status::unimplemented(super::left_out("cuda")).into())
+        }
+        #[cfg(feature = "cuda")]
+        Kind::Ptx => ptx::of_file(path).map(Inspected::Ptx),
         Kind::Library => library::read(path).map(Inspected::Library),
     }
 }
@@ -143,6 +158,8 @@ fn describe(inspected: &Inspected) -> String {
         #[cfg(feature = "cuda")]
         Inspected::Manifest(manifest) => manifest::describe(manifest),
         Inspected::Library(library) => library::describe(library),
+        #[cfg(feature = "cuda")]
+        Inspected::Ptx(report) => ptx::describe(report),
     }
 }
 

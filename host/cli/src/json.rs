@@ -11,6 +11,8 @@ use super::doctor::Report;
 use super::failure::Failure;
 use super::inspect::{Inspected, Kind};
 use super::output::{DeviceName, Finished};
+#[cfg(feature = "cuda")]
+use super::ptx::PtxReport;
 
 #[derive(Serialize)]
 struct Results<'a> {
@@ -57,16 +59,24 @@ pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
     })
 }
 
-/// `{"status":{...},"module":{...}}` and a line end, with `manifest` or `library` in place of
-/// `module` for those. The object is null if the file could not be read.
+/// `{"status":{...},"module":{...}}` and a line end, with `manifest`, `library` or `ptx` in
+/// place of `module` for those. The object is null if the file could not be read.
 pub(super) fn inspected(kind: Kind, outcome: Result<&Inspected, &Failure>) -> String {
     let status = status(outcome.err().map(Failure::status));
     let key = match kind {
         Kind::Module => "module",
         Kind::Manifest => "manifest",
         Kind::Library => "library",
+        Kind::Ptx => "ptx",
     };
     line(&json!({"status": status, key: outcome.ok().map(inspected::object)}))
+}
+
+/// `{"status":{...},"ptx":{...}}` and a line end. `ptx` is null if the file could not be read.
+#[cfg(feature = "cuda")]
+pub(super) fn ptx(report: Option<&PtxReport>, failure: Option<&Failure>) -> String {
+    let status = status(failure.map(Failure::status));
+    line(&json!({"status": status, "ptx": report}))
 }
 
 /// `{"status":{...},"doctor":{...}}` and a line end. `doctor` is null for wrong usage.

@@ -1,4 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `doctor` and `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `doctor` and
+//! `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -56,6 +57,8 @@ mod output;
 mod platform;
 mod policy;
 mod progress;
+#[cfg(feature = "cuda")]
+mod ptx;
 mod registered;
 mod regular_file;
 mod run;
@@ -86,6 +89,7 @@ Examples:
   callbox call kernels/add_n.wasm add_n --operand x.npy --result 'f32[128]' --attr n=4.0:f32
   callbox run program.hlo --targets kernels/ --input 0=x.npy --output-dir out
   callbox inspect kernels/callbox.json
+  callbox ptx kernels/softmax.ptx
   callbox run program.hlo --targets kernels/ --platform CUDA --allow-native SHA256 --input 0=x.npy
   callbox doctor
 
@@ -96,10 +100,11 @@ Examples:
 ///
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
-/// program; `inspect` shows what a file declares and runs nothing; `doctor` shows what this machine
-/// has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. On
-/// CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing keeps
-/// them apart from callbox, so that each takes a grant by its digest.
+/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
+/// PTX file; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies
+/// ends in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
+/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
+/// its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
@@ -112,6 +117,8 @@ enum Command {
     Run(run::Arguments),
     Call(call::Arguments),
     Inspect(inspect::Arguments),
+    #[cfg(feature = "cuda")]
+    Ptx(ptx::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
@@ -131,6 +138,8 @@ pub fn main() -> ExitCode {
                 output::results(Format::of(arguments.json), call::call(&arguments))
             }
             Command::Inspect(arguments) => inspect::show(&arguments),
+            #[cfg(feature = "cuda")]
+            Command::Ptx(arguments) => ptx::show(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
             #[cfg(feature = "process")]
@@ -165,6 +174,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let object = match words.first().and_then(|word| word.to_str()) {
             Some("inspect") => json::inspected(inspect::Kind::Module, Err(&failure)),
             Some("doctor") => json::doctor(Err(&failure)),
+            #[cfg(feature = "cuda")]
+            Some("ptx") => json::ptx(None, Some(&failure)),
             _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());

@@ -220,7 +220,7 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
 }
 
 /// Reads the policy of a file; the default one without a file.
-fn read_file(path: Option<&Path>) -> Outcome<Policy> {
+pub(super) fn read_file(path: Option<&Path>) -> Outcome<Policy> {
     let Some(path) = path else {
         return Ok(Policy::default());
     };

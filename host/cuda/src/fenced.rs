@@ -11,9 +11,10 @@ mod watcher;
 
 use std::sync::{Arc, Mutex};
 
+use callbox_core::call::CallSite;
 use callbox_core::policy::Gpu;
 use callbox_core::untrusted_text::clean_line;
-use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 use callbox_ptx::ast::Module;
 use callbox_ptx::fence::{Site, fence};
 use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
@@ -59,12 +60,27 @@ pub(super) struct FencedKernel {
 }
 
 /// The sizes of a call's arrays, and which operands a kernel may write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Arrays {
     /// The bytes of each operand leaf, and whether a result shares its memory.
     pub(super) operands: Vec<(usize, bool)>,
     /// The bytes of each result leaf.
     pub(super) results: Vec<usize>,
+}
+
+impl Arrays {
+    /// The sizes of a call site's arrays. `aliases` has for each result leaf the operand leaf that
+    /// shares its memory.
+    pub(super) fn of(site: &CallSite, aliases: &[Option<usize>]) -> Self {
+        let operands = site.operands.iter().flat_map(Shape::leaves).enumerate();
+        let operands =
+            operands.map(|(leaf, shape)| (shape.byte_size(), aliases.contains(&Some(leaf))));
+        let results = site.result.leaves().into_iter();
+        Self {
+            operands: operands.collect(),
+            results: results.map(ArrayShape::byte_size).collect(),
+        }
+    }
 }
 
 impl FencedImage {
@@ -108,7 +124,7 @@ impl FencedImage {
         gpu: &Gpu,
         align: u32,
     ) -> Result<Arc<FencedKernel>> {
-        let launch = facts(planned, scratch, arrays, gpu, align);
+        let launch = verifier_launch(planned, scratch, arrays, gpu, align);
         check_limits(planned, &self.file, gpu)?;
         let is_same = |known: &&Arc<FencedKernel>| {
             known.launch == launch
@@ -176,7 +192,7 @@ impl FencedImage {
 }
 
 /// The launch, as the verifier takes it.
-fn facts(
+pub(super) fn verifier_launch(
     planned: &PlannedLaunch,
     scratch: &[usize],
     arrays: &Arrays,
@@ -207,7 +223,8 @@ fn facts(
     }
 }
 
-fn check_limits(planned: &PlannedLaunch, file: &str, gpu: &Gpu) -> Result<()> {
+/// Checks a launch against the limits of a policy.
+pub(super) fn check_limits(planned: &PlannedLaunch, file: &str, gpu: &Gpu) -> Result<()> {
     let product = |sizes: [u32; 3]| {
         let sizes = sizes.into_iter().map(u64::from);
         sizes.fold(1, u64::saturating_mul)

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use callbox_core::call::{CallOptions, CallSite, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue};
 use callbox_core::policy::Gpu;
-use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
+use callbox_core::values::{Blame, Result, Status, StatusCode};
 use sha2::{Digest, Sha256};
 
 use self::image::LoadedImage;
@@ -214,14 +214,7 @@ impl Kernels {
             Ok(()) => Ok(Arc::new(target.plan(site)?)),
             Err(status) => Err(status),
         };
-        let operands = site.operands.iter().flat_map(Shape::leaves).enumerate();
-        let operands =
-            operands.map(|(leaf, shape)| (shape.byte_size(), aliases.contains(&Some(leaf))));
-        let results = site.result.leaves().into_iter();
-        let arrays = Arrays {
-            operands: operands.collect(),
-            results: results.map(ArrayShape::byte_size).collect(),
-        };
+        let arrays = Arrays::of(site, aliases);
         if let (Some(fenced), Ok(planned)) = (&self.fenced, &planned) {
             check_scratch(planned, &fenced.gpu)?;
             for launch in &planned.launches {

@@ -53,6 +53,7 @@
 //! - [`CudaDevice::queue_on`] and [`CudaDevice::borrow_memory`]: calls on the streams and memory of
 //!   another framework.
 //! - [`nvrtc`]: CUDA source compiled at run time.
+//! - [`ptx`]: the reader, the verifier and the fence of PTX.
 
 mod c_abi;
 mod call;
@@ -75,6 +76,7 @@ mod staging;
 
 pub use c_abi::{Buffers, LibraryTarget};
 pub use call::{CudaBuffer, CudaCall, CudaStage, State};
+pub use callbox_ptx as ptx;
 pub use device::CudaDevice;
 pub use grants::NativeGrants;
 pub use graphs::{GraphCounts, GraphLaunch, GraphOptions, Uncapturable};

@@ -15,6 +15,7 @@
 
 mod digest;
 mod document;
+mod fenced;
 mod launch;
 mod locate;
 mod message;
@@ -27,6 +28,7 @@ use callbox_core::call::Signature;
 use callbox_core::values::StatusCode;
 
 pub use self::digest::{ManifestDigest, digest};
+pub use self::fenced::FencedLaunch;
 use self::message::Message;
 use self::parameter::Parameter;
 pub use self::parameter::{PlannedParameter, check_parameters};

@@ -202,6 +202,16 @@ pub enum VariableId {
     Function(u32),
 }
 
+impl VariableId {
+    /// Returns the variable of a function, or of its module.
+    pub fn find<'m>(self, module: &'m Module, function: &'m Function) -> Option<&'m Variable> {
+        match self {
+            Self::Module(index) => module.variables.get(index as usize),
+            Self::Function(index) => function.variables.get(index as usize),
+        }
+    }
+}
+
 /// A statement of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
@@ -297,6 +307,17 @@ pub enum Immediate {
     Single(u32),
     /// `0d` and the sixteen digits of an f64, or a decimal number.
     Double(u64),
+}
+
+impl Operand {
+    /// Returns the elements of a vector, the parts of a pair, or the operand itself.
+    pub fn parts(&self) -> &[Self] {
+        match self {
+            Self::Vector(parts) => parts,
+            Self::Pair(parts) => &parts[..],
+            one => std::slice::from_ref(one),
+        }
+    }
 }
 
 impl Instruction {

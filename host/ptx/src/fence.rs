@@ -322,12 +322,7 @@ impl<'f> Fencer<'f> {
             }
             _ => None,
         };
-        let parts = match results {
-            Some(Operand::Vector(parts)) => parts.as_slice(),
-            Some(one) => std::slice::from_ref(one),
-            None => &[],
-        };
-        for part in parts {
+        for part in results.map_or(&[][..], Operand::parts) {
             if let Operand::Register(register) = part {
                 self.writer.zero(*register, guard);
             }

@@ -17,10 +17,12 @@ mod flow;
 mod launch;
 mod loops;
 mod range;
+mod refusal;
 mod report;
 mod rules;
 mod solve;
 mod ssa;
+mod survey;
 mod uniform;
 mod values;
 
@@ -28,14 +30,17 @@ pub(crate) use self::accesses::{Check, Decision};
 pub(crate) use self::flow::Flow;
 pub use self::launch::{Launch, Limits, Param};
 pub(crate) use self::loops::{Leaving, Look};
+pub use self::refusal::{Refusal, Rule};
 pub(crate) use self::report::Plan;
-pub use self::report::{AccessReport, LoopEnd, LoopReport, Proof, Refusal, Rule, Verdict};
+pub use self::report::{AccessReport, LoopEnd, LoopReport, Proof, Verdict};
+pub use self::survey::{Open, Survey, Unproved, survey, unknown_launch};
 pub(crate) use self::values::Origin;
 
+use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
-use crate::ast::{Address, Base, Function, Instruction, Module, RegisterId, Variable, VariableId};
+use crate::ast::{Address, Base, Function, Module, RegisterId, Variable, VariableId};
 use crate::table::form;
 use crate::types::Space;
 
@@ -49,18 +54,31 @@ pub fn verify(
     launch: &Launch,
     limits: &Limits,
 ) -> Result<Proof, Vec<Refusal>> {
-    let index = rules::entry(module, entry).map_err(|refusal| vec![refusal])?;
+    examine(module, entry, launch, Open::default(), limits).map_err(|unproved| unproved.refusals)
+}
+
+/// Verifies a kernel for every launch that has these numbers where they are not open.
+fn examine(
+    module: &Module,
+    entry: &str,
+    launch: &Launch,
+    open: Open,
+    limits: &Limits,
+) -> Result<Proof, Unproved> {
+    let always = |refusals| Unproved {
+        refusals,
+        depends_on_launch: false,
+    };
+    let index = rules::entry(module, entry).map_err(|refusal| always(vec![refusal]))?;
     let Some((function, body)) = module
         .functions
         .get(index)
         .and_then(|function| Some((function, function.body.as_deref()?)))
     else {
-        return Err(vec![launch_refusal(
-            Rule::Module,
-            format!("kernel `{entry}` has no body"),
-        )]);
+        let reason = format!("kernel `{entry}` has no body");
+        return Err(always(vec![launch_refusal(Rule::Module, reason)]));
     };
-    let mut refusals = rules::declarations(module, function, launch, limits);
+    let mut refusals = rules::declarations(module, function, launch, open, limits);
     let mut forms = Vec::new();
     for statement in body {
         let crate::ast::Statement::Instruction(instruction) = statement else {
@@ -96,33 +114,37 @@ pub fn verify(
         }
     }
     if !refusals.is_empty() {
-        return Err(refusals);
+        return Err(always(refusals));
     }
     let flow = Flow::new(body, forms);
+    let too_large = |reason| always(vec![launch_refusal(Rule::Size, reason)]);
     if flow.blocks.len() > limits.blocks {
-        let reason = format!(
+        return Err(too_large(format!(
             "it has {} blocks of instructions, the limit is {} (`blocks`)",
             flow.blocks.len(),
             limits.blocks
-        );
-        return Err(vec![launch_refusal(Rule::Size, reason)]);
+        )));
     }
     let flow = flow.linked();
     let Some(ssa) = ssa::build(function, &flow, limits.joins) else {
-        let reason = format!(
+        return Err(too_large(format!(
             "its values meet in more than {} places (`joins`)",
             limits.joins
-        );
-        return Err(vec![launch_refusal(Rule::Size, reason)]);
+        )));
     };
     let subject = Subject {
         module,
         function,
         launch,
+        open,
+        limits,
         flow: &flow,
         ssa: &ssa,
     };
-    prove(&subject, index)
+    prove(&subject, index).map_err(|refusals| Unproved {
+        refusals,
+        depends_on_launch: open != Open::default(),
+    })
 }
 
 fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> {
@@ -170,6 +192,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
             .map(|check| accesses::report(subject, check))
             .collect(),
         loops: loops.reports,
+        blocks_look: loops.blocks_look,
         barriers: rules::barriers(flow),
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
         function,
@@ -187,29 +210,6 @@ fn bases(subject: &Subject<'_>) -> Vec<Vec<(RegisterId, u32)>> {
                 .collect()
         })
         .collect()
-}
-
-fn refusal(instruction: &Instruction, rule: Rule, reason: String, cure: &str) -> Refusal {
-    let modifiers = instruction.names().map(|name| format!(".{name}"));
-    Refusal {
-        line: instruction.line.0,
-        instruction: std::iter::once(instruction.opcode.name().to_owned())
-            .chain(modifiers)
-            .collect(),
-        rule,
-        reason,
-        cure: cure.to_owned(),
-    }
-}
-
-fn launch_refusal(rule: Rule, reason: String) -> Refusal {
-    Refusal {
-        line: 0,
-        instruction: "launch".to_owned(),
-        rule,
-        reason,
-        cure: "change the launch or the kernel so that they fit".to_owned(),
-    }
 }
 
 /// The parameter that an address names, and the offset in it.

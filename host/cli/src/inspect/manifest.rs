@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use callbox::cuda::manifest::{Image, Manifest, ManifestDigest};
+use callbox::cuda::manifest::{Image, ImageKind, Manifest, ManifestDigest};
 use callbox::{Result, Status};
 
 use super::MOST_BYTES;
 use super::fields::{bytes, field, list, target};
 use super::hash::{Part, hash};
 use crate::failure::{Failure, Outcome};
+use crate::ptx::{self, Grade, PtxReport};
 use crate::regular_file;
 use crate::text::name;
 
 /// The longest manifest that is read; the format's own limit is less.
-const MAX_MANIFEST: usize = 16 << 20;
+pub(crate) const MAX_MANIFEST: usize = 16 << 20;
 
 /// The description of a manifest.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct InspectedImage {
     pub(crate) file: Result<(u64, String)>,
     /// The SHA-256 of the source's file, if the manifest names one, or why it cannot be read.
     pub(crate) source: Option<Result<String>>,
+    /// What the verifier says of its kernels, if it is PTX whose file can be read.
+    pub(crate) ptx: Option<PtxReport>,
 }
 
 impl InspectedImage {
@@ -44,23 +47,46 @@ impl InspectedImage {
     }
 }
 
-pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
-    let text = regular_file::read(path, MAX_MANIFEST)?;
-    let manifest = str::from_utf8(&text).map_err(|error| {
+impl InspectedManifest {
+    /// What the manifest needs: `fenced`, `depends` on the call, or `granted`. `None` if an image
+    /// cannot be read.
+    pub(crate) fn grade(&self) -> Option<&'static str> {
+        let is_ptx = |image: &Image| image.kind == ImageKind::Ptx;
+        if !self.manifest.images.iter().all(is_ptx) {
+            return Some("granted");
+        }
+        let mut worst = Grade::Fenced;
+        for image in &self.images {
+            worst = worst.max(image.ptx.as_ref()?.grade);
+        }
+        Some(match worst {
+            Grade::Fenced => "fenced",
+            Grade::Depends => "depends",
+            Grade::Refused => "granted",
+        })
+    }
+}
+
+/// Parses the bytes of a manifest.
+pub(crate) fn parse(text: &[u8]) -> Result<Manifest> {
+    let text = str::from_utf8(text).map_err(|error| {
         Status::invalid_argument(format!(
             "expected a manifest, which is UTF-8, found other bytes at byte {}",
             error.valid_up_to()
         ))
-    });
-    let manifest = manifest
-        .and_then(Manifest::parse)
-        .map_err(|status| status.context(path.display()))?;
+    })?;
+    Manifest::parse(text)
+}
+
+pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
+    let text = regular_file::read(path, MAX_MANIFEST)?;
+    let manifest = parse(&text).map_err(|status| status.context(path.display()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let into_status = |failure: Failure| failure.status().clone();
     let mut digest = Some(ManifestDigest::new(&text));
     let (mut images_left, mut sources_left) = (MOST_BYTES, MOST_BYTES);
     let mut images = Vec::with_capacity(manifest.images.len());
-    for image in &manifest.images {
+    for (number, image) in manifest.images.iter().enumerate() {
         let file = hash(
             &folder.join(&image.file),
             &mut images_left,
@@ -77,9 +103,11 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
             let hashed = hash(&folder.join(source), &mut sources_left, &mut |_| {});
             hashed.map(|(_, sha256)| sha256).map_err(into_status)
         });
+        let ptx = (image.kind == ImageKind::Ptx).then(|| ptx::of_image(folder, &manifest, number));
         images.push(InspectedImage {
             file: file.map_err(into_status),
             source,
+            ptx: ptx.and_then(Outcome::ok),
         });
     }
     Ok(InspectedManifest {
@@ -96,9 +124,16 @@ pub(super) fn describe(inspected: &InspectedManifest) -> String {
         Some(digest) => format!("--allow-native {digest}"),
         None => "none: an image cannot be read".to_owned(),
     };
+    let grade = match inspected.grade() {
+        Some("fenced") => "fenced: needs no grant",
+        Some("depends") => "fenced, if the shapes of a call let its kernels pass",
+        Some(_) => "granted: needs the grant",
+        None => "unknown: an image cannot be read",
+    };
     let mut lines = vec![
         field("size", &bytes(inspected.size as u64)),
         field("grant", &grant),
+        field("grade", grade),
     ];
     let manifest = &inspected.manifest;
     let images = std::iter::zip(&manifest.images, &inspected.images);
@@ -106,6 +141,14 @@ pub(super) fn describe(inspected: &InspectedManifest) -> String {
         "images",
         images.map(|(image, found)| describe_image(image, found)),
     ));
+    let kernels = inspected
+        .images
+        .iter()
+        .filter_map(|found| found.ptx.as_ref());
+    let kernels: Vec<_> = kernels.flat_map(ptx::summary).collect();
+    if !kernels.is_empty() {
+        lines.extend(list("kernels", kernels.into_iter()));
+    }
     lines.push(String::new());
     lines.push(if manifest.targets.is_empty() {
         "no targets".to_owned()

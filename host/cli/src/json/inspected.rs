@@ -16,6 +16,8 @@ pub(super) fn object(inspected: &Inspected) -> Value {
         #[cfg(feature = "cuda")]
         Inspected::Manifest(inspected) => manifest::object(inspected),
         Inspected::Library(inspected) => library(inspected),
+        #[cfg(feature = "cuda")]
+        Inspected::Ptx(report) => json!(report),
     }
 }
 

@@ -27,6 +27,8 @@ mod manifests;
 mod modules;
 mod outputs;
 mod policy;
+#[cfg(feature = "cuda")]
+mod ptx;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;

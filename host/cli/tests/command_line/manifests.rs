@@ -61,7 +61,9 @@ fn a_person_sees_targets_images_and_what_to_grant() {
         "k/callbox.json
   size      {} bytes
   grant     --allow-native {DIGEST}
+  grade     granted: needs the grant
   images    k: k.ptx (ptx), 14 bytes; its source k.cu is the one that it was compiled from
+  kernels   refused: line 2, column 1: `.version` was expected, and the end of the text found
 
 targets, as the manifest declares them
   negate (pure)
@@ -90,7 +92,7 @@ targets, as the manifest declares them
     assert!(shown.contains(gone), "{shown}");
     std::fs::remove_file(folder.path("k/k.ptx")).unwrap();
     let shown = folder.run(&["inspect", "k"]).done();
-    let gone = "\n  grant     none: an image cannot be read\n  images    k: k.ptx (ptx), cannot be read: expected to read k/k.ptx: ";
+    let gone = "\n  grant     none: an image cannot be read\n  grade     unknown: an image cannot be read\n  images    k: k.ptx (ptx), cannot be read: expected to read k/k.ptx: ";
     assert!(shown.contains(gone), "{shown}");
 }
 
@@ -107,6 +109,7 @@ fn a_program_sees_one_object() {
     let expected = json!({
         "size": MANIFEST.len(),
         "digest": DIGEST,
+        "grade": "granted",
         "format": 1,
         "images": [{
             "name": "k",
@@ -120,6 +123,18 @@ fn a_program_sees_one_object() {
                 "sha256": source_sha256,
                 "found_sha256": source_sha256,
                 "agrees": true,
+            },
+            "ptx": {
+                "size": 14,
+                "sha256": PTX_SHA256,
+                "architecture": null,
+                "problem": {
+                    "line": 2,
+                    "column": 1,
+                    "message": "`.version` was expected, and the end of the text found",
+                },
+                "grade": "refused",
+                "kernels": [],
             },
         }],
         "targets": [{
@@ -144,6 +159,8 @@ fn a_program_sees_one_object() {
     let manifest = &object["manifest"];
     assert_eq!(object["status"]["code"], "OK");
     assert_eq!(manifest["digest"], json!(null));
+    assert_eq!(manifest["grade"], json!(null));
+    assert_eq!(manifest["images"][0]["ptx"], json!(null));
     assert_eq!(manifest["images"][0]["sha256"], json!(null));
     let problem = manifest["images"][0]["problem"].as_str().unwrap();
     assert!(

@@ -14,7 +14,6 @@ use callbox_ptx::verify::Param;
 use super::{FencedKernel, watcher};
 use crate::driver::{HostTask, Pinned};
 use crate::guard::locked;
-use crate::manifest::PlannedParameter;
 
 /// The deadline, the limit and the cancel token of a launch.
 #[derive(Clone, Debug, Default)]
@@ -215,7 +214,7 @@ impl Running {
         // Writing to a string cannot fail.
         let _ = match named {
             Some((parameter, _, false)) if !matches!(action, Action::Load) => {
-                write!(text, " to {}, which it may only read", array(parameter))
+                write!(text, " to {parameter}, which it may only read")
             }
             Some((parameter, size, _)) => {
                 let end = i64::try_from(size.saturating_sub(bytes)).unwrap_or(i64::MAX);
@@ -225,10 +224,9 @@ impl Running {
                 } else {
                     "out of range"
                 };
-                let array = array(parameter);
                 write!(
                     text,
-                    " at offset {offset} of {array}, which has {size} bytes, is {why}"
+                    " at offset {offset} of {parameter}, which has {size} bytes, is {why}"
                 )
             }
             None if space == Space::Global => {
@@ -250,14 +248,5 @@ impl std::fmt::Debug for Running {
             .field("entry", &self.kernel.entry)
             .field("bounds", &self.bounds)
             .finish_non_exhaustive()
-    }
-}
-
-fn array(parameter: &PlannedParameter) -> String {
-    match parameter {
-        PlannedParameter::Operand(leaf) => format!("operand {leaf}"),
-        PlannedParameter::Result(leaf) => format!("result {leaf}"),
-        PlannedParameter::Scratch(number) => format!("scratch buffer {number}"),
-        PlannedParameter::Bytes(_) => "a number".to_owned(),
     }
 }

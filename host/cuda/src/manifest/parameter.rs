@@ -1,5 +1,7 @@
 //! The parameters of kernels.
 
+use std::fmt;
+
 use callbox_core::values::{ArrayShape, ElementType, Result, Status};
 
 use super::PlannedLaunch;
@@ -48,10 +50,19 @@ impl PlannedParameter {
     /// The parameter as messages name it.
     fn what(&self) -> String {
         match self {
-            Self::Operand(leaf) => format!("the address of operand {leaf}"),
-            Self::Result(leaf) => format!("the address of result {leaf}"),
-            Self::Scratch(number) => format!("the address of scratch buffer {number}"),
             Self::Bytes(_) => "a value".to_owned(),
+            address => format!("the address of {address}"),
+        }
+    }
+}
+
+impl fmt::Display for PlannedParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operand(leaf) => write!(f, "operand {leaf}"),
+            Self::Result(leaf) => write!(f, "result {leaf}"),
+            Self::Scratch(number) => write!(f, "scratch buffer {number}"),
+            Self::Bytes(_) => f.write_str("a number"),
         }
     }
 }

@@ -7,10 +7,10 @@ use super::{KernelTarget, Launch, PlannedParameter};
 use crate::expression::{Expression, Facts};
 
 /// The most blocks in each direction of a grid, on every device.
-const MAX_GRID: [u64; 3] = [0x7fff_ffff, 0xffff, 0xffff];
+pub(super) const MAX_GRID: [u64; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 
 /// The most threads in each direction of a block.
-const MAX_BLOCK: [u64; 3] = [1024, 1024, 64];
+pub(super) const MAX_BLOCK: [u64; 3] = [1024, 1024, 64];
 
 /// The most threads in a block.
 const MAX_THREADS: u64 = 1024;

@@ -5,7 +5,7 @@ use super::{Fencer, integer};
 use crate::ast::{Address, Base, Guard, Instruction, Operand, RegisterId};
 use crate::table::{Bytes, Opcode};
 use crate::types::Type;
-use crate::verify::{Check, Decision, Origin, is_dynamic, variable_bytes};
+use crate::verify::{Check, Decision, Origin};
 
 impl Fencer<'_> {
     /// Writes the check of one operand, and lets the instruction run only if it passes.
@@ -272,19 +272,8 @@ impl Fencer<'_> {
                 _ => 0,
             },
             Origin::Variable(variable) => {
-                let found = match variable {
-                    crate::ast::VariableId::Module(index) => {
-                        self.module.variables.get(index as usize)
-                    }
-                    crate::ast::VariableId::Function(index) => {
-                        self.function.variables.get(index as usize)
-                    }
-                };
-                match found {
-                    Some(found) if is_dynamic(found) => u64::from(self.proof.launch.shared_bytes),
-                    Some(found) => variable_bytes(found).unwrap_or(0),
-                    None => 0,
-                }
+                let found = variable.find(self.module, self.function);
+                found.map_or(0, |found| self.proof.launch.variable_bytes(found))
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{Fencer, Record, integer, record, variable_operand};
 use crate::ast::{Address, Base, Guard, Operand, RegisterId, Special, Statement, VariableId};
 use crate::table::Opcode;
 use crate::types::{Space, Type};
-use crate::verify::{is_dynamic, variable_align, variable_bytes};
+use crate::verify::variable_align;
 
 impl Fencer<'_> {
     /// Writes what comes before the body.
@@ -57,22 +57,13 @@ impl Fencer<'_> {
                     }) => *variable,
                     _ => continue,
                 };
-                if self
-                    .variable(variable)
-                    .is_some_and(|one| one.space == Space::Shared)
-                {
+                let one = variable.find(self.module, self.function);
+                if one.is_some_and(|one| one.space == Space::Shared) {
                     found.insert(variable);
                 }
             }
         }
         found
-    }
-
-    fn variable(&self, variable: VariableId) -> Option<&crate::ast::Variable> {
-        match variable {
-            VariableId::Module(index) => self.module.variables.get(index as usize),
-            VariableId::Function(index) => self.function.variables.get(index as usize),
-        }
     }
 
     /// Lets the threads of the block set all shared variables to zero, and waits for them.
@@ -83,14 +74,10 @@ impl Fencer<'_> {
         }
         let thread = self.thread_index();
         for variable in variables {
-            let Some(found) = self.variable(variable) else {
+            let Some(found) = variable.find(self.module, self.function) else {
                 continue;
             };
-            let bytes = if is_dynamic(found) {
-                u64::from(self.proof.launch.shared_bytes)
-            } else {
-                variable_bytes(found).unwrap_or(0)
-            };
+            let bytes = self.proof.launch.variable_bytes(found);
             let width = u64::from(variable_align(found).min(8));
             let start = self.writer.register(Type::B32);
             let from = variable_operand(self.writer.shifted_variable(variable));

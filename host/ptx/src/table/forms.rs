@@ -228,12 +228,8 @@ pub(super) fn roles(instruction: &Instruction, pattern: &str) -> Result<Vec<Role
 
 /// Whether registers can be written through an operand.
 fn is_destination(operand: &Operand) -> bool {
-    match operand {
-        Operand::Register(_) | Operand::Discard => true,
-        Operand::Vector(elements) => elements.iter().all(is_destination),
-        Operand::Pair(parts) => parts.iter().all(is_destination),
-        _ => false,
-    }
+    let is_one = |part: &Operand| matches!(part, Operand::Register(_) | Operand::Discard);
+    operand.parts().iter().all(is_one)
 }
 
 /// Whether an operand has a value.
@@ -287,14 +283,10 @@ fn meet_block(instruction: &Instruction, form: &mut Form) -> Result<(), Refusal>
 }
 
 /// The special registers among operands.
-fn specials(operands: &[Operand]) -> Vec<Special> {
-    let mut found = Vec::new();
-    for operand in operands {
-        match operand {
-            Operand::Special(special) => found.push(*special),
-            Operand::Vector(elements) => found.extend(specials(elements)),
-            _ => {}
-        }
-    }
-    found
+fn specials(operands: &[Operand]) -> impl Iterator<Item = Special> {
+    let parts = operands.iter().flat_map(Operand::parts);
+    parts.filter_map(|part| match part {
+        Operand::Special(special) => Some(*special),
+        _ => None,
+    })
 }

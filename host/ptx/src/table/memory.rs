@@ -1,6 +1,6 @@
 //! Instructions that access memory by an address.
 
-use crate::ast::{Address, Base, Function, Immediate, Instruction, Module, Operand, VariableId};
+use crate::ast::{Address, Base, Function, Immediate, Instruction, Module, Operand};
 use crate::types::Space;
 
 use super::forms::roles;
@@ -113,8 +113,7 @@ pub(super) fn space_of(
         return Err(Refusal::new(&reason));
     };
     let variable = match *base {
-        Base::Variable(VariableId::Module(index)) => module.variables.get(index as usize),
-        Base::Variable(VariableId::Function(index)) => function.variables.get(index as usize),
+        Base::Variable(variable) => variable.find(module, function),
         Base::Register(_) | Base::Nothing => None,
     };
     match (named, variable.map(|variable| variable.space)) {

@@ -250,7 +250,10 @@ fn candidates(
                 writable,
                 bytes: length,
                 align,
-            }) => (*writable || !writes) && *length >= bytes && *align >= access.align,
+            }) => {
+                let has_room = subject.open.params || *length >= bytes;
+                (*writable || !writes) && has_room && *align >= access.align
+            }
             _ => false,
         },
         Origin::Variable(variable) => {
@@ -260,7 +263,8 @@ fn candidates(
             // A collective access that fails goes to the variable's first byte.
             let align = subject.variable(*variable).map_or(1, super::variable_align);
             let is_wrong = access.is_collective && align < access.align;
-            !(is_wrong || is_constant && writes) && subject.variable_bytes(*variable) >= bytes
+            let has_room = subject.may_have(*variable, bytes);
+            !(is_wrong || is_constant && writes) && has_room
         }
     };
     if let Some(origin) = origin {
@@ -302,6 +306,7 @@ fn prove(
 ) -> (bool, bool) {
     let (length, align) = match origin {
         Origin::Buffer(index) => match subject.launch.params.get(index) {
+            Some(Param::Buffer { align, .. }) if subject.open.params => (0, *align),
             Some(Param::Buffer { bytes, align, .. }) => (*bytes, *align),
             _ => return (false, false),
         },

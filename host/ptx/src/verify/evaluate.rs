@@ -82,7 +82,7 @@ impl Subject<'_> {
                         range: Range::constant(64, 0),
                     });
                 }
-                Param::Value(bytes) if is_integer(kind) => {
+                Param::Value(bytes) if is_integer(kind) && !self.open.params => {
                     let end = offset + kind.bytes() as usize;
                     let found = bytes.get(offset..end)?;
                     let value = found

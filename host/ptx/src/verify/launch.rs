@@ -1,5 +1,8 @@
 //! What the verifier is told: the launch, and limits.
 
+use super::{is_dynamic, variable_bytes};
+use crate::ast::Variable;
+
 /// The launch that a kernel is verified for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -13,6 +16,17 @@ pub struct Launch {
     pub params: Vec<Param>,
     /// Whether the kernel may read clocks and wait for time.
     pub has_clock: bool,
+}
+
+impl Launch {
+    /// The size of a variable. That of dynamic shared memory is the launch's.
+    pub(crate) fn variable_bytes(&self, variable: &Variable) -> u64 {
+        if is_dynamic(variable) {
+            u64::from(self.shared_bytes)
+        } else {
+            variable_bytes(variable).unwrap_or(0)
+        }
+    }
 }
 
 /// A parameter of a launch.
@@ -48,6 +62,9 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Bytes of a thread's local variables.
     pub local_bytes: u64,
+    /// Instructions of all threads of a grid. Where there may be more, each block looks at the stop
+    /// word as it begins.
+    pub grid_instructions: u64,
 }
 
 impl Default for Limits {
@@ -60,6 +77,8 @@ impl Default for Limits {
             grid: 1 << 31,
             shared_bytes: 228 << 10,
             local_bytes: 64 << 10,
+            // Some 50 ms of a large GPU.
+            grid_instructions: 1 << 40,
         }
     }
 }

@@ -35,6 +35,7 @@ pub(crate) struct Loops {
     pub(crate) looks: Vec<Look>,
     pub(crate) reports: Vec<LoopReport>,
     pub(crate) refusals: Vec<Refusal>,
+    pub(crate) blocks_look: bool,
 }
 
 pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
@@ -43,6 +44,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
         looks: Vec::new(),
         reports: Vec::new(),
         refusals: Vec::new(),
+        blocks_look: false,
     };
     // Bounds hold only if each cycle has a block that dominates it.
     let is_reducible = flow.loops.iter().all(|one| one.is_natural);
@@ -86,7 +88,46 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
         }
     }
     found.reports.sort_by_key(|report| report.line);
+    let turns = totals.iter().flatten().fold(1, |all, turns| all + turns);
+    if instructions_of_grid(solution, turns) > i128::from(solution.subject.limits.grid_instructions)
+    {
+        found.look_first(solution, uniformity);
+    }
     found
+}
+
+/// How many instructions all threads of a grid run at most, without loops that look at the stop
+/// word. 0 if the launch is not known.
+fn instructions_of_grid(solution: &Solution<'_>, turns: i128) -> i128 {
+    let subject = solution.subject;
+    if subject.open.grid || subject.open.block {
+        return 0;
+    }
+    let sizes = subject.launch.grid.iter().chain(&subject.launch.block);
+    let threads = sizes.fold(1, |all: i128, &one| all.saturating_mul(i128::from(one)));
+    let steps = subject.flow.steps.len() as i128;
+    threads.saturating_mul(steps).saturating_mul(turns)
+}
+
+impl Loops {
+    /// Lets each block look at the stop word as it begins. All of its threads begin together, so
+    /// that this fails only if the kernel begins with a loop, which may look anyway.
+    fn look_first(&mut self, solution: &Solution<'_>, uniformity: &Uniformity) {
+        let Some(&block) = solution.subject.flow.order.first() else {
+            return;
+        };
+        if self.looks.iter().any(|look| look.block == block) {
+            return;
+        }
+        if let Ok(leaving) = leaving(solution, uniformity, block) {
+            self.looks.push(Look {
+                block,
+                period: 1,
+                leaving,
+            });
+            self.blocks_look = true;
+        }
+    }
 }
 
 fn header_line(solution: &Solution<'_>, header: usize) -> u32 {

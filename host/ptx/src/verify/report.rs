@@ -1,86 +1,9 @@
 //! What the verifier finds: a proof with its report, or refusals.
 
-use std::fmt;
-
 use super::{Check, Launch, Look};
 use crate::ast::RegisterId;
 use crate::table::Action;
 use crate::types::Space;
-
-/// The rule that a kernel breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// The module, or the kernel's declaration.
-    Module,
-    /// The launch does not fit the kernel, or exceeds a limit.
-    Launch,
-    /// An instruction that is refused in kernels without a grant.
-    Instruction,
-    /// A call, or a branch to a computed place.
-    Call,
-    /// The time, or the place of a thread on the device.
-    Clock,
-    /// A parameter is not read as the launch passes it.
-    Parameter,
-    /// An address that cannot be checked.
-    Address,
-    /// A barrier or a collective instruction that could wait for ever.
-    Barrier,
-    /// A loop that could not be stopped.
-    UnboundedLoop,
-    /// The kernel exceeds a limit of the verifier.
-    Size,
-}
-
-impl Rule {
-    /// Returns the name of the rule in messages and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Module => "module",
-            Self::Launch => "launch",
-            Self::Instruction => "instruction",
-            Self::Call => "call",
-            Self::Clock => "clock",
-            Self::Parameter => "parameter",
-            Self::Address => "address",
-            Self::Barrier => "barrier",
-            Self::UnboundedLoop => "unbounded-loop",
-            Self::Size => "size",
-        }
-    }
-}
-
-/// Why a kernel is not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The line of the PTX text, or 0.
-    pub line: u32,
-    /// The name of the instruction or directive.
-    pub instruction: String,
-    /// The rule.
-    pub rule: Rule,
-    /// The reason, as a sentence about the instruction.
-    pub reason: String,
-    /// The change that would make the kernel pass.
-    pub cure: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            line,
-            instruction,
-            rule,
-            reason,
-            cure,
-        } = self;
-        write!(
-            f,
-            "line {line}: `{instruction}`: {reason} (rule `{}`): {cure}",
-            rule.name()
-        )
-    }
-}
 
 /// The outcome of verifying an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +68,8 @@ pub struct Proof {
     pub accesses: Vec<AccessReport>,
     /// All loops, in the order of the text.
     pub loops: Vec<LoopReport>,
+    /// Whether each block looks at the stop word as it begins, because the grid may run for long.
+    pub blocks_look: bool,
     /// Barriers of the block.
     pub barriers: usize,
     /// Bytes of shared memory, static and dynamic.

@@ -4,15 +4,18 @@ use super::flow::Flow;
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
 use super::{
-    Launch, Limits, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
+    Launch, Limits, Open, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
 };
 use crate::ast::{Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
 use crate::table::{Control, Form, Meeting, Opcode, Role};
 use crate::types::Space;
 
-const MOST_THREADS: u64 = 1024;
-const GRID: [u64; 3] = [(1 << 31) - 1, 65_535, 65_535];
-const BLOCK: [u32; 3] = [1024, 1024, 64];
+/// The most threads in a block.
+pub(crate) const MOST_THREADS: u64 = 1024;
+/// The most blocks in each direction of a grid.
+pub(crate) const GRID: [u64; 3] = [(1 << 31) - 1, 65_535, 65_535];
+/// The most threads in each direction of a block.
+pub(crate) const BLOCK: [u32; 3] = [1024, 1024, 64];
 
 /// Finds the kernel of this name.
 pub(crate) fn entry(module: &Module, name: &str) -> Result<usize, Refusal> {
@@ -35,6 +38,7 @@ pub(crate) fn declarations(
     module: &Module,
     function: &Function,
     launch: &Launch,
+    open: Open,
     limits: &Limits,
 ) -> Vec<Refusal> {
     let mut found = Vec::new();
@@ -42,7 +46,7 @@ pub(crate) fn declarations(
         found.extend(declared(variable));
     }
     found.extend(parameters(function, launch));
-    found.extend(dimensions(function, launch, limits));
+    found.extend(dimensions(function, launch, open, limits));
     if function.registers.len() > limits.registers {
         let reason = format!(
             "the kernel has {} registers, the limit is {} (`registers`)",
@@ -170,7 +174,7 @@ fn parameters(function: &Function, launch: &Launch) -> Vec<Refusal> {
     found
 }
 
-fn dimensions(function: &Function, launch: &Launch, limits: &Limits) -> Vec<Refusal> {
+fn dimensions(function: &Function, launch: &Launch, open: Open, limits: &Limits) -> Vec<Refusal> {
     let mut found = Vec::new();
     let mut refuse = |reason: String| found.push(launch_refusal(Rule::Launch, reason));
     let Launch { grid, block, .. } = launch;
@@ -185,14 +189,14 @@ fn dimensions(function: &Function, launch: &Launch, limits: &Limits) -> Vec<Refu
             .iter()
             .zip(GRID)
             .any(|(&one, most)| u64::from(one) > most)
-        || blocks > limits.grid
+        || (blocks > limits.grid && !open.grid)
     {
         refuse(format!(
             "a grid of {grid:?} blocks is empty or too large (`grid`)"
         ));
     }
     if threads == 0
-        || threads > MOST_THREADS
+        || (threads > MOST_THREADS && !open.block)
         || block.iter().zip(BLOCK).any(|(&one, most)| one > most)
     {
         refuse(format!(
@@ -210,7 +214,7 @@ fn dimensions(function: &Function, launch: &Launch, limits: &Limits) -> Vec<Refu
         most.iter()
             .fold(1_u64, |all, &one| all.saturating_mul(u64::from(one)))
     });
-    if most.is_some_and(|most| threads > most) {
+    if most.is_some_and(|most| threads > most && !open.block) {
         refuse(format!(
             "the kernel allows fewer than {threads} threads in a block"
         ));
@@ -330,7 +334,11 @@ fn is_assertion(module: &Module, instruction: &Instruction) -> bool {
 pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<Refusal> {
     let subject = solution.subject;
     let flow = subject.flow;
-    let threads: u32 = subject.launch.block.iter().product();
+    let threads = subject
+        .launch
+        .block
+        .iter()
+        .fold(1_u32, |all, &one| all.saturating_mul(one));
     let mut found = Vec::new();
     for &block in &flow.order {
         for index in flow.blocks[block].first..flow.blocks[block].end {
@@ -359,7 +367,7 @@ pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<
                     }
                 }
                 Meeting::Lanes { mask } => {
-                    let present = if threads >= 32 {
+                    let present = if threads >= 32 || subject.open.block {
                         u32::MAX
                     } else {
                         (1 << threads) - 1
@@ -373,8 +381,8 @@ pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<
                         None
                     }
                 }
-                Meeting::Warp if !threads.is_multiple_of(32) => {
-                    Some("the block's last warp is not whole".to_owned())
+                Meeting::Warp if subject.open.block || !threads.is_multiple_of(32) => {
+                    Some("the block's last warp may not be whole".to_owned())
                 }
                 Meeting::Warp
                     if step.instruction.guard.is_some() || agreement > Agreement::Warp =>

@@ -89,21 +89,6 @@ pub(crate) fn writes(instruction: &Instruction, roles: &[Role]) -> Vec<RegisterI
 
 fn each_register(operand: &Operand, visit: &mut impl FnMut(RegisterId, bool)) {
     match operand {
-        Operand::Register(register) | Operand::Not(register) => visit(*register, false),
-        Operand::Vector(parts) => {
-            for part in parts {
-                if let Operand::Register(register) | Operand::Not(register) = part {
-                    visit(*register, false);
-                }
-            }
-        }
-        Operand::Pair(parts) => {
-            for part in parts.iter() {
-                if let Operand::Register(register) | Operand::Not(register) = part {
-                    visit(*register, false);
-                }
-            }
-        }
         Operand::Address(address) => {
             if let crate::ast::Base::Register(register) = address.base {
                 visit(register, true);
@@ -114,7 +99,13 @@ fn each_register(operand: &Operand, visit: &mut impl FnMut(RegisterId, bool)) {
                 }
             }
         }
-        _ => {}
+        other => {
+            for part in other.parts() {
+                if let Operand::Register(register) | Operand::Not(register) = part {
+                    visit(*register, false);
+                }
+            }
+        }
     }
 }
 

@@ -188,13 +188,7 @@ impl Uniformity {
         let reads = subject.ssa.reads[step]
             .iter()
             .map(|(_, value)| self.values[value.at()]);
-        let specials = instruction
-            .operands
-            .iter()
-            .flat_map(|operand| match operand {
-                Operand::Vector(parts) => parts.as_slice(),
-                one => std::slice::from_ref(one),
-            });
+        let specials = instruction.operands.iter().flat_map(Operand::parts);
         let specials = specials.filter_map(|operand| match operand {
             Operand::Special(special) => Some(special_agreement(subject, *special)),
             _ => None,
@@ -210,9 +204,10 @@ impl Uniformity {
         operand: Option<&Operand>,
     ) -> bool {
         let [width, height, depth] = subject.launch.block;
-        // Warps are cut from rows of threads.
+        // Warps are cut from rows of threads. A bound of 1 is exact.
         let is_one_row = height == 1 && depth == 1;
-        if !is_one_row && !width.is_multiple_of(32) {
+        let is_whole = !subject.open.block && width.is_multiple_of(32);
+        if !is_one_row && !is_whole {
             return false;
         }
         let mut step = step;
@@ -255,14 +250,15 @@ impl Uniformity {
 
 fn special_agreement(subject: &Subject<'_>, special: Special) -> Agreement {
     let [width, height, depth] = subject.launch.block;
-    let rows = width.is_multiple_of(32);
-    let planes = u64::from(width) * u64::from(height);
+    let is_known = !subject.open.block;
+    let rows = is_known && width.is_multiple_of(32);
+    let planes = is_known && (u64::from(width) * u64::from(height)).is_multiple_of(32);
     match special {
         Special::TidX if width == 1 => Agreement::Block,
         Special::TidY if height == 1 => Agreement::Block,
         Special::TidZ if depth == 1 => Agreement::Block,
         Special::TidY if rows => Agreement::Warp,
-        Special::TidZ if planes.is_multiple_of(32) => Agreement::Warp,
+        Special::TidZ if planes => Agreement::Warp,
         Special::NtidX
         | Special::NtidY
         | Special::NtidZ

@@ -1,9 +1,9 @@
 //! What values registers can have: numbers in ranges, and addresses inside operands and variables.
 
-use super::Launch;
 use super::flow::Flow;
 use super::range::Range;
 use super::ssa::{Ssa, ValueId};
+use super::{Launch, Limits, Open};
 use crate::ast::{Function, Immediate, Module, Operand, VariableId};
 use crate::special::Special;
 use crate::types::Type;
@@ -113,6 +113,9 @@ pub(crate) struct Subject<'s> {
     pub(crate) module: &'s Module,
     pub(crate) function: &'s Function,
     pub(crate) launch: &'s Launch,
+    /// The numbers of the launch that are only bounds, or not known at all.
+    pub(crate) open: Open,
+    pub(crate) limits: &'s Limits,
     pub(crate) flow: &'s Flow<'s>,
     pub(crate) ssa: &'s Ssa,
 }
@@ -131,21 +134,23 @@ impl Subject<'_> {
     }
 
     pub(crate) fn variable(&self, id: VariableId) -> Option<&crate::ast::Variable> {
-        match id {
-            VariableId::Module(index) => self.module.variables.get(index as usize),
-            VariableId::Function(index) => self.function.variables.get(index as usize),
+        id.find(self.module, self.function)
+    }
+
+    /// The number of bytes that a variable has at least. Those of dynamic shared memory are the
+    /// launch's.
+    pub(crate) fn variable_bytes(&self, id: VariableId) -> u64 {
+        match self.variable(id) {
+            Some(variable) if self.open.shared_bytes && super::is_dynamic(variable) => 0,
+            Some(variable) => self.launch.variable_bytes(variable),
+            None => 0,
         }
     }
 
-    /// The number of bytes of a variable. Those of dynamic shared memory are the launch's.
-    pub(crate) fn variable_bytes(&self, id: VariableId) -> u64 {
-        let Some(variable) = self.variable(id) else {
-            return 0;
-        };
-        if super::is_dynamic(variable) {
-            return u64::from(self.launch.shared_bytes);
-        }
-        super::variable_bytes(variable).unwrap_or(0)
+    /// Whether a variable can have this many bytes.
+    pub(crate) fn may_have(&self, id: VariableId, bytes: u64) -> bool {
+        let is_open = self.open.shared_bytes && self.variable(id).is_some_and(super::is_dynamic);
+        is_open || self.variable_bytes(id) >= bytes
     }
 
     /// The value that a step reads from a register.
@@ -185,25 +190,30 @@ impl Subject<'_> {
     }
 
     pub(crate) fn special(&self, special: Special) -> Range {
-        let Launch { grid, block, .. } = self.launch;
-        let size = |value: u32| Range::constant(32, u64::from(value));
+        let (Launch { grid, block, .. }, open) = (self.launch, self.open);
+        let size = |value: u32, is_open: bool| {
+            let least = if is_open { 1 } else { i128::from(value) };
+            Range::new(32, least, i128::from(value))
+        };
         let index = |count: u32| Range::new(32, 0, i128::from(count.max(1)) - 1);
         match special {
             Special::TidX => index(block[0]),
             Special::TidY => index(block[1]),
             Special::TidZ => index(block[2]),
-            Special::NtidX => size(block[0]),
-            Special::NtidY => size(block[1]),
-            Special::NtidZ => size(block[2]),
+            Special::NtidX => size(block[0], open.block),
+            Special::NtidY => size(block[1], open.block),
+            Special::NtidZ => size(block[2], open.block),
             Special::CtaidX => index(grid[0]),
             Special::CtaidY => index(grid[1]),
             Special::CtaidZ => index(grid[2]),
-            Special::NctaidX => size(grid[0]),
-            Special::NctaidY => size(grid[1]),
-            Special::NctaidZ => size(grid[2]),
+            Special::NctaidX => size(grid[0], open.grid),
+            Special::NctaidY => size(grid[1], open.grid),
+            Special::NctaidZ => size(grid[2], open.grid),
             Special::Laneid => index(32),
-            Special::WarpSize => size(32),
-            Special::DynamicSharedSize => size(self.launch.shared_bytes),
+            Special::WarpSize => size(32, false),
+            Special::DynamicSharedSize if !open.shared_bytes => {
+                size(self.launch.shared_bytes, false)
+            }
             _ => Range::full(32),
         }
     }

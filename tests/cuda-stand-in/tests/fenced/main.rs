@@ -11,9 +11,9 @@ mod oracle;
 mod random;
 mod rig;
 
-use callbox_ptx::fence::fence;
+use callbox_ptx::fence::{Fault, fence};
 use callbox_ptx::types::Space;
-use callbox_ptx::verify::{LoopEnd, Proof, Verdict};
+use callbox_ptx::verify::{Limits, LoopEnd, Open, Proof, Verdict, survey};
 
 fn count(proof: &Proof, verdict: Verdict, space: Space) -> usize {
     let accesses = proof.accesses.iter();
@@ -66,4 +66,72 @@ fn kernels_compute_the_same() {
         proved * 100 >= (proved + checked) * 80,
         "{proved} proved, {checked} checked"
     );
+}
+
+/// Blocks of a grid that may run for long look at the stop word as they begin, so that a stop ends
+/// the blocks that have not begun.
+#[test]
+fn blocks_of_giant_grids_look_first() {
+    for data in rig::kernels() {
+        let text = std::fs::read_to_string(rig::root().join(&data.file)).unwrap();
+        let name = format!("{} {}", data.file, data.entry);
+        let launch = data.launch.launch();
+        let (_, usual) = rig::verified(&text, &data.entry, &launch).unwrap();
+        assert!(!usual.blocks_look, "{name}");
+        let limits = Limits {
+            grid_instructions: 0,
+            ..Limits::default()
+        };
+        let (module, proof) = rig::verified_within(&text, &data.entry, &launch, &limits).unwrap();
+        assert!(proof.blocks_look, "{name}");
+        let fenced = fence(&module, &proof);
+        let plain = rig::run_unfenced(&text, &data.entry, &launch).unwrap();
+        let run = |looks| rig::run(&fenced, &data.entry, &launch, looks, rig::BUDGET).unwrap();
+        let outcome = run(u64::MAX);
+        assert_eq!(outcome.fault, None, "{name}");
+        assert!(plain == outcome.results, "{name}: other results");
+        let stopped = run(0);
+        let fault = stopped.fault.map(|(_, fault)| fault);
+        assert_eq!(fault, Some(Fault::Stopped), "{name}");
+        for result in &stopped.results {
+            let untouched = rig::content(result.len() as u64);
+            assert!(*result == untouched, "{name}: a block ran after the stop");
+        }
+    }
+}
+
+/// What a survey proves of every launch is proved of each.
+#[test]
+fn surveys_hold_for_every_launch() {
+    let (mut passed, mut depends) = (0, 0);
+    for data in rig::kernels() {
+        let text = std::fs::read_to_string(rig::root().join(&data.file)).unwrap();
+        let name = format!("{} {}", data.file, data.entry);
+        let launch = data.launch.launch();
+        let (module, proof) = rig::verified(&text, &data.entry, &launch).unwrap();
+        match survey(&module, &data.entry, &launch, Open::ALL, &Limits::default()) {
+            Ok(found) => {
+                passed += 1;
+                let pairs = std::iter::zip(&found.accesses, &proof.accesses);
+                for (general, known) in pairs {
+                    assert_eq!(general.line, known.line, "{name}");
+                    let holds =
+                        general.verdict != Verdict::Proved || known.verdict == Verdict::Proved;
+                    assert!(holds, "{name}: {general:?}, but {known:?}");
+                    let is_buffer = general.param.is_some();
+                    assert!(!is_buffer || general.verdict != Verdict::Proved, "{name}");
+                }
+            }
+            Err(unproved) => {
+                depends += 1;
+                assert!(
+                    unproved.depends_on_launch,
+                    "{name}: {:?}",
+                    unproved.refusals
+                );
+            }
+        }
+    }
+    println!("{passed} kernels pass for every launch, {depends} depend on it");
+    assert!(passed > depends);
 }

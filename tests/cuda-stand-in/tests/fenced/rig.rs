@@ -117,6 +117,11 @@ pub(crate) struct Device {
     looks: Mutex<u64>,
 }
 
+/// What a buffer holds before a launch.
+pub(crate) fn content(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 % 64) as u8).collect()
+}
+
 impl Device {
     fn new(launch: &Launch, module: &ptx::Module, looks: u64) -> (Self, Vec<u8>) {
         let mut buffers = BTreeMap::new();
@@ -137,8 +142,8 @@ impl Device {
                     writable,
                     align,
                 } => {
-                    let content = (0..*bytes).map(|at| (at * 7 % 64) as u8).collect();
-                    let address = place(&mut buffers, content, *writable, u64::from(*align));
+                    let address =
+                        place(&mut buffers, content(*bytes), *writable, u64::from(*align));
                     block.resize(block.len().next_multiple_of(8), 0);
                     block.extend(address.to_le_bytes());
                 }
@@ -251,6 +256,16 @@ pub(crate) fn verified(
     entry: &str,
     launch: &Launch,
 ) -> Result<(callbox_ptx::ast::Module, Proof), Vec<Refusal>> {
+    verified_within(text, entry, launch, &Limits::default())
+}
+
+/// Reads and verifies a kernel within limits.
+pub(crate) fn verified_within(
+    text: &str,
+    entry: &str,
+    launch: &Launch,
+    limits: &Limits,
+) -> Result<(callbox_ptx::ast::Module, Proof), Vec<Refusal>> {
     let module = callbox_ptx::read(text, "kernel.ptx", &callbox_ptx::Limits::default()).map_err(
         |error| {
             vec![Refusal {
@@ -262,7 +277,7 @@ pub(crate) fn verified(
             }]
         },
     )?;
-    let proof = verify(&module, entry, launch, &Limits::default())?;
+    let proof = verify(&module, entry, launch, limits)?;
     Ok((module, proof))
 }
 

@@ -14,6 +14,7 @@ pub(super) fn object(inspected: &InspectedManifest) -> Value {
     json!({
         "size": inspected.size,
         "digest": inspected.digest,
+        "grade": inspected.grade(),
         "format": FORMAT,
         "images": images.map(|(declared, found)| image(declared, found)).collect::<Vec<_>>(),
         "targets": targets.map(|target| kernel_target(manifest, target)).collect::<Vec<_>>(),
@@ -42,6 +43,7 @@ fn image(image: &Image, found: &InspectedImage) -> Value {
         "sha256": file.map(|(_, sha256)| sha256),
         "problem": found.file.as_ref().err().map(Status::message),
         "source": source,
+        "ptx": found.ptx,
     })
 }
 
