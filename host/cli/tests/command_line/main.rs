@@ -23,9 +23,11 @@ mod inputs;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod locks;
 mod manifests;
 mod modules;
 mod outputs;
+mod packages;
 mod policy;
 mod run;
 #[cfg(target_os = "linux")]

@@ -44,7 +44,14 @@ fn help_teaches() {
             &["doctor", "--help"],
             &["nvrtc", "\"remedy\"", "exit code is 0"],
         ),
-        (&["help", "run"], &["Examples:"]),
+        (
+            &["pack", "--help"],
+            &["callbox-package.json", "\"derivatives\"", "Exit codes:"],
+        ),
+        (&["test", "--help"], &["--platform", "Examples:"]),
+        (&["diff", "--help"], &["Examples:", "\"changes\""]),
+        (&["lock", "--help"], &["Examples:", "\"digest\""]),
+        (&["help", "run"], &["Examples:", "--lock"]),
         (&["--version"], &["callbox "]),
     ] {
         let help = folder.run(arguments).done();
