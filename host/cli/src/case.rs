@@ -19,8 +19,18 @@ use serde::Deserialize;
 
 use self::compare::Tolerance;
 pub(super) use self::run::Ending;
-use self::values::{AttributeText, LiteralText};
+use self::values::{Arrays, AttributeText, LiteralText};
+use super::package::wrong;
 use super::text::name;
+
+/// The bytes that the arrays of all cases of a package may have together.
+pub(super) const MOST_ARRAYS: usize = 256 << 20;
+
+/// The longest deadline of a case: each call's of the default policy.
+const MOST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest text of a case.
+const MOST_TEXT: usize = 1 << 20;
 
 /// A case that was read.
 #[derive(Debug)]
@@ -94,40 +104,57 @@ struct StatusText {
 }
 
 impl Case {
-    /// Reads a case. The arrays in files that it names are beside it in the package.
+    /// Reads a case. The arrays in files that it names are beside it in the package, and its arrays
+    /// may have `left` bytes together.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, blamed on the guest, if the case is wrong.
-    pub(super) fn read(path: &str, text: &[u8], package: &Package<'_>) -> Result<Self> {
-        let read = || {
-            let text: CaseText =
-                serde_json::from_slice(text).map_err(|error| name(&error.to_string()))?;
-            Self::of_text(path, text, package)
-        };
-        read().map_err(|message| Status::new(StatusCode::InvalidArgument, Blame::Guest, message))
-    }
-
-    fn of_text(path: &str, text: CaseText, package: &Package<'_>) -> Result<Self, String> {
+    /// Blamed on the guest: INVALID_ARGUMENT if the case is wrong, RESOURCE_EXHAUSTED past a limit.
+    pub(super) fn read(
+        path: &str,
+        text: &[u8],
+        package: &Package<'_>,
+        left: &mut usize,
+    ) -> Result<Self> {
+        if text.len() > MOST_TEXT {
+            return Err(too_large(format!(
+                "expected a case of at most {MOST_TEXT} bytes, found {}: .npy files hold large \
+                 arrays",
+                text.len()
+            )));
+        }
+        let text: CaseText =
+            serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let literals = |what: &str, texts: &[LiteralText]| {
-            let literals = texts.iter().enumerate().map(|(number, text)| {
-                let literal = text.read(folder, package);
-                literal.map_err(|message| format!("{what} {number}: {message}"))
-            });
-            literals.collect::<Result<Vec<_>, String>>()
+        let mut arrays = Arrays {
+            package,
+            folder,
+            left,
         };
-        let operands = literals("operand", &text.operands)?;
+        let operands = arrays.read("operand", &text.operands)?;
         let expect = match (&text.expect.results, &text.expect.status) {
             (Some(results), None) => {
-                let tolerance = Tolerance::new(text.expect.rtol, text.expect.atol)?;
-                Expect::Results(literals("expected result", results)?, tolerance)
+                let (rtol, atol) = (text.expect.rtol, text.expect.atol);
+                let tolerance = Tolerance::new(rtol, atol).map_err(wrong)?;
+                Expect::Results(arrays.read("expected result", results)?, tolerance)
             }
             (None, Some(status)) => Expect::Status {
-                code: failure_code(&status.code)?,
+                code: failure_code(&status.code).map_err(wrong)?,
                 contains: status.contains.clone(),
             },
-            _ => return Err("expected `results` or `status` in `expect`".to_owned()),
+            _ => {
+                let message = "expected `results` or `status` in `expect`";
+                return Err(wrong(message.to_owned()));
+            }
         };
+        Self::assemble(path, text, operands, expect).map_err(wrong)
+    }
+
+    fn assemble(
+        path: &str,
+        text: CaseText,
+        operands: Vec<Literal>,
+        expect: Expect,
+    ) -> Result<Self, String> {
         let attributes = text.call.attributes.iter().map(|(key, text)| {
             let value = text.read();
             let value = value.map_err(|error| format!("attribute \"{}\": {error}", name(key)))?;
@@ -142,7 +169,7 @@ impl Case {
             attributes: attributes.into_iter().collect(),
             opaque: text.call.opaque.into_bytes(),
             api_version: api_version(text.call.api_version.as_deref())?,
-            deadline: text.deadline_ms.map(Duration::from_millis),
+            deadline: text.deadline_ms.map(deadline).transpose()?,
             platforms: platforms(text.platforms.as_deref())?,
             expect,
         })
@@ -186,6 +213,17 @@ fn platforms(names: Option<&[String]>) -> Result<Option<Vec<Platform>>, String> 
     platforms.transpose()
 }
 
+fn deadline(milliseconds: u64) -> Result<Duration, String> {
+    let deadline = Duration::from_millis(milliseconds);
+    if deadline > MOST_DEADLINE {
+        return Err(format!(
+            "expected `deadline_ms` of at most {}, found {milliseconds}",
+            MOST_DEADLINE.as_millis()
+        ));
+    }
+    Ok(deadline)
+}
+
 fn api_version(text: Option<&str>) -> Result<Option<ApiVersion>, String> {
     let version = text.map(str::parse::<ApiVersion>).transpose();
     version.map_err(|error| error.to_string())
@@ -194,6 +232,10 @@ fn api_version(text: Option<&str>) -> Result<Option<ApiVersion>, String> {
 fn parsed<T: FromStr<Err = Status>>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|status: Status| status.message().to_owned())
+}
+
+fn too_large(message: String) -> Status {
+    Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
 }
 
 fn failure_code(text: &str) -> Result<StatusCode, String> {

@@ -11,7 +11,7 @@ use callbox::call::Signature;
 use callbox::{Blame, Result, Status, StatusCode};
 use callbox_package::{CASES, Limits, Package};
 
-use super::case::Case;
+use super::case::{Case, MOST_ARRAYS};
 use super::failure::Outcome;
 use super::regular_file;
 use super::text::name;
@@ -49,9 +49,10 @@ pub(super) fn check(package: &Package<'_>, targets: &[Signature]) -> Result<Chec
     }
     let twin = twin::read(package, targets)?;
     let mut cases = Vec::new();
+    let mut left = MOST_ARRAYS;
     for (path, bytes) in package.files() {
         if path.starts_with(CASES) && path.ends_with(".json") {
-            let case = Case::read(path, bytes, package).and_then(|case| {
+            let case = Case::read(path, bytes, package, &mut left).and_then(|case| {
                 if has(case.target()) {
                     return Ok(case);
                 }

@@ -59,10 +59,11 @@ impl Case {
         site.opaque.clone_from(&self.opaque);
         site.api_version = self.convention(module.as_ref())?;
         let mut options = options.clone();
-        if let Some(deadline) = self.deadline {
-            options.deadline = Some(Deadline::After(deadline));
-        }
-        execute(module, site, &self.operands, &options.from_now_on())
+        // A case can shorten the user's deadline, not lengthen it.
+        let deadlines = [options.deadline, self.deadline.map(Deadline::After)];
+        let instants = deadlines.into_iter().flatten().map(Deadline::instant);
+        options.deadline = instants.min().map(Deadline::At);
+        execute(module, site, &self.operands, &options)
     }
 
     /// The convention of the case, or else the only one of the target.

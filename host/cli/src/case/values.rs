@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use callbox::{ArrayShape, Attribute, ElementType, Literal};
+use callbox::{ArrayShape, Attribute, ElementType, Literal, Result, Status};
 use callbox_package::Package;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::parsed;
+use super::{MOST_ARRAYS, parsed, too_large};
 use crate::attribute::{attribute, literal, type_named};
 use crate::files::{ReadError, npy};
+use crate::package::wrong;
 use crate::text::name;
 
 /// An array: a shape, with exactly one of the other keys.
@@ -25,18 +26,42 @@ pub(super) struct LiteralText {
     file: Option<String>,
 }
 
-impl LiteralText {
-    /// Reads the array. Files are in this folder of the package.
-    pub(super) fn read(&self, folder: &str, package: &Package<'_>) -> Result<Literal, String> {
-        let shape: ArrayShape = parsed(&self.shape)?;
-        match (&self.values, &self.hex, &self.file) {
+/// The arrays of a case.
+pub(super) struct Arrays<'a, 'p> {
+    pub(super) package: &'a Package<'p>,
+    /// The folder of the case in the package, which its files are in.
+    pub(super) folder: &'a str,
+    /// The bytes that further arrays may have.
+    pub(super) left: &'a mut usize,
+}
+
+impl Arrays<'_, '_> {
+    /// Reads arrays. Messages call each by `what` and its number.
+    pub(super) fn read(&mut self, what: &str, texts: &[LiteralText]) -> Result<Vec<Literal>> {
+        let arrays = texts.iter().enumerate().map(|(number, text)| {
+            let in_array = |status: Status| status.context(format_args!("{what} {number}"));
+            let shape: ArrayShape = parsed(&text.shape).map_err(wrong).map_err(in_array)?;
+            // Several arrays can name one file, so that the package's size is no bound.
+            *self.left = self.left.checked_sub(shape.byte_size()).ok_or_else(|| {
+                in_array(too_large(format!(
+                    "expected cases whose arrays have at most {MOST_ARRAYS} bytes in all, found \
+                     more"
+                )))
+            })?;
+            self.read_one(shape, text).map_err(wrong).map_err(in_array)
+        });
+        arrays.collect()
+    }
+
+    fn read_one(&self, shape: ArrayShape, text: &LiteralText) -> Result<Literal, String> {
+        match (&text.values, &text.hex, &text.file) {
             (Some(values), None, None) => of_values(shape, values),
             (None, Some(hex), None) => {
                 let digits: String = hex.split_ascii_whitespace().collect();
                 let bytes = hex::decode(digits).map_err(|error| error.to_string())?;
                 Literal::from_bytes(shape, bytes).map_err(|status| status.message().to_owned())
             }
-            (None, None, Some(file)) => of_file(shape, file, folder, package),
+            (None, None, Some(file)) => of_file(shape, file, self.folder, self.package),
             _ => Err("expected exactly one of `values`, `hex` and `file`".to_owned()),
         }
     }

@@ -280,6 +280,13 @@ fn folders_that_are_wrong_are_refused() {
             invalid,
             "unknown field `module`",
         ),
+        (
+            "cases/three.json",
+            of_case("\"call\"", "\"deadline_ms\": 3600000, \"call\""),
+            1,
+            invalid,
+            "expected `deadline_ms` of at most 10000, found 3600000",
+        ),
     ] {
         let folder = folder();
         folder.write(&format!("k/{file}"), text);
@@ -287,6 +294,23 @@ fn folders_that_are_wrong_are_refused() {
         assert!(!folder.path("negate-1.0.0.wasm").exists());
     }
     let folder = folder();
+    let file = r#"{"shape": "f32[4194304]", "file": "big.npy"}"#;
+    let many = vec![file; 17].join(", ");
+    let many = of_case(r#"{"shape": "f32[3]", "values": [1, -2.5, 0]}"#, &many);
+    folder.write("k/cases/three.json", many).npy(
+        "k/cases/big.npy",
+        &[4_194_304],
+        &vec![0.0_f32; 4_194_304],
+    );
+    let message = "operand 16: expected cases whose arrays have at most 268435456 bytes in all";
+    refuse(&folder, &["pack", "k"], 1, "RESOURCE_EXHAUSTED", message);
+    folder.write(
+        "k/cases/three.json",
+        format!("{CASE}{}", " ".repeat(1 << 20)),
+    );
+    let message = "expected a case of at most 1048576 bytes";
+    refuse(&folder, &["pack", "k"], 1, "RESOURCE_EXHAUSTED", message);
+    std::fs::remove_file(folder.path("k/cases/big.npy")).unwrap();
     std::fs::remove_file(folder.path("k/cases/three.json")).unwrap();
     refuse(
         &folder,
@@ -381,7 +405,7 @@ mod twins {
             let bytes = std::fs::read(root.join("guests/softmax").join(file)).unwrap();
             folder.write(&format!("k/{file}"), bytes);
         }
-        let built = root.join("target/guests/wasm32-unknown-unknown/release/softmax.wasm");
+        let built = root.join("target/guests/softmax.wasm");
         assert!(built.is_file(), "run `cargo xtask guests` first");
         folder
             .write("k/softmax.wasm", std::fs::read(built).unwrap())
