@@ -52,7 +52,8 @@ With --json, standard output is one object, as of `callbox run`.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The module; on CUDA a manifest callbox.json, the folder of one, or a shared library
+    /// The module or package; on CUDA a package with a native twin, a manifest callbox.json, the
+    /// folder of one, or a shared library
     #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
     module: PathBuf,
 

@@ -119,6 +119,13 @@ impl Lock {
         }
         let mut entries = BTreeMap::new();
         for entry in lock.files {
+            let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+            if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
+                return Err(in_lock(format!(
+                    "expected a SHA-256 of 64 lower-case hexadecimal digits for {:?}, found {:?}",
+                    entry.file, entry.digest
+                )));
+            }
             if let Some(twice) = entries.insert(entry.file.clone(), entry) {
                 return Err(in_lock(format!("the lock has {:?} twice", twice.file)));
             }
@@ -147,22 +154,6 @@ impl Lock {
             return Ok(());
         }
         Err(self.differs(file, entry, digest))
-    }
-
-    /// Checks that a grant of native code names code that is locked.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        allow(dead_code, reason = "of native code only")
-    )]
-    pub(super) fn check_grant(&self, digest: &str) -> Outcome<()> {
-        let mut entries = self.entries.values();
-        if entries.any(|entry| entry.digest.eq_ignore_ascii_case(digest)) {
-            return Ok(());
-        }
-        Err(denied(format!(
-            "{} has no file with the digest {digest} of --allow-native",
-            self.path.display()
-        )))
     }
 
     fn entry(&self, file: &Path) -> Outcome<&Entry> {

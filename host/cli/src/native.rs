@@ -92,13 +92,9 @@ pub(super) fn load_twin(
     Ok((module.on_device(&device), name(&device)))
 }
 
-/// The grants of `--allow-native`. A lock must have what they name.
-fn grants(platform: &PlatformArguments, lock: Option<&Lock>) -> Outcome<NativeGrants> {
-    let mut digests = platform.allow_native.iter();
+/// The grants of digests of `--allow-native`.
+fn grants<'a>(mut digests: impl Iterator<Item = &'a String>) -> Result<NativeGrants> {
     digests.try_fold(NativeGrants::none(), |grants, digest| {
-        if let Some(lock) = lock {
-            lock.check_grant(digest)?;
-        }
         let digest = NativeGrants::parse_digest(digest)?;
         // SAFETY: with `--allow-native SHA256` the user vouches for the code with this digest,
         // which runs without a sandbox. The flag's help says so.
@@ -142,6 +138,8 @@ fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) ->
 
 /// Loads native code with the grants and the lock of a command.
 struct Loader {
+    /// The digests of `--allow-native`.
+    granted: Vec<String>,
     grants: NativeGrants,
     gpu: Gpu,
     lock: Option<Lock>,
@@ -149,18 +147,21 @@ struct Loader {
 
 impl Loader {
     fn new(platform: &PlatformArguments, policy: &PolicyArguments) -> Outcome<Self> {
-        let lock = policy.lock()?;
         Ok(Self {
-            grants: grants(platform, lock.as_ref())?,
+            granted: platform.allow_native.clone(),
+            grants: grants(platform.allow_native.iter())?,
             gpu: policy.read()?.gpu,
-            lock,
+            lock: policy.lock()?,
         })
     }
 
     /// Loads a manifest, or the one of a package.
     fn manifest(&self, path: &Path) -> Outcome<Arc<CudaModule>> {
         check_readable(path)?;
-        if Kind::of(path) == Kind::Module {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "wasm")
+        {
             return self.package(path);
         }
         let module = CudaModule::load_manifest(path, &self.grants, &self.gpu)?;
@@ -184,16 +185,19 @@ impl Loader {
 
     fn library(&self, path: &Path, targets: &[LibraryTarget]) -> Outcome<Arc<CudaModule>> {
         check_readable(path)?;
+        let mut grants = self.grants.clone();
         if let Some(lock) = &self.lock {
-            // Loading runs the library's code. If the file changes in between, it still loads only
-            // with a granted digest, and the lock has each of those.
             let (digest, size) = native_digest(Kind::Library, path)?;
             lock.check(path, &digest, size)?;
+            // Loading runs the library's code. If the file changes in between, its digest has no
+            // grant.
+            let locked = |granted: &&String| granted.eq_ignore_ascii_case(&digest);
+            grants = self::grants(self.granted.iter().filter(locked))?;
         }
         // SAFETY: the user names each function's convention on the command line
         // (`FILE.so:NAME@CONVENTION`), and vouches for the library with `--allow-native SHA256`.
         // Help and SECURITY.md say that native code is not sandboxed.
-        Ok(unsafe { CudaModule::load_library(path, targets, &self.grants) }?)
+        Ok(unsafe { CudaModule::load_library(path, targets, &grants) }?)
     }
 }
 

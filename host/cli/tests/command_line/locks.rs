@@ -137,7 +137,30 @@ fn a_lock_says_what_changed() {
     assert!(shown.contains("\n  new      k/negate.wasm, "), "{shown}");
     let object = folder.run(&["lock", "k/negate.wasm", "--json"]).object();
     assert_eq!(object["lock"]["files"][0]["file"], "k/negate.wasm");
-    // The package's cases run under a lock, too.
+    // The package's cases run under a lock, too. An older version, other cases and other files are
+    // refused.
+    folder.run(&["lock", "k.wasm"]).done();
+    let test = ["test", "k.wasm", "--lock", "callbox.lock", "--json"];
+    folder.run(&test).done();
+    for (file, text) in [
+        ("callbox-package.json", packages::HEADER.to_owned()),
+        (
+            "cases/three.json",
+            packages::CASE.replace("IEEE 754", "IEEE 1788"),
+        ),
+        ("README.md", "Negates all.\n".to_owned()),
+    ] {
+        let other = packages::folder();
+        other.write(
+            "k/callbox-package.json",
+            packages::HEADER.replace("1.0.0", "1.1.0"),
+        );
+        other.write(&format!("k/{file}"), text);
+        other.run(&["pack", "k", "-o", "k.wasm"]).done();
+        folder.write("k.wasm", std::fs::read(other.path("k.wasm")).unwrap());
+        check_denied(&folder.run(&test), "callbox.lock has k.wasm with ");
+    }
+    folder.run(&["lock", "k/negate.wasm"]).done();
     let ran = folder.run(&["test", "k.wasm", "--lock", "callbox.lock", "--json"]);
     check_denied(&ran, "k.wasm is not in callbox.lock");
 }
@@ -156,11 +179,15 @@ fn locks_that_are_wrong_are_refused() {
             "unknown field `any`",
         ),
         (
-            r#"{"format":1,"files":[{"file":"a","digest":"0","size":1},{"file":"a","digest":"1","size":1}]}"#,
+            r#"{"format":1,"files":[{"file":"a","digest":"SHA256","size":1},{"file":"a","digest":"SHA256","size":1}]}"#,
             "callbox.lock: the lock has \"a\" twice",
         ),
+        (
+            r#"{"format":1,"files":[{"file":"a","digest":"sha512:00","size":1}]}"#,
+            "expected a SHA-256 of 64 lower-case hexadecimal digits for \"a\", found \"sha512:00\"",
+        ),
     ] {
-        folder.write("callbox.lock", text);
+        folder.write("callbox.lock", text.replace("SHA256", &"0".repeat(64)));
         let ran = call(&folder, "k/a.wasm", &["--lock", "callbox.lock"]);
         let object = ran.object();
         assert_eq!(
@@ -226,14 +253,12 @@ fn native_code_is_locked_too() {
             "--json",
         ])
     };
-    // A grant of what is not locked.
-    let message = format!("callbox.lock has no file with the digest {LIBRARY_SHA256}");
-    check_denied(&call("libk.so", "f", LIBRARY_SHA256), &message);
-    // A library that is not locked is refused before it is loaded.
-    check_denied(
-        &call("libk.so", "f", DIGEST),
-        "libk.so is not in callbox.lock",
-    );
+    // A library that is granted but not locked is refused before it is loaded.
+    let ran = call("libk.so", "f", LIBRARY_SHA256);
+    check_denied(&ran, "libk.so is not in callbox.lock");
+    // A library that is locked and not granted.
+    folder.run(&["lock", "k", "libk.so"]).done();
+    check_denied(&call("libk.so", "f", DIGEST), "");
     // An image that changed. The grant names the earlier digest, so that the new PTX is fenced.
     let ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry negate_f32(\n  .param .u64 x,\n  .param .u64 y\n)\n{\n  ret;\n}\n";
     folder.write("k/k.ptx", ptx);

@@ -1,11 +1,9 @@
 //! `callbox pack`, `test`, `diff` and what `inspect` shows of a package.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::guests::{FAULTS, NEGATE};
-use crate::support::{Folder, Ran};
+use crate::support::Folder;
 
 pub(crate) const HEADER: &str = r#"{
   "format": 1,
@@ -79,7 +77,7 @@ fn a_folder_becomes_a_package_that_is_tested_inspected_and_called() {
     let called = folder
         .run(&[&call[..], &["--result", "f32[2]"]].concat())
         .done();
-    assert!(called.contains("-1, 3"), "{called}");
+    assert!(called.contains("-1.0, 3.0"), "{called}");
 }
 
 #[test]
@@ -395,7 +393,10 @@ fn what_is_no_package_is_not_tested() {
 
 #[cfg(feature = "cuda")]
 mod twins {
+    use std::path::Path;
+
     use super::*;
+    use crate::support::Ran;
 
     /// A folder of this repository's softmax, with its twin.
     fn softmax() -> Folder {
@@ -468,6 +469,11 @@ mod twins {
         ];
         let called = with_driver(&folder, &[&call[..], &["--result", "f32[1,2]"]].concat()).done();
         assert!(called.contains("0.5, 0.5"), "{called}");
+        let program = "HloModule m\nENTRY e {\n  x = f32[1,2] parameter(0)\n  ROOT y = f32[1,2] custom-call(x), custom_call_target=\"softmax\", api_version=API_VERSION_TYPED_FFI\n}\n";
+        folder.write("p.hlo", program);
+        let run = ["run", "p.hlo", "--platform", "CUDA", "--native", "k.wasm"];
+        let ran = with_driver(&folder, &[&run[..], &["--input", "0=x.npy"]].concat()).done();
+        assert!(ran.contains("0.5, 0.5"), "{ran}");
     }
 
     #[test]
