@@ -15,6 +15,7 @@ mod capabilities;
 #[cfg(target_os = "linux")]
 mod cost;
 mod cuda;
+mod differences;
 mod doctor;
 #[cfg(feature = "cuda")]
 mod fenced;
@@ -33,6 +34,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
 mod support;
+#[cfg(feature = "cuda")]
+mod twins;
 mod usage;
 #[cfg(target_os = "linux")]
 mod walls;

@@ -1,4 +1,4 @@
-//! `callbox pack`, `test`, `diff` and what `inspect` shows of a package.
+//! `callbox pack`, `test` and what `inspect` shows of a package.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,13 @@ pub(crate) fn folder() -> Folder {
 
 /// Runs a command on packages with `--json`, and expects this failure.
 #[track_caller]
-fn refuse(folder: &Folder, arguments: &[&str], code: i32, status: &str, message: &str) -> Value {
+pub(crate) fn refuse(
+    folder: &Folder,
+    arguments: &[&str],
+    code: i32,
+    status: &str,
+    message: &str,
+) -> Value {
     let ran = folder.run(&[arguments, &["--json"]].concat());
     let object = ran.object();
     assert_eq!(ran.code, code, "{ran:?}");
@@ -388,214 +394,5 @@ fn what_is_no_package_is_not_tested() {
         1,
         "INVALID_ARGUMENT",
         message,
-    );
-}
-
-#[cfg(feature = "cuda")]
-mod twins {
-    use std::path::Path;
-
-    use super::*;
-    use crate::support::Ran;
-
-    /// A folder of this repository's softmax, with its twin.
-    fn softmax() -> Folder {
-        let folder = Folder::new();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for file in ["callbox.json", "softmax.ptx", "softmax.cu", "README.md"] {
-            let bytes = std::fs::read(root.join("guests/softmax").join(file)).unwrap();
-            folder.write(&format!("k/{file}"), bytes);
-        }
-        let built = root.join("target/guests/softmax.wasm");
-        assert!(built.is_file(), "run `cargo xtask guests` first");
-        folder
-            .write("k/softmax.wasm", std::fs::read(built).unwrap())
-            .write(
-                "k/callbox-package.json",
-                HEADER.replace("negate", "softmax"),
-            )
-            .write(
-                "k/cases/rows.json",
-                r#"{"call": {"target": "softmax"},
-                    "operands": [{"shape": "f32[2,2]", "values": [1, 1, 0, 0]}],
-                    "expect": {"results": [{"shape": "f32[2,2]", "values": [0.5, 0.5, 0.5, 0.5]}],
-                               "rtol": 1e-6}}"#,
-            );
-        folder
-    }
-
-    /// A folder with the stand-in for the driver, which is not a GPU.
-    fn with_driver(folder: &Folder, arguments: &[&str]) -> Ran {
-        let test = std::env::current_exe().unwrap();
-        let library = test.with_file_name("libcallbox_cuda_stand_in.so");
-        for name in ["libcuda.so", "libcuda.so.1"] {
-            folder.write(&format!("driver/{name}"), std::fs::read(&library).unwrap());
-        }
-        let mut command = folder.command(arguments);
-        command.env("LD_LIBRARY_PATH", folder.path("driver"));
-        Ran::new(&command.output().unwrap())
-    }
-
-    #[test]
-    fn a_twin_is_packed_and_tested_where_a_device_is() {
-        let folder = softmax();
-        let packed = folder.run(&["pack", "k", "-o", "k.wasm"]).done();
-        assert!(
-            packed.contains("\n  twin      fenced PTX, which needs no grant\n"),
-            "{packed}"
-        );
-        for file in ["callbox.json", "softmax.ptx", "softmax.cu"] {
-            assert!(packed.contains(&format!(" {file}, ")), "{packed}");
-        }
-        let tested = with_driver(&folder, &["test", "k.wasm"]).done();
-        let both =
-            "\n  passed    Host  cases/rows.json\n  passed    CUDA  cases/rows.json\n2 passed";
-        assert!(tested.contains(both), "{tested}");
-        let tested = with_driver(&folder, &["test", "k.wasm", "--platform", "CUDA"]).done();
-        assert!(
-            tested.ends_with("\n1 passed, 0 failed, 0 not run\n"),
-            "{tested}"
-        );
-        // A package is named in place of a manifest.
-        folder.npy("x.npy", &[1, 2], &[3.0_f32, 3.0]);
-        let call = [
-            "call",
-            "--platform",
-            "CUDA",
-            "k.wasm",
-            "softmax",
-            "--operand",
-            "x.npy",
-        ];
-        let called = with_driver(&folder, &[&call[..], &["--result", "f32[1,2]"]].concat()).done();
-        assert!(called.contains("0.5, 0.5"), "{called}");
-        let program = "HloModule m\nENTRY e {\n  x = f32[1,2] parameter(0)\n  ROOT y = f32[1,2] custom-call(x), custom_call_target=\"softmax\", api_version=API_VERSION_TYPED_FFI\n}\n";
-        folder.write("p.hlo", program);
-        let run = ["run", "p.hlo", "--platform", "CUDA", "--native", "k.wasm"];
-        let ran = with_driver(&folder, &[&run[..], &["--input", "0=x.npy"]].concat()).done();
-        assert!(ran.contains("0.5, 0.5"), "{ran}");
-    }
-
-    #[test]
-    fn a_twin_without_a_device_is_not_run_and_says_so() {
-        let folder = softmax();
-        folder.run(&["pack", "k", "-o", "k.wasm"]).done();
-        let run = |arguments: &[&str]| {
-            let mut command = folder.command(arguments);
-            command.env("CUDA_VISIBLE_DEVICES", "-1");
-            Ran::new(&command.output().unwrap())
-        };
-        let tested = run(&["test", "k.wasm"]).done();
-        assert!(
-            tested.contains("\n  not run   CUDA  cases/rows.json\n"),
-            "{tested}"
-        );
-        assert!(
-            tested.ends_with("\n1 passed, 0 failed, 1 not run\n"),
-            "{tested}"
-        );
-        assert_eq!(run(&["test", "k.wasm", "--platform", "CUDA"]).code, 1);
-    }
-
-    #[test]
-    fn a_twin_of_another_module_is_refused() {
-        let text = std::fs::read_to_string(softmax().path("k/callbox.json")).unwrap();
-        for (from, to, message) in [
-            (
-                "\"name\": \"softmax\",\n",
-                "\"name\": \"argmax\",\n",
-                "callbox.json: the twin of another module: \"argmax\" is not a target",
-            ),
-            (
-                "\"operands\": [{\"name\": \"x\", \"element_types\": [\"f32\", \"f64\"]",
-                "\"operands\": [{\"name\": \"x\", \"element_types\": [\"f32\"]",
-                "the twin of another module: target \"softmax\": operands 0: the module declares x: f32|f64",
-            ),
-            (
-                "\"attributes\": []",
-                "\"attributes\": [{\"name\": \"a\", \"kind\": \"string\"}]",
-                "module and twin declare the attribute \"a\" differently",
-            ),
-        ] {
-            let folder = softmax();
-            let other = text.replacen(from, to, 1);
-            assert_ne!(other, text, "{from}");
-            folder.write("k/callbox.json", other);
-            refuse(&folder, &["pack", "k"], 1, "INVALID_ARGUMENT", message);
-        }
-        let folder = softmax();
-        std::fs::remove_file(folder.path("k/softmax.ptx")).unwrap();
-        refuse(&folder, &["pack", "k"], 2, "NOT_FOUND", "k/softmax.ptx");
-    }
-}
-
-#[test]
-fn a_difference_is_what_a_user_should_care_about() {
-    let folder = folder();
-    folder.run(&["pack", "k", "-o", "old.wasm"]).done();
-    let same = folder.run(&["diff", "old.wasm", "old.wasm"]).done();
-    assert!(same.ends_with("\nnothing changed\n"), "{same}");
-    folder
-        .module(
-            "k/negate.wasm",
-            &NEGATE.replace(
-                "(module",
-                "(module\n  (func (export \"more\") (param i32) (result i32) (i32.const 0))",
-            ),
-        )
-        .write("k/callbox-package.json", HEADER.replace("1.0.0", "1.1.0"))
-        .write("k/LICENSE", "MIT")
-        .write(
-            "k/cases/three.json",
-            CASE.replace("IEEE 754", "IEEE 754-2019"),
-        );
-    folder.run(&["pack", "k", "-o", "new.wasm"]).done();
-    let shown = folder.run(&["diff", "old.wasm", "new.wasm"]).done();
-    for part in [
-        "\n  ~ package version\n      - 1.0.0\n      + 1.1.0\n",
-        "\n  + target more\n      + more\n",
-        "\n  ~ code module\n",
-        "\n  ~ case cases/three.json\n",
-        "\n  + file LICENSE\n      + 3 bytes, ",
-    ] {
-        assert!(shown.contains(part), "expected {part:?} in {shown}");
-    }
-    assert!(
-        !shown.contains("README.md") && !shown.contains("loads"),
-        "{shown}"
-    );
-    let object = folder
-        .run(&["diff", "new.wasm", "old.wasm", "--json"])
-        .object();
-    let changes = object["diff"]["changes"].as_array().unwrap();
-    let kinds: Vec<_> = changes
-        .iter()
-        .map(|change| change["kind"].clone())
-        .collect();
-    assert_eq!(kinds, ["package", "target", "code", "case", "file"]);
-    assert_eq!(changes[0]["old"], "1.1.0");
-    assert_eq!(changes[4]["new"], Value::Null);
-
-    // A module that asks for more than the default policy grants.
-    folder.module(
-        "greedy.wasm",
-        &NEGATE.replace(
-            "(module",
-            "(module\n  (import \"env\" \"system\" (func (param i32)))",
-        ),
-    );
-    let shown = folder.run(&["diff", "k/negate.wasm", "greedy.wasm"]).done();
-    for part in [
-        "\n  ~ loads with the default policy\n      - yes\n      + no: PERMISSION_DENIED: ",
-        "\n  + import env system\n      + (i32)\n",
-    ] {
-        assert!(shown.contains(part), "expected {part:?} in {shown}");
-    }
-    refuse(
-        &folder,
-        &["diff", "none.wasm", "new.wasm"],
-        2,
-        "NOT_FOUND",
-        "none.wasm",
     );
 }
