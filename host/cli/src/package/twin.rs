@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use callbox::Result;
 use callbox::call::{AttributeSignature, BufferSignature, Signature};
 use callbox::cuda::manifest::Manifest;
 use callbox::cuda::{CudaModule, NativeGrants};
 use callbox::policy::Gpu;
+use callbox::{ElementType, Result};
 use callbox_package::{MANIFEST, Package};
 
 use super::{known, wrong};
@@ -150,11 +150,11 @@ fn buffers_agree(
             || twin.dimensions.is_none()
             || module.dimensions == twin.dimensions;
         let ranks_agree = module.rank.is_none() || twin.rank.is_none() || module.rank == twin.rank;
-        if module.element_types != twin.element_types
-            || module.optional != twin.optional
-            || !dimensions_agree
-            || !ranks_agree
-        {
+        // A twin may take fewer element types than its module. An empty list allows all.
+        let is_known = |t: &ElementType| module.element_types.contains(t);
+        let types_agree = module.element_types.is_empty()
+            || !twin.element_types.is_empty() && twin.element_types.iter().all(is_known);
+        if !types_agree || module.optional != twin.optional || !dimensions_agree || !ranks_agree {
             return Err(format!(
                 "{kind} {number}: the module declares {}, the twin {}",
                 name(&module.to_string()),

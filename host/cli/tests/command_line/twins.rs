@@ -114,7 +114,7 @@ fn a_twin_of_another_module_is_refused() {
         ),
         (
             "\"operands\": [{\"name\": \"x\", \"element_types\": [\"f32\", \"f64\"]",
-            "\"operands\": [{\"name\": \"x\", \"element_types\": [\"f32\"]",
+            "\"operands\": [{\"name\": \"x\", \"element_types\": [\"s32\"]",
             "the twin of another module: target \"softmax\": operands 0: the module declares x: f32|f64",
         ),
         (
