@@ -9,7 +9,7 @@ use crate::toolchain::{TARGET, Toolchain};
 use crate::{deny, python};
 
 /// The libraries that users depend on.
-const DOCUMENTED: [&str; 10] = [
+const DOCUMENTED: [&str; 11] = [
     "callbox",
     "callbox-abi",
     "callbox-core",
@@ -17,6 +17,7 @@ const DOCUMENTED: [&str; 10] = [
     "callbox-guest",
     "callbox-hlo",
     "callbox-maths",
+    "callbox-package",
     "callbox-process",
     "callbox-ptx",
     "callbox-wasm",

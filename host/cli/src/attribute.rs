@@ -66,7 +66,7 @@ fn split_type(text: &str) -> (&str, Option<ElementType>) {
 }
 
 /// The element type of this name: XLA's, or MLIR's.
-fn type_named(name: &str) -> Option<ElementType> {
+pub(super) fn type_named(name: &str) -> Option<ElementType> {
     let named = |name: &str| name.parse().ok().filter(|&t| t != ElementType::Token);
     let digits = |prefix| {
         name.strip_prefix(prefix)
@@ -97,7 +97,11 @@ fn wrong_json(text: &str, error: &serde_json::Error) -> String {
     }
 }
 
-fn attribute(value: &Value, element_type: Option<ElementType>) -> Result<Attribute, String> {
+/// The attribute of a JSON value.
+pub(super) fn attribute(
+    value: &Value,
+    element_type: Option<ElementType>,
+) -> Result<Attribute, String> {
     let untyped = |attribute| match element_type {
         None => Ok(attribute),
         Some(t) => Err(format!(
@@ -166,13 +170,17 @@ fn array(value: &Value, element_type: ElementType) -> Result<Literal, String> {
     let mut elements = Vec::new();
     flatten(value, &dimensions, &mut elements)?;
     let shape = ArrayShape::new(element_type, &dimensions).map_err(|s| s.message().to_owned())?;
+    literal(shape, &elements)
+}
+
+/// The array with these elements, in row-major order.
+pub(super) fn literal(shape: ArrayShape, elements: &[&Value]) -> Result<Literal, String> {
+    let element_type = shape.element_type();
     let bytes = match element_type {
-        ElementType::Pred => each(&elements, |value| {
-            value.as_bool().map(|b| vec![u8::from(b)])
-        })
-        .ok_or_else(|| expected(element_type, &elements))?,
-        _ if element_type.is_integral() => integers(&elements, element_type)?,
-        _ => floats(&elements, element_type)?,
+        ElementType::Pred => each(elements, |value| value.as_bool().map(|b| vec![u8::from(b)]))
+            .ok_or_else(|| expected(element_type, elements))?,
+        _ if element_type.is_integral() => integers(elements, element_type)?,
+        _ => floats(elements, element_type)?,
     };
     Literal::from_bytes(shape, bytes).map_err(|status| status.message().to_owned())
 }

@@ -52,7 +52,8 @@ With --json, standard output is one object, as of `callbox run`.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The module; on CUDA a manifest callbox.json, the folder of one, or a shared library
+    /// The module or package; on CUDA a package with a native twin, a manifest callbox.json, the
+    /// folder of one, or a shared library
     #[arg(value_name = "FILE.wasm|FILE.json|DIR|FILE.so")]
     module: PathBuf,
 
@@ -135,21 +136,29 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         user_data: arguments.user_data.read()?,
         ..arguments.policy.call_options().from_now_on()
     };
-    let calls = Arc::clone(&module).prepare(vec![site], &options)?;
+    let text = || format!("calling {target}");
+    let result = progress::show(text, || execute(&module, site, &operands, &options))?;
+    Ok(Finished::new(result, folder)?.on(device))
+}
 
+/// Prepares a call site and calls it once.
+pub(super) fn execute(
+    module: &Arc<dyn TargetModule>,
+    site: CallSite,
+    operands: &[Literal],
+    options: &CallOptions,
+) -> Result<Literal> {
+    let shape = site.result.clone();
+    let calls = Arc::clone(module).prepare(vec![site], options)?;
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
-    let leaves = result.leaves();
+    let leaves = shape.leaves();
     let results = leaves.iter().map(|leaf| zeroed(leaf.byte_size()));
     let mut results = results.collect::<Result<Vec<_>>>()?;
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
-    let text = || format!("calling {target}");
-    progress::show(text, || {
-        let mut execution = calls.begin(&options, None, &[0])?;
-        execution.initialize()?;
-        execution.call(0, &operands, &mut buffers)
-    })?;
-    let finished = Finished::new(in_row_major_order(result, results)?, folder)?;
-    Ok(finished.on(device))
+    let mut execution = calls.begin(options, None, &[0])?;
+    execution.initialize()?;
+    execution.call(0, &operands, &mut buffers)?;
+    in_row_major_order(shape, results)
 }
 
 /// A module that is ready to be prepared.

@@ -6,17 +6,18 @@ mod library;
 #[cfg(feature = "cuda")]
 mod manifest;
 mod module;
+mod package;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(super) use self::fields::{bytes, field};
+pub(super) use self::fields::{bytes, field, target as target_lines};
 pub(super) use self::library::InspectedLibrary;
 #[cfg(feature = "cuda")]
 pub(super) use self::manifest::{
     InspectedImage, InspectedManifest, MAX_MANIFEST, parse as parse_manifest,
 };
-pub(super) use self::module::InspectedModule;
+pub(super) use self::module::{InspectedModule, memory};
 
 use super::failure::Outcome;
 use super::json;
@@ -46,9 +47,11 @@ With --json, standard output is one object, of failures too (then module is null
       \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...,\"optional\":...}],
       \"remaining_operands\":...,\"results\":[...],\"remaining_results\":...,
       \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
-      \"traits\":[...],\"documentation\":...}]}}
+      \"traits\":[...],\"documentation\":...}],
+    \"package\":{\"name\":...,\"version\":...,\"license\":...,\"description\":...,\"source\":...,
+      \"derivatives\":{...},\"files\":[{\"path\":...,\"size\":...}]}}}
   Sizes are in bytes; operands, results and attributes are null if not declared. loads is OK,
-  or the status with which the host would refuse the module. stack_above_data is true if a stack
+  or the status with which the host would refuse the module. package is null for a plain module. stack_above_data is true if a stack
   that overflows overwrites the module's data instead of trapping. For a manifest, module is replaced by
    \"manifest\":{\"size\":...,\"digest\":...,\"grade\":...,\"format\":...,
     \"images\":[{\"name\":...,\"kind\":...,\"file\":...,\"size\":...,\"sha256\":...,\"problem\":...,
@@ -124,7 +127,7 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
 }
 
 impl Kind {
-    fn of(path: &Path) -> Self {
+    pub(super) fn of(path: &Path) -> Self {
         if is_library(path) {
             Self::Library
         } else {
@@ -160,6 +163,28 @@ fn describe(inspected: &Inspected) -> String {
         Inspected::Library(library) => library::describe(library),
         #[cfg(feature = "cuda")]
         Inspected::Ptx(report) => ptx::describe(report),
+    }
+}
+
+/// The digest that a grant of a manifest or a library names, and the size of the file.
+pub(super) fn native_digest(kind: Kind, path: &Path) -> Outcome<(String, u64)> {
+    match read(kind, path)? {
+        Inspected::Library(library) => Ok((library.sha256, library.size)),
+        #[cfg(feature = "cuda")]
+        Inspected::Manifest(manifest) => {
+            let unread = manifest
+                .images
+                .iter()
+                .find_map(|image| image.file.as_ref().err());
+            match (manifest.digest, unread) {
+                (Some(digest), _) => Ok((digest, manifest.size as u64)),
+                (None, unread) => Err(unread
+                    .cloned()
+                    .unwrap_or_else(|| callbox::Status::internal("an image was not read"))
+                    .into()),
+            }
+        }
+        Inspected::Module(module) => Ok((module.info.sha256, module.info.size as u64)),
     }
 }
 

@@ -85,6 +85,18 @@ pub(super) fn doctor(outcome: Result<&Report, &Failure>) -> String {
     line(&json!({"status": status, "doctor": outcome.ok()}))
 }
 
+/// `{"status":{...},KEY:{...}}` and a line end, for a command with one object. It is null if the
+/// command failed before it had one.
+pub(super) fn command<T: Serialize>(key: &str, outcome: Result<&T, &Failure>) -> String {
+    let status = status(outcome.err().map(Failure::status));
+    line(&json!({"status": status, key: outcome.ok()}))
+}
+
+/// The same for a command that fails after it has its object.
+pub(super) fn checked<T: Serialize>(key: &str, object: &T, failure: Option<&Failure>) -> String {
+    line(&json!({"status": status(failure.map(Failure::status)), key: object}))
+}
+
 fn status(failure: Option<&Status>) -> StatusObject {
     match failure {
         None => StatusObject {

@@ -1,5 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `doctor` and
-//! `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `pack`, `test`, `diff`,
+//! `lock`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -42,7 +42,9 @@ mod arrays;
 mod attribute;
 mod backend;
 mod call;
+mod case;
 mod convert;
+mod diff;
 mod doctor;
 mod failure;
 pub mod files;
@@ -50,10 +52,13 @@ mod inputs;
 mod inspect;
 mod interrupt;
 mod json;
+mod lock;
 mod modules;
 #[cfg_attr(not(feature = "cuda"), path = "native_left_out.rs")]
 mod native;
 mod output;
+mod pack;
+mod package;
 mod platform;
 mod policy;
 mod progress;
@@ -63,8 +68,10 @@ mod registered;
 mod regular_file;
 mod run;
 mod summary;
+mod test;
 mod text;
 mod user_data;
+mod write_file;
 
 use std::process::ExitCode;
 
@@ -101,10 +108,11 @@ Examples:
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
-/// PTX file; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies
-/// ends in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
-/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
-/// its digest.
+/// PTX file; `pack` makes a package of a folder, `test` runs the cases that a package carries,
+/// `diff` compares two, and `lock` pins the files that a program uses; `doctor` shows what this
+/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. On
+/// CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing keeps
+/// them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
@@ -119,6 +127,10 @@ enum Command {
     Inspect(inspect::Arguments),
     #[cfg(feature = "cuda")]
     Ptx(ptx::Arguments),
+    Pack(pack::Arguments),
+    Test(test::Arguments),
+    Diff(diff::Arguments),
+    Lock(lock::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
@@ -140,6 +152,10 @@ pub fn main() -> ExitCode {
             Command::Inspect(arguments) => inspect::show(&arguments),
             #[cfg(feature = "cuda")]
             Command::Ptx(arguments) => ptx::show(&arguments),
+            Command::Pack(arguments) => pack::pack(&arguments),
+            Command::Test(arguments) => test::test(&arguments),
+            Command::Diff(arguments) => diff::diff(&arguments),
+            Command::Lock(arguments) => lock::lock(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
             #[cfg(feature = "process")]
@@ -176,6 +192,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
             Some("doctor") => json::doctor(Err(&failure)),
             #[cfg(feature = "cuda")]
             Some("ptx") => json::ptx(None, Some(&failure)),
+            Some("pack" | "test") => json::command::<()>("package", Err(&failure)),
+            Some("diff") => json::command::<()>("diff", Err(&failure)),
+            Some("lock") => json::command::<()>("lock", Err(&failure)),
             _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());

@@ -14,6 +14,7 @@ use callbox::wasm::ModuleFile;
 use super::arguments::TargetArgument;
 use super::backend::Backend;
 use super::failure::{Failure, Outcome};
+use super::lock::Lock;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
@@ -69,8 +70,9 @@ pub(super) fn load(
 }
 
 /// Loads modules. A file that is named several times is loaded once for each set of grants.
-struct Loader {
+pub(super) struct Loader {
     backend: Backend,
+    lock: Option<Lock>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
     modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
     /// The number of files that are done, for messages.
@@ -78,16 +80,17 @@ struct Loader {
 }
 
 /// A module's file.
-struct OpenedFile {
+pub(super) struct OpenedFile {
     path: PathBuf,
     real: PathBuf,
-    contents: ModuleFile,
+    pub(super) contents: ModuleFile,
 }
 
 impl Loader {
-    fn new(policy: &PolicyArguments) -> Outcome<Self> {
+    pub(super) fn new(policy: &PolicyArguments) -> Outcome<Self> {
         Ok(Self {
             backend: policy.backend()?,
+            lock: policy.lock()?,
             files: HashMap::new(),
             modules: HashMap::new(),
             progress: String::new(),
@@ -102,20 +105,32 @@ impl Loader {
             return Ok(Arc::clone(file));
         }
         let bytes = regular_file::read(path, self.backend.policy().limits.module_bytes)?;
-        let contents = self.backend.read(bytes);
-        let file = Arc::new(OpenedFile {
-            path: path.to_owned(),
-            real: real.clone(),
-            contents: contents
-                .map_err(|status| status.context(path.display()))?
-                .named(&file_name(path)),
-        });
+        let file = Arc::new(self.describe(path, bytes)?);
         self.files.insert(real, Arc::clone(&file));
         Ok(file)
     }
 
+    /// Describes a file that was read. The lock, if there is one, must have it.
+    pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<OpenedFile> {
+        let size = bytes.len();
+        let contents = self.backend.read(bytes);
+        let contents = contents.map_err(|status| status.context(path.display()))?;
+        if let Some(lock) = &self.lock {
+            lock.check(path, &contents.info().sha256, size as u64)?;
+        }
+        Ok(OpenedFile {
+            path: path.to_owned(),
+            real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            contents: contents.named(&file_name(path)),
+        })
+    }
+
     /// Loads the module with the grants of a target.
-    fn load(&mut self, file: &OpenedFile, target: &str) -> Outcome<Arc<dyn TargetModule>> {
+    pub(super) fn load(
+        &mut self,
+        file: &OpenedFile,
+        target: &str,
+    ) -> Outcome<Arc<dyn TargetModule>> {
         let path = file.path.display();
         let sha256 = &file.contents.info().sha256;
         let grants = self.backend.policy().grants_for(target, sha256);

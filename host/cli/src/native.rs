@@ -12,15 +12,19 @@ pub(super) use argument::{NativeArgument, parse};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use callbox::call::TargetModule;
 use callbox::cuda::{CudaDevice, CudaModule, GraphLaunch, LibraryTarget, NativeGrants};
 use callbox::policy::Gpu;
 use callbox::program::{Executable, Program};
 use callbox::{Registry, Result, Status};
+use callbox_package::{Limits, Package};
 
 use super::call::Loaded;
 use super::failure::{Failure, Outcome};
-use super::inspect::{is_library, manifest_in};
+use super::inspect::{Kind, is_library, manifest_in, native_digest};
+use super::lock::Lock;
 use super::output::DeviceName;
+use super::package::{self, twin};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::progress;
@@ -36,8 +40,8 @@ pub(super) fn compile(
     platform: &PlatformArguments,
     policy: &PolicyArguments,
 ) -> Outcome<(Executable, DeviceName)> {
-    let gpu = policy.read()?.gpu;
-    let registry = registry(natives, folders, &grants(platform)?, &gpu)?;
+    let loader = Loader::new(platform, policy)?;
+    let registry = registry(natives, folders, &loader)?;
     let device = open_device(platform)?;
     let name = name(&device);
     Ok((Executable::compile_on(program, &registry, device)?, name))
@@ -51,17 +55,14 @@ pub(super) fn load(
     platform: &PlatformArguments,
     policy: &PolicyArguments,
 ) -> Outcome<Loaded> {
-    let grants = grants(platform)?;
+    let loader = Loader::new(platform, policy)?;
     let (module, target) = if is_library(path) {
         let target = argument::target(target)
             .map_err(|message| Failure::usage(Status::invalid_argument(message)))?;
-        let module = load_library(path, std::slice::from_ref(&target), &grants)?;
+        let module = loader.library(path, std::slice::from_ref(&target))?;
         (module, target.name)
     } else {
-        (
-            load_manifest(&manifest_in(path), &grants, &policy.read()?.gpu)?,
-            target.to_owned(),
-        )
+        (loader.manifest(&manifest_in(path))?, target.to_owned())
     };
     let device = open_device(platform)?;
     Ok(Loaded {
@@ -79,9 +80,20 @@ pub(super) fn digest(text: &str) -> Result<String, String> {
     }
 }
 
-/// The grants of `--allow-native`.
-fn grants(platform: &PlatformArguments) -> Result<NativeGrants> {
-    let mut digests = platform.allow_native.iter();
+/// Loads the twin of a package onto a device.
+pub(super) fn load_twin(
+    package: &Package<'_>,
+    platform: &PlatformArguments,
+    policy: &PolicyArguments,
+) -> Outcome<(Arc<dyn TargetModule>, DeviceName)> {
+    let loader = Loader::new(platform, policy)?;
+    let module = twin::load(package, &loader.grants, &loader.gpu)?;
+    let device = open_device(platform)?;
+    Ok((module.on_device(&device), name(&device)))
+}
+
+/// The grants of digests of `--allow-native`.
+fn grants<'a>(mut digests: impl Iterator<Item = &'a String>) -> Result<NativeGrants> {
     digests.try_fold(NativeGrants::none(), |grants, digest| {
         let digest = NativeGrants::parse_digest(digest)?;
         // SAFETY: with `--allow-native SHA256` the user vouches for the code with this digest,
@@ -104,23 +116,18 @@ fn name(device: &CudaDevice) -> DeviceName {
 }
 
 /// The registry of the targets of manifests and libraries, and of the manifests in folders.
-fn registry(
-    natives: &[NativeArgument],
-    folders: &[PathBuf],
-    grants: &NativeGrants,
-    gpu: &Gpu,
-) -> Outcome<Registry> {
+fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) -> Outcome<Registry> {
     let mut registered = Registered::new(GraphLaunch::default().module()?)?;
     let folders = folders.iter().cloned().map(NativeArgument::Manifest);
     for native in natives.iter().cloned().chain(folders) {
         let (path, module) = match native {
             NativeArgument::Manifest(path) => {
                 let path = manifest_in(&path);
-                let module = load_manifest(&path, grants, gpu)?;
+                let module = loader.manifest(&path)?;
                 (path, module)
             }
             NativeArgument::Library { file, targets } => {
-                let module = load_library(&file, &targets, grants)?;
+                let module = loader.library(&file, &targets)?;
                 (file, module)
             }
         };
@@ -129,21 +136,69 @@ fn registry(
     Ok(registered.into_registry())
 }
 
-fn load_manifest(path: &Path, grants: &NativeGrants, gpu: &Gpu) -> Outcome<Arc<CudaModule>> {
-    check_readable(path)?;
-    Ok(CudaModule::load_manifest(path, grants, gpu)?)
+/// Loads native code with the grants and the lock of a command.
+struct Loader {
+    /// The digests of `--allow-native`.
+    granted: Vec<String>,
+    grants: NativeGrants,
+    gpu: Gpu,
+    lock: Option<Lock>,
 }
 
-fn load_library(
-    path: &Path,
-    targets: &[LibraryTarget],
-    grants: &NativeGrants,
-) -> Outcome<Arc<CudaModule>> {
-    check_readable(path)?;
-    // SAFETY: the user names each function's convention on the command line
-    // (`FILE.so:NAME@CONVENTION`), and vouches for the library with `--allow-native SHA256`. Help
-    // and SECURITY.md say that native code is not sandboxed.
-    Ok(unsafe { CudaModule::load_library(path, targets, grants) }?)
+impl Loader {
+    fn new(platform: &PlatformArguments, policy: &PolicyArguments) -> Outcome<Self> {
+        Ok(Self {
+            granted: platform.allow_native.clone(),
+            grants: grants(platform.allow_native.iter())?,
+            gpu: policy.read()?.gpu,
+            lock: policy.lock()?,
+        })
+    }
+
+    /// Loads a manifest, or the one of a package.
+    fn manifest(&self, path: &Path) -> Outcome<Arc<CudaModule>> {
+        check_readable(path)?;
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "wasm")
+        {
+            return self.package(path);
+        }
+        let module = CudaModule::load_manifest(path, &self.grants, &self.gpu)?;
+        if let Some(lock) = &self.lock {
+            // The identity ends with the digest of the bytes that were loaded. No kernel has run.
+            let digest = module.identity().rsplit(':').next().unwrap_or_default();
+            lock.check_digest(path, digest)?;
+        }
+        Ok(module)
+    }
+
+    fn package(&self, path: &Path) -> Outcome<Arc<CudaModule>> {
+        let bytes = package::read_file(path)?;
+        let in_file = |status: Status| Failure::from(status.context(path.display()));
+        let package = callbox_package::read(&bytes, &Limits::default()).map_err(in_file)?;
+        if let Some(lock) = &self.lock {
+            lock.check(path, &package.sha256(), bytes.len() as u64)?;
+        }
+        twin::load(&package, &self.grants, &self.gpu).map_err(in_file)
+    }
+
+    fn library(&self, path: &Path, targets: &[LibraryTarget]) -> Outcome<Arc<CudaModule>> {
+        check_readable(path)?;
+        let mut grants = self.grants.clone();
+        if let Some(lock) = &self.lock {
+            let (digest, size) = native_digest(Kind::Library, path)?;
+            lock.check(path, &digest, size)?;
+            // Loading runs the library's code. If the file changes in between, its digest has no
+            // grant.
+            let locked = |granted: &&String| granted.eq_ignore_ascii_case(&digest);
+            grants = self::grants(self.granted.iter().filter(locked))?;
+        }
+        // SAFETY: the user names each function's convention on the command line
+        // (`FILE.so:NAME@CONVENTION`), and vouches for the library with `--allow-native SHA256`.
+        // Help and SECURITY.md say that native code is not sandboxed.
+        Ok(unsafe { CudaModule::load_library(path, targets, &grants) }?)
+    }
 }
 
 /// Refuses a file that cannot be opened as wrong usage, as every command does.

@@ -1,9 +1,12 @@
 //! Native code in a `callbox` that was built without the feature `cuda`: it is refused.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use callbox::Status;
+use callbox::call::TargetModule;
 use callbox::program::{Executable, Program};
+use callbox_package::Package;
 
 use super::call::Loaded;
 use super::failure::Outcome;
@@ -39,5 +42,13 @@ pub(super) fn compile(
     _: &PlatformArguments,
     _: &PolicyArguments,
 ) -> Outcome<(Executable, DeviceName)> {
+    Err(Status::unimplemented(left_out("cuda")).into())
+}
+
+pub(super) fn load_twin(
+    _: &Package<'_>,
+    _: &PlatformArguments,
+    _: &PolicyArguments,
+) -> Outcome<(Arc<dyn TargetModule>, DeviceName)> {
     Err(Status::unimplemented(left_out("cuda")).into())
 }

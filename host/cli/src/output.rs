@@ -15,6 +15,7 @@ use callbox::{ArrayShape, Literal};
 use serde::Serialize;
 
 use super::failure::{FAILED, Failure, Outcome};
+use super::package::report::Report;
 use super::{json, summary, text};
 
 /// The format of standard output.
@@ -98,6 +99,27 @@ pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
             }
         },
         (Format::Text, Err(_)) => code,
+    }
+}
+
+/// Prints the report of a command that may fail after it has one.
+pub(super) fn report(
+    is_json: bool,
+    key: &str,
+    report: Option<&Report>,
+    outcome: Outcome<()>,
+) -> ExitCode {
+    let code = match &outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(failure);
+            failure.exit_code()
+        }
+    };
+    match (is_json, report) {
+        (true, report) => emit(&json::checked(key, &report, outcome.as_ref().err()), code),
+        (false, Some(report)) => emit(&report.describe(), code),
+        (false, None) => code,
     }
 }
 

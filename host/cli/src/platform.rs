@@ -50,7 +50,7 @@ impl PlatformArguments {
 }
 
 /// Reads a platform's name.
-fn platform(text: &str) -> Result<Platform, String> {
+pub(super) fn platform(text: &str) -> Result<Platform, String> {
     match text.parse() {
         Ok(Platform::Cuda) if !cfg!(feature = "cuda") => Err(left_out("cuda")),
         parsed => parsed.map_err(|status: Status| status.message().to_owned()),

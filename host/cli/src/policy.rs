@@ -14,15 +14,20 @@ use callbox::{CallOptions, Deadline};
 use super::arguments;
 use super::backend::{Backend, Wall};
 use super::failure::Outcome;
+use super::lock::Lock;
 use super::{interrupt, left_out, output, regular_file};
 
 /// The largest file of a policy that is read.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The flags that limit and grant.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy, of which CUDA has the deadline and the field gpu alone")]
 pub(super) struct PolicyArguments {
+    /// Load no code but what this lock names, with the digests that it has: see `callbox lock`
+    #[arg(long, value_name = "FILE.lock")]
+    lock: Option<PathBuf>,
+
     /// Read the policy from a file: limits, isolation, traps and grants. The flags below override
     /// it; `callbox policy` shows the whole policy
     #[arg(long, value_name = "FILE.json")]
@@ -81,6 +86,11 @@ impl PolicyArguments {
             self.isolate.unwrap_or_default(),
             self.config()?,
         )?)
+    }
+
+    /// The lock of `--lock`.
+    pub(super) fn lock(&self) -> Outcome<Option<Lock>> {
+        self.lock.as_deref().map(Lock::read).transpose()
     }
 
     /// The first given flag that concerns wasm guests only.

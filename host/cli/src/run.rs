@@ -78,9 +78,9 @@ pub(super) struct Arguments {
     #[arg(long = "targets", value_name = "DIR")]
     folders: Vec<PathBuf>,
 
-    /// On CUDA, register native targets by their own names: all of a manifest callbox.json or its
-    /// folder, or these functions of a shared library
-    #[arg(long = "native", value_name = "DIR|FILE.json|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
+    /// On CUDA, register native targets by their own names: all of a manifest callbox.json, its
+    /// folder or a package, or these functions of a shared library
+    #[arg(long = "native", value_name = "DIR|FILE.json|FILE.wasm|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
     natives: Vec<NativeArgument>,
 
     /// Read parameter N from FILE.npy or FILE.safetensors#TENSOR

@@ -41,7 +41,7 @@ pub(super) fn lines(shape: &ArrayShape, bytes: &[u8]) -> Result<Vec<String>> {
 }
 
 /// Elements, widened to a type that holds all values of their type.
-enum Values {
+pub(super) enum Values {
     Truths(Vec<bool>),
     Integers(Vec<i128>),
     Reals(Vec<f64>),
@@ -49,7 +49,7 @@ enum Values {
 }
 
 /// Decodes at least one element.
-fn decode(element_type: ElementType, bytes: &[u8]) -> Result<Values> {
+pub(super) fn decode(element_type: ElementType, bytes: &[u8]) -> Result<Values> {
     let count = bytes.len() / element_type.byte_width();
     let shape = ArrayShape::new(element_type, &[count])?;
     let array = Literal::from_bytes(shape, bytes.to_vec())?;
@@ -74,7 +74,8 @@ fn decode(element_type: ElementType, bytes: &[u8]) -> Result<Values> {
 }
 
 impl Values {
-    fn texts(&self, element_type: ElementType) -> Vec<String> {
+    /// Each element for a person.
+    pub(super) fn texts(&self, element_type: ElementType) -> Vec<String> {
         fn each<T: Copy>(values: &[T], text: impl Fn(T) -> String) -> Vec<String> {
             values.iter().map(|&value| text(value)).collect()
         }

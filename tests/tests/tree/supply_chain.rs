@@ -394,7 +394,7 @@ fn duplicates_have_reasons() {
 }
 
 /// Crates that no build of a library crate alone may contain, by library crate.
-const WALLS: [(&str, &[&str]); 5] = [
+const WALLS: [(&str, &[&str]); 6] = [
     (
         "callbox-core",
         &["wasmtime", "cudarc", "clap", "callbox-hlo", "callbox-wasm"],
@@ -411,6 +411,10 @@ const WALLS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("callbox-hlo", &["wasmtime", "cudarc", "clap"]),
+    (
+        "callbox-package",
+        &["wasmtime", "cudarc", "clap", "callbox-wasm"],
+    ),
     (
         "callbox-ptx",
         &["wasmtime", "cudarc", "serde", "callbox-core"],

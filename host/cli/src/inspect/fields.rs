@@ -5,7 +5,7 @@ use callbox::call::{AttributeSignature, BufferSignature, Signature};
 use crate::text::{name, printable};
 
 /// A target and its declaration.
-pub(super) fn target(target: &Signature) -> Vec<String> {
+pub(crate) fn target(target: &Signature) -> Vec<String> {
     let traits: Vec<_> = target.traits.iter().map(|t| name(t)).collect();
     let traits = if traits.is_empty() {
         String::new()

@@ -7,6 +7,7 @@ use callbox::policy::Policy;
 use callbox::wasm::{ModuleInfo, inspect, stack_above_data};
 
 use super::fields::{bytes, field, list, target};
+use super::package::InspectedPackage;
 use crate::failure::Outcome;
 use crate::files::npy;
 use crate::modules;
@@ -23,6 +24,8 @@ pub(crate) struct InspectedModule {
     pub(crate) stack_above_data: bool,
     /// Why a host with the default limits would not load it.
     pub(crate) problem: Option<Status>,
+    /// What it carries as a package, if it is one.
+    pub(crate) package: Option<InspectedPackage>,
 }
 
 pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
@@ -37,10 +40,12 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
         return Err(in_file(status).into());
     }
     let info = inspect(&bytes, &limits).map_err(in_file)?;
+    let package = InspectedPackage::find(&bytes).map_err(in_file)?;
     Ok(InspectedModule {
         features: info.features.clone(),
         stack_above_data: stack_above_data(&bytes),
         problem: info.check(&limits, &grants).err(),
+        package,
         info,
     })
 }
@@ -97,10 +102,17 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
         (false, false) => "targets, as exported functions could be them".to_owned(),
     });
     lines.extend(info.targets.iter().flat_map(target));
+    lines.extend(
+        inspected
+            .package
+            .iter()
+            .flat_map(InspectedPackage::describe),
+    );
     lines.join("\n") + "\n"
 }
 
-fn memory(info: &ModuleInfo) -> String {
+/// The memory of a module for a person.
+pub(crate) fn memory(info: &ModuleInfo) -> String {
     match info.memory {
         None => "none exported as \"memory\"".to_owned(),
         Some(memory) => match memory.maximum {

@@ -43,6 +43,7 @@ fn module(inspected: &InspectedModule) -> Value {
         "exports": exports.collect::<Vec<_>>(),
         "has_metadata": info.has_metadata,
         "targets": info.targets.iter().map(target).collect::<Vec<_>>(),
+        "package": inspected.package,
     })
 }
 

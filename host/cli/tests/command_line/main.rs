@@ -15,6 +15,7 @@ mod capabilities;
 #[cfg(target_os = "linux")]
 mod cost;
 mod cuda;
+mod differences;
 mod doctor;
 #[cfg(feature = "cuda")]
 mod fenced;
@@ -23,9 +24,11 @@ mod inputs;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod locks;
 mod manifests;
 mod modules;
 mod outputs;
+mod packages;
 mod policy;
 #[cfg(feature = "cuda")]
 mod ptx;
@@ -33,6 +36,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
 mod support;
+#[cfg(feature = "cuda")]
+mod twins;
 mod usage;
 #[cfg(target_os = "linux")]
 mod walls;

@@ -44,7 +44,14 @@ fn help_teaches() {
             &["doctor", "--help"],
             &["nvrtc", "\"remedy\"", "exit code is 0"],
         ),
-        (&["help", "run"], &["Examples:"]),
+        (
+            &["pack", "--help"],
+            &["callbox-package.json", "\"derivatives\"", "Exit codes:"],
+        ),
+        (&["test", "--help"], &["--platform", "Examples:"]),
+        (&["diff", "--help"], &["Examples:", "\"changes\""]),
+        (&["lock", "--help"], &["Examples:", "\"digest\""]),
+        (&["help", "run"], &["Examples:", "--lock"]),
         (&["--version"], &["callbox "]),
     ] {
         let help = folder.run(arguments).done();
@@ -121,6 +128,17 @@ fn wrong_words_are_wrong_usage() {
         (ran.code, &ran.object()["module"]),
         (2, &serde_json::Value::Null)
     );
+    for (command, key) in [
+        ("pack", "package"),
+        ("test", "package"),
+        ("diff", "diff"),
+        ("lock", "lock"),
+    ] {
+        let ran = folder.run(&[command, "--json"]);
+        let object = ran.object();
+        assert_eq!((ran.code, &object[key]), (2, &serde_json::Value::Null));
+        assert_eq!(object["status"]["code"], "INVALID_ARGUMENT");
+    }
     let ran = folder.run(&["frobnicate"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(

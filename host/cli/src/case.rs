@@ -1,0 +1,249 @@
+//! The cases of a package: calls of its targets with their expected results or statuses.
+//!
+//! A case is a file `cases/NAME.json`. Its keys are those of callbox's own conformance suite as far
+//! as they concern single calls, with tolerances as NumPy's `allclose` has them. Cases are
+//! untrusted: they are read in proportion to their size, and name files of the package only.
+
+mod compare;
+mod run;
+mod values;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use callbox::call::ApiVersion;
+use callbox::{Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode};
+use callbox_package::Package;
+use serde::Deserialize;
+
+use self::compare::Tolerance;
+pub(super) use self::run::Ending;
+use self::values::{Arrays, AttributeText, LiteralText};
+use super::package::wrong;
+use super::text::name;
+
+/// The bytes that the arrays of all cases of a package may have together.
+pub(super) const MOST_ARRAYS: usize = 256 << 20;
+
+/// The longest deadline of a case: each call's of the default policy.
+const MOST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest text of a case.
+const MOST_TEXT: usize = 1 << 20;
+
+/// A case that was read.
+#[derive(Debug)]
+pub(super) struct Case {
+    /// The path in the package.
+    pub(super) path: String,
+    target: String,
+    operands: Vec<Literal>,
+    result: Shape,
+    attributes: Dictionary,
+    opaque: Vec<u8>,
+    api_version: Option<ApiVersion>,
+    deadline: Option<Duration>,
+    /// The platforms of the case, if not all.
+    platforms: Option<Vec<Platform>>,
+    expect: Expect,
+}
+
+/// The expected outcome.
+#[derive(Debug)]
+enum Expect {
+    Results(Vec<Literal>, Tolerance),
+    Status { code: StatusCode, contains: String },
+}
+
+/// The JSON of a case.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseText {
+    /// Where the expectation comes from, for people.
+    #[serde(default, rename = "origin")]
+    _origin: String,
+    call: CallText,
+    #[serde(default)]
+    operands: Vec<LiteralText>,
+    deadline_ms: Option<u64>,
+    platforms: Option<Vec<String>>,
+    expect: ExpectText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallText {
+    target: String,
+    /// The shapes of the results. If left out, those of the expected results.
+    results: Option<Vec<String>>,
+    #[serde(default)]
+    attributes: BTreeMap<String, AttributeText>,
+    #[serde(default)]
+    opaque: String,
+    api_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectText {
+    results: Option<Vec<LiteralText>>,
+    #[serde(default)]
+    rtol: f64,
+    #[serde(default)]
+    atol: f64,
+    status: Option<StatusText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatusText {
+    code: String,
+    #[serde(default)]
+    contains: String,
+}
+
+impl Case {
+    /// Reads a case. The arrays in files that it names are beside it in the package, and its arrays
+    /// may have `left` bytes together.
+    ///
+    /// # Errors
+    /// Blamed on the guest: INVALID_ARGUMENT if the case is wrong, RESOURCE_EXHAUSTED past a limit.
+    pub(super) fn read(
+        path: &str,
+        text: &[u8],
+        package: &Package<'_>,
+        left: &mut usize,
+    ) -> Result<Self> {
+        if text.len() > MOST_TEXT {
+            return Err(too_large(format!(
+                "expected a case of at most {MOST_TEXT} bytes, found {}: .npy files hold large \
+                 arrays",
+                text.len()
+            )));
+        }
+        let text: CaseText =
+            serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut arrays = Arrays {
+            package,
+            folder,
+            left,
+        };
+        let operands = arrays.read("operand", &text.operands)?;
+        let expect = match (&text.expect.results, &text.expect.status) {
+            (Some(results), None) => {
+                let (rtol, atol) = (text.expect.rtol, text.expect.atol);
+                let tolerance = Tolerance::new(rtol, atol).map_err(wrong)?;
+                Expect::Results(arrays.read("expected result", results)?, tolerance)
+            }
+            (None, Some(status)) => Expect::Status {
+                code: failure_code(&status.code).map_err(wrong)?,
+                contains: status.contains.clone(),
+            },
+            _ => {
+                let message = "expected `results` or `status` in `expect`";
+                return Err(wrong(message.to_owned()));
+            }
+        };
+        Self::assemble(path, text, operands, expect).map_err(wrong)
+    }
+
+    fn assemble(
+        path: &str,
+        text: CaseText,
+        operands: Vec<Literal>,
+        expect: Expect,
+    ) -> Result<Self, String> {
+        let attributes = text.call.attributes.iter().map(|(key, text)| {
+            let value = text.read();
+            let value = value.map_err(|error| format!("attribute \"{}\": {error}", name(key)))?;
+            Ok((key.clone(), value))
+        });
+        let attributes: Vec<(String, Attribute)> = attributes.collect::<Result<_, String>>()?;
+        Ok(Self {
+            path: path.to_owned(),
+            result: result_shape(&text.call, &expect)?,
+            target: text.call.target,
+            operands,
+            attributes: attributes.into_iter().collect(),
+            opaque: text.call.opaque.into_bytes(),
+            api_version: api_version(text.call.api_version.as_deref())?,
+            deadline: text.deadline_ms.map(deadline).transpose()?,
+            platforms: platforms(text.platforms.as_deref())?,
+            expect,
+        })
+    }
+
+    /// The target that the case calls.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Whether the case concerns a platform.
+    pub(super) fn is_for(&self, platform: Platform) -> bool {
+        let platforms = self.platforms.as_ref();
+        platforms.is_none_or(|platforms| platforms.contains(&platform))
+    }
+}
+
+/// The shape of the result: the given ones, or those of the expected results.
+fn result_shape(call: &CallText, expect: &Expect) -> Result<Shape, String> {
+    let mut shapes: Vec<Shape> = match (&call.results, expect) {
+        (Some(shapes), _) => {
+            let shapes = shapes.iter().map(|shape| parsed(shape));
+            shapes.collect::<Result<_, String>>()?
+        }
+        (None, Expect::Results(results, _)) => results
+            .iter()
+            .map(|result| result.shape().clone())
+            .collect(),
+        (None, Expect::Status { .. }) => {
+            return Err("expected the shapes `results` in `call`, found none".to_owned());
+        }
+    };
+    if shapes.len() == 1 {
+        return Ok(shapes.swap_remove(0));
+    }
+    Shape::tuple(shapes).map_err(|status| status.message().to_owned())
+}
+
+fn platforms(names: Option<&[String]>) -> Result<Option<Vec<Platform>>, String> {
+    let platforms = names.map(|names| names.iter().map(|name| parsed(name)).collect());
+    platforms.transpose()
+}
+
+fn deadline(milliseconds: u64) -> Result<Duration, String> {
+    let deadline = Duration::from_millis(milliseconds);
+    if deadline > MOST_DEADLINE {
+        return Err(format!(
+            "expected `deadline_ms` of at most {}, found {milliseconds}",
+            MOST_DEADLINE.as_millis()
+        ));
+    }
+    Ok(deadline)
+}
+
+fn api_version(text: Option<&str>) -> Result<Option<ApiVersion>, String> {
+    let version = text.map(str::parse::<ApiVersion>).transpose();
+    version.map_err(|error| error.to_string())
+}
+
+fn parsed<T: FromStr<Err = Status>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|status: Status| status.message().to_owned())
+}
+
+fn too_large(message: String) -> Status {
+    Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
+}
+
+fn failure_code(text: &str) -> Result<StatusCode, String> {
+    let code = StatusCode::from_name(text).filter(|&code| code != StatusCode::Ok);
+    code.ok_or_else(|| {
+        format!(
+            "expected the code of a failure such as INVALID_ARGUMENT, found \"{}\"",
+            name(text)
+        )
+    })
+}

@@ -1,0 +1,89 @@
+//! Runs a case.
+
+use std::sync::Arc;
+
+use callbox::call::{ApiVersion, TargetModule};
+use callbox::{CallOptions, CallSite, Deadline, Literal, Result, Status};
+
+use super::compare::compare_results;
+use super::{Case, Expect};
+use crate::call::execute;
+
+/// How a case ended on a platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// As expected.
+    Passed,
+    /// Otherwise, with the difference.
+    Failed(String),
+    /// It was not run, for this reason.
+    NotRun(String),
+}
+
+impl Case {
+    /// Runs the case on a module that has its target.
+    pub(crate) fn run(&self, module: &Arc<dyn TargetModule>, options: &CallOptions) -> Ending {
+        let outcome = self.execute(module, options);
+        match (&self.expect, outcome) {
+            (Expect::Results(expected, tolerance), Ok(found)) => {
+                match compare_results(expected, &found, *tolerance) {
+                    Ok(()) => Ending::Passed,
+                    Err(difference) => Ending::Failed(difference),
+                }
+            }
+            (Expect::Results(..), Err(status)) => Ending::Failed(status.to_string()),
+            (Expect::Status { code, contains }, Err(status)) => {
+                if status.code() == *code && status.message().contains(contains) {
+                    return Ending::Passed;
+                }
+                let contains = if contains.is_empty() {
+                    String::new()
+                } else {
+                    format!(" with {contains:?}")
+                };
+                Ending::Failed(format!(
+                    "expected {}{contains}, found {status}",
+                    code.name()
+                ))
+            }
+            (Expect::Status { code, .. }, Ok(_)) => {
+                Ending::Failed(format!("expected {}, found results", code.name()))
+            }
+        }
+    }
+
+    fn execute(&self, module: &Arc<dyn TargetModule>, options: &CallOptions) -> Result<Literal> {
+        let shapes = self.operands.iter().map(|x| x.shape().clone()).collect();
+        let mut site = CallSite::new(&self.target, shapes, self.result.clone());
+        site.attributes = self.attributes.clone();
+        site.opaque.clone_from(&self.opaque);
+        site.api_version = self.convention(module.as_ref())?;
+        let mut options = options.clone();
+        // A case can shorten the user's deadline, not lengthen it.
+        let deadlines = [options.deadline, self.deadline.map(Deadline::After)];
+        let instants = deadlines.into_iter().flatten().map(Deadline::instant);
+        options.deadline = instants.min().map(Deadline::At);
+        execute(module, site, &self.operands, &options)
+    }
+
+    /// The convention of the case, or else the only one of the target.
+    fn convention(&self, module: &dyn TargetModule) -> Result<ApiVersion> {
+        let mut targets = module.targets().iter();
+        let target = targets.find(|known| known.name == self.target);
+        let versions = target.map_or(&[][..], |target| &target.api_versions);
+        match (self.api_version, versions) {
+            (Some(version), _) => Ok(version),
+            (None, [only]) => Ok(*only),
+            (None, []) => Ok(ApiVersion::TypedFfi),
+            (None, several) if several.contains(&ApiVersion::TypedFfi) => Ok(ApiVersion::TypedFfi),
+            (None, several) => {
+                let names: Vec<_> = several.iter().map(|version| version.name()).collect();
+                Err(Status::invalid_argument(format!(
+                    "the target fits several conventions: name one as `api_version` of the \
+                     case's `call`: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Arrays and attributes in the JSON of a case.
+
+use std::collections::BTreeMap;
+
+use callbox::{ArrayShape, Attribute, ElementType, Literal, Result, Status};
+use callbox_package::Package;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{MOST_ARRAYS, parsed, too_large};
+use crate::attribute::{attribute, literal, type_named};
+use crate::files::{ReadError, npy};
+use crate::package::wrong;
+use crate::text::name;
+
+/// An array: a shape, with exactly one of the other keys.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LiteralText {
+    shape: String,
+    /// The elements in row-major order.
+    values: Option<Vec<Value>>,
+    /// The elements' little-endian bytes in row-major order.
+    hex: Option<String>,
+    /// A .npy file of the package, beside the case.
+    file: Option<String>,
+}
+
+/// The arrays of a case.
+pub(super) struct Arrays<'a, 'p> {
+    pub(super) package: &'a Package<'p>,
+    /// The folder of the case in the package, which its files are in.
+    pub(super) folder: &'a str,
+    /// The bytes that further arrays may have.
+    pub(super) left: &'a mut usize,
+}
+
+impl Arrays<'_, '_> {
+    /// Reads arrays. Messages call each by `what` and its number.
+    pub(super) fn read(&mut self, what: &str, texts: &[LiteralText]) -> Result<Vec<Literal>> {
+        let arrays = texts.iter().enumerate().map(|(number, text)| {
+            let in_array = |status: Status| status.context(format_args!("{what} {number}"));
+            let shape: ArrayShape = parsed(&text.shape).map_err(wrong).map_err(in_array)?;
+            // Several arrays can name one file, so that the package's size is no bound.
+            *self.left = self.left.checked_sub(shape.byte_size()).ok_or_else(|| {
+                in_array(too_large(format!(
+                    "expected cases whose arrays have at most {MOST_ARRAYS} bytes in all, found \
+                     more"
+                )))
+            })?;
+            self.read_one(shape, text).map_err(wrong).map_err(in_array)
+        });
+        arrays.collect()
+    }
+
+    fn read_one(&self, shape: ArrayShape, text: &LiteralText) -> Result<Literal, String> {
+        match (&text.values, &text.hex, &text.file) {
+            (Some(values), None, None) => of_values(shape, values),
+            (None, Some(hex), None) => {
+                let digits: String = hex.split_ascii_whitespace().collect();
+                let bytes = hex::decode(digits).map_err(|error| error.to_string())?;
+                Literal::from_bytes(shape, bytes).map_err(|status| status.message().to_owned())
+            }
+            (None, None, Some(file)) => of_file(shape, file, self.folder, self.package),
+            _ => Err("expected exactly one of `values`, `hex` and `file`".to_owned()),
+        }
+    }
+}
+
+fn of_values(shape: ArrayShape, values: &[Value]) -> Result<Literal, String> {
+    if shape.element_type() == ElementType::Token {
+        return Err("expected an array, found a token".to_owned());
+    }
+    if values.len() != shape.element_count() {
+        return Err(format!(
+            "expected {} values for {shape}, found {}",
+            shape.element_count(),
+            values.len()
+        ));
+    }
+    let values: Vec<&Value> = values.iter().collect();
+    literal(shape, &values)
+}
+
+fn of_file(
+    shape: ArrayShape,
+    file: &str,
+    folder: &str,
+    package: &Package<'_>,
+) -> Result<Literal, String> {
+    let path = format!("{folder}/{file}");
+    let bytes = package
+        .file(&path)
+        .ok_or_else(|| format!("the package has no file \"{}\"", name(&path)))?;
+    let array = npy::read(bytes, Some(shape.element_type())).map_err(|error| match error {
+        ReadError::Io(error) => format!("{path}: {error}"),
+        ReadError::Status(status) => format!("{path}: {}", status.message()),
+    })?;
+    match array.shape().as_array() {
+        Some(found) if found.is_compatible(&shape) => Ok(array),
+        _ => Err(format!("{path}: expected {shape}, found {}", array.shape())),
+    }
+}
+
+/// An attribute: its type, and a value of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttributeText {
+    /// An element type, a shape, `string` or `dictionary`.
+    #[serde(rename = "type")]
+    kind: String,
+    value: Value,
+}
+
+impl AttributeText {
+    pub(super) fn read(&self) -> Result<Attribute, String> {
+        match (self.kind.as_str(), &self.value) {
+            ("string", Value::String(text)) => Ok(text.as_str().into()),
+            ("dictionary", Value::Object(_)) => {
+                let members = BTreeMap::<String, Self>::deserialize(&self.value);
+                let members = members.map_err(|error| name(&error.to_string()))?;
+                let members = members.into_iter().map(|(key, member)| {
+                    let value = member
+                        .read()
+                        .map_err(|error| format!("{}: {error}", name(&key)))?;
+                    Ok((key, value))
+                });
+                Ok(Attribute::Dictionary(
+                    members.collect::<Result<_, String>>()?,
+                ))
+            }
+            ("string" | "dictionary", other) => {
+                Err(format!("expected a {}, found {other}", self.kind))
+            }
+            (kind, Value::Array(values)) if kind.contains('[') => {
+                Ok(Attribute::Array(of_values(parsed(kind)?, values)?))
+            }
+            (kind, value) => {
+                let element_type = type_named(kind);
+                let element_type = element_type.ok_or_else(|| {
+                    format!("expected a type such as f32, found \"{}\"", name(kind))
+                })?;
+                attribute(value, Some(element_type))
+            }
+        }
+    }
+}

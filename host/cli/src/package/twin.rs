@@ -1,0 +1,188 @@
+//! The native twin of a package: the manifest `callbox.json` and its images.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use callbox::call::{AttributeSignature, BufferSignature, Signature};
+use callbox::cuda::manifest::Manifest;
+use callbox::cuda::{CudaModule, NativeGrants};
+use callbox::policy::Gpu;
+use callbox::{ElementType, Result};
+use callbox_package::{MANIFEST, Package};
+
+use super::{known, wrong};
+use crate::text::name;
+
+/// A native twin that agrees with its module.
+pub(crate) struct Twin {
+    manifest: Manifest,
+    /// Why the twin does not load without a grant, if so.
+    needs_grant: Option<String>,
+}
+
+impl Twin {
+    /// The targets of the twin, with the kernels that each launches.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (String, String)> {
+        self.manifest.targets.iter().map(|target| {
+            let launches = target.launches.iter().map(|launch| {
+                let image = &self.manifest.images[launch.image];
+                format!("launches {} of {}", launch.entry, image.file)
+            });
+            let launches: Vec<_> = launches.collect();
+            (target.signature.name.clone(), launches.join("\n"))
+        })
+    }
+
+    /// How the twin can be loaded, for a person.
+    pub(crate) fn grade(&self) -> String {
+        match &self.needs_grant {
+            None => "fenced PTX, which needs no grant".to_owned(),
+            Some(reason) => format!("needs a grant: {}", name(reason)),
+        }
+    }
+}
+
+/// Reads the twin and checks it against the targets of the module. No driver is needed.
+///
+/// # Errors
+/// INVALID_ARGUMENT, blamed on the guest, if the manifest is wrong, lacks a file, or has a target
+/// that the module lacks or declares otherwise.
+pub(crate) fn read(package: &Package<'_>, targets: &[Signature]) -> Result<Option<Twin>> {
+    let Some((text, manifest, images)) = parts(package)? else {
+        return Ok(None);
+    };
+    let agree = manifest.targets.iter().try_for_each(|twin| {
+        let twin = &twin.signature;
+        let target = targets.iter().find(|target| target.name == twin.name);
+        let target = target.ok_or_else(|| {
+            format!(
+                "the twin of another module: \"{}\" is not a target of the module; {}",
+                name(&twin.name),
+                known(targets)
+            )
+        })?;
+        agree(target, twin).map_err(|reason| {
+            format!(
+                "the twin of another module: target \"{}\": {reason}",
+                name(&twin.name)
+            )
+        })
+    });
+    agree.map_err(|message| wrong(message).context(MANIFEST))?;
+    let loaded = CudaModule::from_manifest(text, images, &NativeGrants::none(), &Gpu::default());
+    Ok(Some(Twin {
+        manifest,
+        needs_grant: loaded.err().map(|status| status.message().to_owned()),
+    }))
+}
+
+/// Loads the twin.
+///
+/// # Errors
+/// NOT_FOUND if the package has none, and those of [`CudaModule::from_manifest`].
+pub(crate) fn load(
+    package: &Package<'_>,
+    grants: &NativeGrants,
+    gpu: &Gpu,
+) -> Result<Arc<CudaModule>> {
+    let (text, _, images) = parts(package)?.ok_or_else(|| {
+        callbox::Status::not_found(format!(
+            "the package has no native twin: it has no file {MANIFEST}"
+        ))
+    })?;
+    CudaModule::from_manifest(text, images, grants, gpu)
+}
+
+/// The manifest with its text, and the images in its order.
+fn parts<'a>(package: &Package<'a>) -> Result<Option<(&'a str, Manifest, Vec<Vec<u8>>)>> {
+    let Some(bytes) = package.file(MANIFEST) else {
+        return Ok(None);
+    };
+    let text = str::from_utf8(bytes)
+        .map_err(|_| wrong("expected UTF-8, found other bytes".to_owned()).context(MANIFEST))?;
+    let manifest = Manifest::parse(text).map_err(|status| status.context(MANIFEST))?;
+    let images = manifest.images.iter().map(|image| {
+        let bytes = package.file(&image.file).ok_or_else(|| {
+            let message = format!("the package lacks the image \"{}\"", name(&image.file));
+            wrong(message).context(MANIFEST)
+        })?;
+        Ok(bytes.to_vec())
+    });
+    let images = images.collect::<Result<_>>()?;
+    Ok(Some((text, manifest, images)))
+}
+
+/// Checks that both declare the same, as far as both declare anything.
+fn agree(module: &Signature, twin: &Signature) -> Result<(), String> {
+    for (kind, module, twin) in [
+        ("operands", &module.operands, &twin.operands),
+        ("results", &module.results, &twin.results),
+    ] {
+        if let (Some(module), Some(twin)) = (module, twin) {
+            buffers_agree(kind, module, twin)?;
+        }
+    }
+    if let (Some(module), Some(twin)) = (&module.attributes, &twin.attributes) {
+        attributes_agree(module, twin)?;
+    }
+    Ok(())
+}
+
+fn buffers_agree(
+    kind: &str,
+    module: &[BufferSignature],
+    twin: &[BufferSignature],
+) -> Result<(), String> {
+    if module.len() != twin.len() {
+        return Err(format!(
+            "the module declares {} {kind}, the twin {}",
+            module.len(),
+            twin.len()
+        ));
+    }
+    for (number, (module, twin)) in std::iter::zip(module, twin).enumerate() {
+        // A name is documentation.
+        let twin = BufferSignature {
+            name: module.name.clone(),
+            ..twin.clone()
+        };
+        let dimensions_agree = module.dimensions.is_none()
+            || twin.dimensions.is_none()
+            || module.dimensions == twin.dimensions;
+        let ranks_agree = module.rank.is_none() || twin.rank.is_none() || module.rank == twin.rank;
+        // A twin may take fewer element types than its module. An empty list allows all.
+        let is_known = |t: &ElementType| module.element_types.contains(t);
+        let types_agree = module.element_types.is_empty()
+            || !twin.element_types.is_empty() && twin.element_types.iter().all(is_known);
+        if !types_agree || module.optional != twin.optional || !dimensions_agree || !ranks_agree {
+            return Err(format!(
+                "{kind} {number}: the module declares {}, the twin {}",
+                name(&module.to_string()),
+                name(&twin.to_string())
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn attributes_agree(
+    module: &[AttributeSignature],
+    twin: &[AttributeSignature],
+) -> Result<(), String> {
+    let by_name = |declared: &[AttributeSignature]| -> BTreeMap<String, AttributeSignature> {
+        let attributes = declared.iter();
+        attributes.map(|a| (a.name.clone(), a.clone())).collect()
+    };
+    let (module, twin) = (by_name(module), by_name(twin));
+    let names = module.keys().chain(twin.keys());
+    let differs = names
+        .into_iter()
+        .find(|name| module.get(*name) != twin.get(*name));
+    match differs {
+        None => Ok(()),
+        Some(attribute) => Err(format!(
+            "module and twin declare the attribute \"{}\" differently",
+            name(attribute)
+        )),
+    }
+}

@@ -1,0 +1,27 @@
+//! Writes one file that a command line names.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::failure::{Failure, Outcome};
+
+/// Writes a file, replacing an earlier one. If writing fails, the earlier one stays.
+pub(super) fn write(path: &Path, parts: &[&[u8]]) -> Outcome<()> {
+    let mut staged = path.as_os_str().to_owned();
+    staged.push(format!(".{}.part", std::process::id()));
+    let staged = Path::new(&staged);
+    let written = stage(staged, parts).and_then(|()| fs::rename(staged, path));
+    written.map_err(|error| {
+        // The part file may not exist. Errors are discarded.
+        let _ = fs::remove_file(staged);
+        Failure::file(format!("expected to write {}", path.display()), &error)
+    })
+}
+
+fn stage(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    // Some file systems report a full disk only now.
+    file.sync_all()
+}
