@@ -174,10 +174,7 @@ fn call_sites_that_do_not_fit_are_refused() {
     let status = prepared
         .call(&[&[0; 12]], &mut [&mut result[..8]])
         .unwrap_err();
-    assert_eq!(
-        status.message(),
-        "result 0: expected 12 bytes, found 8"
-    );
+    assert_eq!(status.message(), "result 0: expected 12 bytes, found 8");
     assert_eq!(stand_in.calls(), Vec::<String>::new());
     let more = CallSite::new("add_n", vec![f32x3.clone(), f32x3.clone()], f32x3.clone());
     let status = kernels.prepare_call(&device, more.with_attributes(n()));

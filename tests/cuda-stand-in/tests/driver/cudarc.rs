@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::rig;
+use callbox_cuda_stand_in::{Leaks, Mode};
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
-use callbox_cuda_stand_in::{Leaks, Mode};
 
 #[test]
 fn a_kernel_runs_on_a_borrowed_stream_with_raw_pointers_and_exact_results() {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Batch, Element};
 use super::report::{Failed, is_over};
+use super::{Batch, Element};
 use crate::call::buffers::{Parts, Transfer, View, total_bytes};
 use crate::call::prepared::{BufferExecution, DirectCalls};
 use crate::call::sharing::{Sharing, begin_alone};
