@@ -145,8 +145,18 @@ impl Interrupt {
     pub(crate) fn check_before(&self) -> Result<(), Interrupted> {
         self.check_cancelled()?;
         match self.deadline {
-            Some(Deadline::At(instant)) if Instant::now() >= instant => Err(Interrupted::Deadline),
-            Some(Deadline::After(Duration::ZERO)) => Err(Interrupted::Deadline),
+            Some(Deadline::After(duration)) if !duration.is_zero() => Ok(()),
+            Some(deadline) if Instant::now() < deadline.instant() => Ok(()),
+            Some(_) => Err(Interrupted::Deadline),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks after work of the host, during which the ticker ran, whether to enter the guest.
+    pub(crate) fn check_after(&self) -> Result<(), Interrupted> {
+        self.check_cancelled()?;
+        match self.instant() {
+            Some(end) if Instant::now() >= end => Err(Interrupted::Deadline),
             _ => Ok(()),
         }
     }
@@ -170,9 +180,9 @@ impl Interrupt {
 
     /// The deadline, for a message.
     pub(crate) fn describe_deadline(&self) -> String {
-        match self.deadline {
-            Some(Deadline::After(duration)) => format!("its deadline of {duration:?}"),
-            _ => "its deadline".to_owned(),
+        match self.deadline.and_then(Deadline::whole) {
+            Some(whole) => format!("its deadline of {whole:?}"),
+            None => "its deadline".to_owned(),
         }
     }
 }

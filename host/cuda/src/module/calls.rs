@@ -111,10 +111,7 @@ impl PreparedCalls for CudaCalls {
     ) -> Result<Box<dyn Execution + '_>> {
         let mut execution = CudaExecution {
             calls: self,
-            options: CallOptions {
-                deadline: options.deadline.map(|d| Deadline::At(d.instant())),
-                ..options.clone()
-            },
+            options: options.from_now_on(),
             functions: functions.cloned(),
             sites: sites.to_vec(),
             running: Vec::new(),
@@ -466,8 +463,8 @@ fn check_stop(options: &CallOptions) -> Result<()> {
     {
         return stopped(StatusCode::Cancelled, "the call was cancelled");
     }
-    let is_past = |deadline: Deadline| matches!(deadline, Deadline::At(at) if Instant::now() >= at);
-    if options.deadline.is_some_and(is_past) {
+    let end = options.deadline.and_then(Deadline::end);
+    if end.is_some_and(|end| Instant::now() >= end) {
         return stopped(
             StatusCode::DeadlineExceeded,
             "the call's deadline has passed",
