@@ -19,14 +19,14 @@ pub(super) const PLACES: usize = 16;
 
 /// The processor time for which a job keeps its place although others wait: several times what a
 /// healthy module takes.
-const QUANTUM: Duration = Duration::from_millis(125);
+pub(super) const QUANTUM: Duration = Duration::from_millis(125);
 
 /// A process counts as using one in this many parts of the time on the clock, even if it is
 /// stopped.
 const IDLE_SHARE: u32 = 8;
 
 /// The interval at which the next attempt looks what the jobs have used.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// The places of one compiler.
 #[derive(Debug, Default)]
