@@ -40,6 +40,12 @@ fn engine(worker: Worker, compile_time: Duration) -> Engine {
     .unwrap()
 }
 
+/// A worker that begins only after some seconds.
+fn slow_to_start(seconds: u64) -> Worker {
+    let program = format!("/bin/sleep {seconds}; exec \"$0\" \"$@\"");
+    Worker::new("/bin/sh", ["-c", &program, PROGRAM, WORKER])
+}
+
 fn load(engine: &Engine, number: usize) -> Result<Arc<Module>> {
     let text = format!(
         r#"(module (memory (export "memory") 1)
@@ -69,8 +75,7 @@ fn load_in_a_pause(engine: &Engine, pause: Duration) -> Result<Arc<Module>> {
 #[test]
 fn the_start_of_a_process_is_not_the_modules_time() {
     let _alone = alone();
-    let slowly = ["-c", "/bin/sleep 3; exec \"$0\" \"$@\"", PROGRAM, WORKER];
-    let engine = engine(Worker::new("/bin/sh", slowly), SECOND);
+    let engine = engine(slow_to_start(3), SECOND);
     let module = load(&engine, 0).unwrap();
     assert!(matches!(module.compiled_in(), CompiledIn::Process));
 }
@@ -78,7 +83,7 @@ fn the_start_of_a_process_is_not_the_modules_time() {
 #[test]
 fn a_process_that_the_machine_does_not_run_may_start_late() {
     let _alone = alone();
-    let engine = engine(Worker::new(PROGRAM, [WORKER]), SECOND);
+    let engine = engine(slow_to_start(5), 60 * SECOND);
     until("a child to start", || !children().is_empty());
     let module = load_in_a_pause(&engine, START + 2 * SECOND).unwrap();
     assert!(matches!(module.compiled_in(), CompiledIn::Process));
