@@ -144,12 +144,15 @@ impl Interrupt {
     #[inline]
     pub(crate) fn check_before(&self) -> Result<(), Interrupted> {
         self.check_cancelled()?;
-        match self.deadline {
-            Some(Deadline::After(duration)) if !duration.is_zero() => Ok(()),
-            Some(deadline) if Instant::now() < deadline.instant() => Ok(()),
-            Some(_) => Err(Interrupted::Deadline),
-            None => Ok(()),
+        let is_over = match self.deadline {
+            None => false,
+            Some(Deadline::After(duration)) => duration.is_zero(),
+            Some(Deadline::At(end) | Deadline::Begun { end, .. }) => Instant::now() >= end,
+        };
+        if is_over {
+            return Err(Interrupted::Deadline);
         }
+        Ok(())
     }
 
     /// Checks after work of the host, during which the ticker ran, whether to enter the guest.
