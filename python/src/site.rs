@@ -18,11 +18,9 @@
 mod ready;
 mod status;
 mod text;
-mod time;
 
 pub(crate) use self::ready::{Passage, Ready};
 pub(crate) use self::status::{
     check_status, fill_with_status, last_failure, no_status, note_failure, poison,
 };
 pub(crate) use self::text::{CallText, InfoText, Shapes, SiteText, StaticInfo, to_hex};
-pub(crate) use self::time::CallTime;

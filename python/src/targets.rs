@@ -30,7 +30,7 @@ use crate::exit::Inside;
 use crate::module::{Module, ModuleCore};
 use crate::registry;
 use crate::signature;
-use crate::site::{CallTime, Shapes};
+use crate::site::Shapes;
 use crate::xla::is_packed;
 
 // A target: a function on arrays, which runs in the sandbox. The class has no docstring, because it
@@ -337,7 +337,8 @@ impl Target {
     ) -> PyResult<Bound<'py, PyAny>> {
         let inside = Inside::enter(py);
         let mut options = Options::read(given)?;
-        let time = CallTime::begin(options.call_options());
+        // Preparing the call site is a part of the call.
+        let within = options.call_options().from_now_on();
         let named = options.take_operands(self.signature(), arrays.len())?;
         let operands = arrays.iter().chain(named);
         let operands = operands.map(|array| Array::operand(&array));
@@ -351,22 +352,21 @@ impl Target {
         };
         let outs = options.outs(&self.signature().name)?;
         if options.is_cuda {
-            return self.call_native(py, inside, &operands, &options, outs, time);
+            return self.call_native(py, inside, &operands, &options, outs, &within);
         }
         let request = Request {
             operands: &operands,
             options: &options,
             outs: &outs,
         };
-        let (ready, makers) = self.direct(py, &request, &time)?;
+        let (ready, makers) = self.direct(py, &request, &within)?;
         let results = Results::new(py, outs, &makers)?;
         let from: Vec<RawArray> = operands.iter().map(Array::raw).collect();
         let to = results.raw_arrays();
-        let own = time.rest();
         // SAFETY: `operands` and `results` keep the arrays' memory alive until the call has
         // returned, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&from, &to) };
-        let (_inside, outcome) = inside.detach(py, || ready.call(Some(&own), &mut arrays));
+        let (_inside, outcome) = inside.detach(py, || ready.call(Some(&within), &mut arrays));
         for operand in operands {
             operand.release(py);
         }

@@ -282,12 +282,13 @@ fn check_before(options: &CallOptions, end: Option<Instant>, what: &str) -> Resu
     Err(Status::new(code, Blame::Caller, message))
 }
 
-/// The deadline for a worker. If a start took noticeable time, it is the moment `end` rather than
+/// The deadline for a worker. If a start took noticeable time, it has begun and is at `end`.
 /// the caller's duration.
 fn rest(options: &CallOptions, end: Option<Instant>) -> Option<Deadline> {
     match (options.deadline, end) {
         (Some(Deadline::After(duration)), Some(end)) if left(end) + GRACE < duration => {
-            Some(Deadline::At(end))
+            let whole = duration;
+            Some(Deadline::Begun { end, whole })
         }
         (deadline, _) => deadline,
     }

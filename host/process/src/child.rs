@@ -301,10 +301,10 @@ impl Process {
     /// Kills a worker in the course of a request, and names the deadline that was missed.
     fn lose_in(&mut self, loss: Loss, asking: Asking<'_>) -> Status {
         let status = self.lose(loss, asking.what);
-        match (status.code(), asking.deadline) {
-            (StatusCode::DeadlineExceeded, Some(Deadline::After(duration))) => {
+        match (status.code(), asking.deadline.and_then(Deadline::whole)) {
+            (StatusCode::DeadlineExceeded, Some(whole)) => {
                 let what = asking.what;
-                let message = format!("{what} ran past its deadline of {duration:?}");
+                let message = format!("{what} ran past its deadline of {whole:?}");
                 Status::new(status.code(), status.blame(), message)
             }
             _ => status,

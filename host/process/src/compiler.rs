@@ -24,6 +24,7 @@
 )]
 
 mod child;
+mod failures;
 mod places;
 mod spare;
 mod times;
@@ -39,7 +40,7 @@ use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, to
 
 use self::child::{CompilerChild, Settings, StartFailure};
 use self::places::{PLACES, Place, Places};
-use self::spare::{NoChild, Spare};
+use self::spare::Spare;
 use crate::config::Worker;
 use crate::exchange::Loss;
 use crate::spawner::Spawner;
@@ -129,16 +130,20 @@ unsafe impl Compiler for CompilerProcess {
         if !shared.spawner.is_here() {
             return Err(NotCompiled::NoProcess(before_fork()));
         }
-        let begun = Instant::now();
-        let mut used = job.earlier;
+        let mut task = Task {
+            job: CompileJob { ..*job },
+            begun: Instant::now(),
+            used: job.earlier,
+        };
         loop {
-            let Some(place) = shared.places.take(used, job.until) else {
-                let status = waited_too_long(job, begun.elapsed());
+            let Some(place) = shared.places.take(task.used, task.job.until) else {
+                let status = waited_too_long(job, task.begun.elapsed());
+                let used = task.used;
                 return Err(NotCompiled::Crowded { status, used });
             };
-            match shared.attempt(job, &place, begun, used) {
+            match shared.attempt(&mut task, &place) {
                 Attempt::Ended(outcome) => return outcome,
-                Attempt::LostPlace(all) => used = all,
+                Attempt::LostPlace(all) => task.used = all,
             }
         }
     }
@@ -153,6 +158,24 @@ unsafe impl Compiler for CompilerProcess {
     }
 }
 
+/// A job with the times of all its attempts.
+struct Task<'a> {
+    /// The job. Its time is over later than the caller's by the time in which children started.
+    job: CompileJob<'a>,
+    /// When the job began to wait, later by the same time.
+    begun: Instant,
+    /// The processor time that earlier attempts used.
+    used: Duration,
+}
+
+impl Task<'_> {
+    /// Leaves out the time in which a child started, which is not the module's.
+    fn leave_out(&mut self, start: Duration) {
+        self.begun += start;
+        self.job.until = self.job.until.and_then(|until| until.checked_add(start));
+    }
+}
+
 /// How an attempt to compile a module ended.
 enum Attempt {
     Ended(Result<Code, NotCompiled>),
@@ -161,23 +184,19 @@ enum Attempt {
 }
 
 impl Shared {
-    /// Compiles a module in a child. The job began to wait at `begun`, and its earlier attempts
-    /// used this much processor time.
-    fn attempt(
-        &self,
-        job: &CompileJob<'_>,
-        place: &Place,
-        begun: Instant,
-        used: Duration,
-    ) -> Attempt {
-        let mut child = match self.child_for(job, begun, used) {
+    /// Compiles a module in a child.
+    fn attempt(&self, task: &mut Task<'_>, place: &Place) -> Attempt {
+        let starting = Instant::now();
+        let mut child = match self.child_for(&task.job) {
             Ok(child) => child,
             Err(failure) => return Attempt::Ended(Err(failure)),
         };
+        task.leave_out(starting.elapsed());
         if let Some(clock) = child.clock() {
             place.set_process(clock, child.closer());
         }
-        let waited = begun.elapsed();
+        let (job, used) = (&task.job, task.used);
+        let waited = task.begun.elapsed();
         let settings = child.settings().clone();
         let outcome = match child.compile(job, used, || self.refill(&settings)) {
             Ok(outcome) => outcome,
@@ -204,18 +223,9 @@ impl Shared {
     }
 
     /// A child whose code fits the job's engine.
-    fn child_for(
-        &self,
-        job: &CompileJob<'_>,
-        begun: Instant,
-        used: Duration,
-    ) -> Result<CompilerChild, NotCompiled> {
-        let child = self.child(&Settings::of(job), job.until);
+    fn child_for(&self, job: &CompileJob<'_>) -> Result<CompilerChild, NotCompiled> {
+        let child = self.child(&Settings::of(job));
         let child = child.map_err(|status| self.without_child(status))?;
-        let child = child.ok_or_else(|| NotCompiled::Crowded {
-            status: waited_too_long(job, begun.elapsed()),
-            used,
-        })?;
         child
             .check(job.fingerprint)
             .map_err(NotCompiled::NoProcess)?;
@@ -223,8 +233,8 @@ impl Shared {
         Ok(child)
     }
 
-    /// A spare child, or else a new one. `None` if it has not started at `until`.
-    fn child(&self, settings: &Settings, until: Option<Instant>) -> Result<Option<CompilerChild>> {
+    /// A spare child, or else a new one.
+    fn child(&self, settings: &Settings) -> Result<CompilerChild> {
         let mut has_lost = false;
         loop {
             let spare = match self.take_spare(settings) {
@@ -234,26 +244,18 @@ impl Shared {
                     Spare::start(&self.spawner, settings).map_err(no_thread)?
                 }
             };
-            match spare.wait(until) {
-                Ok(child) if child.is_there() => return Ok(Some(child)),
+            match spare.wait() {
+                Ok(child) if child.is_there() => return Ok(child),
                 // It has ended without a job.
                 Ok(_) => {}
-                Err(NoChild::Late(spare)) => {
-                    self.add_spare(*spare);
-                    return Ok(None);
-                }
-                Err(NoChild::Failed(StartFailure::NotStarted(status))) => return Err(status),
+                Err(StartFailure::NotStarted(status)) => return Err(status),
                 // This says nothing about the next one, unless none has ever worked.
-                Err(NoChild::Failed(StartFailure::Lost(status)))
-                    if self.has_worked.load(Ordering::Relaxed) =>
-                {
+                Err(StartFailure::Lost(status)) if self.has_worked.load(Ordering::Relaxed) => {
                     if std::mem::replace(&mut has_lost, true) {
                         return Err(status);
                     }
                 }
-                Err(NoChild::Failed(
-                    StartFailure::Lost(status) | StartFailure::Unusable(status),
-                )) => {
+                Err(StartFailure::Lost(status) | StartFailure::Unusable(status)) => {
                     *locked(&self.unusable) = Some((status.clone(), Instant::now()));
                     return Err(status);
                 }

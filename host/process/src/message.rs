@@ -92,6 +92,8 @@ enum Remaining {
     After(Duration),
     /// [`Deadline::At`], this long after the message was written.
     From(Duration),
+    /// [`Deadline::Begun`], `left` after the message was written.
+    Begun { left: Duration, whole: Duration },
 }
 
 impl Beginning {
@@ -105,6 +107,10 @@ impl Beginning {
             deadline: deadline.map(|deadline| match deadline {
                 Deadline::After(duration) => Remaining::After(duration),
                 Deadline::At(instant) => Remaining::From(left(instant)),
+                Deadline::Begun { end, whole } => Remaining::Begun {
+                    left: left(end),
+                    whole,
+                },
             }),
             fuel: options.fuel.as_ref().map(Fuel::left),
             user_data: options.user_data.clone(),
@@ -118,7 +124,11 @@ impl Beginning {
         CallOptions {
             deadline: self.deadline.map(|remaining| match remaining {
                 Remaining::After(duration) => Deadline::After(duration),
-                Remaining::From(duration) => Deadline::At(Deadline::After(duration).instant()),
+                Remaining::From(left) => Deadline::At(Deadline::After(left).instant()),
+                Remaining::Begun { left, whole } => Deadline::Begun {
+                    end: Deadline::After(left).instant(),
+                    whole,
+                },
             }),
             fuel: self.fuel.map(Fuel::new),
             user_data: self.user_data.clone(),

@@ -79,8 +79,11 @@ impl Spawner {
     pub(super) fn spawn(&self, descriptors: Descriptors) -> io::Result<Child> {
         let (sender, receiver) = mpsc::channel();
         self.send(Job::Start(descriptors, sender));
-        // A worker that is started after the timeout finds no receiver, and is reaped.
-        receiver.recv_timeout(START).map_err(|error| {
+        // A worker that is started after the timeout finds no receiver, and is reaped. If the
+        // machine was paused, the first timeout is no sign of trouble.
+        let answer = receiver.recv_timeout(START);
+        let answer = answer.or_else(|_| receiver.recv_timeout(START));
+        answer.map_err(|error| {
             io::Error::other(format!(
                 "no answer from the thread that starts workers: {error}"
             ))

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 /// Code of this many bytes is large. The descriptor of a memory file is open for as long as the
 /// module is loaded, which small modules should not take.
-const LARGE: usize = 4 << 20;
+pub(crate) const LARGE: usize = 4 << 20;
 
 /// The bytes that are read at a time.
 #[cfg(target_os = "linux")]

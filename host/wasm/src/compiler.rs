@@ -61,7 +61,8 @@ pub struct CompileJob<'a> {
     pub fingerprint: [u8; 32],
     /// `Limits::compile_time`.
     pub time: Option<Duration>,
-    /// The time at which `time` is over. Reading the file and waiting count.
+    /// The time at which `time` is over. Reading the file and waiting for a place count, but not
+    /// the start of a process.
     pub until: Option<Instant>,
     /// The processor time of recent jobs for the module that were [`NotCompiled::Crowded`].
     pub earlier: Duration,

@@ -208,11 +208,16 @@ fn on_demand(policy: &Policy, allocation: Allocation) -> wasmtime::Config {
 /// The settings of an engine with a pool.
 fn pooled(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
     const PAGE: usize = 64 << 10;
+    /// The bytes of an instance's tables of globals, imports and types, within their limits.
+    const BASE: usize = 1 << 20;
+    /// The bytes for each function in a table or an export.
+    const FUNCTION: usize = 32;
     let limits = &policy.limits;
     let memory = limits.memory_bytes.min(1 << 32).div_ceil(PAGE) * PAGE;
     let mut pooling = wasmtime::PoolingAllocationConfig::new();
     pooling
         .total_core_instances(limits.instances)
+        .max_core_instance_size(BASE + limits.functions.saturating_mul(FUNCTION))
         .total_memories(limits.instances)
         .total_tables(limits.instances)
         .max_memory_size(memory)

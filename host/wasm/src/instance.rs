@@ -102,6 +102,11 @@ impl Instance {
             module.linked.pre(store)?.instantiate(store)
         });
         disarm(&mut store);
+        // No look at the stop word interrupts wasmtime while it copies the module's data.
+        let instance = instance.and_then(|instance| {
+            store.data().interrupt.check_after()?;
+            Ok(instance)
+        });
         let exports = match instance {
             Ok(instance) => Exporter(instance),
             Err(error) => {

@@ -144,9 +144,22 @@ impl Interrupt {
     #[inline]
     pub(crate) fn check_before(&self) -> Result<(), Interrupted> {
         self.check_cancelled()?;
-        match self.deadline {
-            Some(Deadline::At(instant)) if Instant::now() >= instant => Err(Interrupted::Deadline),
-            Some(Deadline::After(Duration::ZERO)) => Err(Interrupted::Deadline),
+        let is_over = match self.deadline {
+            None => false,
+            Some(Deadline::After(duration)) => duration.is_zero(),
+            Some(Deadline::At(end) | Deadline::Begun { end, .. }) => Instant::now() >= end,
+        };
+        if is_over {
+            return Err(Interrupted::Deadline);
+        }
+        Ok(())
+    }
+
+    /// Checks after work of the host, during which the ticker ran, whether to enter the guest.
+    pub(crate) fn check_after(&self) -> Result<(), Interrupted> {
+        self.check_cancelled()?;
+        match self.instant() {
+            Some(end) if Instant::now() >= end => Err(Interrupted::Deadline),
             _ => Ok(()),
         }
     }
@@ -170,9 +183,9 @@ impl Interrupt {
 
     /// The deadline, for a message.
     pub(crate) fn describe_deadline(&self) -> String {
-        match self.deadline {
-            Some(Deadline::After(duration)) => format!("its deadline of {duration:?}"),
-            _ => "its deadline".to_owned(),
+        match self.deadline.and_then(Deadline::whole) {
+            Some(whole) => format!("its deadline of {whole:?}"),
+            None => "its deadline".to_owned(),
         }
     }
 }

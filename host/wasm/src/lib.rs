@@ -73,6 +73,7 @@ mod compiler_threads;
 mod config;
 mod discard;
 mod engine;
+mod escaping;
 mod execution;
 mod failure;
 mod features;

@@ -11,6 +11,7 @@ use callbox_core::policy::Limits;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Result, Status};
 
+use crate::escaping::EscapingWork;
 use crate::failure::{exhausted, invalid};
 use crate::frame::abi;
 use crate::start_up::StartUpWork;
@@ -133,6 +134,7 @@ pub(crate) struct Sections<'a> {
     /// The bytes of the sections of names.
     names: usize,
     start_up: StartUpWork,
+    escaping: EscapingWork,
 }
 
 impl<'a> Sections<'a> {
@@ -153,6 +155,7 @@ impl<'a> Sections<'a> {
             interface: 0,
             names: 0,
             start_up: StartUpWork::new(limits),
+            escaping: EscapingWork::new(limits),
         }
     }
 
@@ -174,12 +177,18 @@ impl<'a> Sections<'a> {
             Payload::ExportSection(exports) => {
                 for export in exports.clone().into_iter().map_while(Result::ok) {
                     self.add_interface(export.name.len())?;
+                    if export.kind == ExternalKind::Func {
+                        self.escaping
+                            .add(export.index, &self.functions, &self.types)?;
+                    }
                 }
             }
             Payload::GlobalSection(globals) => self.start_up.globals(globals.clone())?,
             Payload::ElementSection(segments) => {
                 self.elements += self.start_up.elements(segments.clone())?;
                 self.check_elements()?;
+                let segments = segments.clone();
+                (self.escaping).segments(segments, &self.functions, &self.types)?;
             }
             Payload::DataSection(segments) => self.start_up.data_segments(segments.clone())?,
             _ => {}
@@ -274,13 +283,13 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    /// The compiled module has these names several times.
+    /// The description, the compiled module and wasmtime's tables have these names once each.
     fn add_interface(&mut self, bytes: usize) -> Result<()> {
         self.interface += bytes;
-        let most = self.limits.name_bytes;
+        let most = self.limits.name_bytes / 8;
         if self.interface > most {
             return Err(exhausted(format!(
-                "expected imports and exports with names of at most {most} bytes in all (`name_bytes`), found more"
+                "expected imports and exports with names of at most {most} bytes in all (an eighth of `name_bytes`), found more"
             )));
         }
         Ok(())
@@ -405,7 +414,7 @@ impl FunctionTypes for Sections<'_> {
     }
 }
 
-fn function(ty: &SubType) -> Option<&FuncType> {
+pub(crate) fn function(ty: &SubType) -> Option<&FuncType> {
     match &ty.composite_type.inner {
         CompositeInnerType::Func(ty) => Some(ty),
         _ => None,

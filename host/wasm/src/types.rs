@@ -12,6 +12,10 @@ const FUNCTION: u8 = 0x60;
 /// The first byte of a group of types that refer to one another.
 const GROUP: u8 = 0x4e;
 
+/// The units of work of a parameter or result of a type. wasmtime compiles a function for each type
+/// that differs from the others, by which the host is called.
+const VALUE: u64 = 4;
+
 /// Checks the type section, whose number of entries is within its limit.
 ///
 /// # Errors
@@ -26,9 +30,10 @@ pub(crate) fn check(section: &[u8], limits: &Limits) -> Result<(), ReadError> {
 
 fn read(mut reader: BinaryReader<'_>, limits: &Limits) -> Result<(), ReadError> {
     let entries = reader.read_var_u32()?;
+    let mut work = 0;
     for _ in 0..entries {
         match reader.read_u8()? {
-            FUNCTION => function(&mut reader, limits)?,
+            FUNCTION => function(&mut reader, limits, &mut work)?,
             GROUP => {
                 let count = reader.read_var_u32()?;
                 at_most("types", limits.types, count)?;
@@ -39,7 +44,7 @@ fn read(mut reader: BinaryReader<'_>, limits: &Limits) -> Result<(), ReadError> 
                         )
                         .into());
                     }
-                    function(&mut reader, limits)?;
+                    function(&mut reader, limits, &mut work)?;
                 }
                 // The validator refuses the group.
                 return Ok(());
@@ -51,8 +56,12 @@ fn read(mut reader: BinaryReader<'_>, limits: &Limits) -> Result<(), ReadError> 
     Ok(())
 }
 
-/// Checks the parameters and results of a function's type.
-fn function(reader: &mut BinaryReader<'_>, limits: &Limits) -> Result<(), ReadError> {
+/// Checks the parameters and results of a function's type, and adds their work to `work`.
+fn function(
+    reader: &mut BinaryReader<'_>,
+    limits: &Limits,
+    work: &mut u64,
+) -> Result<(), ReadError> {
     let most = limits.type_values;
     for _ in 0..2 {
         let values = reader.read_var_u32()?;
@@ -63,6 +72,14 @@ fn function(reader: &mut BinaryReader<'_>, limits: &Limits) -> Result<(), ReadEr
             .into());
         }
         skip(reader, values)?;
+        *work += VALUE * u64::from(values);
+    }
+    if *work > limits.function_work {
+        return Err(exhausted(format!(
+            "expected types of at most {} units of work in all (`function_work`), found more",
+            limits.function_work
+        ))
+        .into());
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use callbox::attributes_to_mlir;
 use callbox::call::{ApiVersion, Signature};
-use callbox::{CallSite, Dictionary};
+use callbox::{CallOptions, CallSite, Dictionary};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -19,7 +19,7 @@ use crate::error::{or_raise, raised};
 use crate::exit::Inside;
 use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
 use crate::native;
-use crate::site::{CallText, CallTime, InfoText, Passage, Ready, Shapes, SiteText};
+use crate::site::{CallText, InfoText, Passage, Ready, Shapes, SiteText};
 
 /// The maximum number of call sites of direct calls. The cache is cleared when full.
 const MOST_SITES: usize = 1024;
@@ -160,7 +160,7 @@ impl Target {
         &self,
         py: Python<'_>,
         request: &Request<'_, '_>,
-        time: &CallTime,
+        within: &CallOptions,
     ) -> PyResult<(Arc<Ready>, Arc<[Maker]>)> {
         let Request {
             operands,
@@ -210,7 +210,7 @@ impl Target {
                 parsed: Some(&attributes),
             };
             let (core, loaded) = (&self.core, &common.loaded);
-            let ready = core.ready(loaded, key, text, &common.shapes, time.within());
+            let ready = core.ready(loaded, key, text, &common.shapes, within);
             ready.inspect_err(|failure| core.stats().count_unprepared(failure))
         });
         let ready = or_raise(py, ready)?;
@@ -314,7 +314,7 @@ impl Target {
         operands: &[Array],
         options: &Options<'py>,
         outs: Outs<'py>,
-        time: CallTime,
+        within: &CallOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
         let name = &self.signature().name;
         let native = self.core.native.as_ref().filter(|native| native.has(name));
@@ -340,11 +340,10 @@ impl Target {
             .iter()
             .map(|shape| vec![0; shape.byte_size()])
             .collect();
-        let own = time.rest();
         let (_inside, outcome) = inside.detach(py, || {
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
             let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
-            native.call(site, &own, &from, &mut to)
+            native.call(site, within, &from, &mut to)
         });
         let bytes = |arrays: &[Vec<u8>]| arrays.iter().map(Vec::len).sum();
         self.core.stats().count(bytes(&from), bytes(&to), &outcome);

@@ -80,7 +80,7 @@ fn enqueue(
         let operands = borrowed(&device, found.operands, &cached.operand_sizes)?;
         let results = borrowed(&device, found.results, &cached.result_sizes)?;
         let mut queue = queue_on(&device, stream)?;
-        let options = found.rest.as_ref();
+        let options = found.within.as_ref();
         (found.ready).enqueue(options, &mut queue, &operands, &results)
     })
 }

@@ -80,15 +80,15 @@ fn execute(frame: Frame<'_>) -> callbox::Result<()> {
 fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let ready = &found.ready;
     let shared = ready.is_large().then(|| on_xlas_threads(frame, found));
-    let rest = shared.as_ref().or(found.rest.as_ref());
+    let within = shared.as_ref().or(found.within.as_ref());
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
     with_raw_arrays(operands, results, |arrays| {
         if ready.has_status() {
-            ready.call_with_status(rest, arrays);
+            ready.call_with_status(within, arrays);
             Ok(())
         } else {
-            ready.call(rest, arrays)
+            ready.call(within, arrays)
         }
     })
 }
@@ -98,7 +98,7 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
 fn on_xlas_threads(frame: Frame<'_>, found: &Found<'_, Ready>) -> CallOptions {
     // SAFETY: only the call uses its options, and waits for the threads that help.
     let threads = unsafe { XlaThreads::of(frame) };
-    let options = found.rest.as_ref().unwrap_or(found.ready.options());
+    let options = found.within.as_ref().unwrap_or(found.ready.options());
     CallOptions {
         helpers: threads.map(|threads| Arc::new(threads) as Arc<dyn Threads>),
         ..options.clone()

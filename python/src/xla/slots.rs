@@ -11,7 +11,7 @@ use callbox::{ArrayShape, CallOptions, Status};
 use super::frame::{Arrays, Frame};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
-use crate::site::{CallText, CallTime, Passage, Ready, Shapes, SiteText};
+use crate::site::{CallText, Passage, Ready, Shapes, SiteText};
 
 /// The number of sets of cached call sites of a thread.
 const SETS: usize = 512;
@@ -120,8 +120,8 @@ pub(super) struct Found<'a, R> {
     pub(super) results: Arrays<'a>,
     pub(super) cached: Rc<CachedSite<R>>,
     pub(super) ready: Arc<R>,
-    /// The options for the rest of a call that prepared the call site.
-    pub(super) rest: Option<CallOptions>,
+    /// The options of a call that prepared its call site, with the deadline's time begun.
+    pub(super) within: Option<CallOptions>,
 }
 
 thread_local! {
@@ -160,7 +160,7 @@ pub(super) fn with_in<R, T>(
             results,
             cached,
             ready,
-            rest: None,
+            within: None,
         });
     }
     call(&insert(slots, hint, frame, prepare)?)
@@ -175,8 +175,9 @@ fn insert<'a, R>(
 ) -> callbox::Result<Found<'a, R>> {
     let parsed = CallAttributes::read(frame)?;
     let module = registry::find(&parsed.module)?;
-    let time = CallTime::begin(parsed.call.options());
-    let prepared = CachedSite::new(frame, parsed, &module, &time, prepare);
+    // Preparing the call site is a part of the call.
+    let within = parsed.call.options().from_now_on();
+    let prepared = CachedSite::new(frame, parsed, &module, &within, prepare);
     let (cached, ready) =
         prepared.inspect_err(|failure| module.stats().count_unprepared(failure))?;
     let cached = Rc::new(cached);
@@ -186,7 +187,7 @@ fn insert<'a, R>(
         results: frame.results()?,
         cached,
         ready,
-        rest: Some(time.rest()),
+        within: Some(within),
     })
 }
 
@@ -195,7 +196,7 @@ impl<R> CachedSite<R> {
         frame: Frame<'_>,
         parsed: CallAttributes,
         module: &Arc<ModuleCore>,
-        time: &CallTime,
+        within: &CallOptions,
         prepare: Prepare<R>,
     ) -> callbox::Result<(Self, Arc<R>)> {
         let shapes = Shapes {
@@ -203,7 +204,7 @@ impl<R> CachedSite<R> {
             results: frame.results()?.shapes()?,
         };
         let attributes = AttributeValues::new(&parsed);
-        let ready = prepare(parsed, module, &shapes, time.within())?;
+        let ready = prepare(parsed, module, &shapes, within)?;
         let sizes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).collect();
         let cached = Self {
             attributes,

@@ -24,7 +24,7 @@ PRINTED = {
         typed: 8.0
         """,
     "hostile": """\
-        infinite_loop after ... s: DEADLINE_EXCEEDED: faults.wasm: target "infinite_loop" ran past its deadline...
+        infinite_loop after ... s: DEADLINE_EXCEEDED: faults.wasm: target "infinite_loop" ran past its deadline of 200ms
         write_out_of_bounds after ... s: OUT_OF_RANGE: faults.wasm: target "write_out_of_bounds" trapped: out of bounds memory access
         infinite_recursion after ... s: RESOURCE_EXHAUSTED: faults.wasm: target "infinite_recursion" trapped: call stack exhausted
         grow_memory after ... s: RESOURCE_EXHAUSTED: faults.wasm: target "grow_memory" failed after memory of ... bytes was refused, ...

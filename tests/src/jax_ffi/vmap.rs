@@ -2,7 +2,7 @@
 
 use super::compiled::room;
 use super::{CompiledFfiCall, FfiCall, Function};
-use callbox::call::{CallOptions, Deadline, Execution, StaticInfo};
+use callbox::call::{CallOptions, Execution, StaticInfo};
 use callbox::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
 
 /// The trait of targets whose results depend on operands and attributes only.
@@ -82,10 +82,7 @@ impl<'a> VmappedFfiCall<'a> {
             .call
             .compile(shapes, static_info, return_shape_dtype.clone())?;
         // The deadline applies to the whole batch, not to each call.
-        let options = CallOptions {
-            deadline: options.deadline.map(|d| Deadline::At(d.instant())),
-            ..options.clone()
-        };
+        let options = options.from_now_on();
         let leaves = self.run(&compiled, operands, size, &options)?;
         Literal::from_leaves(result, leaves)
     }

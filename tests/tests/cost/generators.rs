@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use wasm_encoder::{
     BlockType, CompositeInnerType, CompositeType, CustomSection, Elements, EntityType, ExportKind,
-    FuncType, GlobalType, InstructionSink, RefType, SubType, TableType, ValType,
+    FuncType, GlobalType, InstructionSink, NameSection, RefType, SubType, TableType, ValType,
 };
 
+use crate::bodies;
 use crate::names;
 use crate::pieces::{Piece, join};
-use crate::sections::{Sections, TARGET, drop_all, offset, push};
+use crate::sections::{Sections, TARGET, drop_all, offset};
+use crate::wide;
 
 /// A generated module: the name of a generator, with its sizes.
 ///
@@ -47,10 +49,21 @@ pub(crate) enum Generator {
     },
     /// `functions` functions with `locals` locals each, which they do not use.
     Locals { functions: u32, locals: u32 },
-    /// `count` types with `values` parameters and results each.
-    Types { count: u32, values: u32 },
-    /// `functions` functions with a type of `values` parameters, all of them exported.
-    Escaping { functions: u32, values: u32 },
+    /// `count` types with `values` parameters and results each, all alike or all `distinct`.
+    Types {
+        count: u32,
+        values: u32,
+        #[serde(default)]
+        distinct: bool,
+    },
+    /// `functions` functions with a type of `values` parameters, all of them exported or in a
+    /// `table`.
+    Escaping {
+        functions: u32,
+        values: u32,
+        #[serde(default)]
+        table: bool,
+    },
     /// `count` globals, each with the value of an expression of `operators` additions.
     Globals { count: u32, operators: u32 },
     /// `count` active element segments with `elements` elements at an offset of `operators`
@@ -106,6 +119,8 @@ pub(crate) enum Generator {
     Fills { pages: i32, bytes: i32 },
     /// `count` instructions without an effect in each of `functions` functions.
     Plain { functions: u32, count: u32 },
+    /// What each of these adds.
+    Several(Vec<Generator>),
 }
 
 /// The instruction of a [`Generator::Row`].
@@ -119,12 +134,30 @@ pub(crate) enum RowOf {
     Stores,
 }
 
+/// The custom sections of a module.
+#[derive(Default)]
+struct Custom {
+    sections: Vec<CustomSection<'static>>,
+    names: Option<NameSection>,
+}
+
 impl Generator {
     /// The module's bytes.
     pub(crate) fn module(&self) -> Vec<u8> {
         let mut sections = Sections::new();
+        let mut custom = Custom::default();
+        self.add_to(&mut sections, &mut custom);
+        sections.finish(&custom.sections, custom.names.as_ref())
+    }
+
+    fn add_to(&self, sections: &mut Sections, custom: &mut Custom) {
         match *self {
-            Self::Blocks { depth, values } => blocks(&mut sections, depth, values),
+            Self::Several(ref all) => {
+                for one in all {
+                    one.add_to(sections, custom);
+                }
+            }
+            Self::Blocks { depth, values } => bodies::blocks(sections, depth, values),
             Self::BranchTables {
                 functions,
                 targets,
@@ -133,48 +166,44 @@ impl Generator {
                 let block = BlockType::FunctionType(sections.add_type(0, values));
                 let ty = sections.add_type(0, 0);
                 for _ in 0..functions {
-                    branch_table(&mut sections, ty, block, targets, values);
+                    bodies::branch_table(sections, ty, block, targets, values);
                 }
             }
-            Self::Loops { depth, locals } => loops(&mut sections, depth, locals),
+            Self::Loops { depth, locals } => bodies::loops(sections, depth, locals),
             Self::Row {
                 of,
                 count,
                 functions,
-            } => row(&mut sections, of, count, functions),
-            Self::Branches { count, locals } => branches(&mut sections, count, locals),
-            Self::Stack { count, height } => stack(&mut sections, count, height),
+            } => bodies::row(sections, of, count, functions),
+            Self::Branches { count, locals } => bodies::branches(sections, count, locals),
+            Self::Stack { count, height } => bodies::stack(sections, count, height),
             Self::Calls {
                 functions,
                 count,
                 values,
-            } => calls(&mut sections, functions, count, values),
+            } => bodies::calls(sections, functions, count, values),
             Self::Locals { functions, locals } => {
                 let ty = sections.add_type(0, 0);
                 for _ in 0..functions {
                     sections.add(ty, locals, |_| {});
                 }
             }
-            Self::Types { count, values } => {
-                for _ in 0..count {
-                    sections.add_type(values, values);
-                }
-            }
-            Self::Escaping { functions, values } => {
-                let ty = sections.add_type(values, 0);
-                for i in 0..functions {
-                    let function = sections.add(ty, 0, |_| {});
-                    sections
-                        .exports
-                        .export(&format!("e{i}"), ExportKind::Func, function);
-                }
-            }
-            Self::Globals { count, operators } => globals(&mut sections, count, operators),
+            Self::Types {
+                count,
+                values,
+                distinct,
+            } => wide::types(sections, count, values, distinct),
+            Self::Escaping {
+                functions,
+                values,
+                table,
+            } => wide::escaping(sections, functions, values, table),
+            Self::Globals { count, operators } => globals(sections, count, operators),
             Self::Elements {
                 count,
                 elements,
                 operators,
-            } => active_elements(&mut sections, count, elements, operators),
+            } => active_elements(sections, count, elements, operators),
             Self::PassiveElements { count, elements } => {
                 let target = sections.target();
                 for _ in 0..count {
@@ -230,8 +259,7 @@ impl Generator {
                 } else {
                     "n".repeat(bytes as usize)
                 };
-                let names = names::functions(&mut sections, depth, &name);
-                return sections.finish(&[], Some(&names));
+                custom.names = Some(names::functions(sections, depth, &name));
             }
             Self::LocalNames {
                 functions,
@@ -239,36 +267,35 @@ impl Generator {
                 bytes,
             } => {
                 let name = "n".repeat(bytes as usize);
-                let names = names::locals(&mut sections, functions, count, &name);
-                return sections.finish(&[], Some(&names));
+                custom.names = Some(names::locals(sections, functions, count, &name));
             }
             Self::Metadata(ref pieces) => {
                 let section = CustomSection {
                     name: "callbox.targets".into(),
                     data: join(pieces).into(),
                 };
-                return sections.finish(&[section], None);
+                custom.sections.push(section);
             }
             Self::CustomSections { count, bytes, name } => {
                 let section = CustomSection {
                     name: "n".repeat(name as usize).into(),
                     data: vec![0; bytes as usize].into(),
                 };
-                return sections.finish(&vec![section; count as usize], None);
+                custom.sections.extend(vec![section; count as usize]);
             }
             Self::HostCalls {
                 ref function,
                 ref arguments,
                 results,
                 count,
-            } => host_calls(&mut sections, function, arguments, results, count),
-            Self::Recursion {} => endless(&mut sections, |code| {
+            } => host_calls(sections, function, arguments, results, count),
+            Self::Recursion {} => endless(sections, |code| {
                 code.local_get(0).call(0).drop();
             }),
-            Self::Growth { pages } => endless(&mut sections, |code| {
+            Self::Growth { pages } => endless(sections, |code| {
                 code.i32_const(pages).memory_grow(0).drop();
             }),
-            Self::Fills { pages, bytes } => endless(&mut sections, |code| {
+            Self::Fills { pages, bytes } => endless(sections, |code| {
                 code.i32_const(pages).memory_grow(0).drop();
                 code.i32_const(0).i32_const(1).i32_const(bytes);
                 code.memory_fill(0);
@@ -284,140 +311,15 @@ impl Generator {
                 }
             }
         }
-        sections.finish(&[], None)
     }
-}
-
-fn name(i: u32, bytes: u32) -> String {
-    format!("{i:n>width$}", width = bytes as usize)
-}
-
-fn blocks(sections: &mut Sections, depth: u32, values: u32) {
-    let block = BlockType::FunctionType(sections.add_type(0, values));
-    let ty = sections.add_type(0, 0);
-    sections.add(ty, 0, |code| {
-        for _ in 0..depth {
-            code.block(block);
-        }
-        push(code, values);
-        code.i32_const(0)
-            .br_table((0..depth).collect::<Vec<_>>(), 0);
-        for _ in 0..depth {
-            code.end();
-        }
-        drop_all(code, values);
-    });
-}
-
-fn branch_table(sections: &mut Sections, ty: u32, block: BlockType, targets: u32, values: u32) {
-    sections.add(ty, 0, |code| {
-        code.block(block);
-        push(code, values);
-        code.i32_const(0)
-            .br_table(vec![0; targets as usize], 0)
-            .end();
-        drop_all(code, values);
-    });
-}
-
-fn loops(sections: &mut Sections, depth: u32, locals: u32) {
-    let ty = sections.add_type(0, 0);
-    sections.add(ty, locals, |code| {
-        for _ in 0..depth {
-            code.loop_(BlockType::Empty);
-        }
-        for local in 0..locals {
-            code.local_get(local)
-                .i32_const(1)
-                .i32_add()
-                .local_set(local);
-        }
-        for _ in 0..depth {
-            code.local_get(0).br_if(0).end();
-        }
-    });
 }
 
 fn one() -> u32 {
     1
 }
 
-fn row(sections: &mut Sections, of: RowOf, count: u32, functions: u32) {
-    let ty = sections.add_type(0, 0);
-    let body = |code: &mut InstructionSink<'_>| {
-        for _ in 0..count {
-            code.i32_const(0);
-            match of {
-                RowOf::Loops => code.drop().loop_(BlockType::Empty).end(),
-                RowOf::Growth => code.memory_grow(0).drop(),
-                RowOf::Fills => code.i32_const(0).i32_const(8).memory_fill(0),
-                RowOf::Traps => code.if_(BlockType::Empty).unreachable().end(),
-                RowOf::Stores => code.i32_const(1).i32_store(memory_access()),
-            };
-        }
-    };
-    for _ in 0..functions {
-        sections.add(ty, 0, body);
-    }
-}
-
-fn branches(sections: &mut Sections, count: u32, locals: u32) {
-    let ty = sections.add_type(0, 0);
-    sections.add(ty, locals, |code| {
-        for local in 0..locals {
-            code.i32_const(8).i32_load(memory_access()).local_set(local);
-        }
-        for i in 0..count {
-            code.local_get(i % locals).if_(BlockType::Empty);
-            code.i32_const(1).local_set(i % locals).end();
-        }
-        for local in 0..locals {
-            code.i32_const(8)
-                .local_get(local)
-                .i32_store(memory_access());
-        }
-    });
-}
-
-fn memory_access() -> wasm_encoder::MemArg {
-    wasm_encoder::MemArg {
-        offset: 0,
-        align: 0,
-        memory_index: 0,
-    }
-}
-
-fn stack(sections: &mut Sections, count: u32, height: u32) {
-    let ty = sections.add_type(0, 0);
-    sections.add(ty, 1, |code| {
-        for _ in 0..height {
-            code.i32_const(8).i32_load(memory_access());
-        }
-        for _ in 0..count {
-            code.block(BlockType::Empty).local_get(0).br_if(0).end();
-        }
-        for _ in 1..height {
-            code.i32_add();
-        }
-        code.local_set(0);
-    });
-}
-
-fn calls(sections: &mut Sections, functions: u32, count: u32, values: u32) {
-    let ty = sections.add_type(values, values);
-    let callee = sections.add(ty, 0, |code| {
-        code.unreachable();
-    });
-    for _ in 0..functions {
-        sections.add(ty, 0, |code| {
-            for value in 0..values {
-                code.local_get(value);
-            }
-            for _ in 0..count {
-                code.call(callee);
-            }
-        });
-    }
+fn name(i: u32, bytes: u32) -> String {
+    format!("{i:n>width$}", width = bytes as usize)
 }
 
 fn globals(sections: &mut Sections, count: u32, operators: u32) {

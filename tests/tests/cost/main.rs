@@ -14,12 +14,14 @@
     reason = "a case runs in a child, which prints what it cost"
 )]
 
+mod bodies;
 mod case;
 mod file;
 mod generators;
 mod names;
 mod pieces;
 mod sections;
+mod wide;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

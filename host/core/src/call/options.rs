@@ -30,18 +30,20 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// The same options, with the deadline as an instant: several calls share what is left of it.
+    /// The same options, with the time of the deadline begun: several calls share what is left of
+    /// it.
     #[must_use]
     pub fn from_now_on(&self) -> Self {
         Self {
-            deadline: self.deadline.map(|d| Deadline::At(d.instant())),
+            deadline: self.deadline.map(Deadline::begin),
             ..self.clone()
         }
     }
 
     /// Whether the deadline's instant has passed, the fuel is used up, or the token is cancelled.
     pub(super) fn is_over(&self) -> bool {
-        let is_late = matches!(self.deadline, Some(Deadline::At(at)) if Instant::now() >= at);
+        let end = self.deadline.and_then(Deadline::end);
+        let is_late = end.is_some_and(|end| Instant::now() >= end);
         let is_cancelled = self.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
         is_late || is_cancelled || self.fuel.as_ref().is_some_and(|fuel| fuel.left() == 0)
     }
@@ -94,15 +96,52 @@ pub enum Deadline {
     After(Duration),
     /// At this instant.
     At(Instant),
+    /// At `end`, which is `whole` after the beginning of the call.
+    Begun {
+        /// When the call is stopped.
+        end: Instant,
+        /// The time of the whole call, for messages.
+        whole: Duration,
+    },
 }
 
 impl Deadline {
+    /// The same deadline, with its time begun now unless it has begun before.
+    #[must_use]
+    pub fn begin(self) -> Self {
+        match self {
+            Self::After(whole) => Self::Begun {
+                end: self.instant(),
+                whole,
+            },
+            begun => begun,
+        }
+    }
+
+    /// The instant of the deadline. `None` if its time has not begun.
+    #[must_use]
+    pub fn end(self) -> Option<Instant> {
+        match self {
+            Self::After(_) => None,
+            Self::At(end) | Self::Begun { end, .. } => Some(end),
+        }
+    }
+
+    /// The time of the whole call, if it is known.
+    #[must_use]
+    pub fn whole(self) -> Option<Duration> {
+        match self {
+            Self::At(_) => None,
+            Self::After(whole) | Self::Begun { whole, .. } => Some(whole),
+        }
+    }
+
     /// The instant of the deadline, if the time begins now. Durations are cut to 136 years.
     #[must_use]
     pub fn instant(self) -> Instant {
         const FAR: Duration = Duration::from_secs(1 << 32);
         match self {
-            Self::At(instant) => instant,
+            Self::At(end) | Self::Begun { end, .. } => end,
             Self::After(duration) => {
                 let now = Instant::now();
                 now.checked_add(duration.min(FAR)).unwrap_or(now)

@@ -41,7 +41,8 @@ pub struct Limits {
     ///
     /// A unit is an operator, or a value that a block, a branch or a call carries. A `br_table`
     /// counts each target with its values, and a block or loop counts the locals assigned in it,
-    /// once for each branch to it. Compiling takes at most about 1 KiB of memory for each unit, a
+    /// once for each branch to it. All types together have at most as many, at 4 units for each
+    /// parameter and result. Compiling takes at most about 1 KiB of memory for each unit, a
     /// part of which the engine keeps for later functions.
     pub function_work: u64,
     /// The work of compiling all functions of a module, in the same units. Default: 67,108,864.
@@ -60,8 +61,8 @@ pub struct Limits {
     pub globals: usize,
     /// Data and element segments of a module. Default: 16,384.
     pub segments: usize,
-    /// Bytes of the section `name`, from which backtraces take the names of functions, and also of
-    /// the names of all imports and exports together. Default: 16 MiB.
+    /// Bytes of the section `name`, from which backtraces take the names of functions. The names of
+    /// all imports and exports together may have an eighth as many. Default: 16 MiB.
     pub name_bytes: usize,
     /// The time for validating a module, and again for compiling it; `None` for no limit. Default:
     /// 60 seconds. In JSON: `compile_time_ms`.

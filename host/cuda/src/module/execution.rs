@@ -58,10 +58,7 @@ impl<'e> CudaExecution<'e> {
     ) -> Result<Self> {
         let mut execution = Self {
             calls,
-            options: CallOptions {
-                deadline: options.deadline.map(|d| Deadline::At(d.instant())),
-                ..options.clone()
-            },
+            options: options.from_now_on(),
             functions: functions.cloned(),
             sites: sites.to_vec(),
             running: calls.sites.iter().map(|_| Running::default()).collect(),
@@ -290,8 +287,8 @@ pub(super) fn check_stop(options: &CallOptions) -> Result<()> {
     {
         return stopped(StatusCode::Cancelled, "the call was cancelled");
     }
-    let is_past = |deadline: Deadline| matches!(deadline, Deadline::At(at) if Instant::now() >= at);
-    if options.deadline.is_some_and(is_past) {
+    let end = options.deadline.and_then(Deadline::end);
+    if end.is_some_and(|end| Instant::now() >= end) {
         return stopped(
             StatusCode::DeadlineExceeded,
             "the call's deadline has passed",

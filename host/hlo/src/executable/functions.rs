@@ -108,10 +108,8 @@ impl Callbacks {
 
     /// Whether the deadline is before the execution's own.
     fn is_sooner(&self, deadline: Instant) -> bool {
-        match self.options.call.deadline {
-            Some(Deadline::At(own)) => deadline < own,
-            _ => true,
-        }
+        let own = self.options.call.deadline.and_then(Deadline::end);
+        own.is_none_or(|own| deadline < own)
     }
 }
 

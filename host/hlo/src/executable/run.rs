@@ -37,7 +37,7 @@ impl<'a, S: Space> Run<'a, S> {
     ) -> Result<Self> {
         let stop = Stop::new(&options.call);
         let call = CallOptions {
-            deadline: stop.deadline.map(Deadline::At),
+            deadline: stop.deadline,
             ..options.call.clone()
         };
         let plan = executable.core.plan.computation(function);
@@ -208,14 +208,14 @@ fn scalar<T: callbox_core::values::NativeType>(literal: &Literal) -> Result<T> {
 /// their own calls.
 #[derive(Clone, Default)]
 pub(super) struct Stop {
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     cancel: Option<CancelToken>,
 }
 
 impl Stop {
     fn new(options: &CallOptions) -> Self {
         Self {
-            deadline: options.deadline.map(Deadline::instant),
+            deadline: options.deadline.map(Deadline::begin),
             cancel: options.cancel.clone(),
         }
     }
@@ -228,7 +228,10 @@ impl Stop {
     pub(super) fn check(&self) -> Result<()> {
         let (code, message) = if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
             (StatusCode::Cancelled, "the execution was cancelled")
-        } else if self.deadline.is_some_and(|at| Instant::now() >= at) {
+        } else if self
+            .deadline
+            .is_some_and(|at| Instant::now() >= at.instant())
+        {
             let message = "the execution did not end before its deadline";
             (StatusCode::DeadlineExceeded, message)
         } else {

@@ -13,7 +13,11 @@ use callbox_wasm::{Code, CompileJob, CompilerSettings};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
-use super::times::{Clock, ThreadTimes, proc_file, shows_little, thread_times};
+use super::failures::{killed, no_memory, too_long, unavailable, violation};
+use super::places::{LOOK, QUANTUM};
+use super::times::{
+    Clock, ThreadTimes, proc_file, shows_little, thread_times, waits_for_processor,
+};
 use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
@@ -30,6 +34,9 @@ const PRIORITIES: [(Duration, i32); 2] = [
     (Duration::from_millis(100), 10),
     (Duration::from_secs(2), 19),
 ];
+
+/// A child on a busy machine may take this many times [`START`].
+const MOST_STARTS: u32 = 6;
 
 /// The most bytes of memory of a child that is used again.
 const MEMORY_OF_IDLE: u64 = 128 << 20;
@@ -138,7 +145,7 @@ impl CompilerChild {
         });
         let request = request.map_err(StartFailure::Unusable)?;
         let answer = self.exchange.send(&request, patience);
-        let answer = answer.and_then(|()| self.exchange.receive(REPLY, patience));
+        let answer = answer.and_then(|()| self.first_answer());
         let mut is_lost = false;
         let problem = match answer.map(|bytes| decode(&bytes)) {
             Ok(Ok(Reply::Ready { fingerprint })) => {
@@ -172,6 +179,29 @@ impl CompilerChild {
         } else {
             StartFailure::Unusable(status)
         })
+    }
+
+    /// Waits for the first answer: for [`START`], and longer if the machine is too busy to run the
+    /// child.
+    fn first_answer(&mut self) -> Result<Vec<u8>, Loss> {
+        let mut seen = Duration::ZERO;
+        for _ in 0..MOST_STARTS {
+            if self.exchange.has_answer(Instant::now() + START)? {
+                return self.exchange.receive(
+                    REPLY,
+                    Patience {
+                        until: Instant::now().checked_add(START),
+                        cancel: None,
+                    },
+                );
+            }
+            let used = self.time_used();
+            if used == seen && !self.child.as_ref().is_some_and(waits_for_processor) {
+                break;
+            }
+            seen = used;
+        }
+        Err(Loss::Deadline)
     }
 
     /// Fails if the code of this child does not fit the engine.
@@ -247,8 +277,9 @@ impl CompilerChild {
         on_old: impl Fn(),
     ) -> Result<Result<Code>, Loss> {
         let until = job.until;
+        let late = until.and_then(|until| until.checked_add(grace(job)));
         let patience = Patience {
-            until,
+            until: late,
             cancel: None,
         };
         let wasm_bytes = job.wasm.len() as u64;
@@ -264,6 +295,7 @@ impl CompilerChild {
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
         self.grow_old(earlier, until, on_old)?;
+        self.wait_for_answer(earlier, until, late)?;
         let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
         let reply = self.exchange.receive(most, patience)?;
         match decode(&reply).map_err(violation)? {
@@ -319,6 +351,31 @@ impl CompilerChild {
         Ok(())
     }
 
+    /// Waits for the reply until `until`. A child that the machine kept from the processors, or
+    /// that was stopped, shows nothing about its module then: it has until `late`, or until all
+    /// attempts have used the quantum.
+    fn wait_for_answer(
+        &self,
+        earlier: Duration,
+        until: Option<Instant>,
+        late: Option<Instant>,
+    ) -> Result<(), Loss> {
+        let (Some(until), Some(late)) = (until, late) else {
+            return Ok(());
+        };
+        let mut look = until;
+        while !self.exchange.has_answer(look)? {
+            let now = Instant::now();
+            let used = self.times_used();
+            let shows_much = used.is_empty() || earlier + used.iter().sum::<Duration>() >= QUANTUM;
+            if now >= late || shows_much {
+                return Err(Loss::Deadline);
+            }
+            look = late.min(now + LOOK);
+        }
+        Ok(())
+    }
+
     /// The status of a job whose child was lost, other than by its deadline.
     pub(super) fn status(&mut self, loss: Loss, job: &CompileJob<'_>) -> Status {
         let problem = match loss {
@@ -369,6 +426,11 @@ impl Drop for CompilerChild {
     }
 }
 
+/// How long past its time a job may wait for a process that has not run yet.
+fn grace(job: &CompileJob<'_>) -> Duration {
+    job.time.unwrap_or_default().min(START)
+}
+
 fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
@@ -381,34 +443,4 @@ fn resident_bytes(child: &Child) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes.saturating_mul(1024))
-}
-
-fn violation(status: Status) -> Loss {
-    Loss::Violation(status.message().to_owned())
-}
-
-fn too_long() -> Loss {
-    Loss::Violation("expected no more code than the request allows".to_owned())
-}
-
-fn no_memory(job: &CompileJob<'_>) -> Status {
-    let most = job.memory_bytes;
-    Status::new(
-        StatusCode::ResourceExhausted,
-        Blame::Guest,
-        format!(
-            "expected the module to compile in {most} bytes of memory (`compile_memory_bytes`), found that it takes more"
-        ),
-    )
-}
-
-/// The kernel kills the compiler first when the machine's memory runs out.
-fn killed() -> Status {
-    let message = "the process that compiled the module was killed: the machine's memory ran out, or another process killed it";
-    let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
-    status.with_recoverable(true)
-}
-
-fn unavailable(message: String) -> Status {
-    Status::new(StatusCode::Unavailable, Blame::Host, message)
 }

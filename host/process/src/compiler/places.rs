@@ -19,14 +19,14 @@ pub(super) const PLACES: usize = 16;
 
 /// The processor time for which a job keeps its place although others wait: several times what a
 /// healthy module takes.
-const QUANTUM: Duration = Duration::from_millis(125);
+pub(super) const QUANTUM: Duration = Duration::from_millis(125);
 
 /// A process is charged at least one part in this many of the time on the clock, even while it is
 /// stopped.
 const IDLE_SHARE: u32 = 8;
 
 /// The interval at which the next attempt reads the processor times of the jobs.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// The places of one compiler.
 #[derive(Debug, Default)]

@@ -2,9 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Instant;
 
 use super::child::{CompilerChild, Settings, StartFailure};
 use crate::spawner::Spawner;
@@ -44,37 +43,17 @@ impl Spare {
         }
     }
 
-    /// The child, once it has started.
+    /// The child, once it has started. The start has a time limit of its own.
     ///
     /// # Errors
-    /// [`NoChild`].
-    pub(super) fn wait(self, until: Option<Instant>) -> Result<CompilerChild, NoChild> {
-        let (settings, receiver) = match self {
-            Self::Ready(child) => return Ok(child),
-            Self::Starting(settings, receiver) => (settings, receiver),
-        };
-        // The start itself has a time limit.
-        let received = match until {
-            None => receiver.recv().map_err(RecvTimeoutError::from),
-            Some(until) => receiver.recv_timeout(until.saturating_duration_since(Instant::now())),
-        };
-        match received {
-            Ok(started) => started.map_err(NoChild::Failed),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(NoChild::Late(Box::new(Self::Starting(settings, receiver))))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(NoChild::Failed(StartFailure::NotStarted(
-                Status::internal("the thread that starts a compiler is gone"),
-            ))),
+    /// [`StartFailure`].
+    pub(super) fn wait(self) -> Result<CompilerChild, StartFailure> {
+        match self {
+            Self::Ready(child) => Ok(child),
+            Self::Starting(_, receiver) => receiver.recv().unwrap_or_else(|_| {
+                let gone = "the thread that starts a compiler is gone";
+                Err(StartFailure::NotStarted(Status::internal(gone)))
+            }),
         }
     }
-}
-
-/// Why there is no child.
-#[derive(Debug)]
-pub(super) enum NoChild {
-    /// It has not started in time.
-    Late(Box<Spare>),
-    /// The start failed.
-    Failed(StartFailure),
 }

@@ -98,6 +98,18 @@ pub(super) fn thread_times(child: &Child) -> Option<ThreadTimes> {
         .collect()
 }
 
+/// Whether a process is ready to run, waits for a disk, or is stopped, rather than waiting for
+/// something to happen. `false` if `/proc` does not tell.
+pub(super) fn waits_for_processor(child: &Child) -> bool {
+    proc_file(child.id(), "stat").is_some_and(|stat| is_ready(&stat))
+}
+
+/// The same, from the text of a file `stat` in `/proc`.
+fn is_ready(stat: &str) -> bool {
+    let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    state.is_some_and(|state| state.starts_with(['R', 'D', 'T']))
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "`/proc` is the kernel's interface to processes, and this one is a child"
@@ -109,6 +121,20 @@ pub(super) fn proc_file(process: u32, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_sleeps_does_not_wait_for_a_processor() {
+        for (stat, expected) in [
+            ("7 (a) S) R 1 2", true),
+            ("7 (a) D 1 2", true),
+            ("7 (a) T 1 2", true),
+            ("7 (R) S 1 2", false),
+            ("7 (a) Z 1 2", false),
+            ("", false),
+        ] {
+            assert_eq!(is_ready(stat), expected, "{stat}");
+        }
+    }
 
     #[test]
     fn a_machine_needs_the_time_of_the_busiest_thread_or_the_share_of_each() {

@@ -170,17 +170,23 @@ fn user_data_and_deadlines_come_back() {
         fuel: Some(Fuel::new(5)),
         ..CallOptions::default()
     };
-    let deadline = Deadline::After(Duration::from_millis(1500));
-    let beginning = Beginning::new(&options, Some(deadline), Some(2));
-    let sent = Request::Alone { beginning, site: 4 };
-    match decode(&encode(&sent).unwrap()[LENGTH..]).unwrap() {
-        Request::Alone { beginning, site: 4 } => {
-            let options = beginning.options();
-            assert_eq!(options.user_data.as_deref(), Some(&data));
-            assert_eq!(options.fuel.map(|fuel| fuel.left()), Some(5));
-            assert!(matches!(options.deadline, Some(Deadline::After(d)) if d.as_millis() == 1500));
-            assert_eq!(beginning.depth, Some(2));
+    let after = Deadline::After(Duration::from_millis(1500));
+    let at = Deadline::At(after.instant());
+    for deadline in [after, after.begin(), at] {
+        let beginning = Beginning::new(&options, Some(deadline), Some(2));
+        let sent = Request::Alone { beginning, site: 4 };
+        match decode(&encode(&sent).unwrap()[LENGTH..]).unwrap() {
+            Request::Alone { beginning, site: 4 } => {
+                let options = beginning.options();
+                assert_eq!(options.user_data.as_deref(), Some(&data));
+                assert_eq!(options.fuel.map(|fuel| fuel.left()), Some(5));
+                let found = options.deadline.unwrap();
+                assert_eq!(found.whole(), deadline.whole());
+                assert_eq!(found.end().is_some(), deadline.end().is_some());
+                assert!(found.end() >= deadline.end());
+                assert_eq!(beginning.depth, Some(2));
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
 }

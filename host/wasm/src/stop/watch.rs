@@ -77,8 +77,8 @@ impl Watch {
         self.calls.store(call, Ordering::Relaxed);
         let (began, limit) = match deadline {
             None => (0, NEVER),
-            Some(Deadline::At(instant)) => (0, self.since_origin(instant)),
             Some(Deadline::After(duration)) => (UNKNOWN | call, nanoseconds(duration)),
+            Some(Deadline::At(end) | Deadline::Begun { end, .. }) => (0, self.since_origin(end)),
         };
         self.began.store(began, Ordering::Release);
         self.limit.store(limit, Ordering::Release);

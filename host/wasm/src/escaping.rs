@@ -1,0 +1,90 @@
+//! The work of compiling the functions that a module puts into tables and exports.
+//!
+//! wasmtime compiles a second function for each of them, through which the host calls it: it takes
+//! the parameters from memory, one by one, and stores the results there. Limits on function bodies
+//! do not apply to it, so its work is counted here, in the units of [`work`](crate::work).
+
+use callbox_core::policy::Limits;
+use wasmparser::{ElementItems, ElementSectionReader, Operator, SubType};
+
+use crate::failure::exhausted;
+use crate::sections::{ReadError, function};
+
+/// The units of a function.
+const FUNCTION: u64 = 32;
+
+/// The units of a parameter or result.
+const VALUE: u64 = 16;
+
+/// The work of the functions so far.
+pub(crate) struct EscapingWork {
+    units: u64,
+    most: u64,
+}
+
+impl EscapingWork {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            units: 0,
+            most: limits.module_work,
+        }
+    }
+
+    /// Counts the functions of element segments, whose number is within its limit. `functions` has
+    /// the type of each function.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the guest, past the limit.
+    pub(crate) fn segments(
+        &mut self,
+        segments: ElementSectionReader<'_>,
+        functions: &[u32],
+        types: &[SubType],
+    ) -> Result<(), ReadError> {
+        for segment in segments {
+            match segment?.items {
+                ElementItems::Functions(items) => {
+                    for item in items {
+                        self.add(item?, functions, types)?;
+                    }
+                }
+                ElementItems::Expressions(_, items) => {
+                    for item in items {
+                        for operator in item?.get_operators_reader() {
+                            if let Operator::RefFunc { function_index } = operator? {
+                                self.add(function_index, functions, types)?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a function.
+    ///
+    /// # Errors
+    /// As for [`EscapingWork::segments`].
+    pub(crate) fn add(
+        &mut self,
+        index: u32,
+        functions: &[u32],
+        types: &[SubType],
+    ) -> Result<(), ReadError> {
+        let ty = functions.get(index as usize);
+        let ty = ty.and_then(|&ty| types.get(ty as usize));
+        let values = ty
+            .and_then(function)
+            .map_or(0, |ty| ty.params().len() as u64 + ty.results().len() as u64);
+        self.units += FUNCTION + VALUE * values;
+        if self.units > self.most {
+            return Err(exhausted(format!(
+                "expected functions in tables and exports of at most {} units of work (`module_work`), found more",
+                self.most
+            ))
+            .into());
+        }
+        Ok(())
+    }
+}
