@@ -274,6 +274,7 @@ class Target:
             ValueError: A wrong rank or size.
             BufferError: An `out` that is read-only or not contiguous.
             CallError: The call failed. `out` is unchanged.
+            KeyboardInterrupt: Ctrl-C cancelled the call, on the main thread. `out` is unchanged.
         """
 
     def infer(self, operands: Sequence[_Shape]) -> list[tuple[str, tuple[int, ...]]]:

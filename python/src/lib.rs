@@ -16,6 +16,7 @@ mod exit;
 mod failures;
 mod host;
 mod interpreter;
+mod interrupts;
 mod logs;
 mod module;
 mod native;

@@ -27,6 +27,7 @@ use crate::checks;
 use crate::element::dtype_name;
 use crate::error::{class, or_raise};
 use crate::exit::Inside;
+use crate::interrupts;
 use crate::module::{Module, ModuleCore};
 use crate::registry;
 use crate::signature;
@@ -209,6 +210,7 @@ impl Target {
     ///     ValueError: A wrong rank or size.
     ///     BufferError: An `out` that is read-only or not contiguous.
     ///     CallError: The call failed. `out` is unchanged.
+    ///     KeyboardInterrupt: Ctrl-C cancelled the call, on the main thread. `out` is unchanged.
     #[pyo3(signature = (*arrays, **options))]
     fn __call__<'py>(
         &self,
@@ -362,7 +364,8 @@ impl Target {
         let results = Results::new(py, outs, &makers)?;
         let from: Vec<RawArray> = operands.iter().map(Array::raw).collect();
         let to = results.raw_arrays();
-        let own = time.rest();
+        let mut own = time.rest();
+        let running = interrupts::begin(py, &mut own)?;
         // SAFETY: `operands` and `results` keep the arrays' memory alive until the call has
         // returned, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&from, &to) };
@@ -370,6 +373,8 @@ impl Target {
         for operand in operands {
             operand.release(py);
         }
+        interrupts::check(py, running.as_ref(), &outcome)?;
+        drop(running);
         or_raise(py, outcome)?;
         results.into_python(py)
     }
