@@ -10,6 +10,7 @@ mod attributes;
 mod buffers;
 mod checks;
 mod compiler;
+mod dlpack;
 mod element;
 mod error;
 mod exit;
