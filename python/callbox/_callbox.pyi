@@ -244,10 +244,10 @@ class Target:
         """Calls the target, without the GIL.
 
         Args:
-            *arrays: The operands: NumPy arrays, objects with a buffer, or objects that NumPy can
-                convert. Each is copied once, into the guest.
-            out: An array or a tuple of arrays for the results, writable and contiguous in row-major
-                order. It may be an operand. For None, or None in the tuple, arrays are allocated.
+            *arrays: The operands: NumPy arrays, objects with a buffer, tensors with `__dlpack__`,
+                or objects that NumPy can convert. Each is copied once, into the guest.
+            out: An array or a tensor, or a tuple of them, for the results, writable and contiguous
+                in row-major order. It may be an operand. For None, or None in the tuple, arrays are allocated.
                 If any array is given, all arrays go into the guest as a whole and must fit into its
                 memory, so that `out` is unchanged if the call fails. Otherwise those of elementwise
                 targets and of targets with rows go in pieces, on several threads.
@@ -274,6 +274,7 @@ class Target:
             ValueError: A wrong rank or size.
             BufferError: An `out` that is read-only or not contiguous.
             CallError: The call failed. `out` is unchanged.
+            KeyboardInterrupt: Ctrl-C cancelled the call, on the main thread. `out` is unchanged.
         """
 
     def infer(self, operands: Sequence[_Shape]) -> list[tuple[str, tuple[int, ...]]]:

@@ -1,4 +1,5 @@
-//! Python's arrays: objects with the buffer protocol, and everything that NumPy can convert.
+//! Python's arrays: objects with the buffer protocol or DLPack, and everything that NumPy can
+//! convert.
 #![allow(
     unsafe_code,
     reason = "copies from memory that Python's buffer protocol hands out"
@@ -12,21 +13,31 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 use crate::buffers::{RawArray, RawArrays};
+use crate::dlpack::Tensor;
 use crate::element::{dtype_name, from_dtype, from_format};
 use crate::error::or_raise;
 
-/// An array of Python, kept alive and locked in place by its buffer view.
+/// An array of Python, kept alive and locked in place.
 pub(crate) struct Array {
-    view: PyUntypedBuffer,
+    memory: Memory,
     element_type: ElementType,
-    /// `view` has one dimension for an array of rank 0.
+    /// `memory` has one dimension for an array of rank 0.
     is_scalar: bool,
+}
+
+/// The memory of an array.
+enum Memory {
+    View(PyUntypedBuffer),
+    Tensor(Tensor),
+    /// The elements of a tensor, copied in row-major order.
+    Copy(Vec<u8>, Vec<usize>),
 }
 
 impl Array {
     /// Takes an array to read.
     ///
-    /// A non-contiguous array is copied, and an object without a buffer is converted by NumPy.
+    /// A non-contiguous array is copied. An object without a buffer is taken by DLPack, or else
+    /// converted by NumPy.
     pub(crate) fn operand(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(view) = PyUntypedBuffer::get(object) {
             return if view.is_c_contiguous() {
@@ -35,7 +46,27 @@ impl Array {
                 Self::in_order(object)
             };
         }
-        Self::in_order(object)
+        if is_numpy(object)? || !object.hasattr("__dlpack__")? {
+            return Self::in_order(object);
+        }
+        match Tensor::of(object) {
+            Ok(tensor) if tensor.is_contiguous() => Ok(Self::of_tensor(tensor)),
+            Ok(tensor) => Ok(Self {
+                element_type: tensor.element_type(),
+                memory: Memory::Copy(tensor.to_bytes(), tensor.dimensions().to_vec()),
+                is_scalar: false,
+            }),
+            // NumPy may gather an array of several devices, or copy it from one.
+            Err(refused) => Self::in_order(object).map_err(|_| refused),
+        }
+    }
+
+    fn of_tensor(tensor: Tensor) -> Self {
+        Self {
+            element_type: tensor.element_type(),
+            memory: Memory::Tensor(tensor),
+            is_scalar: false,
+        }
     }
 
     /// Copies an object to a NumPy array in row-major order.
@@ -84,7 +115,7 @@ impl Array {
             });
         };
         Ok(Self {
-            view,
+            memory: Memory::View(view),
             element_type,
             is_scalar: false,
         })
@@ -108,6 +139,10 @@ impl Array {
                 }
                 Self::of_numpy(object)?
             }
+            Err(_) if object.hasattr("__dlpack__")? => match Tensor::of(object)? {
+                tensor if tensor.is_contiguous() => Self::of_tensor(tensor),
+                _ => return Err(not_contiguous()),
+            },
             Err(_) => {
                 return Err(PyTypeError::new_err(format!(
                     "{}: expected an array that can be written, found {}",
@@ -116,7 +151,7 @@ impl Array {
                 )));
             }
         };
-        if new.view.readonly() {
+        if new.is_read_only() {
             Err(PyBufferError::new_err(format!(
                 "{}: expected an array that can be written, found a read-only one",
                 what()
@@ -148,6 +183,14 @@ impl Array {
         }
     }
 
+    fn is_read_only(&self) -> bool {
+        match &self.memory {
+            Memory::View(view) => view.readonly(),
+            Memory::Tensor(tensor) => tensor.is_read_only(),
+            Memory::Copy(..) => true,
+        }
+    }
+
     /// The type of the elements.
     pub(crate) fn element_type(&self) -> ElementType {
         self.element_type
@@ -155,10 +198,11 @@ impl Array {
 
     /// The dimensions.
     pub(crate) fn dimensions(&self) -> &[usize] {
-        if self.is_scalar {
-            &[]
-        } else {
-            self.view.shape()
+        match &self.memory {
+            _ if self.is_scalar => &[],
+            Memory::View(view) => view.shape(),
+            Memory::Tensor(tensor) => tensor.dimensions(),
+            Memory::Copy(_, dimensions) => dimensions,
         }
     }
 
@@ -169,7 +213,12 @@ impl Array {
 
     /// The memory of the elements.
     pub(crate) fn raw(&self) -> RawArray {
-        RawArray::new(self.view.buf_ptr().cast(), self.view.len_bytes())
+        match &self.memory {
+            Memory::View(view) => RawArray::new(view.buf_ptr().cast(), view.len_bytes()),
+            Memory::Tensor(tensor) => tensor.raw(),
+            // Nothing writes to an operand's memory.
+            Memory::Copy(bytes, _) => RawArray::new(bytes.as_ptr().cast_mut(), bytes.len()),
+        }
     }
 
     /// Copies the elements.
@@ -179,9 +228,11 @@ impl Array {
         unsafe { RawArrays::bytes(self.raw()) }
     }
 
-    /// Releases the buffer view.
+    /// Releases the memory.
     pub(crate) fn release(self, py: Python<'_>) {
-        self.view.release(py);
+        if let Memory::View(view) = self.memory {
+            view.release(py);
+        }
     }
 }
 

@@ -56,6 +56,18 @@ impl Inside {
     }
 }
 
+/// Runs `work` with the GIL on a thread of the extension. None if the interpreter is ending.
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    // `end` sets the flag before it reads the number, so that it sees this thread or this thread
+    // sees the flag.
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let _inside = Inside(());
+    if ENDING.load(Ordering::SeqCst) {
+        return None;
+    }
+    Python::try_attach(work)
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.fetch_sub(1, Ordering::Relaxed);
@@ -79,9 +91,9 @@ fn stay(py: Python<'_>) {
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) {
     *ENDED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current().id());
-    ENDING.store(true, Ordering::Relaxed);
+    ENDING.store(true, Ordering::SeqCst);
     let until = Instant::now() + PATIENCE;
-    while INSIDE.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+    while INSIDE.load(Ordering::SeqCst) > 0 && Instant::now() < until {
         py.detach(|| thread::sleep(Duration::from_micros(200)));
     }
 }

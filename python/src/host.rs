@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::compiler::{self, compiler};
 use crate::error::{of_file, or_raise};
+use crate::interrupts;
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
 use crate::native::Native;
@@ -158,6 +159,7 @@ impl Host {
         isolation: Option<&str>,
         cache_dir: Option<PathBuf>,
     ) -> PyResult<Self> {
+        interrupts::install(py)?;
         let policy = read_policy(py, policy, traps, isolation)?;
         let cache = cache_dir.map(|path| {
             let cache = py.detach(|| Cache::open_ambient(&path, CacheOptions::default()));

@@ -27,6 +27,7 @@ use crate::checks;
 use crate::element::dtype_name;
 use crate::error::{class, or_raise};
 use crate::exit::Inside;
+use crate::interrupts;
 use crate::module::{Module, ModuleCore};
 use crate::registry;
 use crate::signature;
@@ -178,11 +179,11 @@ impl Target {
     /// Calls the target, without the GIL.
     ///
     /// Args:
-    ///     *arrays: The operands: NumPy arrays, objects with a buffer, or objects that NumPy can
-    ///         convert. Each is copied once, into the guest. They may be passed by name. If one is
+    ///     *arrays: The operands: NumPy arrays, objects with a buffer, tensors with `__dlpack__`, or
+    ///         objects that NumPy can convert. Each is copied once, into the guest. They may be passed by name. If one is
     ///         traced by JAX, the call becomes part of the program, as by `callbox.jax.call`.
-    ///     out: An array or a tuple of arrays for the results, writable and contiguous in row-major
-    ///         order. It may be an operand. For None, or None in the tuple, arrays are allocated.
+    ///     out: An array or a tensor, or a tuple of them, for the results, writable and contiguous
+    ///         in row-major order. It may be an operand. For None, or None in the tuple, arrays are allocated.
     ///         It is unchanged if the call fails. Large arrays of elementwise targets and of
     ///         targets with rows go into the guest in pieces, on several threads. All others must
     ///         fit into the guest's memory as a whole, and so must arrays if an array in `out`
@@ -209,6 +210,7 @@ impl Target {
     ///     ValueError: A wrong rank or size.
     ///     BufferError: An `out` that is read-only or not contiguous.
     ///     CallError: The call failed. `out` is unchanged.
+    ///     KeyboardInterrupt: Ctrl-C cancelled the call, on the main thread. `out` is unchanged.
     #[pyo3(signature = (*arrays, **options))]
     fn __call__<'py>(
         &self,
@@ -338,7 +340,7 @@ impl Target {
         let inside = Inside::enter(py);
         let mut options = Options::read(given)?;
         // Preparing the call site is a part of the call.
-        let within = options.call_options().from_now_on();
+        let mut within = options.call_options().from_now_on();
         let named = options.take_operands(self.signature(), arrays.len())?;
         let operands = arrays.iter().chain(named);
         let operands = operands.map(|array| Array::operand(&array));
@@ -363,6 +365,7 @@ impl Target {
         let results = Results::new(py, outs, &makers)?;
         let from: Vec<RawArray> = operands.iter().map(Array::raw).collect();
         let to = results.raw_arrays();
+        let running = interrupts::begin(py, &mut within)?;
         // SAFETY: `operands` and `results` keep the arrays' memory alive until the call has
         // returned, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&from, &to) };
@@ -370,6 +373,8 @@ impl Target {
         for operand in operands {
             operand.release(py);
         }
+        interrupts::check(py, running.as_ref(), &outcome)?;
+        drop(running);
         or_raise(py, outcome)?;
         results.into_python(py)
     }

@@ -18,6 +18,12 @@ const GUESTS: &str = "target/guests";
 /// one time, so that these are built by themselves.
 const WITHOUT_STD: [&str; 2] = ["add_n", "broadcast_add"];
 
+/// The folder of the sample kernels in the Python package.
+const SAMPLES: &str = "python/callbox/samples";
+
+/// The guests that the Python package has.
+const IN_PACKAGE: [&str; 2] = ["add_n", "rms_norm"];
+
 /// The size of the largest guest without the standard library.
 const MOST_BYTES: u64 = 30_000;
 
@@ -50,12 +56,19 @@ impl Features {
 }
 
 /// Builds every guest to `target/guests/NAME.wasm`, and the C targets for CUDA to
-/// `target/guests/NAME.so`.
+/// `target/guests/NAME.so`. Copies the samples into the Python package.
 pub(crate) fn build() -> Result<()> {
     let rust = build_rust(&[])?;
     let clang = Clang::find()?;
     clang::build(&clang, &rust)?;
     libraries::build(&clang)?;
+    for name in IN_PACKAGE.map(|name| format!("{name}.wasm")) {
+        fs::copy(
+            root().join(GUESTS).join(&name),
+            root().join(SAMPLES).join(&name),
+        )
+        .with_context(|| format!("cannot copy {name} to {SAMPLES}"))?;
+    }
     println!(
         "   {GUESTS} has {}",
         file_names(&root().join(GUESTS))?.join(", ")

@@ -78,11 +78,12 @@ pub(crate) fn python(parser: &mut Parser) -> Result<()> {
         !every || named.is_empty(),
         "--every-python finds the interpreters: it takes no --python"
     );
+    // The wheel has some of them.
+    guests::build()?;
     let wheel = wheel(&tools()?, RELEASE)?;
     if wheel_only {
         return Ok(());
     }
-    guests::build()?;
     let interpreters = match named {
         _ if every => every_interpreter()?,
         named if named.is_empty() => vec![Interpreter::default_python()?],
@@ -145,8 +146,8 @@ pub(crate) fn test(kind: Kind, counts: &mut Counts) -> Result<Outcome> {
 /// As for [`python`].
 pub(crate) fn speed() -> Result<()> {
     let interpreter = Interpreter::default_python()?;
-    let tested = Tested::of(Kind::New, &interpreter, &wheel(&tools()?, RELEASE)?)?;
     guests::build()?;
+    let tested = Tested::of(Kind::New, &interpreter, &wheel(&tools()?, RELEASE)?)?;
     run(cargo().args(["build", "--release", "--package", "callbox-bench-native"]))?;
     let mut python = tested.environment.python();
     isolate(&mut python);

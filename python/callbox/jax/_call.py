@@ -229,10 +229,10 @@ class Results:
                 inferred = target.infer([sizes.of(x) for x in operands])
             types = tuple(array_type(sizes.dimensions(shape), jnp.dtype(name)) for name, shape in inferred)
             sharding = _common_sharding(operands) if "elementwise" in target.traits else None
-            return cls(types, _only if len(types) == 1 else tuple, (sharding,) * len(types))
+            return cls(types, only if len(types) == 1 else tuple, (sharding,) * len(types))
         is_one = not isinstance(given, Sequence) or isinstance(given, str) or is_pair(given)
         wanted = (given,) if is_one else tuple(given)
-        container = _only if is_one else tuple if isinstance(given, tuple) else list
+        container = only if is_one else tuple if isinstance(given, tuple) else list
         types = tuple(_type_of(target, result, i) for i, result in enumerate(wanted))
         return cls(types, container, tuple(map(_axes.explicit_sharding, wanted)))
 
@@ -414,5 +414,5 @@ def array_type(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]  # JAX has not annotated it
 
 
-def _only(arrays: Sequence[Any]) -> Any:
+def only(arrays: Sequence[Any]) -> Any:
     return arrays[0]

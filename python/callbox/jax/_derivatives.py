@@ -13,6 +13,7 @@ import numpy as np
 from callbox._callbox import Target
 
 from . import _axes
+from ._linear import linear
 
 #: A call from operands to results, both flat.
 Call = Callable[..., tuple[jax.Array, ...]]
@@ -119,6 +120,49 @@ def with_jvp(call: Call, jvp: Callable[..., Sequence[Any]]) -> Call:
         return results, tuple(_tangent(t, result) for t, result in zip(given, results, strict=True))
 
     return function
+
+
+def with_both(call: Call, vjp: Callable[..., Sequence[Any]], jvp: Callable[..., Sequence[Any]]) -> Call:
+    """Adds derivatives of both modes to the call.
+
+    `vjp` and `jvp` are those of `with_vjp` and `with_jvp`.
+    """
+
+    @jax.custom_jvp
+    def function(*operands: jax.Array) -> tuple[jax.Array, ...]:
+        return call(*operands)
+
+    @function.defjvp
+    def differentiate(primals: Any, tangents: Any) -> Any:
+        primals = as_arrays(primals)
+        results = function(*primals)
+        by = [i for i, x in enumerate(primals) if is_inexact(x)]
+        of = [i for i, x in enumerate(results) if is_inexact(x)]
+
+        def forward(kept: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+            operands, results = kept[: len(primals)], kept[len(primals) :]
+            found = jvp(operands, results, _spread(given, by, len(primals)))
+            return tuple(_tangent(found[i], results[i]) for i in of)
+
+        def backward(kept: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+            operands, results = kept[: len(primals)], kept[len(primals) :]
+            found = vjp(operands, results, _spread(given, of, len(results)))
+            return tuple(_tangent(found[i], operands[i]) for i in by)
+
+        inputs = [jnp.asarray(tangents[i]) for i in by]
+        outputs = linear(forward, backward, (*primals, *results), inputs, [results[i] for i in of])
+        spread = _spread(outputs, of, len(results))
+        return results, tuple(_tangent(t, result) for t, result in zip(spread, results, strict=True))
+
+    return function
+
+
+def _spread(arrays: Sequence[Any], positions: Sequence[int], count: int) -> tuple[Any, ...]:
+    """The arrays at these of `count` positions, and None at the others."""
+    spread = [None] * count
+    for i, x in zip(positions, arrays, strict=True):
+        spread[i] = x
+    return tuple(spread)
 
 
 def _tangent(given: Any, result: jax.Array) -> Any:

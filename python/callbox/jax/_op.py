@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,9 @@ from ._call import (
     checked_aliases,
     eager_call,
     merged,
+    only,
 )
-from ._derivatives import is_inexact, is_traced, refused, with_jvp, with_vjp
+from ._derivatives import is_inexact, is_traced, refused, with_both, with_jvp, with_vjp
 from ._operands import as_operands, operand_names, with_named
 
 
@@ -57,20 +59,22 @@ def op(
     Args:
         target: A module's target, such as ``module.rms_norm``, or a jitted function, whose `vjp` is
             the default.
-        vjp: Reverse-mode derivatives, for `jax.grad` and `jax.vjp`, as a target or a function. A
-            target takes the operands and then the cotangents of the results, with the same
-            attributes, and returns the cotangents of the operands. A function is ``vjp(operands,
+        vjp: Reverse-mode derivatives, for `jax.grad` and `jax.vjp`, as a target, an op or a
+            function. A target takes the operands and then the cotangents of the results, with the
+            same attributes, and returns the cotangents of the operands. An op of such a target has
+            derivatives of its own, for second derivatives. A function is ``vjp(operands,
             results, cotangents, **attributes)``, with a tuple of operands, and with results and
             cotangents in the form in which the op returns its results. It returns one cotangent for
             each operand. Integers have no cotangents: a target neither takes nor returns them, and
             a function gets None.
-        jvp: Forward-mode derivatives, for `jax.jvp`, as a target or a function. A target takes the
-            operands and then their tangents, with the same attributes, and returns the tangents of
-            the results. A function is ``jvp(operands, results, tangents, **attributes)``, with
-            tuples of operands and tangents; it returns tangents in the form in which the op returns
-            its results. `jax.grad` works too if the function uses JAX's own operations and is
-            linear in the tangents, because JAX cannot transpose a target. `jvp` and `vjp` exclude
-            each other: JAX has no public way to have both.
+        jvp: Forward-mode derivatives, for `jax.jvp` and `jax.jacfwd`, as a target, an op or a
+            function. A target takes the operands and then their tangents, with the same attributes,
+            and returns the tangents of the results. A function is ``jvp(operands, results,
+            tangents, **attributes)``, with tuples of operands and tangents; it returns tangents in
+            the form in which the op returns its results. Without `vjp`, `jax.grad` works too if the
+            function uses JAX's own operations and is linear in the tangents, because JAX cannot
+            transpose a target. With both, `vjp` must compute the transpose of `jvp`, and
+            `jax.hessian` works if `vjp` is an op or a function that has a `jvp`.
         result_shape_dtypes: As in `call`, or a function ``result_shape_dtypes(*operands,
             **attributes)`` that returns them. It may use the operands' shapes and dtypes.
         vmap_method: As in `call`.
@@ -91,8 +95,8 @@ def op(
 
     Raises:
         TypeError: `target` is not a target; `vjp` or `jvp` is neither a target nor a function.
-        ValueError: Both `vjp` and `jvp` are given; one is given for a call with a side effect,
-            which JAX may make any number of times; or an option is unknown.
+        ValueError: `vjp` or `jvp` is given for a call with a side effect, which JAX may make any
+            number of times; or an option is unknown.
 
     Example: ``rms_norm = op(kernels.rms_norm, vjp=kernels.rms_norm_vjp)``, and then
     ``jax.grad(lambda x: rms_norm(x, eps=1e-5).sum())(x)``.
@@ -114,6 +118,7 @@ def op(
     )
     _check_rules(target, vjp, jvp, options)
 
+    flat_call = _with_rules(target, vjp, jvp)
     is_constant = _eager.is_constant(result_shape_dtypes)
     names = operand_names(target)
     defaults = _checked_defaults(target, defaults)
@@ -133,22 +138,39 @@ def op(
         if callable(shapes) and not hasattr(shapes, "shape"):
             shapes = shapes(*operands, **named)
         results = Results.of(target, operands, shapes)
+        return results.packed(flat_call(operands, results, named, options), options)
 
+    _ops[function] = flat_call, defaults
+    return _described(function, target, defaults)
+
+
+#: A call with derivatives: of operands, results, attributes and options, to flat results.
+_FlatCall = Callable[[Sequence[jax.Array], Results, dict[str, Any], Options], Sequence[jax.Array]]
+
+#: The calls and default attributes of all ops. Unlike an attribute of the function,
+#: `functools.wraps` does not copy an entry.
+_ops: weakref.WeakKeyDictionary[Callable[..., Any], tuple[_FlatCall, dict[str, Any]]] = weakref.WeakKeyDictionary()
+
+
+def _with_rules(target: Target, vjp: Any, jvp: Any) -> _FlatCall:
+    def call(
+        operands: Sequence[jax.Array], results: Results, named: dict[str, Any], options: Options
+    ) -> Sequence[jax.Array]:
         def plain(*operands: jax.Array) -> tuple[jax.Array, ...]:
             return bind(target, operands, results, named, options)
 
         rules = _Rules(results, named, options)
         if not is_traced(operands):
-            flat = plain(*operands)
-        elif vjp is not None:
-            flat = with_vjp(plain, rules.vjp(vjp))(*operands)
-        elif jvp is not None:
-            flat = with_jvp(plain, rules.jvp(jvp))(*operands)
-        else:
-            flat = plain(*refused(target, operands))
-        return results.packed(flat, options)
+            return plain(*operands)
+        if vjp is not None and jvp is not None:
+            return with_both(plain, rules.vjp(vjp), rules.jvp(jvp))(*operands)
+        if vjp is not None:
+            return with_vjp(plain, rules.vjp(vjp))(*operands)
+        if jvp is not None:
+            return with_jvp(plain, rules.jvp(jvp))(*operands)
+        return plain(*refused(target, operands))
 
-    return _described(function, target, defaults)
+    return call
 
 
 def _checked_defaults(target: Target, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -172,11 +194,6 @@ def _check_rules(target: Target, vjp: Any, jvp: Any, options: Options) -> None:
             raise TypeError(
                 f"target {target.name!r}: expected {name} to be a target or a function, found {type(rule).__name__}"
             )
-    if len(given) == 2:
-        raise ValueError(
-            f"target {target.name!r}: expected vjp or jvp, found both: JAX has no public way for a function to have both. "
-            "A jvp that is a function of JAX's own operations gives jax.grad as well"
-        )
     if given and options.has_side_effect:
         raise ValueError(
             f"target {target.name!r}: expected no {next(iter(given))} for a call with has_side_effect=True: "
@@ -193,7 +210,7 @@ class _Rules:
         self._options = options
 
     def vjp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-        if isinstance(rule, Target):
+        if _is_flat(rule):
             return lambda operands, _results, cotangents: self._call(
                 rule, (*operands, *(ct for ct in cotangents if ct is not None)), operands
             )
@@ -205,7 +222,7 @@ class _Rules:
         return of_function
 
     def jvp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-        if isinstance(rule, Target):
+        if _is_flat(rule):
             return lambda operands, results, tangents: self._with_status(
                 self._call(rule, (*operands, *(t for t in tangents if t is not None)), self._own(results))
             )
@@ -216,15 +233,17 @@ class _Rules:
 
         return of_function
 
-    def _call(self, rule: Target, operands: Sequence[jax.Array], like: Sequence[Any]) -> list[Any]:
-        """Calls a target whose results have the types of the inexact elements of `like`.
+    def _call(self, rule: Any, operands: Sequence[jax.Array], like: Sequence[Any]) -> list[Any]:
+        """Calls a target or an op, whose results have the types of the inexact elements of `like`.
 
         The other elements of the returned list are None.
         """
         types = tuple(array_type(x.shape, x.dtype) for x in like if is_inexact(x))
         options = self._options.without_memory()
-        operands = refused(rule, operands)
-        flat = bind(rule, operands, Results(types, tuple), self._attributes, options)
+        call, defaults = (_with_rules(rule, None, None), {}) if isinstance(rule, Target) else _ops[rule]
+        # The rules of an op get one result as it is, and several in a tuple.
+        container = only if len(types) == 1 else tuple
+        flat = call(operands, Results(types, container), {**defaults, **self._attributes}, options)
         given = iter(flat)
         return [next(given) if is_inexact(x) else None for x in like]
 
@@ -236,6 +255,11 @@ class _Rules:
 
     def _with_status(self, tangents: Sequence[Any]) -> Sequence[Any]:
         return [*tangents, None] if self._options.has_status else tangents
+
+
+def _is_flat(rule: Any) -> bool:
+    """Returns whether a rule is a target or an op, whose arguments are flat."""
+    return isinstance(rule, Target) or rule in _ops
 
 
 def _sequence(given: Any, count: int, rule: str, of: str) -> Sequence[Any]:

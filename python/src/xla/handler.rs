@@ -18,6 +18,7 @@ use super::frame::{Arrays, Frame, XlaThreads};
 use super::slots::{self, CallAttributes, Found};
 use crate::buffers::{RawArray, RawArrays};
 use crate::failures;
+use crate::interrupts;
 use crate::site::{Ready, fill_with_status};
 
 /// The number of arrays of a call that are listed without an allocation.
@@ -81,15 +82,18 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let ready = &found.ready;
     let shared = ready.is_large().then(|| on_xlas_threads(frame, found));
     let within = shared.as_ref().or(found.within.as_ref());
+    let options = within.unwrap_or(ready.options());
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
-    with_raw_arrays(operands, results, |arrays| {
-        if ready.has_status() {
-            ready.call_with_status(within, arrays);
-            Ok(())
-        } else {
-            ready.call(within, arrays)
-        }
+    interrupts::cancellable(options, |options| {
+        with_raw_arrays(operands, results, |arrays| {
+            if ready.has_status() {
+                ready.call_with_status(Some(options), arrays);
+                Ok(())
+            } else {
+                ready.call(Some(options), arrays)
+            }
+        })
     })
 }
 

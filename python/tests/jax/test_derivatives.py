@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import jax
@@ -185,6 +186,132 @@ def test_second_derivatives_by_a_target_name_it(rms_norm):
         jax.grad(lambda x: gradient(x).sum())(X)
 
 
+def exact_squareplus(x, beta=4.0):
+    return (x + jnp.sqrt(x * x + beta)) / 2
+
+
+@pytest.fixture
+def squareplus(load):
+    """Both modes by one kernel, which has derivatives of both modes by functions."""
+    kernels = load("activation")
+
+    def curvature(x, beta):
+        return beta / (2 * (x * x + beta) ** 1.5)
+
+    def jvp(operands, _result, tangents, *, beta):
+        (x, dy), (tx, tdy) = operands, tangents
+        return tx * dy * curvature(x, beta) + tdy * (1 + x / jnp.sqrt(x * x + beta)) / 2
+
+    def vjp(operands, _result, cotangent, *, beta):
+        x, dy = operands
+        return cotangent * dy * curvature(x, beta), cotangent * (1 + x / jnp.sqrt(x * x + beta)) / 2
+
+    derivative = callbox.jax.op(kernels.squareplus_grad, vjp=vjp, jvp=jvp)
+    return callbox.jax.op(kernels.squareplus, vjp=derivative, jvp=derivative, defaults={"beta": 4.0})
+
+
+TRANSFORMATIONS = {
+    "jvp": lambda f, a: jax.jvp(f, (a[0],), (a[1],)),
+    "linearize": lambda f, a: jax.linearize(f, a[0])[1](a[1]),
+    "jacfwd": lambda f, a: jax.jacfwd(f)(a[0]),
+    "jacrev": lambda f, a: jax.jacrev(f)(a[0]),
+    "grad": lambda f, a: jax.grad(lambda x: f(x).sum())(a),
+    "grad of vmap": lambda f, a: jax.grad(lambda x: jax.vmap(f)(x).sum())(a),
+    "vmap of grad": lambda f, a: jax.vmap(jax.grad(lambda x: jnp.tanh(f(x)).sum()))(a),
+    "grad of checkpoint": lambda f, a: jax.grad(lambda x: jax.checkpoint(lambda x: f(f(x)))(x).sum())(a),
+    "grad of scan": lambda f, a: jax.grad(lambda x: jax.lax.scan(lambda c, _: (f(c), 0), x, None, 3)[0].sum())(a),
+    "hessian": lambda f, a: jax.hessian(lambda x: jnp.sin(f(x)).sum())(a[0]),
+    "reverse over reverse": lambda f, a: jax.jacrev(jax.jacrev(lambda x: jnp.sin(f(x)).sum()))(a[0]),
+    "forward over forward": lambda f, a: jax.jacfwd(jax.jacfwd(lambda x: jnp.sin(f(x)).sum()))(a[0]),
+    "reverse over forward": lambda f, a: jax.jacrev(jax.jacfwd(lambda x: jnp.sin(f(x)).sum()))(a[0]),
+    "vmap of hessian": lambda f, a: jax.vmap(jax.hessian(lambda x: jnp.sin(f(x)).sum()))(a),
+    "grad of grad of grad": lambda f, a: jax.grad(jax.grad(jax.grad(lambda x: jnp.sin(f(x)))))(a[0, 0]),
+    "Hessian-vector product": lambda f, a: jax.jvp(jax.grad(lambda x: jnp.sin(f(x)).sum()), (a,), (a,)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_both_modes_and_second_derivatives_are_jaxs_own(squareplus, name, wrap):
+    transform = TRANSFORMATIONS[name]
+    found, expected = wrap(functools.partial(transform, squareplus))(X), transform(exact_squareplus, X)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), found, expected)
+
+
+def test_both_modes_check_as_each_others_transpose(squareplus):
+    check_grads(squareplus, (X,), order=2, modes=["fwd", "rev"], atol=2e-2, rtol=2e-2)
+
+
+def test_each_mode_uses_its_own_rule(load):
+    """A wrong factor in each rule tells which one was used."""
+    target = load("add_n").add_n
+    function = callbox.jax.op(
+        target,
+        vjp=lambda _operands, _result, cotangent, n: cotangent * 3,
+        jvp=lambda _operands, _result, tangents, n: tangents[0] * 2,
+        defaults={"n": 1.0},
+    )
+    assert float(jax.jvp(function, (1.0,), (1.0,))[1]) == 2.0
+    assert float(jax.jacfwd(function)(1.0)) == 2.0
+    assert float(jax.grad(function)(1.0)) == 3.0
+    np.testing.assert_array_equal(jax.vmap(jax.grad(function))(jnp.ones(3)), np.full(3, 3.0))
+
+
+def test_both_modes_by_one_of_several_operands(load):
+    kernels = load("rms_norm")
+    function = callbox.jax.op(
+        kernels.rms_norm,
+        vjp=kernels.rms_norm_grad,
+        jvp=lambda operands, _result, tangents, eps: jax.jvp(lambda x, w: reference(x, w, eps), operands, tangents)[1],
+    )
+    for transform in (jax.jacfwd, jax.jacrev):
+        for by in (0, 1, (0, 1)):
+            found = jax.jit(transform(lambda x, w: function(x, w, eps=1e-5), by))(X[0], W)
+            close(found, transform(lambda x, w: reference(x, w, 1e-5), by)(X[0], W))
+    # The kernel of the gradient has no derivatives.
+    with pytest.raises(ValueError, match="target 'rms_norm_grad' cannot be differentiated"):
+        jax.hessian(lambda x: loss(function, x, W))(X[0])
+
+
+def test_both_modes_beside_integers_and_a_status(load):
+    """Integers and the status have neither tangents nor cotangents."""
+    copy = load("typed_ffi").copy_remaining
+    function = callbox.jax.op(
+        copy,
+        jvp=lambda _operands, _results, tangents: (tangents[0] * 2, None),
+        vjp=lambda _operands, _results, cotangents: (cotangents[0] * 2, None),
+        result_shape_dtypes=lambda x, i: (x, i),
+        on_error="status",
+    )
+    x, i = jnp.ones(3), jnp.arange(3)
+    zero = np.zeros(3, jax.dtypes.float0)
+    (_, _, status), (dx, di, _) = jax.jvp(function, (x, i), (x, zero))
+    assert int(status) == 0
+    np.testing.assert_array_equal(dx, 2 * x)
+    assert di.dtype == jax.dtypes.float0
+    np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: function(x, i)[0].sum()))(x), 2 * x)
+
+
+def test_an_op_as_a_rule_has_its_own_defaults(load):
+    kernels = load("activation")
+    derivative = callbox.jax.op(kernels.squareplus_grad, defaults={"beta": 100.0})
+    function = callbox.jax.op(kernels.squareplus, vjp=derivative)
+    # The attributes of the call have priority.
+    close(jax.grad(lambda x: function(x, beta=4.0).sum())(X), jax.grad(lambda x: exact_squareplus(x).sum())(X))
+
+
+def test_a_wrapper_of_an_op_is_a_function_of_its_own(load):
+    """`functools.wraps` copies the attributes of a function."""
+    derivative = callbox.jax.op(load("activation").squareplus_grad)
+
+    @functools.wraps(derivative)
+    def vjp(operands, _result, cotangent, **attributes):
+        return derivative(*operands, cotangent, **attributes) * 2
+
+    function = callbox.jax.op(load("activation").squareplus, vjp=vjp)
+    assert float(jax.grad(lambda x: function(x, beta=4.0))(0.0)) == 1.0
+
+
 def test_forward_derivatives_beside_a_status(load):
     """The status has no derivative."""
     add_n = load("add_n").add_n
@@ -221,10 +348,8 @@ def test_what_is_not_differentiated_by_needs_no_rule(add_n):
     assert float(jax.jit(jax.grad(program))(1.0, 2.0)) == 9.0
 
 
-def test_one_rule_and_no_side_effects(add_n):
+def test_rules_are_callable_and_have_no_side_effects(add_n):
     rule = lambda *_, **__: None  # noqa: E731
-    with pytest.raises(ValueError, match="expected vjp or jvp, found both"):
-        callbox.jax.op(add_n, vjp=rule, jvp=rule)
     with pytest.raises(ValueError, match="expected no vjp for a call with has_side_effect=True"):
         callbox.jax.op(add_n, vjp=rule, has_side_effect=True)
     with pytest.raises(TypeError, match="expected jvp to be a target or a function, found int"):

@@ -64,6 +64,31 @@ def test_operands_that_are_the_same_everywhere(load, mesh, shard_map):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+def test_both_modes_and_second_derivatives_inside_of_shards(load, mesh, shard_map):
+    kernels = load("activation")
+
+    def curved(operands, _result, tangents, *, beta):
+        (x, dy), (tx, tdy) = operands, tangents
+        root = jnp.sqrt(x * x + beta)
+        return tx * dy * beta / (2 * root**3) + tdy * (1 + x / root) / 2
+
+    slope = callbox.jax.op(kernels.squareplus_grad, jvp=curved)
+    op = callbox.jax.op(kernels.squareplus, vjp=slope, jvp=slope, defaults={"beta": 4.0})
+    squareplus = shard_map(op, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    x = np.linspace(-2, 2, 8, dtype=np.float32)
+
+    def exact(x):
+        return (x + jnp.sqrt(x * x + 4)) / 2
+
+    for transform in (
+        lambda f: lambda x: jax.jvp(f, (x,), (x,)),
+        lambda f: jax.grad(lambda x: jnp.sum(f(x) ** 2)),
+        lambda f: lambda x: jax.jvp(jax.grad(lambda x: jnp.sum(f(x) ** 2)), (x,), (x,)),
+    ):
+        found, expected = jax.jit(transform(squareplus))(on(mesh, x, "i")), transform(exact)(x)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, expected)
+
+
 def test_batches_inside_of_shards(load, mesh, shard_map):
     add = callbox.jax.op(load("broadcast_add").broadcast_add)
     x = np.arange(32, dtype=np.float32).reshape(8, 4)

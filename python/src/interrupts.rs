@@ -1,0 +1,271 @@
+//! Ctrl-C cancels calls.
+//!
+//! Python runs its handler of a signal on the main thread between two instructions, so that a call
+//! would delay `KeyboardInterrupt` until it ends. Therefore a thread watches the number of
+//! interrupts while calls are running, and cancels the calls that began before the last one:
+//! - a direct call on the main thread, which then raises `KeyboardInterrupt`,
+//! - the calls of compiled programs on all threads, because the main thread may wait for any.
+//!
+//! Direct calls on other threads go on, as do all calls in a forked child and all calls if the
+//! program has a handler of its own: only Python's default handler certainly raises.
+//!
+//! Each thread has a cancel token, which it renews after an interrupt: a token is cancelled only
+//! after the thread's calls use another one.
+
+mod signal;
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use callbox::{CallOptions, CancelToken, Status, StatusCode};
+use pyo3::prelude::*;
+
+use crate::exit;
+
+/// The interval at which the watching thread looks at the number of interrupts.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The number of ticks after which it checks that the handler is still installed.
+const TICKS_TO_CHECK: u32 = 25;
+
+/// The number of ticks without a call after which it parks.
+const TICKS_TO_PARK: u32 = 500;
+
+/// The threads that have made calls.
+static CALLERS: Mutex<Vec<Arc<Caller>>> = Mutex::new(Vec::new());
+
+/// Whether the watching thread is not parked.
+static AWAKE: AtomicBool = AtomicBool::new(false);
+
+/// The part of a thread's state that the watching thread reads.
+#[derive(Default)]
+struct Caller {
+    /// Odd while a call is running. Each call adds 2.
+    progress: AtomicU64,
+    token: Mutex<Token>,
+}
+
+/// A token for calls that began after `seen` interrupts.
+#[derive(Clone, Default)]
+struct Token {
+    seen: u64,
+    token: CancelToken,
+}
+
+/// The state of a thread that makes calls.
+struct Local {
+    caller: Arc<Caller>,
+    token: RefCell<Token>,
+    is_main: Cell<Option<bool>>,
+}
+
+thread_local! {
+    static LOCAL: Local = Local::new();
+}
+
+impl Local {
+    fn new() -> Self {
+        let caller = Arc::<Caller>::default();
+        lock(&CALLERS).push(Arc::clone(&caller));
+        let token = lock(&caller.token).clone();
+        Self {
+            caller,
+            token: RefCell::new(token),
+            is_main: Cell::new(None),
+        }
+    }
+
+    /// Begins a call. Returns the token that an interrupt cancels from now on.
+    fn begin(&self) -> (Running, CancelToken) {
+        let seen = signal::count();
+        let mut token = self.token.borrow_mut();
+        if token.seen != seen {
+            *token = Token {
+                seen,
+                token: CancelToken::new(),
+            };
+            *lock(&self.caller.token) = token.clone();
+        }
+        let running = Running::new(&self.caller);
+        if !AWAKE.load(Ordering::Relaxed) {
+            wake();
+        }
+        (running, token.token.clone())
+    }
+
+    /// Whether this is Python's main thread.
+    fn is_main(&self, py: Python<'_>) -> PyResult<bool> {
+        if let Some(known) = self.is_main.get() {
+            return Ok(known);
+        }
+        let threading = py.import("threading")?;
+        let main = threading.call_method0("main_thread")?.getattr("ident")?;
+        let is_main = main.eq(threading.call_method0("get_ident")?)?;
+        self.is_main.set(Some(is_main));
+        Ok(is_main)
+    }
+}
+
+/// A call in progress.
+pub(crate) struct Running(Arc<Caller>);
+
+impl Running {
+    fn new(caller: &Arc<Caller>) -> Self {
+        caller.progress.fetch_add(1, Ordering::Relaxed);
+        // Either this thread sees that the watching thread is parked, or that one sees the call.
+        fence(Ordering::SeqCst);
+        Self(Arc::clone(caller))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.progress.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Makes a call of a compiled program, which an interrupt cancels.
+#[inline]
+pub(crate) fn cancellable<T>(options: &CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
+    let begun = (!signal::is_child()).then(|| LOCAL.try_with(Local::begin));
+    // A thread that is ending has no state.
+    let Some(Ok((_running, token))) = begun else {
+        return call(options);
+    };
+    call(&CallOptions {
+        cancel: Some(token),
+        ..options.clone()
+    })
+}
+
+/// Begins a direct call, which an interrupt cancels if it is on the main thread.
+///
+/// # Errors
+/// KeyboardInterrupt, or what else a handler of a pending signal raises.
+pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Option<Running>> {
+    if signal::is_child() {
+        return Ok(None);
+    }
+    let begun = LOCAL.try_with(|local| local.is_main(py).map(|main| main.then(|| local.begin())));
+    let Some((running, token)) = begun.ok().transpose()?.flatten() else {
+        return Ok(None);
+    };
+    // From here on interrupts cancel the token. An earlier one may be pending still.
+    py.check_signals()?;
+    options.cancel = Some(token);
+    Ok(Some(running))
+}
+
+/// Raises KeyboardInterrupt if it is why a direct call failed.
+///
+/// # Errors
+/// What the handler of a pending signal raises.
+pub(crate) fn check(
+    py: Python<'_>,
+    running: Option<&Running>,
+    outcome: &callbox::Result<()>,
+) -> PyResult<()> {
+    let is_cancelled = |status: &Status| status.code() == StatusCode::Cancelled;
+    match outcome {
+        Err(status) if running.is_some() && is_cancelled(status) => py.check_signals(),
+        _ => Ok(()),
+    }
+}
+
+/// Counts interrupts from now on, if the process has Python's default handler.
+pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
+    if signal::is_installed() {
+        return Ok(());
+    }
+    let module = py.import("signal")?;
+    let current = module.call_method1("getsignal", (libc::SIGINT,))?;
+    if current.is(&module.getattr("default_int_handler")?) {
+        signal::install(py);
+    }
+    Ok(())
+}
+
+/// Wakes the watching thread, which is started for the first call.
+#[cold]
+fn wake() {
+    static WATCHING: OnceLock<Option<Thread>> = OnceLock::new();
+    AWAKE.store(true, Ordering::SeqCst);
+    let watching = WATCHING.get_or_init(|| {
+        signal::note_forks();
+        let builder = thread::Builder::new().name("callbox-interrupts".to_owned());
+        // Without the thread, an interrupt takes effect when the call has ended.
+        let started = builder.spawn(watch).ok()?;
+        Some(started.thread().clone())
+    });
+    if let Some(thread) = watching {
+        thread.unpark();
+    }
+}
+
+/// The watching thread.
+fn watch() {
+    let mut cancelled = 0;
+    let mut seen = 0;
+    let mut idle = 0;
+    let mut ticks_to_check = 0;
+    loop {
+        if ticks_to_check == 0 {
+            ticks_to_check = TICKS_TO_CHECK;
+            if !signal::is_installed() {
+                // A failure is of no consequence: the next check tries again.
+                exit::attached(|py| install(py).is_ok());
+            }
+        }
+        ticks_to_check -= 1;
+        thread::sleep(TICK);
+        let count = signal::count();
+        if count != cancelled {
+            cancelled = count;
+            cancel_before(count);
+        }
+        let progress = progress();
+        idle = if progress == Some(seen) { idle + 1 } else { 0 };
+        seen = progress.unwrap_or(seen);
+        if idle > TICKS_TO_PARK {
+            AWAKE.store(false, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            while !AWAKE.load(Ordering::SeqCst) && self::progress() == Some(seen) {
+                thread::park();
+            }
+            AWAKE.store(true, Ordering::SeqCst);
+            (idle, ticks_to_check) = (0, 0);
+        }
+    }
+}
+
+/// Cancels the calls that began before the interrupt with this number.
+fn cancel_before(count: u64) {
+    for caller in lock(&CALLERS).iter() {
+        let current = lock(&caller.token);
+        if current.seen < count {
+            current.token.cancel();
+        }
+    }
+}
+
+/// The number of calls that all threads have made. None if one is running.
+fn progress() -> Option<u64> {
+    let mut callers = lock(&CALLERS);
+    let mut sum = Some(0_u64);
+    callers.retain(|caller| {
+        let progress = caller.progress.load(Ordering::Acquire);
+        sum = sum
+            .filter(|_| progress % 2 == 0)
+            .map(|sum| sum.wrapping_add(progress));
+        // A thread that has ended made its last call.
+        Arc::strong_count(caller) > 1
+    });
+    sum
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
