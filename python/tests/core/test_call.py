@@ -254,6 +254,16 @@ def test_static_information_and_opaque_bytes(load):
     assert bytes(echoed) == b"abc" + bytes(13)
 
 
+def test_bytes_do_not_choose_a_convention(load):
+    info = np.float32(2.5).tobytes()
+    x = np.float32(1)
+    add_n = load("jax_add_n").add_n
+    message = r"pass api_version to choose one of its conventions \(.*UNIFIED or API_VERSION_JAX_FFI\)"
+    for options in ({"opaque": info}, {}):
+        with pytest.raises(TypeError, match=message):
+            add_n(x, result_shape_dtypes=x, **options)
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "blame"),
     [
