@@ -126,7 +126,7 @@ fn registry(
         };
         registered.module(&path, &(module as _))?;
     }
-    Ok(registered.into_registry())
+    Ok(registered.into_registry()?)
 }
 
 fn load_manifest(path: &Path, grants: &NativeGrants, gpu: &Gpu) -> Outcome<Arc<CudaModule>> {

@@ -27,6 +27,7 @@ mod manifests;
 mod modules;
 mod outputs;
 mod policy;
+mod programs;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
