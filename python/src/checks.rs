@@ -115,6 +115,9 @@ fn dtypes(types: &[ElementType]) -> String {
 }
 
 /// Chooses the convention of a call: the requested one, or the only one that fits its arguments.
+///
+/// Bytes do not tell an undeclared function of the JAX FFI proposal from one that takes opaque
+/// bytes: both functions have the same type, and each would misread the other's arguments.
 pub(crate) fn api_version(
     signature: &Signature,
     asked: Option<&str>,
@@ -126,7 +129,7 @@ pub(crate) fn api_version(
         return version.map_err(|error| PyValueError::new_err(error.to_string()));
     }
     let fits = |version: &&ApiVersion| match version {
-        ApiVersion::JaxFfi => !has_opaque,
+        ApiVersion::JaxFfi => true,
         ApiVersion::StatusReturningUnified => !has_static_info,
         _ => !has_static_info && !has_opaque,
     };

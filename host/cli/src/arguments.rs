@@ -7,6 +7,7 @@ use std::time::Duration;
 use callbox::Shape;
 
 use super::arrays::ArrayFile;
+use super::attribute::ListArgument;
 
 /// `NAME=FILE.wasm[#EXPORT]`.
 #[derive(Clone, Debug)]
@@ -84,11 +85,20 @@ pub(super) fn input(text: &str) -> Result<InputArgument, String> {
     })
 }
 
-/// Reads `FILE.npy` or `FILE.safetensors#TENSOR`.
+/// Reads `FILE.npy`, `FILE.safetensors#TENSOR`, `-` or a list such as `[1,2,3]:f32`.
 pub(super) fn array_file(text: &str) -> Result<ArrayFile, String> {
     const ENDING: &str = ".safetensors";
     if text.is_empty() {
         return Err("expected a file, found nothing".to_owned());
+    }
+    if text == "-" {
+        return Ok(ArrayFile::StandardInput);
+    }
+    if text.starts_with('[') {
+        return Ok(ArrayFile::List {
+            text: text.to_owned(),
+            list: ListArgument::parse(text)?,
+        });
     }
     if let Some(at) = text.find(&format!("{ENDING}#")) {
         let (path, tensor) = text.split_at(at + ENDING.len());
@@ -181,6 +191,10 @@ mod tests {
         assert_eq!(read("0=x.npy"), pair("0", "x.npy"));
         assert_eq!(read("2.0.11=a=b.npy"), pair("2.0.11", "a=b.npy"));
         assert_eq!(read("1=w.safetensors#a#b"), pair("1", "w.safetensors#a#b"));
+        assert_eq!(read("0=-"), pair("0", "standard input"));
+        assert_eq!(read("0=[1,[2]]:f32"), pair("0", "[1,[2]]:f32"));
+        assert_eq!(read("0=./[1]"), pair("0", "./[1]"));
+        assert!(read("0=[1,2").unwrap_err().contains("expected JSON"));
         assert_eq!(
             read("1=w.safetensors").unwrap_err(),
             "expected a tensor of the file: w.safetensors#TENSOR"

@@ -46,14 +46,48 @@ pub(super) fn parse(text: &str) -> Result<AttributeArgument, String> {
             "expected JSON, found {value:?}: only a program has functions"
         ));
     }
-    let (json, element_type) = split_type(value);
-    let value: Value = serde_json::from_str(json).map_err(|error| wrong_json(json, &error))?;
+    let (value, element_type) = typed_json(value)?;
     attribute(&value, element_type)?;
     Ok(AttributeArgument {
         name: name.to_owned(),
         value,
         element_type,
     })
+}
+
+/// Reads `VALUE` or `VALUE:TYPE`, where VALUE is JSON.
+fn typed_json(text: &str) -> Result<(Value, Option<ElementType>), String> {
+    let (json, element_type) = split_type(text);
+    let value = serde_json::from_str(json).map_err(|error| wrong_json(json, &error))?;
+    Ok((value, element_type))
+}
+
+/// An array written on the command line: a list, or nested lists, in JSON.
+#[derive(Clone, Debug)]
+pub(super) struct ListArgument {
+    value: Value,
+    element_type: Option<ElementType>,
+}
+
+impl ListArgument {
+    /// Reads `[1,2,3]` or `[1,2,3]:TYPE`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (value, element_type) = typed_json(text)?;
+        Ok(Self {
+            value,
+            element_type,
+        })
+    }
+
+    /// The array. Without a type of its own, it has the expected one.
+    pub(super) fn literal(&self, expected: Option<ElementType>) -> callbox::Result<Literal> {
+        let element_type = match self.element_type.or(expected) {
+            Some(element_type) => Ok(element_type),
+            None => default_type(&self.value),
+        };
+        let literal = element_type.and_then(|element_type| array(&self.value, element_type));
+        literal.map_err(Status::invalid_argument)
+    }
 }
 
 /// Splits the value from its type. A colon that no type's name follows belongs to the value.

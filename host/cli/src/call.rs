@@ -61,7 +61,8 @@ pub(super) struct Arguments {
     /// NAME[@original|@status][@leaves|@preorder], as for `callbox run --native`
     target: String,
 
-    /// The operands, in order: FILE.npy or FILE.safetensors#TENSOR
+    /// The operands, in order: FILE.npy, FILE.safetensors#TENSOR, - for standard input, or a list
+    /// such as [1,2,3]:f32
     #[arg(long = "operand", value_name = "FILE", num_args = 1.., value_parser = arguments::array_file)]
     operands: Vec<ArrayFile>,
 

@@ -38,7 +38,7 @@ pub(super) fn registry(
     }
     let mut registered = Registered::new(GraphLaunch::on_host())?;
     if files.is_empty() {
-        return Ok(registered.into_registry());
+        return Ok(registered.into_registry()?);
     }
     let mut loader = Loader::new(policy)?;
     let count = files.len();
@@ -55,7 +55,7 @@ pub(super) fn registry(
             registered.target_in_folder(&path, &module, &target.name)?;
         }
     }
-    Ok(registered.into_registry())
+    Ok(registered.into_registry()?)
 }
 
 /// Loads one module, for its target of this name.

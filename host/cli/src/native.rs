@@ -133,7 +133,7 @@ fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) ->
         };
         registered.module(&path, &(module as _))?;
     }
-    Ok(registered.into_registry())
+    Ok(registered.into_registry()?)
 }
 
 /// Loads native code with the grants and the lock of a command.

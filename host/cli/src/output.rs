@@ -197,7 +197,29 @@ fn say_meanwhile(message: &str) {
 /// Prints a line on standard error. Errors are discarded.
 fn say(message: &str) {
     let message = text::printable(message);
+    let message = if shows_colour() {
+        coloured(&message)
+    } else {
+        message
+    };
     let _ = writeln!(io::stderr().lock(), "{message}");
+}
+
+/// Whether standard error shows colours, by the rules that clap follows for its own errors.
+fn shows_colour() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// A message with its first word as clap shows it, if callbox itself says it.
+fn coloured(message: &str) -> String {
+    for (word, colour) in [("error:", 31), ("warning:", 33)] {
+        if let Some(rest) = message.strip_prefix(word) {
+            return format!("\x1b[1m\x1b[{colour}m{word}\x1b[0m{rest}");
+        }
+    }
+    message.to_owned()
 }
 
 /// The results for a person.
@@ -230,4 +252,16 @@ fn with_layout(shape: &ArrayShape) -> ArrayShape {
     let with_layout = shape.clone().with_layout(shape.layout_or_default());
     // The layout is the shape's own, so that ranks agree.
     with_layout.unwrap_or_else(|_| shape.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::coloured;
+
+    #[test]
+    fn only_callboxs_own_words_are_coloured() {
+        assert_eq!(coloured("error: a"), "\x1b[1m\x1b[31merror:\x1b[0m a");
+        assert_eq!(coloured("warning: a"), "\x1b[1m\x1b[33mwarning:\x1b[0m a");
+        assert_eq!(coloured("guest info: error: a"), "guest info: error: a");
+    }
 }

@@ -10,9 +10,13 @@ use callbox::{Registry, Result, Status, StatusCode};
 
 use super::failure::Outcome;
 
+/// The name of `callbox.graph.launch` in "RFC: Cuda Graphs support in XLA".
+const XLA_LAUNCH: &str = "xla.graph.launch";
+
 /// A registry, with the file of each name for messages.
 pub(super) struct Registered {
     registry: Registry,
+    launch: Arc<dyn TargetModule>,
     files: BTreeMap<String, PathBuf>,
 }
 
@@ -20,9 +24,13 @@ impl Registered {
     /// A registry with a platform's own target, `callbox.graph.launch`.
     pub(super) fn new(launch: Arc<dyn TargetModule>) -> Result<Self> {
         let mut registry = Registry::new();
-        registry.register_module(launch)?;
+        registry.register_module(Arc::clone(&launch))?;
         let files = BTreeMap::from([(graph_launch::NAME.to_owned(), "callbox itself".into())]);
-        Ok(Self { registry, files })
+        Ok(Self {
+            registry,
+            launch,
+            files,
+        })
     }
 
     /// Registers a module's target that the command line names.
@@ -86,7 +94,14 @@ impl Registered {
         targets.try_for_each(|target| self.target(file, module, &target.name, &target.name))
     }
 
-    pub(super) fn into_registry(self) -> Registry {
-        self.registry
+    /// The registry, in which `xla.graph.launch` is `callbox.graph.launch` unless a module has a
+    /// target of that name.
+    pub(super) fn into_registry(mut self) -> Result<Registry> {
+        let platform = self.launch.platform();
+        if self.registry.names(platform).all(|name| name != XLA_LAUNCH) {
+            let launch = graph_launch::NAME;
+            self.registry.register(XLA_LAUNCH, self.launch, launch)?;
+        }
+        Ok(self.registry)
     }
 }

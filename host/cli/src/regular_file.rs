@@ -18,9 +18,17 @@ pub(super) fn open(path: &Path) -> Outcome<File> {
 
 /// Reads a regular file of at most `most` bytes.
 pub(super) fn read(path: &Path, most: usize) -> Outcome<Vec<u8>> {
+    read_from(open(path)?, path, most)
+}
+
+/// Reads standard input, of at most `most` bytes.
+pub(super) fn read_standard_input(most: usize) -> Outcome<Vec<u8>> {
+    read_from(io::stdin().lock(), Path::new("-"), most)
+}
+
+fn read_from(file: impl Read, path: &Path, most: usize) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?
-        .take(most as u64 + 1)
+    file.take(most as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| cannot(path, &error))?;
     if bytes.len() <= most {

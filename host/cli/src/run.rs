@@ -30,8 +30,9 @@ Native code is not sandboxed. It is loaded only if --allow-native grants its SHA
   NAME@preorder also those to tuples.
 
 Inputs and results:
-  An input is a .npy file, or FILE.safetensors#TENSOR, of its parameter's shape. The arrays
-  of a tuple, parameter 1, are --input 1.0=FILE --input 1.1=FILE ...
+  An input is a .npy file, FILE.safetensors#TENSOR, a .npy file from standard input (-), or a
+  list such as [[1,2],[3,4]] or [1,2]:f32, of its parameter's shape. The arrays of a tuple,
+  parameter 1, are --input 1.0=FILE --input 1.1=FILE ...
   Array N of the result, counting through tuples, becomes DIR/N.npy. Arrays whose element
   type .npy lacks (bf16, f8e4m3fn, ...) become tensor \"N\" of DIR/results.safetensors.
   Either all files are written, or none.
@@ -46,7 +47,7 @@ Examples:
       --allow-native SHA256
 
   A program is what JAX prints:
-  jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text()
+  jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text(print_large_constants=True)
 
 With --json, standard output is one object, of failures too:
   {\"status\":{\"code\":\"OK\",\"number\":0,\"message\":\"\",\"recoverable\":false,\"blame\":null},
@@ -64,7 +65,7 @@ const LISTED: usize = 16;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The program: HLO text
+    /// The program: HLO text. `-` is standard input
     #[arg(value_name = "PROGRAM.hlo")]
     program: PathBuf,
 
@@ -83,7 +84,8 @@ pub(super) struct Arguments {
     #[arg(long = "native", value_name = "DIR|FILE.json|FILE.wasm|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
     natives: Vec<NativeArgument>,
 
-    /// Read parameter N from FILE.npy or FILE.safetensors#TENSOR
+    /// Read parameter N from FILE.npy, from FILE.safetensors#TENSOR or from standard input (-), or
+    /// take it from a list such as [1,2,3]
     #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
     inputs: Vec<InputArgument>,
 
@@ -171,7 +173,11 @@ fn compile(arguments: &Arguments, program: &Program) -> Outcome<(Executable, Opt
 }
 
 fn read_program(path: &Path) -> Outcome<Program> {
-    let bytes = regular_file::read(path, hlo::MAX_TEXT_BYTES)?;
+    let bytes = if path == Path::new("-") {
+        regular_file::read_standard_input(hlo::MAX_TEXT_BYTES)?
+    } else {
+        regular_file::read(path, hlo::MAX_TEXT_BYTES)?
+    };
     let text = str::from_utf8(&bytes).map_err(|error| {
         Status::invalid_argument(format!(
             "expected HLO text, which is UTF-8, found other bytes at byte {}",

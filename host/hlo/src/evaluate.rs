@@ -20,14 +20,20 @@ mod complex;
 mod convert;
 mod dot;
 mod elementwise;
+mod factors;
+mod fft;
 mod indexing;
+mod lapack;
 mod layout;
 mod lift;
+mod linear;
 mod movement;
+mod random;
 mod reduce;
 mod reduce_precision;
 mod sort;
 mod strided;
+mod top_k;
 mod unary;
 mod wide;
 mod windows;
@@ -94,6 +100,15 @@ pub(crate) fn evaluate(
             select,
             scatter,
         } => windows::select_and_scatter(shape, operands, window, [*select, *scatter], callee),
+        Opcode::TopK { k, largest } => match operands {
+            [x] => top_k::top_k(shape, &array(x)?, *k, *largest, callee),
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::RngBitGenerator(algorithm) => match operands {
+            [state] => random::random_bits(shape, &array(state)?, *algorithm),
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::CustomCall(call) => lapack::call(call, shape, operands, &|| callee.check()),
         Opcode::Dot(dimensions) => match (operands, shape.as_array()) {
             ([x, y], Some(to)) => {
                 let to = to.element_type();
@@ -110,6 +125,28 @@ pub(crate) fn evaluate(
                 let arrays = [array(x)?, array(kernel)?];
                 let check = &|| callee.check();
                 leaf(shape, windows::convolution(arrays, convolution, to, check)?)
+            }
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::Fft { kind, length } => match (operands, shape.as_array()) {
+            ([x], Some(to)) => {
+                let check = &|| callee.check();
+                leaf(shape, fft::fft(&array(x)?, *kind, length, to, check)?)
+            }
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::Cholesky { lower } => match operands {
+            [a] => {
+                let check = &|| callee.check();
+                leaf(shape, linear::cholesky(&array(a)?, *lower, check)?)
+            }
+            _ => Err(unexpected(instruction, operands)),
+        },
+        Opcode::TriangularSolve(solve) => match operands {
+            [a, b] => {
+                let arrays = [array(a)?, array(b)?];
+                let check = &|| callee.check();
+                leaf(shape, linear::triangular_solve(arrays, solve, check)?)
             }
             _ => Err(unexpected(instruction, operands)),
         },

@@ -4,7 +4,7 @@
 //!
 //! ```python
 //! jax.jit(f).lower(x).compiler_ir("hlo").as_hlo_text(print_large_constants=True)
-//! jax.jit(f).lower(x).compile().as_text()
+//! jax.jit(f).lower(x).compile().as_text()  # leaves out large constants: see docs/programs.md
 //! ```
 //!
 //! Without `print_large_constants`, XLA prints `{...}` instead of the elements of a large constant,
@@ -83,7 +83,8 @@
 //! - of a computation: `execution_thread`.
 //!
 //! Custom calls that only describe how a value is split over devices (`Sharding` and the like) are
-//! copies. Any other attribute is an error.
+//! copies, and so are collectives of one device. XLA:CPU's `TopK` is read as `topk`. Any other
+//! attribute is an error.
 //!
 //! # Errors
 //!
@@ -96,6 +97,7 @@
 //! ```
 
 mod attributes;
+mod collectives;
 mod custom_calls;
 mod instructions;
 mod lower;

@@ -8,7 +8,10 @@ mod windows;
 pub(crate) use access::parameters;
 pub(crate) use domain::Domain;
 pub(crate) use operations::elementwise_operations;
-pub use operations::{BinaryOperation, Comparison, FusionKind, Schedule, UnaryOperation};
+pub use operations::{
+    BinaryOperation, Comparison, FftKind, FusionKind, RandomAlgorithm, Schedule, Transposition,
+    UnaryOperation,
+};
 pub use windows::{Convolution, ConvolutionDimensions, IndexedWindows, WindowDimension};
 
 use std::sync::Arc;
@@ -211,6 +214,29 @@ pub enum Opcode {
         /// Combines two elements.
         scatter: ComputationId,
     },
+    /// The largest or smallest elements of each row, in order, and their indices as S32.
+    TopK {
+        /// The number of elements.
+        k: usize,
+        /// Whether the largest ones are taken. Numbers are in their total order.
+        largest: bool,
+    },
+    /// The Fourier transforms of the last dimensions.
+    Fft {
+        /// The kind.
+        kind: FftKind,
+        /// The sizes of the transformed dimensions, as real or complex numbers in time.
+        length: Vec<usize>,
+    },
+    /// The triangular factor of each symmetric or Hermitian matrix in the last two dimensions.
+    Cholesky {
+        /// Whether the lower triangle is read and written, or the upper one.
+        lower: bool,
+    },
+    /// Solves systems of equations with triangular matrices.
+    TriangularSolve(TriangularSolve),
+    /// A new state and random bits from a state.
+    RngBitGenerator(RandomAlgorithm),
 }
 
 impl Opcode {
@@ -258,6 +284,11 @@ impl Opcode {
             Self::Sort { .. } => "sort",
             Self::ReduceWindow { .. } => "reduce-window",
             Self::SelectAndScatter { .. } => "select-and-scatter",
+            Self::TopK { .. } => "topk",
+            Self::Fft { .. } => "fft",
+            Self::Cholesky { .. } => "cholesky",
+            Self::TriangularSolve(_) => "triangular-solve",
+            Self::RngBitGenerator(_) => "rng-bit-generator",
         }
     }
 
@@ -323,6 +354,19 @@ pub struct DotDimensions {
     pub lhs_contracting: Vec<usize>,
     /// Their counterparts in the right operand.
     pub rhs_contracting: Vec<usize>,
+}
+
+/// The attributes of a triangular solve: XLA's `TriangularSolveOptions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TriangularSolve {
+    /// Whether the matrix is left of the unknowns: `op(A) X = B`, or `X op(A) = B`.
+    pub left_side: bool,
+    /// Whether the lower triangle is read, or the upper one.
+    pub lower: bool,
+    /// Whether the diagonal is taken for ones, and not read.
+    pub unit_diagonal: bool,
+    /// What happens to the matrix first.
+    pub transpose: Transposition,
 }
 
 /// The attributes of a custom-call instruction.

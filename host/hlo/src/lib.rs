@@ -76,6 +76,7 @@ mod evaluate;
 mod executable;
 
 mod instruction;
+mod lapack;
 mod shape_inference;
 mod verify;
 
@@ -84,7 +85,7 @@ pub use callbox_core::{attributes_from_mlir, attributes_to_mlir};
 pub use executable::{Executable, ExecuteOptions, Function};
 pub use instruction::{
     BinaryOperation, Comparison, ComparisonOrder, Computation, ComputationId, Convolution,
-    ConvolutionDimensions, CustomCall, DotDimensions, FusionKind, IndexedWindows, Instruction,
-    InstructionId, Opcode, PaddingDimension, Program, Schedule, SliceDimension, UnaryOperation,
-    WindowDimension,
+    ConvolutionDimensions, CustomCall, DotDimensions, FftKind, FusionKind, IndexedWindows,
+    Instruction, InstructionId, Opcode, PaddingDimension, Program, RandomAlgorithm, Schedule,
+    SliceDimension, Transposition, TriangularSolve, UnaryOperation, WindowDimension,
 };

@@ -10,12 +10,14 @@ mod custom_call;
 mod dimensions;
 mod elementwise;
 mod indexing;
+mod linear;
 #[cfg(test)]
 mod properties;
 mod reinterpretation;
 mod slices;
 #[cfg(test)]
 mod testing;
+mod transforms;
 mod tuples;
 mod windows;
 
@@ -114,11 +116,23 @@ fn infer_array(opcode: &Opcode, operands: &[&Shape], declared: Option<&Shape>) -
         Opcode::Dot(dot) => contraction::dot(dot, operands, declared),
         Opcode::Convolution(convolution) => windows::convolution(convolution, operands, declared),
         Opcode::Gather { windows, sizes } => indexing::gather(windows, sizes, operands),
+        Opcode::TopK { k, .. } => transforms::top_k(*k, operands),
+        Opcode::Fft { kind, length } => transforms::fft(*kind, length, operands),
+        Opcode::Cholesky { .. } => linear::cholesky(operands),
+        Opcode::TriangularSolve(solve) => linear::triangular_solve(solve, operands),
+        Opcode::RngBitGenerator(algorithm) => {
+            transforms::random_bits(*algorithm, operands, declared)
+        }
         _ => Err(Status::internal(format!(
             "expected an operation on arrays, found {}",
             opcode.name()
         ))),
     }
+}
+
+/// The shape of a `topk`.
+pub(crate) fn top_k(k: usize, operand: &Shape) -> Result<Shape> {
+    transforms::top_k(k, &[operand])
 }
 
 /// The operands, if there are exactly `N`.
@@ -213,6 +227,6 @@ fn other_dimensions(listed: &[bool], shape: &ArrayShape) -> impl Iterator<Item =
 }
 
 /// `1 operand`, `2 operands`.
-fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -254,6 +254,26 @@ def test_static_information_and_opaque_bytes(load):
     assert bytes(echoed) == b"abc" + bytes(13)
 
 
+def test_bytes_do_not_choose_a_convention(tmp_path):
+    """A function of five 32-bit integers fits two conventions if its module declares none."""
+    sections = (
+        b"\x01\x09\x01\x60\x05" + b"\x7f" * 5 + b"\x00",  # a type: five i32, no result
+        b"\x03\x02\x01\x00\x05\x03\x01\x00\x01",  # a function and a memory
+        b"\x07\x0e\x02\x06memory\x02\x00\x01f\x00\x00",
+        b"\x0a\x04\x01\x02\x00\x0b",
+    )
+    (tmp_path / "five.wasm").write_bytes(b"\0asm\x01\0\0\0" + b"".join(sections))
+    f = callbox.Host().load(tmp_path / "five.wasm").f
+    message = r"pass api_version to choose one of its conventions \(.*UNIFIED or API_VERSION_JAX_FFI\)"
+    for options in ({"opaque": b"abc"}, {}):
+        with pytest.raises(TypeError, match=message):
+            f(result_shape_dtypes=("float32", ()), **options)
+    unified = f(
+        result_shape_dtypes=("float32", ()), opaque=b"abc", api_version="API_VERSION_STATUS_RETURNING_UNIFIED"
+    )
+    assert float(unified) == 0
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "blame"),
     [

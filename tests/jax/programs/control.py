@@ -183,3 +183,17 @@ def static_and_partial(x, y):
         return x
 
     return repeat(x, times=3)
+
+
+@SUBJECT.program(lattice((4,)))
+def collectives(x):
+    """Collectives of one device, which are copies."""
+
+    def on_each(x):
+        i = lax.axis_index("i")
+        moved = lax.ppermute(x, "i", [(0, 0)]), lax.psum_scatter(x, "i", tiled=True), lax.all_gather(x, "i")
+        return *moved, *lax.psum((x, x * 2), "i"), lax.pmax(x, "i"), i + lax.psum(1, "i")
+
+    spec = jax.sharding.PartitionSpec("i")
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    return jax.shard_map(on_each, mesh=mesh, in_specs=spec, out_specs=jax.sharding.PartitionSpec(), check_vma=False)(x)

@@ -359,12 +359,8 @@ def call_python(x):
     return jax.pure_callback(lambda x: np.asarray(x) + 1, like(x), x) * 2
 
 
-@SUBJECT.program(
-    np.eye(2, dtype=np.float32),
-    status={"code": "NOT_FOUND", "contains": "lapack_spotrf_ffi"},
-    optimized=False,
-)
+@SUBJECT.program(f32([[4, 0], [2, 5]]), optimized=False)
 def call_lapack(x):
-    """A call of a library's: a tuple of results, one of them aliased, column-major layouts, an
-    attribute of type u8."""
+    """A call of a library's, which callbox runs: a tuple of results, one of them aliased,
+    column-major layouts, an attribute of type u8."""
     return lax.linalg.cholesky(x, symmetrize_input=False)

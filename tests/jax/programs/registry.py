@@ -38,6 +38,8 @@ class Program:
     subject: str = ""
     # Options for `jax.jit`.
     jit: dict[str, Any] = field(default_factory=dict)
+    # The platform that JAX lowers the text for. JAX's values are always those of CPU.
+    platform: str = "cpu"
     # Whether to write the text after optimisation as well.
     optimized: bool = True
 

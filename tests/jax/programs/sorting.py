@@ -51,6 +51,25 @@ def search(x, y):
     return jnp.searchsorted(y, x), jnp.unique(x, size=4), jnp.isin(x, y)
 
 
+@SUBJECT.program(lattice((3, 7)), s32(5, -1, 5, 0, 9, -7), u8([[7, 3], [200, 7]]), bf16(1.5, -2, 0.5, 3))
+def top_k(x, y, z, w):
+    """Of equal elements the first comes first; one of none."""
+    return lax.top_k(x, 3), lax.top_k(y, 6), lax.top_k(z, 1), lax.top_k(w, 2), lax.top_k(x, 2, axis=0), lax.top_k(y, 0)
+
+
+@SUBJECT.program(f32(NAN, 1, -INFINITY, 0.0, -0.0, INFINITY, -1))
+def top_k_special(x):
+    """NaN is the largest, and -0 less than 0."""
+    return lax.top_k(x, 7)
+
+
+@SUBJECT.program(lattice((4, 6)))
+def beams(x):
+    """The best of each row, and what they are chosen from."""
+    values, indices = lax.top_k(jax.nn.relu(x), 2)
+    return values, jnp.take_along_axis(x, indices, 1), lax.approx_max_k(x, 2)[0]
+
+
 @SUBJECT.program(lattice((5,)), s32(0, 1, 2, 3, 4))
 def permuted(x, i):
     """The inverse of a permutation, by sorting."""

@@ -176,20 +176,23 @@ fn marks_hold_as_long_as_the_case_does_not_pass() {
         problem(4, &result(5), known).contains("expected the case to fail (known), and it passed")
     );
     let unsupported = r#", "unsupported": {"reason": "later"}"#;
-    let cholesky = |expect: &str| {
+    let unsupported_program = |expect: &str| {
         let text = format!(
             r#"{{"origin": "x", "program": {{"text": ["HloModule m", "ENTRY main {{", "  x = f32[2] parameter(0)",
-            "  ROOT y = f32[2] cholesky(x), lower=true", "}}"]}}, "expect": {expect}{unsupported}}}"#
+            "  ROOT y = f32[2] infeed(x)", "}}"]}}, "expect": {expect}{unsupported}}}"#
         );
         let case = Case::parse(&text, Path::new(".")).unwrap();
         run(&case, &Host::default()).verdict
     };
     let named =
         |word: &str| format!(r#"{{"status": {{"code": "UNIMPLEMENTED", "contains": "{word}"}}}}"#);
-    for expect in [result(5), named("cholesky")] {
-        assert_eq!(cholesky(&expect), Verdict::Unsupported("later".into()));
+    for expect in [result(5), named("infeed")] {
+        assert_eq!(
+            unsupported_program(&expect),
+            Verdict::Unsupported("later".into())
+        );
     }
-    let other_message = failure(cholesky(&named("fft"))).to_string();
+    let other_message = failure(unsupported_program(&named("fft"))).to_string();
     assert!(
         other_message.contains("message: expected"),
         "{other_message}"

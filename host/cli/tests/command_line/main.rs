@@ -30,6 +30,7 @@ mod modules;
 mod outputs;
 mod packages;
 mod policy;
+mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
 mod run;

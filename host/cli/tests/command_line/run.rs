@@ -3,7 +3,7 @@
 use crate::guests::{ADD, CALL, FAULTS, NEGATE, SEED, calling};
 use crate::support::Folder;
 
-fn folder() -> Folder {
+pub(crate) fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("add.hlo", ADD).write("call.hlo", CALL);
     folder.npy("x.npy", &[3], &[1.0_f32, 2.0, -3.5]);
@@ -180,7 +180,7 @@ fn a_program_that_cannot_be_read_is_shown_where() {
     folder
         .write("wrong.hlo", ADD.replace("add(x, y)", "add(x,, y)"))
         .write("bytes.hlo", b"HloModule \xff");
-    folder.write("unknown.hlo", ADD.replace("add(", "fft("));
+    folder.write("unknown.hlo", ADD.replace("add(", "infeed("));
     let ran = folder.refuse(
         &["run", "wrong.hlo"],
         1,
@@ -192,7 +192,7 @@ fn a_program_that_cannot_be_read_is_shown_where() {
         "{ran:?}"
     );
     assert!(ran.stderr.contains("^\n"), "{ran:?}");
-    folder.refuse(&["run", "unknown.hlo"], 1, "UNIMPLEMENTED", "fft");
+    folder.refuse(&["run", "unknown.hlo"], 1, "UNIMPLEMENTED", "infeed");
     let message = "bytes.hlo: expected HLO text, which is UTF-8, found other bytes at byte 10";
     folder.refuse(&["run", "bytes.hlo"], 1, "INVALID_ARGUMENT", message);
     folder.write("empty.hlo", "");

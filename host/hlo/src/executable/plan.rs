@@ -51,7 +51,7 @@ pub(super) struct Step {
     pub(super) instruction: InstructionId,
     /// Values that no later step reads.
     pub(super) last_uses: Vec<InstructionId>,
-    /// For a custom call, its call site.
+    /// For a custom call, its call site. callbox itself runs a custom call without one.
     pub(super) call: Option<BoundCall>,
 }
 
@@ -157,7 +157,7 @@ fn steps(computation: &Computation, live: &[bool], binder: &mut Binder<'_>) -> R
         let call = match &instruction.opcode {
             Opcode::CustomCall(call) => {
                 let scratch = std::mem::take(&mut scratch[index]);
-                Some(binder.bind(computation, instruction, call, scratch)?)
+                binder.bind(computation, instruction, call, scratch)?
             }
             _ => None,
         };

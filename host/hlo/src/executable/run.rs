@@ -131,12 +131,10 @@ impl<'a, S: Space> Run<'a, S> {
             }
             Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
             Opcode::Conditional(branches) => self.conditional(branches, &operands),
-            Opcode::CustomCall(_) => {
-                let unbound = || Status::internal(format!("%{} was not bound", instruction.name));
-                let call = step.call.as_ref().ok_or_else(unbound)?;
-                S::custom_call(self, call, instruction, &operands)
-            }
-            _ => S::evaluate(self, instruction, &operands),
+            _ => match &step.call {
+                Some(call) => S::custom_call(self, call, instruction, &operands),
+                None => S::evaluate(self, instruction, &operands),
+            },
         }
     }
 

@@ -22,6 +22,9 @@ const ANNOTATIONS: &[&str] = &[
     "xla.sdy.PropagationBarrier",
 ];
 
+/// The function of XLA:CPU that `topk` becomes.
+const TOP_K: &str = "TopK";
+
 /// Keys in a custom call's `frontend_attributes`, for the convention of the JAX FFI proposal.
 pub(super) const CONSTRUCTOR: &str = "callbox.static_info.constructor";
 pub(super) const DESTRUCTOR: &str = "callbox.static_info.destructor";
@@ -41,6 +44,13 @@ pub(super) fn custom_call(
         && operand.is_compatible(shape)
     {
         return Ok(Opcode::Copy);
+    }
+    if target == TOP_K
+        && let Some(k) = top_k(operands, shape)
+    {
+        // XLA:CPU's function ignores the comparison, which is always that of the largest.
+        called_computations(instruction, context)?;
+        return Ok(Opcode::TopK { k, largest: true });
     }
     let mut call = CustomCall::new(target);
     // XLA's default is the oldest convention.
@@ -67,6 +77,16 @@ pub(super) fn custom_call(
     call.called_computations = called_computations(instruction, context)?;
     call.operand_layouts = operand_layouts(instruction, operands)?;
     Ok(Opcode::CustomCall(Box::new(call)))
+}
+
+/// The number of elements that XLA's `TopK` takes, if these are its operand and its result.
+fn top_k(operands: &[&Shape], shape: &Shape) -> Option<usize> {
+    let ([operand], [values, _]) = (operands, shape.as_tuple()?) else {
+        return None;
+    };
+    let k = *values.as_array()?.dimensions().last()?;
+    let expected = crate::shape_inference::top_k(k, operand).ok()?;
+    expected.is_compatible(shape).then_some(k)
 }
 
 fn api_version(cursor: &mut Cursor<'_>) -> Parsed<ApiVersion> {

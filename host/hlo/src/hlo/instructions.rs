@@ -17,6 +17,11 @@ pub(super) fn read_instruction<'a>(cursor: &mut Cursor<'a>) -> Parsed<Instructio
     cursor.expect("(", "'(' behind the opcode")?;
     let operands = match opcode.text {
         "parameter" => Operands::Parameter(cursor.number()?),
+        "constant" if cursor.sees("{...}") => {
+            let message = "expected the elements of a constant, found {...}: print the program \
+                           with as_hlo_text(print_large_constants=True)";
+            return Err(Diagnostic::invalid(cursor.at(), message));
+        }
         "constant" => Operands::Constant(read_literal(cursor, &shape)?),
         _ => Operands::Instructions(operands(cursor)?),
     };
@@ -161,6 +166,11 @@ mod tests {
                 "21: expected a number that is not negative, found \"x\"",
             ),
             ("x = f32[] constant(1, 2)", "21: expected ')', found ','"),
+            (
+                "x = f32[9] constant({...})",
+                "21: expected the elements of a constant, found {...}: print the program with \
+                 as_hlo_text(print_large_constants=True)",
+            ),
         ] {
             let status = read_instruction(&mut Cursor::new(text))
                 .unwrap_err()

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use super::attributes::windows::{
     GATHER, SCATTER, convolution, indexed_windows, is_stable, window,
 };
-use super::attributes::{Attributes, computation, numbers, padding, slice, word};
+use super::attributes::{Attributes, computation, flag, numbers, padding, slice, word};
+use super::collectives::collective;
 use super::custom_calls::custom_call;
 use super::syntax::{Instruction, Operands};
 use crate::instruction::{
-    BinaryOperation, Comparison, ComparisonOrder, ComputationId, DotDimensions, FusionKind, Opcode,
-    UnaryOperation,
+    BinaryOperation, Comparison, ComparisonOrder, ComputationId, DotDimensions, FftKind,
+    FusionKind, Opcode, RandomAlgorithm, Transposition, TriangularSolve, UnaryOperation,
 };
 use callbox_core::text::{Cursor, Diagnostic, Name, Parsed, Placed, shortened, suggestion};
 use callbox_core::values::{ElementType, Shape};
@@ -53,12 +54,18 @@ pub(super) fn lower(
     if let Some(opcode) = without_attributes(name) {
         return Ok(opcode);
     }
+    if let Some(opcode) = collective(instruction, operands)? {
+        return Ok(opcode);
+    }
     let attributes = &mut instruction.attributes;
     Ok(match name {
         "broadcast" => {
             Opcode::Broadcast(unless_scalar(attributes, operands, "dimensions", numbers)?)
         }
         "call" => Opcode::Call(callee("to_apply", attributes, context)?),
+        "cholesky" => Opcode::Cholesky {
+            lower: is_set("lower", attributes)?,
+        },
         "compare" => compare(attributes, operands)?,
         "concatenate" => Opcode::Concatenate(one_dimension(attributes)?),
         "conditional" => Opcode::Conditional(branches(attributes, operands, context)?),
@@ -68,6 +75,7 @@ pub(super) fn lower(
         "dynamic-slice" => {
             Opcode::DynamicSlice(attributes.require("dynamic_slice_sizes", numbers)?.value)
         }
+        "fft" => fft(attributes)?,
         "fusion" => fusion(attributes, context)?,
         "gather" => Opcode::Gather {
             windows: indexed_windows(attributes, GATHER)?,
@@ -92,6 +100,7 @@ pub(super) fn lower(
             computation: callee("to_apply", attributes, context)?,
         },
         "reverse" => Opcode::Reverse(attributes.require("dimensions", numbers)?.value),
+        "rng-bit-generator" => random_bits(attributes)?,
         "scatter" => Opcode::Scatter {
             windows: indexed_windows(attributes, SCATTER)?,
             computation: callee("to_apply", attributes, context)?,
@@ -108,6 +117,11 @@ pub(super) fn lower(
             computation: callee("to_apply", attributes, context)?,
         },
         "transpose" => Opcode::Transpose(attributes.require("dimensions", numbers)?.value),
+        "topk" => Opcode::TopK {
+            k: attributes.require("k", Cursor::number)?.value,
+            largest: attributes.require("largest", flag)?.value,
+        },
+        "triangular-solve" => triangular_solve(attributes)?,
         "while" => Opcode::While {
             condition: callee("condition", attributes, context)?,
             body: callee("body", attributes, context)?,
@@ -163,6 +177,40 @@ fn fusion(attributes: &mut Attributes<'_>, context: &Context<'_>) -> Parsed<Opco
     let expected = "a kind of fusion such as kLoop";
     let kind = attributes.require("kind", |c| word(c, FusionKind::from_name, expected))?;
     Ok(Opcode::Fusion(kind.value, callee))
+}
+
+fn fft(attributes: &mut Attributes<'_>) -> Parsed<Opcode> {
+    let expected = "a kind of transform such as RFFT";
+    let kind = attributes.require("fft_type", |c| word(c, FftKind::from_name, expected))?;
+    Ok(Opcode::Fft {
+        kind: kind.value,
+        length: attributes.require("fft_length", numbers)?.value,
+    })
+}
+
+fn random_bits(attributes: &mut Attributes<'_>) -> Parsed<Opcode> {
+    let expected = "an algorithm such as rng_philox";
+    let read = |c: &mut Cursor<'_>| word(c, RandomAlgorithm::from_name, expected);
+    let algorithm = attributes.require("algorithm", read)?;
+    Ok(Opcode::RngBitGenerator(algorithm.value))
+}
+
+/// XLA prints only the flags that are set.
+fn triangular_solve(attributes: &mut Attributes<'_>) -> Parsed<Opcode> {
+    let expected = "NO_TRANSPOSE, TRANSPOSE or ADJOINT";
+    let transpose = |c: &mut Cursor<'_>| word(c, Transposition::from_name, expected);
+    Ok(Opcode::TriangularSolve(TriangularSolve {
+        left_side: is_set("left_side", attributes)?,
+        lower: is_set("lower", attributes)?,
+        unit_diagonal: is_set("unit_diagonal", attributes)?,
+        transpose: attributes.require("transpose_a", transpose)?.value,
+    }))
+}
+
+/// Takes a flag that may be left out, which means false.
+fn is_set(name: &str, attributes: &mut Attributes<'_>) -> Parsed<bool> {
+    let flag = attributes.take(name, flag)?;
+    Ok(flag.is_some_and(|flag| flag.value))
 }
 
 /// In XLA a map is always over all dimensions, in order.

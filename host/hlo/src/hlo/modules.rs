@@ -76,7 +76,7 @@ const TABLES: &[&str] = &["FileNames", "FunctionNames", "FileLocations", "StackF
 pub(super) fn read_module(text: &str) -> Parsed<Module<'_>> {
     let mut cursor = Cursor::new(text);
     if !cursor.keyword("HloModule") {
-        return Err(cursor.expected("HloModule and the module's name"));
+        return Err(no_hlo(&mut cursor));
     }
     let mut module = Module {
         name: cursor.name("the module's name")?,
@@ -98,6 +98,19 @@ pub(super) fn read_module(text: &str) -> Parsed<Module<'_>> {
         module.computations.push(computation);
     }
     Ok(module)
+}
+
+/// Why a text is not read. What JAX prints first, `lowered.as_text()`, is StableHLO.
+fn no_hlo(cursor: &mut Cursor<'_>) -> Diagnostic {
+    let is_stable_hlo = ["module @", "module {", "module attributes", "#loc", "#sdy"]
+        .iter()
+        .any(|start| cursor.sees(start));
+    if is_stable_hlo {
+        let message = "expected HLO text, found StableHLO: print it with \
+                       lowered.compiler_ir(\"hlo\").as_hlo_text(print_large_constants=True)";
+        return Diagnostic::invalid(cursor.at(), message);
+    }
+    cursor.expected("HloModule and the module's name")
 }
 
 /// Reads the module's attributes.

@@ -171,6 +171,34 @@ named! {
         Custom = "kCustom",
     }
 
+    /// The kind of a Fourier transform.
+    FftKind {
+        /// From complex numbers to complex numbers.
+        Forward = "FFT",
+        /// The inverse of `FFT`, divided by the number of elements.
+        Inverse = "IFFT",
+        /// From real numbers to the first half of the complex spectrum.
+        RealForward = "RFFT",
+        /// The inverse of `RFFT`.
+        RealInverse = "IRFFT",
+    }
+
+    /// What a triangular solve does with its matrix first.
+    Transposition {
+        None = "NO_TRANSPOSE",
+        Transpose = "TRANSPOSE",
+        /// The conjugate of the transpose.
+        Adjoint = "ADJOINT",
+    }
+
+    /// The algorithm of a random bit generator.
+    RandomAlgorithm {
+        /// XLA:CPU's, which is `rng_philox`.
+        Default = "rng_default",
+        ThreeFry = "rng_three_fry",
+        Philox = "rng_philox",
+    }
+
     /// When a custom call runs, within the order that its operands allow: XLA's
     /// `CustomCallSchedule`.
     #[derive(Default)]

@@ -11,6 +11,7 @@ use super::BoundCall;
 use super::references::References;
 use crate::Program;
 use crate::instruction::{Computation, ComputationId, CustomCall, Instruction};
+use crate::lapack::{owner, routine};
 use callbox_core::Registry;
 use callbox_core::call::{
     CallOptions, CallSite, FunctionReference, Platform, PreparedCalls, TargetModule,
@@ -54,21 +55,35 @@ impl<'a> Binder<'a> {
     }
 
     /// Adds a custom call to the call sites of its target's module. `scratch` are the leaves of
-    /// its result that nothing reads.
+    /// its result that nothing reads. `None` for a function of LAPACK that callbox runs.
     pub(super) fn bind(
         &mut self,
         computation: &Computation,
         instruction: &Instruction,
         call: &CustomCall,
         scratch: Vec<usize>,
-    ) -> Result<BoundCall> {
+    ) -> Result<Option<BoundCall>> {
         let name = format!(
             "custom call %{} of {:?}",
             shortened(&instruction.name),
             shortened(&call.target)
         );
-        let target = self.registry.lookup(&call.target, self.platform);
-        let target = target.map_err(|status| status.context(&name))?;
+        let target = match self.registry.lookup(&call.target, self.platform) {
+            Ok(target) => target,
+            Err(status) if status.code() == StatusCode::NotFound => {
+                let shapes = instruction.operands.iter().map(|&id| computation.shape(id));
+                let routine = routine(call, &Vec::from_iter(shapes), &instruction.shape);
+                if routine.map_err(|status| status.context(&name))?.is_some() {
+                    return Ok(None);
+                }
+                return Err(match owner(&call.target) {
+                    Some(owner) => status.map_message(|message| format!("{message}; {owner}")),
+                    None => status,
+                }
+                .context(&name));
+            }
+            Err(status) => return Err(status.context(&name)),
+        };
         let functions = self.references.functions(call);
         let functions = functions.map_err(|status| status.context(&name))?;
         self.count_arrays(computation, instruction)
@@ -91,14 +106,14 @@ impl<'a> Binder<'a> {
         };
         let sites = &mut self.modules[module].1;
         sites.push(site);
-        Ok(BoundCall {
+        Ok(Some(BoundCall {
             module,
             site: sites.len() - 1,
             operands,
             result: without_layouts_of(&result, &scratch)?,
             scratch,
             calls_back: !functions.is_empty(),
-        })
+        }))
     }
 
     /// Counts the arrays of a call.

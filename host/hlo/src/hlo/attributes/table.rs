@@ -43,7 +43,11 @@ pub(in crate::hlo) const CONTROL_PREDECESSORS: &str = "control-predecessors";
 fn meaningful(opcode: &str) -> &'static [&'static str] {
     match opcode {
         "broadcast" | "concatenate" | "reverse" | "transpose" => &["dimensions"],
+        "all-gather" | "all-to-all" | "collective-broadcast" => &["replica_groups"],
+        "all-reduce" | "reduce-scatter" => &["replica_groups"],
         "call" => &["to_apply"],
+        "cholesky" => &["lower"],
+        "collective-permute" => &["source_target_pairs"],
         "compare" => &["direction", "type"],
         "conditional" => &[
             "branch_computations",
@@ -76,6 +80,7 @@ fn meaningful(opcode: &str) -> &'static [&'static str] {
             "rhs_contracting_dims",
         ],
         "dynamic-slice" => &["dynamic_slice_sizes"],
+        "fft" => &["fft_length", "fft_type"],
         "fusion" => &["calls", "kind"],
         "gather" => &[
             "collapsed_slice_dims",
@@ -92,6 +97,7 @@ fn meaningful(opcode: &str) -> &'static [&'static str] {
         "pad" => &["padding"],
         "reduce-precision" => &["exponent_bits", "mantissa_bits"],
         "reduce-window" => &["to_apply", "window"],
+        "rng-bit-generator" => &["algorithm"],
         "scatter" => &[
             "index_vector_dim",
             "input_batching_dims",
@@ -104,6 +110,8 @@ fn meaningful(opcode: &str) -> &'static [&'static str] {
         "select-and-scatter" => &["scatter", "select", "window"],
         "slice" => &["slice"],
         "sort" => &["dimensions", "is_stable", "to_apply"],
+        "topk" => &["k", "largest"],
+        "triangular-solve" => &["left_side", "lower", "transpose_a", "unit_diagonal"],
         "while" => &["body", "condition"],
         _ => &[],
     }
@@ -131,6 +139,19 @@ const IGNORED: &[&str] = &[
 /// Attributes that are ignored for one opcode.
 fn ignored(opcode: &str) -> &'static [&'static str] {
     match opcode {
+        // Collectives of one device are copies: see `collectives`.
+        "all-gather"
+        | "all-reduce"
+        | "all-to-all"
+        | "collective-broadcast"
+        | "collective-permute"
+        | "reduce-scatter" => &[
+            "channel_id",
+            "constrain_layout",
+            "dimensions",
+            "to_apply",
+            "use_global_device_ids",
+        ],
         // The callee's instructions are run, whatever operation it stands for.
         "call" => &["is_composite"],
         "custom-call" => &["operand_precision"],

@@ -111,12 +111,33 @@ fn plain(opcode: &Opcode) -> String {
             numbers(sizes)
         ),
         Opcode::Convolution(convolution) => windows::convolution(convolution),
+        Opcode::TopK { k, largest } => format!(", k={k}, largest={largest}"),
+        Opcode::Fft { kind, length } => {
+            format!(", fft_type={kind}, fft_length={}", numbers(length))
+        }
+        Opcode::Cholesky { lower } => flags(&[("lower", *lower)]),
+        Opcode::TriangularSolve(solve) => format!(
+            "{}, transpose_a={}",
+            flags(&[
+                ("left_side", solve.left_side),
+                ("lower", solve.lower),
+                ("unit_diagonal", solve.unit_diagonal),
+            ]),
+            solve.transpose
+        ),
+        Opcode::RngBitGenerator(algorithm) => format!(", algorithm={algorithm}"),
         Opcode::ReducePrecision {
             exponent_bits,
             mantissa_bits,
         } => format!(", exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}"),
         _ => String::new(),
     }
+}
+
+/// The flags that are set, as XLA prints them.
+fn flags(flags: &[(&str, bool)]) -> String {
+    let set = flags.iter().filter(|(_, is_set)| *is_set);
+    set.map(|(name, _)| format!(", {name}=true")).collect()
 }
 
 fn slice(dimension: &SliceDimension) -> String {

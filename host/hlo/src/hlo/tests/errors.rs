@@ -18,12 +18,57 @@ fn the_line_is_shown_with_a_caret() {
         status.message(),
         "line 5, column 21: expected an operand, found ','\n    x = f32[2] add(p0,, p0)\n                      ^"
     );
-    let status = refuse(&module("  p0 = f32[2] parameter(0)\n  x = f32[2] fft(p0)"));
+    let status = refuse(&module(
+        "  p0 = f32[2] parameter(0)\n  x = f32[2] infeed(p0)",
+    ));
     assert_eq!(status.code(), StatusCode::Unimplemented);
     assert_eq!(
         status.message(),
-        "line 5, column 14: instruction \"fft\" is not supported\n    x = f32[2] fft(p0)\n               ^"
+        "line 5, column 14: instruction \"infeed\" is not supported\n    x = f32[2] infeed(p0)\n               ^"
     );
+}
+
+#[test]
+fn stable_hlo_is_told_apart() {
+    for text in [
+        "module @jit_f attributes {a = 1} {\n}",
+        "#loc1 = loc(\"x\")\nmodule @jit_f {}",
+    ] {
+        check(
+            text,
+            "line 1, column 1: expected HLO text, found StableHLO: print it with \
+             lowered.compiler_ir(\"hlo\").as_hlo_text(print_large_constants=True)",
+        );
+    }
+}
+
+#[test]
+fn attributes_have_known_words() {
+    for (instruction, expected) in [
+        (
+            "y = c64[4] fft(x), fft_type=DCT, fft_length={4}",
+            "31: expected a kind of transform such as RFFT, found \"DCT\"",
+        ),
+        (
+            "y = c64[4] fft(x), fft_type=FFT",
+            "14: expected the attribute fft_length of \"fft\", found none",
+        ),
+        (
+            "y = (c64[2], s32[2]) topk(x), k=2",
+            "24: expected the attribute largest of \"topk\", found none",
+        ),
+        (
+            "y = c64[4] triangular-solve(x, x), transpose_a=YES",
+            "50: expected NO_TRANSPOSE, TRANSPOSE or ADJOINT, found \"YES\"",
+        ),
+        (
+            "y = (c64[4], u8[]) rng-bit-generator(x), algorithm=rng_best",
+            "54: expected an algorithm such as rng_philox, found \"rng_best\"",
+        ),
+    ] {
+        let text = module(&format!("  x = c64[4] parameter(0)\n  {instruction}"));
+        check(&text, &format!("line 5, column {expected}"));
+    }
 }
 
 #[test]
