@@ -14,7 +14,7 @@
 
 mod budget;
 // Written from the `.wit` file, not from the host's code.
-#[path = "../../tests/decode/mod.rs"]
+#[path = "../../tests/engine/decode.rs"]
 mod decode;
 pub mod drive;
 mod generate;
