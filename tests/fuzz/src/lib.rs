@@ -13,6 +13,8 @@
 )]
 
 mod budget;
+#[path = "../../tests/cost/bodies.rs"]
+mod bodies;
 // Written from the `.wit` file, not from the host's code.
 #[path = "../../tests/engine/decode.rs"]
 mod decode;
@@ -33,6 +35,8 @@ mod records;
 mod sections;
 pub mod seeds;
 pub mod targets;
+#[path = "../../tests/cost/wide.rs"]
+mod wide;
 
 use outcome::Outcome;
 

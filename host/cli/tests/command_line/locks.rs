@@ -235,6 +235,12 @@ fn native_code_is_locked_too() {
     let lock: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(lock["files"][0]["file"], "k/callbox.json");
     assert_eq!(lock["files"][0]["digest"], DIGEST);
+    // PTX is a part of its manifest.
+    let ran = folder.run(&["lock", "k/k.ptx", "--json"]);
+    let status = &ran.object()["status"];
+    assert_eq!((ran.code, &status["code"]), (2, &json!("INVALID_ARGUMENT")));
+    let message = "k/k.ptx: PTX is loaded only by a manifest: name the `callbox.json` that has it";
+    assert_eq!(status["message"], message);
     let call = |module: &str, target: &str, grant: &str| {
         folder.run(&[
             "call",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::memory::UNTOUCHED;
 use super::*;
-use callbox_core::call::{Fuel, Stage};
+use callbox_core::call::{Deadline, Fuel, Stage};
 use callbox_core::policy::Isolation;
 use callbox_core::values::Blame;
 

@@ -40,11 +40,13 @@ pub(super) fn module(u: &mut Unstructured<'_>) -> Result<Generator> {
         },
         7 => Generator::Types {
             count: size(u, 20_000)?,
-            values: size(u, 16)?,
+            values: size(u, 300)?,
+            distinct: u.arbitrary()?,
         },
         8 => Generator::Escaping {
             functions: size(u, 2_000)?,
             values: size(u, 200)?,
+            table: u.arbitrary()?,
         },
         9 => Generator::Globals {
             count: size(u, 2_000)?,
