@@ -23,6 +23,11 @@ typedef enum callbox_reduction {
   CALLBOX_SUM, CALLBOX_MAX, CALLBOX_ROOT_MEAN_SQUARE
 } callbox_reduction;
 
+/* The type of the elements of a conversion. */
+typedef enum callbox_convertible {
+  CALLBOX_CONVERT_F32, CALLBOX_CONVERT_F16, CALLBOX_CONVERT_BF16, CALLBOX_CONVERT_S8
+} callbox_convertible;
+
 /* The type of the elements of matrices. */
 typedef enum callbox_number { CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64 } callbox_number;
 
@@ -76,6 +81,11 @@ CALLBOX_ASSERT_FIELD(callbox_product, beta, 88);
 /* Writes the function of each element of `x` to `y`, which is as long and may be `x`. */
 CALLBOX_MATHS("map")
 void callbox_map(uint32_t function, const float *x, size_t x_count, float *y, size_t y_count);
+
+/* Converts each element of `x`, and writes it to `y`, which has as many. Sizes are in bytes. */
+CALLBOX_MATHS("convert")
+void callbox_convert(uint32_t source, const void *x, size_t x_size, uint32_t target, void *y,
+                     size_t y_size);
 
 /* Writes the softmax of each row of `columns` elements of `x` to `y`, which is as long and may be
  * `x`. */

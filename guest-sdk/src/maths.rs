@@ -39,7 +39,9 @@ use crate::abi::maths as machine;
 #[doc(inline)]
 pub use callbox_abi::{Elementwise, Reduction};
 
-use callbox_abi::Number;
+use callbox_abi::{Convertible, Number};
+
+use crate::{Bf16, F16};
 
 /// A type of the elements of matrices and rows: [`f32`] or [`f64`].
 pub trait MatrixElement: crate::Element + Into<f64> + sealed::Sealed {
@@ -58,6 +60,32 @@ impl MatrixElement for f64 {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod sealed {
+    use callbox_maths::convert::{Source, Target};
+
+    use crate::{Bf16, F16, abi};
+
+    /// A slice as the host's function takes it.
+    pub trait Converted: Sized {
+        fn source(x: &[Self]) -> Option<Source<'_>>;
+        fn target(y: &mut [Self]) -> Option<Target<'_>>;
+    }
+
+    macro_rules! converted {
+        ($($type:ty: $variant:ident,)*) => {$(
+            impl Converted for $type {
+                fn source(x: &[Self]) -> Option<Source<'_>> {
+                    abi::elements(abi::bytes(x)).map(Source::$variant)
+                }
+
+                fn target(y: &mut [Self]) -> Option<Target<'_>> {
+                    abi::elements_mut(abi::bytes_mut(y)).map(Target::$variant)
+                }
+            }
+        )*};
+    }
+
+    converted! { f32: F32, F16: F16, Bf16: Bf16, i8: S8, }
+
     pub trait Sealed: callbox_maths::gemm::Number + callbox_maths::rows::Element {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
@@ -65,9 +93,40 @@ mod sealed {
 
 #[cfg(target_arch = "wasm32")]
 mod sealed {
+    use crate::{Bf16, F16};
+
+    pub trait Converted {}
+    impl Converted for f32 {}
+    impl Converted for F16 {}
+    impl Converted for Bf16 {}
+    impl Converted for i8 {}
+
     pub trait Sealed: crate::abi::maths::Rows {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+}
+
+/// A type that [`convert`] takes: [`f32`], [`F16`], [`Bf16`] or [`i8`].
+pub trait Converted: crate::Element + sealed::Converted {
+    /// The type's number in the contract.
+    #[doc(hidden)]
+    const NUMBER: Convertible;
+}
+
+impl Converted for f32 {
+    const NUMBER: Convertible = Convertible::F32;
+}
+
+impl Converted for F16 {
+    const NUMBER: Convertible = Convertible::F16;
+}
+
+impl Converted for Bf16 {
+    const NUMBER: Convertible = Convertible::Bf16;
+}
+
+impl Converted for i8 {
+    const NUMBER: Convertible = Convertible::S8;
 }
 
 /// The sizes of a batch of products of matrices: `rows x depth` by `depth x columns`.
@@ -124,6 +183,23 @@ pub fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
 /// Replaces each element of `y` by the function of it.
 pub fn map_in_place(function: Elementwise, y: &mut [f32]) {
     machine::map_in_place(function, y);
+}
+
+/// Converts each element of `x`, and writes it to `y`, which has as many.
+///
+/// [`F16`] and [`Bf16`] get the nearest number, and of two equally near ones the even one. [`i8`]
+/// gets the integer towards zero, or the nearest integer for a number out of its range, and 0 for
+/// NaN.
+///
+/// ```
+/// use callbox_guest::{F16, maths};
+///
+/// let mut y = [F16::default(); 2];
+/// maths::convert(&[1.5_f32, 65520.0], &mut y);
+/// assert_eq!(y.map(F16::to_bits), [0x3e00, 0x7c00]);
+/// ```
+pub fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
+    machine::convert(x, y);
 }
 
 /// Writes the softmax of each row of `columns` elements of `x` to `y`, which is as long.

@@ -2,7 +2,8 @@
 
 use callbox_abi::{Elementwise, List, Matrices, Product, Reduction};
 
-use crate::maths::{MatrixElement, Sizes, Strides};
+use super::{bytes, bytes_mut};
+use crate::maths::{Converted, MatrixElement, Sizes, Strides};
 
 mod imports {
     use callbox_abi::Product;
@@ -10,6 +11,14 @@ mod imports {
     #[link(wasm_import_module = "callbox:ffi/maths@1.0.0")]
     unsafe extern "C" {
         pub(crate) fn map(function: u32, x: *const f32, x_len: usize, y: *mut f32, y_len: usize);
+        pub(crate) fn convert(
+            source: u32,
+            x: *const u8,
+            x_len: usize,
+            target: u32,
+            y: *mut u8,
+            y_len: usize,
+        );
         #[link_name = "softmax-rows"]
         pub(crate) fn softmax_rows(
             x: *const f32,
@@ -101,6 +110,15 @@ pub(crate) fn map_in_place(function: Elementwise, y: &mut [f32]) {
     let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
     // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
     unsafe { imports::map(function, start, length, start, length) }
+}
+
+/// The import `convert`.
+pub(crate) fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
+    let (source, target) = (u32::from(S::NUMBER.number()), u32::from(T::NUMBER.number()));
+    let (x, y) = (bytes(x), bytes_mut(y));
+    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
+    // exclusively.
+    unsafe { imports::convert(source, x.as_ptr(), x.len(), target, y.as_mut_ptr(), y.len()) }
 }
 
 /// The imports of functions of rows.

@@ -10,7 +10,7 @@ use core::convert::Infallible;
 use callbox_maths::gemm::{self, Arithmetic, Gemm, Operand, Target};
 use callbox_maths::norm::Forward;
 
-use super::{Elementwise, MatrixElement, Reduction, Sizes, Strides};
+use super::{Converted, Elementwise, MatrixElement, Reduction, Sizes, Strides};
 
 /// Lets a computation go on: natively nothing stops it.
 fn go_on() -> Result<(), Infallible> {
@@ -24,6 +24,13 @@ pub(super) fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
 
 pub(super) fn map_in_place(function: Elementwise, y: &mut [f32]) {
     let Ok(()) = callbox_maths::map_in_place(function, y, &mut go_on);
+}
+
+pub(super) fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
+    assert_eq!(x.len(), y.len(), "the lengths of `x` and `y`");
+    if let (Some(x), Some(y)) = (S::source(x), T::target(y)) {
+        let Ok(()) = callbox_maths::convert::convert(x, y, &mut go_on);
+    }
 }
 
 /// Checks that an array consists of whole rows.

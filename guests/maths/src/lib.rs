@@ -1,8 +1,12 @@
 //! Targets whose work the host does: products of matrices, elementwise functions, and functions of
 //! rows.
 
-use callbox_guest::maths::{self, Elementwise, MatrixElement, Reduction, Sizes, Strides};
-use callbox_guest::{Element, Failure, Operand, ResultBuffer, Shape, target};
+use callbox_guest::maths::{
+    self, Converted, Elementwise, MatrixElement, Reduction, Sizes, Strides,
+};
+use callbox_guest::{
+    AnyResult, Bf16, Element, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
+};
 
 /// Computes a function of each element.
 #[target(pure)]
@@ -17,6 +21,29 @@ fn elementwise(
         .into_iter()
         .find(|known| known.name() == function);
     maths::map(found.ok_or_else(|| unknown(function))?, x, y);
+    Ok(())
+}
+
+/// Converts each element to the type of the result.
+#[target(pure, T = [f32, F16, Bf16, i8])]
+fn convert<T: Converted>(
+    #[dimensions(..)] x: &Operand<T>,
+    #[dimensions(..)] y: &mut AnyResult,
+) -> Result<(), Failure> {
+    let dimensions = y.dimensions();
+    if dimensions != x.dimensions() {
+        return Err(Failure::invalid_argument(format!(
+            "expected y to have the dimensions of x, {:?}, found {dimensions:?}",
+            x.dimensions()
+        )));
+    }
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    match y.element_type() {
+        ElementType::F32 => maths::convert(x, &mut y.as_typed::<f32>()?),
+        ElementType::F16 => maths::convert(x, &mut y.as_typed::<F16>()?),
+        ElementType::Bf16 => maths::convert(x, &mut y.as_typed::<Bf16>()?),
+        _ => maths::convert(x, &mut y.as_typed::<i8>()?),
+    }
     Ok(())
 }
 

@@ -51,7 +51,9 @@ mod numbers;
 mod record;
 
 pub use element_type::ElementType;
-pub use maths::{Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Product, Reduction};
+pub use maths::{
+    Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Product, Reduction,
+};
 pub use numbers::{ApiVersion, AttributeKind, LogLevel, Stage, StatusCode, UnknownName};
 pub use record::{Attribute, BaseCallFrame, Buffer, CallFrame, List, OptionU32};
 

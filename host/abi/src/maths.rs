@@ -58,6 +58,20 @@ numbered! {
     }
 }
 
+numbered! {
+    /// The type of the elements of a conversion.
+    pub enum Convertible from u32, named by name {
+        /// F32.
+        F32 = 0, "f32";
+        /// F16.
+        F16 = 1, "f16";
+        /// BF16.
+        Bf16 = 2, "bf16";
+        /// S8.
+        S8 = 3, "s8";
+    }
+}
+
 /// The record `matrices`: a batch of matrices.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

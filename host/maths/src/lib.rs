@@ -6,10 +6,10 @@
 //!
 //! # Decisions
 //!
-//! - Elementwise functions and functions of rows give the same bits on every machine. Each is one
-//!   piece of code without fused multiplication, in a fixed order, which the compiler makes into
-//!   vectors of each width (`simd`). Only [`gemm()`] has a faster form whose bits depend on the
-//!   processor ([`Arithmetic`]).
+//! - Elementwise functions, conversions and functions of rows give the same bits on every machine.
+//!   Each is one piece of code without fused multiplication, in a fixed order, which the compiler
+//!   makes into vectors of each width (`simd`). Only [`gemm()`] has a faster form whose bits depend
+//!   on the processor ([`Arithmetic`]).
 //! - A NaN in a result is the canonical one (`0x7fc00000` in F32), except in
 //!   [`Arithmetic::Fastest`].
 //! - A long call is cut into pieces of well below a millisecond. Between two pieces it calls the
@@ -17,13 +17,14 @@
 //! - Accuracy is given in units in the last place (ULP) of the exact result, and tested against
 //!   functions in F64, or in twice its digits.
 
+pub mod convert;
 pub mod elementwise;
 pub mod gemm;
 pub mod norm;
 pub mod rows;
 mod simd;
 
-pub use callbox_abi::{Elementwise, Reduction};
+pub use callbox_abi::{Convertible, Elementwise, Reduction};
 
 pub use elementwise::{map, map_in_place};
 pub use gemm::{Arithmetic, Gemm, gemm};

@@ -11,6 +11,8 @@
 //! Without the feature `maths`, a module that imports a function is refused.
 
 #[cfg(feature = "maths")]
+mod convert;
+#[cfg(feature = "maths")]
 mod functions;
 #[cfg(feature = "maths")]
 mod norm;
@@ -30,8 +32,9 @@ use crate::sections::ImportedItem;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
-const FUNCTIONS: [(&str, &str); 10] = [
+const FUNCTIONS: [(&str, &str); 11] = [
     ("map", "(i32, i32, i32, i32, i32)"),
+    ("convert", "(i32, i32, i32, i32, i32, i32)"),
     ("softmax-rows", "(i32, i32, i32, i32, i32)"),
     ("reduce-rows", "(i32, i32, i32, i32, i32)"),
     ("dot-rows", "(i32, i32, i32, i32, i32, i32)"),

@@ -15,7 +15,9 @@ use std::mem::offset_of;
 use callbox::StatusCode;
 use callbox::policy::{Grants, Policy};
 use callbox::wasm::{Config, Engine};
-use callbox_abi::{Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Product, Reduction};
+use callbox_abi::{
+    Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Product, Reduction,
+};
 use callbox_tests::{module, run};
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, SizeAlign, Type, TypeDefKind};
@@ -94,10 +96,15 @@ fn functions_and_types_have_the_contracts_numbers() {
     );
     assert_eq!(cases("reduction"), Reduction::ALL.map(Reduction::name));
     assert_eq!(cases("number"), Number::ALL.map(Number::name));
+    assert_eq!(
+        cases("convertible"),
+        Convertible::ALL.map(Convertible::name)
+    );
     let in_order = |numbers: &[u8]| (0..).zip(numbers).all(|(number, found)| number == *found);
     assert!(in_order(&Elementwise::ALL.map(Elementwise::number)));
     assert!(in_order(&Reduction::ALL.map(Reduction::number)));
     assert!(in_order(&Number::ALL.map(Number::number)));
+    assert!(in_order(&Convertible::ALL.map(Convertible::number)));
 }
 
 /// The functions, with their flattened types as WebAssembly text. A single record of more than 16

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::{norm, product, rows};
+use super::{convert, norm, product, rows};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
@@ -33,6 +33,7 @@ pub(super) const FUEL_OF_ROW: u64 = 64;
 pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     let module = &format!("{MATHS_MODULE}{MATHS_VERSION}");
     import::define_computation(linker, module, "map", map)?;
+    import::define_computation(linker, module, "convert", convert::convert)?;
     rows::define(linker, module)?;
     norm::define(linker, module)?;
     import::define_computation(linker, module, "gemm", product::gemm)
@@ -59,9 +60,26 @@ impl Array {
 
     /// The range of elements of type `T`.
     pub(super) fn range<T>(&self, memory: &GuestMemory<'_>) -> Result<Range<usize>> {
+        self.range_of(size_of::<T>(), memory)
+    }
+
+    /// The range of elements of this size.
+    pub(super) fn range_of(&self, size: usize, memory: &GuestMemory<'_>) -> Result<Range<usize>> {
         // A saturated size is out of bounds of every memory.
-        let bytes = self.count.saturating_mul(size_of::<T>());
-        memory.array(self.what, self.offset, bytes, size_of::<T>())
+        let bytes = self.count.saturating_mul(size);
+        memory.array(self.what, self.offset, bytes, size)
+    }
+
+    /// The array of elements of this size, if its count is that of its bytes.
+    pub(super) fn of_bytes(self, size: usize) -> Result<Self> {
+        if !self.count.is_multiple_of(size) {
+            return Err(invalid(format!(
+                "expected {} in elements of {size} bytes, found {} bytes",
+                self.what, self.count
+            )));
+        }
+        let count = self.count / size;
+        Ok(Self { count, ..self })
     }
 
     /// The number of rows of `columns` elements.
