@@ -12,9 +12,9 @@
     reason = "a fuzz target fails by panicking"
 )]
 
-mod budget;
 #[path = "../../tests/cost/bodies.rs"]
 mod bodies;
+mod budget;
 // Written from the `.wit` file, not from the host's code.
 #[path = "../../tests/engine/decode.rs"]
 mod decode;
