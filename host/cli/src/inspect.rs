@@ -97,7 +97,7 @@ pub(super) enum Kind {
 /// The description of a file.
 #[derive(Debug)]
 pub(super) enum Inspected {
-    Module(InspectedModule),
+    Module(Box<InspectedModule>),
     #[cfg(feature = "cuda")]
     Manifest(InspectedManifest),
     Library(InspectedLibrary),
@@ -142,7 +142,7 @@ impl Kind {
 
 fn read(kind: Kind, path: &Path) -> Outcome<Inspected> {
     match kind {
-        Kind::Module => module::read(path).map(Inspected::Module),
+        Kind::Module => module::read(path).map(|module| Inspected::Module(Box::new(module))),
         #[cfg(feature = "cuda")]
         Kind::Manifest => manifest::read(path).map(Inspected::Manifest),
         #[cfg(not(feature = "cuda"))]

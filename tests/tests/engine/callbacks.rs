@@ -1,10 +1,5 @@
 //! Cancellation of a target also stops the functions that it called back. A case cannot time a
 //! cancellation.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,5 @@
 //! Deleters of states run once for each successful stage, and never in an instance that trapped or
 //! was stopped.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
 use std::thread;

@@ -1,5 +1,4 @@
 //! The deterministic mode: the results of sample kernels have the same digests on every machine.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use callbox::policy::{Policy, Traps};
 use callbox::wasm::{Config, Engine};

@@ -1,10 +1,5 @@
 //! Isolation of an embedder's objects: user data, log sinks, other callers' deadlines, and
 //! functions of other call sites.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

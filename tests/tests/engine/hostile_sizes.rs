@@ -1,5 +1,4 @@
 //! Modules of a few hundred kilobytes, built to cost much more memory or time than their size.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
 

@@ -1,5 +1,4 @@
 //! When instances are created, pooled and dropped, depending on the engine's policy.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

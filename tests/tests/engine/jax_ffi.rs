@@ -1,7 +1,5 @@
 //! FFI calls with the guest of the proposal's example, and with modules defined here.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};

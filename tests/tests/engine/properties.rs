@@ -1,10 +1,4 @@
 //! Property tests of shapes, of the arena's layout, and of loading arbitrary bytes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use callbox::call::Alias;
 use callbox::frame::{ArenaLayout, BufferPlace, Frame};

@@ -2,7 +2,6 @@
 //! failures.
 //!
 //! Cases that need no grant are in `tests/cases/purity`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use callbox::policy::{Grants, Policy, Randomness};
 use callbox::wasm::{Config, Engine};

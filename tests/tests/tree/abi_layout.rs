@@ -3,11 +3,6 @@
 //!
 //! The crate `wit-parser` computes the expected values from the file, by the component model's
 //! canonical ABI for 32 bits.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;

@@ -1,6 +1,5 @@
 //! The records and numbers of `guest-sdk/include/callbox.h` against those of `callbox-abi`. The
 //! header itself asserts that the C compiler lays the records out so.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,4 @@
 //! Checks that comments and documents are at most 100 columns wide and use no banned words.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use crate::sources::{files, read};
 

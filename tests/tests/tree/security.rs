@@ -1,6 +1,5 @@
 //! Compares `SECURITY.md` with the code: limits are the defaults, and each promise names an
 //! existing test.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,7 +3,6 @@
 //! with cargo-deny, and advisories too.
 //!
 //! Lock files name crates for every platform. Licences and features are those of this platform.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

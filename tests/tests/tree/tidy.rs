@@ -1,10 +1,5 @@
 //! Checks the statements of ARCHITECTURE.md about the sources, the links of documents, and rules
 //! for sources that no lint has.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

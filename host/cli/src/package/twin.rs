@@ -48,7 +48,12 @@ impl Twin {
 /// INVALID_ARGUMENT, blamed on the guest, if the manifest is wrong, lacks a file, or has a target
 /// that the module lacks or declares otherwise.
 pub(crate) fn read(package: &Package<'_>, targets: &[Signature]) -> Result<Option<Twin>> {
-    let Some((text, manifest, images)) = parts(package)? else {
+    let Some(Parts {
+        text,
+        manifest,
+        images,
+    }) = parts(package)?
+    else {
         return Ok(None);
     };
     let agree = manifest.targets.iter().try_for_each(|twin| {
@@ -85,16 +90,25 @@ pub(crate) fn load(
     grants: &NativeGrants,
     gpu: &Gpu,
 ) -> Result<Arc<CudaModule>> {
-    let (text, _, images) = parts(package)?.ok_or_else(|| {
+    let twin = parts(package)?.ok_or_else(|| {
         callbox::Status::not_found(format!(
             "the package has no native twin: it has no file {MANIFEST}"
         ))
     })?;
-    CudaModule::from_manifest(text, images, grants, gpu)
+    CudaModule::from_manifest(twin.text, twin.images, grants, gpu)
 }
 
-/// The manifest with its text, and the images in its order.
-fn parts<'a>(package: &Package<'a>) -> Result<Option<(&'a str, Manifest, Vec<Vec<u8>>)>> {
+/// The files of a twin.
+struct Parts<'a> {
+    /// The text of the manifest.
+    text: &'a str,
+    manifest: Manifest,
+    /// The images, in the manifest's order.
+    images: Vec<Vec<u8>>,
+}
+
+/// Reads the files of the package's twin.
+fn parts<'a>(package: &Package<'a>) -> Result<Option<Parts<'a>>> {
     let Some(bytes) = package.file(MANIFEST) else {
         return Ok(None);
     };
@@ -109,7 +123,11 @@ fn parts<'a>(package: &Package<'a>) -> Result<Option<(&'a str, Manifest, Vec<Vec
         Ok(bytes.to_vec())
     });
     let images = images.collect::<Result<_>>()?;
-    Ok(Some((text, manifest, images)))
+    Ok(Some(Parts {
+        text,
+        manifest,
+        images,
+    }))
 }
 
 /// Checks that both declare the same, as far as both declare anything.
