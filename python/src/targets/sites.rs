@@ -110,9 +110,14 @@ impl Target {
             has_opaque,
             static_info.is_some(),
         )?;
-        if has_opaque && version == ApiVersion::TypedFfi {
+        let instead = match version {
+            ApiVersion::TypedFfi => Some("remove opaque="),
+            ApiVersion::JaxFfi => Some("pass them as static_info="),
+            _ => None,
+        };
+        if let Some(instead) = instead.filter(|_| has_opaque) {
             return Err(PyTypeError::new_err(format!(
-                "{}(): {version} has no opaque bytes: remove opaque=",
+                "{}(): {version} has no opaque bytes: {instead}",
                 self.signature().name
             )));
         }

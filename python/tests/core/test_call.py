@@ -250,6 +250,8 @@ def test_static_information_and_opaque_bytes(load):
     assert "make_info" in repr(made)
     with pytest.raises(TypeError, match="expected static_info to be bytes or a callbox.StaticInfo, found int"):
         add_n(x, static_info=3, result_shape_dtypes=x)
+    with pytest.raises(TypeError, match="API_VERSION_JAX_FFI has no opaque bytes: pass them as static_info="):
+        add_n(x, opaque=info, result_shape_dtypes=x)
     echoed = load("jax_misc").echo_info(static_info=b"abc", result_shape_dtypes=("uint8", (16,)))
     assert bytes(echoed) == b"abc" + bytes(13)
 
