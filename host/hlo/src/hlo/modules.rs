@@ -328,7 +328,11 @@ mod tests {
         let main = "ENTRY main {\n  x = f32[] parameter(0)\n";
         for (text, message) in [
             ("", "line 1, column 1: expected HloModule and the module's name, found the end of the text".to_owned()),
-            ("module @jit_f {}", "line 1, column 1: expected HloModule and the module's name, found \"module\"".into()),
+            ("model @jit_f {}", "line 1, column 1: expected HloModule and the module's name, found \"model\"".into()),
+            (
+                "module @jit_f {}",
+                "line 1, column 1: expected HLO text, found StableHLO: print it with lowered.compiler_ir(\"hlo\").as_hlo_text(print_large_constants=True)".into(),
+            ),
             ("HloModule", "line 1, column 10: expected the module's name, found the end of the text".into()),
             ("HloModule m, is_scheduled=1", "line 1, column 27: expected true or false, found \"1\"".into()),
             (
