@@ -1,8 +1,8 @@
 //! Tensors of other libraries, by the protocol DLPack.
 //!
 //! An object with `__dlpack__` and `__dlpack_device__` hands out a capsule with a struct that
-//! describes its memory. Whoever takes the struct renames the capsule and calls the struct's
-//! deleter in the end. Since version 1.0 the struct has a version and flags.
+//! describes its memory. The consumer of the struct renames the capsule, and calls the
+//! struct's deleter in the end. Since version 1.0 the struct has a version and flags.
 #![allow(
     unsafe_code,
     reason = "reads the structs and the memory that other libraries hand out by DLPack"

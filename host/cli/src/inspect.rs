@@ -19,7 +19,7 @@ pub(super) use self::manifest::{
 };
 pub(super) use self::module::{InspectedModule, memory};
 
-use super::failure::{Failure, Outcome};
+use super::failure::Outcome;
 use super::json;
 use super::output::{self, complain};
 #[cfg(feature = "cuda")]
@@ -186,10 +186,12 @@ pub(super) fn native_digest(kind: Kind, path: &Path) -> Outcome<(String, u64)> {
         }
         Inspected::Module(module) => Ok((module.info.sha256, module.info.size as u64)),
         #[cfg(feature = "cuda")]
-        Inspected::Ptx(_) => Err(Failure::usage(callbox::Status::invalid_argument(format!(
-            "{}: PTX is loaded only by a manifest: name the `callbox.json` that has it",
-            path.display()
-        )))),
+        Inspected::Ptx(_) => Err(super::failure::Failure::usage(
+            callbox::Status::invalid_argument(format!(
+                "{}: PTX is loaded only by a manifest: name the `callbox.json` that has it",
+                path.display()
+            )),
+        )),
     }
 }
 

@@ -110,9 +110,9 @@ Examples:
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
 /// PTX file; `pack` makes a package of a folder, `test` runs the cases that a package carries,
 /// `diff` compares two, and `lock` pins the files that a program uses; `doctor` shows what this
-/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash. On
-/// CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing keeps
-/// them apart from callbox, so that each takes a grant by its digest.
+/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
+/// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
+/// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
