@@ -185,10 +185,10 @@ impl Target {
     ///         `callbox.jax.call`.
     ///     out: An array or a tensor, or a tuple of them, for the results, writable and contiguous
     ///         in row-major order. It may be an operand. For None, or None in the tuple, arrays are
-    ///         allocated. It is unchanged if the call fails. Large arrays of elementwise targets and
-    ///         of targets with rows go into the guest in pieces, on several threads. All others must
-    ///         fit into the guest's memory as a whole, and so must arrays if an array in `out`
-    ///         overlaps another one of the call in part.
+    ///         allocated. It is unchanged if the call fails. Large arrays of elementwise targets
+    ///         and of targets with rows go into the guest in pieces, on several threads. All
+    ///         others must fit into the guest's memory as a whole, and so must arrays if an array
+    ///         in `out` overlaps another one of the call in part.
     ///     result_shape_dtypes: One object or a sequence of objects with the `shape` and `dtype` of
     ///         the results. None: as the metadata says.
     ///     deadline: The time limit of the call, in seconds. None: the policy's.
