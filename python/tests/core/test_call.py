@@ -270,9 +270,7 @@ def test_bytes_do_not_choose_a_convention(tmp_path):
     for options in ({"opaque": b"abc"}, {}):
         with pytest.raises(TypeError, match=message):
             f(result_shape_dtypes=("float32", ()), **options)
-    unified = f(
-        result_shape_dtypes=("float32", ()), opaque=b"abc", api_version="API_VERSION_STATUS_RETURNING_UNIFIED"
-    )
+    unified = f(result_shape_dtypes=("float32", ()), opaque=b"abc", api_version="API_VERSION_STATUS_RETURNING_UNIFIED")
     assert float(unified) == 0
 
 
