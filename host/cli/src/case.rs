@@ -13,7 +13,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use callbox::call::ApiVersion;
-use callbox::{Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode};
+use callbox::{
+    ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
+};
 use callbox_package::Package;
 use serde::Deserialize;
 
@@ -146,7 +148,13 @@ impl Case {
                 return Err(wrong(message.to_owned()));
             }
         };
-        Self::assemble(path, text, operands, expect).map_err(wrong)
+        let declares_results = text.call.results.is_some();
+        let case = Self::assemble(path, text, operands, expect).map_err(wrong)?;
+        if declares_results {
+            let leaves = case.result.leaves();
+            arrays.charge(leaves.into_iter().map(ArrayShape::byte_size).sum())?;
+        }
+        Ok(case)
     }
 
     fn assemble(

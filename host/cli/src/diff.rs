@@ -163,7 +163,11 @@ fn facts(bytes: &[u8]) -> callbox::Result<Facts> {
     let info = inspect(bytes, &limits)?;
     let mut facts = Facts::new();
     let mut add = |kind, name: &str, value: String| {
-        facts.insert((kind, name.to_owned()), value);
+        // A guest chooses names: a fact must not hide another one of its name.
+        facts
+            .entry((kind, name.to_owned()))
+            .and_modify(|known: &mut String| *known = format!("{known}\n{value}"))
+            .or_insert(value);
     };
     let loads = match info.check(&limits, &grants) {
         Ok(()) => "yes".to_owned(),

@@ -39,6 +39,7 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, too_slow};
 
 use self::child::{CompilerChild, Settings, StartFailure};
+use self::failures::unavailable;
 use self::places::{PLACES, Place, Places};
 use self::spare::Spare;
 use crate::config::Worker;
@@ -50,6 +51,9 @@ const MOST_SPARES: usize = 2;
 
 /// The pause before another child is started after one that could not be used.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The time after which a job starts no further child.
+const MOST_TIME_TO_START: Duration = Duration::from_secs(60);
 
 /// Compiles modules in child processes. One is enough for all engines of a process.
 ///
@@ -236,7 +240,13 @@ impl Shared {
     /// A spare child, or else a new one.
     fn child(&self, settings: &Settings) -> Result<CompilerChild> {
         let mut has_lost = false;
+        let begun = Instant::now();
         loop {
+            if begun.elapsed() >= MOST_TIME_TO_START {
+                return Err(unavailable(
+                    "expected a process that compiles to start, found none that stays".to_owned(),
+                ));
+            }
             let spare = match self.take_spare(settings) {
                 Some(spare) => spare,
                 None => {

@@ -193,6 +193,14 @@ pub(crate) fn precompile(
 fn compile_within(limit: Duration, shared: &EngineShared, file: &ModuleFile) -> Result<Vec<u8>> {
     let begun = Instant::now();
     let left = limit.saturating_sub(file.read_in());
+    if left.is_zero() {
+        // Reading may take longer than the limit while other work has the processors.
+        return Err(status!(
+            DeadlineExceeded,
+            Caller,
+            "the module was not compiled within {limit:?} (`compile_time_ms`): other work took the processors while it was read"
+        ));
+    }
     let permit = shared.compile_permits.acquire(left).ok_or_else(|| {
         caller_exhausted(format!("expected one of {MOST_COMPILATIONS} places to compile in within {limit:?}, found them taken by other modules"))
     })?;

@@ -6,7 +6,7 @@ use callbox::call::{ApiVersion, TargetModule};
 use callbox::{CallOptions, CallSite, Deadline, Literal, Result, Status};
 
 use super::compare::compare_results;
-use super::{Case, Expect};
+use super::{Case, Expect, MOST_DEADLINE};
 use crate::call::execute;
 
 /// How a case ended on a platform.
@@ -60,9 +60,11 @@ impl Case {
         site.api_version = self.convention(module.as_ref())?;
         let mut options = options.clone();
         // A case can shorten the user's deadline, not lengthen it.
-        let deadlines = [options.deadline, self.deadline.map(Deadline::After)];
-        let instants = deadlines.into_iter().flatten().map(Deadline::instant);
-        options.deadline = instants.min().map(Deadline::At);
+        let own = Deadline::After(self.deadline.unwrap_or(MOST_DEADLINE));
+        let deadlines = options.deadline.into_iter().chain([own]);
+        options.deadline = deadlines
+            .map(Deadline::begin)
+            .min_by_key(|one| one.instant());
         execute(module, site, &self.operands, &options)
     }
 

@@ -42,15 +42,20 @@ impl Arrays<'_, '_> {
             let in_array = |status: Status| status.context(format_args!("{what} {number}"));
             let shape: ArrayShape = parsed(&text.shape).map_err(wrong).map_err(in_array)?;
             // Several arrays can name one file, so that the package's size is no bound.
-            *self.left = self.left.checked_sub(shape.byte_size()).ok_or_else(|| {
-                in_array(too_large(format!(
-                    "expected cases whose arrays have at most {MOST_ARRAYS} bytes in all, found \
-                     more"
-                )))
-            })?;
+            self.charge(shape.byte_size()).map_err(in_array)?;
             self.read_one(shape, text).map_err(wrong).map_err(in_array)
         });
         arrays.collect()
+    }
+
+    /// Counts bytes of arrays.
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<()> {
+        *self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            too_large(format!(
+                "expected cases whose arrays have at most {MOST_ARRAYS} bytes in all, found more"
+            ))
+        })?;
+        Ok(())
     }
 
     fn read_one(&self, shape: ArrayShape, text: &LiteralText) -> Result<Literal, String> {

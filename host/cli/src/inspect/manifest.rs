@@ -103,7 +103,9 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
             let hashed = hash(&folder.join(source), &mut sources_left, &mut |_| {});
             hashed.map(|(_, sha256)| sha256).map_err(into_status)
         });
-        let ptx = (image.kind == ImageKind::Ptx).then(|| ptx::of_image(folder, &manifest, number));
+        // An image that is missing, or beyond the bytes of all images, is not verified.
+        let is_ptx = file.is_ok() && image.kind == ImageKind::Ptx;
+        let ptx = is_ptx.then(|| ptx::of_image(folder, &manifest, number));
         images.push(InspectedImage {
             file: file.map_err(into_status),
             source,

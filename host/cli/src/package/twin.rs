@@ -7,8 +7,8 @@ use callbox::call::{AttributeSignature, BufferSignature, Signature};
 use callbox::cuda::manifest::Manifest;
 use callbox::cuda::{CudaModule, NativeGrants};
 use callbox::policy::Gpu;
-use callbox::{ElementType, Result};
-use callbox_package::{MANIFEST, Package};
+use callbox::{Blame, ElementType, Result, Status, StatusCode};
+use callbox_package::{Limits, MANIFEST, Package};
 
 use super::{known, wrong};
 use crate::text::name;
@@ -91,7 +91,7 @@ pub(crate) fn load(
     gpu: &Gpu,
 ) -> Result<Arc<CudaModule>> {
     let twin = parts(package)?.ok_or_else(|| {
-        callbox::Status::not_found(format!(
+        Status::not_found(format!(
             "the package has no native twin: it has no file {MANIFEST}"
         ))
     })?;
@@ -115,10 +115,17 @@ fn parts<'a>(package: &Package<'a>) -> Result<Option<Parts<'a>>> {
     let text = str::from_utf8(bytes)
         .map_err(|_| wrong("expected UTF-8, found other bytes".to_owned()).context(MANIFEST))?;
     let manifest = Manifest::parse(text).map_err(|status| status.context(MANIFEST))?;
+    // Several images can name one file, so that the package's size is no bound.
+    let mut left = Limits::default().package_bytes;
     let images = manifest.images.iter().map(|image| {
         let bytes = package.file(&image.file).ok_or_else(|| {
             let message = format!("the package lacks the image \"{}\"", name(&image.file));
             wrong(message).context(MANIFEST)
+        })?;
+        left = left.checked_sub(bytes.len()).ok_or_else(|| {
+            let limit = Limits::default().package_bytes;
+            let message = format!("expected images of at most {limit} bytes in all, found more");
+            Status::new(StatusCode::ResourceExhausted, Blame::Guest, message).context(MANIFEST)
         })?;
         Ok(bytes.to_vec())
     });

@@ -79,7 +79,10 @@ pub(super) fn fft(
     if to.element_type().is_complex() {
         C::encode(&values, to.element_type(), &mut bytes)?;
     } else {
-        let real = Vec::from_iter(values.iter().map(|value| value.re));
+        let mut real = zeroed::<f64>(values.len())?;
+        real.iter_mut()
+            .zip(&values)
+            .for_each(|(to, value)| *to = value.re);
         f64::encode(&real, to.element_type(), &mut bytes)?;
     }
     Ok(bytes)

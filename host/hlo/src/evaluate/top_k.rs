@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::array::Array;
 use super::wide::{Kind, Wide};
-use super::{Callee, bug};
+use super::{Callee, bug, zeroed};
 use callbox_core::values::{Literal, Result, Shape};
 
 /// The first `k` elements of each row when it is sorted, with their indices. Of equal elements, the
@@ -36,12 +36,17 @@ fn select<T: Wide>(
     let width = x.width();
     let mut values = Vec::new();
     let mut indices = Vec::new();
-    let mut row = vec![T::default(); length];
-    if length > 0 {
+    // Without rows, nothing is allocated for one: it can be longer than any memory.
+    if !x.bytes.is_empty() {
+        let mut row = zeroed::<T>(length)?;
+        let mut numbers = zeroed::<usize>(length)?;
         for bytes in x.bytes.chunks_exact(length * width) {
             callee.check()?;
             T::decode(x.shape.element_type(), bytes, &mut row)?;
-            let mut numbers = Vec::from_iter(0..length);
+            numbers
+                .iter_mut()
+                .enumerate()
+                .for_each(|(number, to)| *to = number);
             numbers.sort_by(|&a, &b| {
                 if largest {
                     order(&row[b], &row[a])

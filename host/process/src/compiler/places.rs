@@ -141,7 +141,9 @@ impl Jobs {
         if self.running.iter().any(|job| job.has_lost) {
             return;
         }
-        let jobs = self.running.iter_mut().filter_map(|job| {
+        // A job whose process is starting could not give back its place until that has ended.
+        let started = self.running.iter_mut().filter(|job| job.clock.is_some());
+        let jobs = started.filter_map(|job| {
             let used = job.used();
             let all = job.before + used;
             (used >= QUANTUM && all >= 2 * before).then_some((all, job))
