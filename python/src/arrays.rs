@@ -7,7 +7,7 @@
 
 use callbox::{ArrayShape, ElementType};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -53,11 +53,15 @@ impl Array {
             Ok(tensor) if tensor.is_contiguous() => Ok(Self::of_tensor(tensor)),
             Ok(tensor) => Ok(Self {
                 element_type: tensor.element_type(),
-                memory: Memory::Copy(tensor.to_bytes(), tensor.dimensions().to_vec()),
+                memory: Memory::Copy(tensor.to_bytes()?, tensor.dimensions().to_vec()),
                 is_scalar: false,
             }),
             // NumPy may gather an array of several devices, or copy it from one.
-            Err(refused) => Self::in_order(object).map_err(|_| refused),
+            Err(refused) if refused.is_instance_of::<PyException>(object.py()) => {
+                Self::in_order(object).map_err(|_| refused)
+            }
+            // KeyboardInterrupt and its like.
+            Err(error) => Err(error),
         }
     }
 

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 use callbox::ElementType;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -146,13 +146,25 @@ impl Tensor {
                 device_name(device)
             )));
         }
+        // PyTorch's capsules do not say that the numbers in memory are to be negated.
+        if object.hasattr("is_neg")? && object.call_method0("is_neg")?.is_truthy()? {
+            return Err(PyBufferError::new_err(
+                "expected a tensor without the negative bit: call resolve_neg()",
+            ));
+        }
         let owned = take(&capsule(object)?)?;
         let (tensor, flags) = owned.description()?;
         let element_type = element_type(tensor.dtype)?;
         let (dimensions, strides) = layout(tensor)?;
         let strides = strides.filter(|strides| !is_row_major(&dimensions, strides));
         let offset = usize::try_from(tensor.byte_offset).map_err(|_| invalid("offset"))?;
+        if !READABLE.contains(&tensor.device_type) {
+            return Err(invalid("device"));
+        }
         // An empty tensor may have no memory.
+        if tensor.data.is_null() && !dimensions.contains(&0) {
+            return Err(invalid("pointer"));
+        }
         let start = NonNull::new(tensor.data).unwrap_or(NonNull::dangling());
         let data = start.as_ptr().wrapping_add(offset);
         let is_read_only = flags & READ_ONLY != 0 || !is_mutable(object, &owned)?;
@@ -192,11 +204,21 @@ impl Tensor {
     }
 
     /// Copies the elements in row-major order.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// MemoryError: strides of 0 let a small tensor have any number of elements.
+    pub(crate) fn to_bytes(&self) -> PyResult<Vec<u8>> {
         let width = self.element_type.byte_width();
         let rank = self.dimensions.len();
         let strides = self.strides.as_deref().unwrap_or_default();
-        let mut bytes = vec![0; self.byte_size()];
+        let size = self.byte_size();
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| {
+            PyMemoryError::new_err(format!(
+                "out of memory while trying to allocate {size} bytes"
+            ))
+        })?;
+        bytes.resize(size, 0);
         let mut index = vec![0_usize; rank];
         for target in bytes.chunks_exact_mut(width) {
             let offsets = index.iter().zip(strides);
@@ -215,7 +237,7 @@ impl Tensor {
                 *i = 0;
             }
         }
-        bytes
+        Ok(bytes)
     }
 
     fn byte_size(&self) -> usize {
@@ -230,9 +252,7 @@ fn capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     arguments.set_item("max_version", (MAJOR, 0))?;
     match object.call_method("__dlpack__", (), Some(&arguments)) {
         // Objects from before version 1 have no such parameter.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            object.call_method0("__dlpack__").map_err(|_| error)
-        }
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__"),
         other => other,
     }
 }

@@ -31,7 +31,8 @@ mod xla;
 use pyo3::prelude::*;
 
 /// The extension.
-#[pymodule]
+// The interpreter lock serialises what the module keeps.
+#[pymodule(gil_used = true)]
 mod _callbox {
     #[pymodule_export]
     use super::failures::find_failure;

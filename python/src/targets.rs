@@ -371,11 +371,11 @@ impl Target {
         // returned, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&from, &to) };
         let (_inside, outcome) = inside.detach(py, || ready.call(Some(&within), &mut arrays));
+        interrupts::check(py, running.as_ref(), &outcome)?;
+        drop(running);
         for operand in operands {
             operand.release(py);
         }
-        interrupts::check(py, running.as_ref(), &outcome)?;
-        drop(running);
         or_raise(py, outcome)?;
         results.into_python(py)
     }

@@ -74,7 +74,13 @@ def _tuples(function: Callable[..., Any]) -> Map:
 
 
 def _apply(*arrays: Any, pair: _Pair, count: int) -> Sequence[Any]:
-    return pair.forward(arrays[:count], arrays[count:])
+    outputs = pair.forward(arrays[:count], arrays[count:])
+    for x, like in zip(outputs, pair.outputs, strict=True):
+        if x.shape != like.shape or x.dtype != like.dtype:
+            raise TypeError(
+                f"expected a derivative rule to return {like.dtype}{list(like.shape)}, found {x.dtype}{list(x.shape)}"
+            )
+    return outputs
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pair: _Pair, count: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -259,7 +260,7 @@ class _Rules:
 
 def _is_flat(rule: Any) -> bool:
     """Returns whether a rule is a target or an op, whose arguments are flat."""
-    return isinstance(rule, Target) or rule in _ops
+    return isinstance(rule, Target) or (isinstance(rule, types.FunctionType) and rule in _ops)
 
 
 def _sequence(given: Any, count: int, rule: str, of: str) -> Sequence[Any]:

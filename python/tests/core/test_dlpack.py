@@ -80,8 +80,8 @@ class Tensor:
         strides = (ctypes.c_int64 * 8)(*(stride // array.itemsize for stride in array.strides))
         offset = self.fields.get("byte_offset", 0)
         description = _Description(
-            bits.ctypes.data - offset,
-            *self.device,
+            self.fields.get("data", bits.ctypes.data - offset),
+            *self.fields.get("struct_device", self.device),
             rank,
             self.fields.get("code", code),
             8 * array.itemsize,
@@ -233,6 +233,8 @@ def test_an_object_that_numpy_can_copy_needs_no_memory_of_the_cpu(add_n):
         ({"ndim": 65}, BufferError, "invalid number of dimensions"),
         ({"shape": (-1, 3)}, BufferError, "invalid shape"),
         ({"shape": (1 << 62, 1 << 62)}, BufferError, "invalid shape"),
+        ({"data": None}, BufferError, "invalid pointer"),
+        ({"struct_device": (2, 0)}, BufferError, "invalid device"),
         ({"lanes": 4}, TypeError, "code 2, 32 bits and 4 lanes"),
         ({"code": 3}, TypeError, "code 3, 32 bits and 1 lanes"),
     ],
@@ -242,6 +244,34 @@ def test_an_invalid_tensor_is_refused_and_released(add_n, fields, error, message
     with pytest.raises(error, match=message):
         add_n(tensor, n=1)
     assert tensor.deleted == 1
+
+
+def test_a_copy_larger_than_any_memory_is_refused(add_n):
+    tensor = Tensor(np.broadcast_to(np.float32(1), (4,)), shape=(1 << 45,))
+    with pytest.raises(MemoryError, match="out of memory while trying to allocate 140737488355328 bytes"):
+        add_n(tensor, n=1)
+    assert tensor.deleted == 1
+
+
+def test_numbers_to_be_negated_are_refused(add_n):
+    class Negative(Tensor):
+        def is_neg(self):
+            return True
+
+    with pytest.raises(BufferError, match=r"call resolve_neg\(\)"):
+        add_n(Negative(X), n=1)
+
+
+def test_an_interrupt_of_the_producer_is_not_lost(add_n):
+    class Interrupted(Tensor):
+        def __dlpack__(self, **options):
+            raise KeyboardInterrupt
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+    with pytest.raises(KeyboardInterrupt):
+        add_n(Interrupted(X), n=1)
 
 
 def test_what_is_no_capsule_is_refused(add_n):

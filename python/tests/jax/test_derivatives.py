@@ -257,6 +257,19 @@ def test_each_mode_uses_its_own_rule(load):
     np.testing.assert_array_equal(jax.vmap(jax.grad(function))(jnp.ones(3)), np.full(3, 3.0))
 
 
+def test_a_rule_of_both_modes_that_returns_another_type_is_refused(add_n):
+    function = callbox.jax.op(
+        add_n,
+        vjp=lambda _operands, _result, cotangent, n: cotangent[None],
+        jvp=lambda _operands, _result, tangents, n: tangents[0],
+        defaults={"n": 1.0},
+    )
+    message = r"expected a derivative rule to return float32\[3\], found float32\[1, 3\]"
+    for wrap in (lambda f: f, jax.jit):
+        with pytest.raises(TypeError, match=message):
+            wrap(jax.grad(lambda x: function(x).sum()))(jnp.ones(3))
+
+
 def test_both_modes_by_one_of_several_operands(load):
     kernels = load("rms_norm")
     function = callbox.jax.op(

@@ -291,6 +291,16 @@ fn folders_that_are_wrong_are_refused() {
             invalid,
             "expected `deadline_ms` of at most 10000, found 3600000",
         ),
+        (
+            "cases/three.json",
+            of_case(
+                "\"call\": {",
+                "\"call\": {\"results\": [\"u8[274877906944]\"], ",
+            ),
+            1,
+            "RESOURCE_EXHAUSTED",
+            "expected cases whose arrays have at most 268435456 bytes in all, found more",
+        ),
     ] {
         let folder = folder();
         folder.write(&format!("k/{file}"), text);

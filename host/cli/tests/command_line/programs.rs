@@ -82,3 +82,20 @@ fn functions_that_belong_to_others_are_told_apart() {
         folder.refuse(&["run", "p.hlo"], 1, "NOT_FOUND", reason);
     }
 }
+
+/// Arrays without elements can have dimensions beyond any memory.
+#[test]
+fn rows_that_are_longer_than_any_memory_are_not_allocated() {
+    let folder = folder();
+    folder.write(
+        "top.hlo",
+        "HloModule m\nENTRY main {\n  c = u8[] constant(7)\n  \
+         x = u8[0,1152921504606846976] broadcast(c), dimensions={}\n  \
+         ROOT t = (u8[0,1], s32[0,1]) topk(x), k=1, largest=true\n}\n",
+    );
+    let text = folder.run(&["run", "top.hlo"]).done();
+    assert!(
+        text.contains("u8[0,1]") && text.contains("s32[0,1]"),
+        "{text}"
+    );
+}

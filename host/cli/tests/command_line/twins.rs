@@ -129,6 +129,19 @@ fn a_twin_of_another_module_is_refused() {
         folder.write("k/callbox.json", other);
         refuse(&folder, &["pack", "k"], 1, "INVALID_ARGUMENT", message);
     }
+    // Images that share a file count once each.
+    let folder = softmax();
+    let more: String = (0..65)
+        .map(|i| format!("{{\"name\": \"i{i}\", \"file\": \"big.ptx\"}}, "))
+        .collect();
+    folder
+        .write(
+            "k/callbox.json",
+            text.replacen("\"images\": [", &format!("\"images\": [{more}"), 1),
+        )
+        .write("k/big.ptx", "\n".repeat(1 << 20));
+    let message = "callbox.json: expected images of at most 67108864 bytes in all, found more";
+    refuse(&folder, &["pack", "k"], 1, "RESOURCE_EXHAUSTED", message);
     let folder = softmax();
     std::fs::remove_file(folder.path("k/softmax.ptx")).unwrap();
     refuse(&folder, &["pack", "k"], 2, "NOT_FOUND", "k/softmax.ptx");
