@@ -26,8 +26,8 @@ def _section(number: int, contents: bytes) -> bytes:
     return bytes([number]) + _number(len(contents)) + contents
 
 
-def _slow(depth: int = 700, count: int = 200) -> bytes:
-    """Nested loops that set each other's locals: a few kilobytes that take minutes to compile."""
+def _slow(depth: int = 1600, count: int = 400) -> bytes:
+    """Nested loops that set each other's locals: kilobytes that take half a minute to compile."""
 
     def local(number: int) -> bytes:
         return _number(1 + number % count)
