@@ -69,7 +69,7 @@ fn engine(traps: Traps) -> Engine {
         ..Policy::default()
     };
     policy.limits.instances = 8;
-    policy.limits.deadline = Some(Duration::from_millis(20));
+    policy.limits.deadline = Some(Duration::from_secs(1));
     Engine::with_config(Config {
         policy,
         ..Config::default()
