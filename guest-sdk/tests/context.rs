@@ -1,4 +1,4 @@
-//! The context: user data, the literal, scratch memory.
+//! The context: user data, the literal, scratch memory, the log and failures.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -6,7 +6,7 @@
 )]
 
 use callbox_guest::native::Call;
-use callbox_guest::{Context, Failure, Pred, ResultBuffer, StatusCode, target};
+use callbox_guest::{Context, Failure, LogLevel, Pred, ResultBuffer, Stage, StatusCode, target};
 
 #[target]
 fn echo_user_data(context: &Context, #[attr] name: &str, y: &mut ResultBuffer<u8, 1>) {
@@ -142,4 +142,43 @@ fn scratch_memory_has_limits() {
             .starts_with("Failed to allocate scratch memory: "),
         "{failure}"
     );
+}
+
+#[target]
+fn contextual(context: &Context, #[attr] n: i32) -> Result<(), Failure> {
+    assert_eq!(context.stage(), Stage::Execute);
+    assert_eq!(context.opaque(), b"abc\0def");
+    assert_eq!(context.ffi_version(), (1, 1));
+    assert_eq!(context.attributes().get::<i32>("n")?, n);
+    context.log(LogLevel::Info, "first");
+    context.log(LogLevel::Error, "second");
+    if n == 0 {
+        context.set_failure(&Failure::data_loss("lost").recoverable());
+    }
+    if n == 1 {
+        context.set_failure(&Failure::data_loss("lost"));
+        context.set_success();
+    }
+    Ok(())
+}
+
+#[test]
+fn the_context_logs_and_fails() {
+    let mut call = Call::new();
+    call.opaque(b"abc\0def").attribute("n", 2_i32);
+    assert_eq!(call.run::<contextual>(), Ok(()));
+    let logged = [
+        (LogLevel::Info, "first".to_owned()),
+        (LogLevel::Error, "second".to_owned()),
+    ];
+    assert_eq!(call.log(), logged);
+
+    let mut call = Call::new();
+    call.opaque(b"abc\0def").attribute("n", 0_i32);
+    let failure = call.run::<contextual>().unwrap_err();
+    assert_eq!(failure, Failure::data_loss("lost").recoverable());
+
+    let mut call = Call::new();
+    call.opaque(b"abc\0def").attribute("n", 1_i32);
+    assert_eq!(call.run::<contextual>(), Ok(()));
 }

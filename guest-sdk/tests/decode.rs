@@ -8,8 +8,8 @@
 
 use callbox_guest::native::{Call, Value};
 use callbox_guest::{
-    AnyOperand, AnyResult, ArrayAttribute, Context, Dictionary, ElementType, Failure, LogLevel,
-    Operand, Pred, ResultBuffer, Stage, StatusCode, target,
+    AnyOperand, AnyResult, ArrayAttribute, Dictionary, ElementType, Failure, Operand, Pred,
+    ResultBuffer, StatusCode, target,
 };
 
 type Matrix<'a> = Operand<'a, f32, 2>;
@@ -403,45 +403,6 @@ fn a_view_says_its_layout_and_checks_dimensions() {
         message(call.run::<transposed>()),
         "Wrong result dimensions: expected [3,2] but got [2,3]"
     );
-}
-
-#[target]
-fn contextual(context: &Context, #[attr] n: i32) -> Result<(), Failure> {
-    assert_eq!(context.stage(), Stage::Execute);
-    assert_eq!(context.opaque(), b"abc\0def");
-    assert_eq!(context.ffi_version(), (1, 1));
-    assert_eq!(context.attributes().get::<i32>("n")?, n);
-    context.log(LogLevel::Info, "first");
-    context.log(LogLevel::Error, "second");
-    if n == 0 {
-        context.set_failure(&Failure::data_loss("lost").recoverable());
-    }
-    if n == 1 {
-        context.set_failure(&Failure::data_loss("lost"));
-        context.set_success();
-    }
-    Ok(())
-}
-
-#[test]
-fn the_context_logs_and_fails() {
-    let mut call = Call::new();
-    call.opaque(b"abc\0def").attribute("n", 2_i32);
-    assert_eq!(call.run::<contextual>(), Ok(()));
-    let logged = [
-        (LogLevel::Info, "first".to_owned()),
-        (LogLevel::Error, "second".to_owned()),
-    ];
-    assert_eq!(call.log(), logged);
-
-    let mut call = Call::new();
-    call.opaque(b"abc\0def").attribute("n", 0_i32);
-    let failure = call.run::<contextual>().unwrap_err();
-    assert_eq!(failure, Failure::data_loss("lost").recoverable());
-
-    let mut call = Call::new();
-    call.opaque(b"abc\0def").attribute("n", 1_i32);
-    assert_eq!(call.run::<contextual>(), Ok(()));
 }
 
 #[test]

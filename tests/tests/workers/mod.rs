@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::process::{ProcessCall, Sandbox, SandboxConfig, Worker};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
-use callbox_tests::worker::WORKER;
+use callbox_tests::worker::{PROBE, WORKER};
 
 /// The program that workers run.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_callbox-conformance");
@@ -131,4 +132,33 @@ pub(crate) fn is_zombie(pid: &i32) -> bool {
     });
     let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     leader_has_ended && threads <= 1
+}
+
+/// Returns what a probe with these arguments prints about its attempt, or the signal that ends it.
+pub(crate) fn probe(arguments: &[&str]) -> String {
+    let mut command = Command::new(PROGRAM);
+    let output = command.arg(PROBE).args(arguments).output().unwrap();
+    if output.status.success() {
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    } else {
+        output.status.to_string()
+    }
+}
+
+/// Asserts that a confined probe was refused what it attempted.
+pub(crate) fn assert_confined(what: &str, found: &str) {
+    match what {
+        "memory" => assert_eq!(found, "done", "{what}"),
+        // The limit on address space.
+        "read_only" => assert_eq!(found, libc::ENOMEM.to_string(), "{what}"),
+        // libc goes on without an answer only on this number.
+        "affinity" => assert_eq!(found, libc::ENOSYS.to_string(), "{what}"),
+        "socket" | "listen" | "udp" | "exec" | "kill" => {
+            assert!(found.contains("SIGSYS"), "{what}: {found}");
+        }
+        _ => assert!(
+            found == libc::EPERM.to_string() || found.contains("SIGSYS"),
+            "{what}: {found}"
+        ),
+    }
 }

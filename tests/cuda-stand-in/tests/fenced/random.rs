@@ -1,6 +1,10 @@
 //! Random kernels, and random changes of real ones.
 
-use callbox_ptx::verify::{Launch, Param};
+mod launches;
+mod mutations;
+
+pub(crate) use launches::{changed_launch, launch};
+pub(crate) use mutations::mutated;
 
 /// A small generator of numbers (xorshift), so that a seed says all about a kernel.
 pub(crate) struct Random(u64);
@@ -80,61 +84,6 @@ fn number(random: &mut Random) -> i64 {
 
 fn small(random: &mut Random) -> i64 {
     random.below(9) as i64
-}
-
-pub(crate) fn launch(random: &mut Random) -> Launch {
-    let blocks = [
-        [1, 1, 1],
-        [2, 1, 1],
-        [7, 1, 1],
-        [3, 2, 1],
-        [32, 1, 1],
-        [8, 4, 1],
-        [32, 2, 1],
-    ];
-    let buffer = |random: &mut Random, writable| Param::Buffer {
-        bytes: [0, 4, 8, 64, 128, 252, 256, 512, 1000, 1024][random.below(10)],
-        writable,
-        align: [4, 16, 256][random.below(3)],
-    };
-    Launch {
-        grid: [[1, 1, 1], [1, 1, 1], [2, 1, 1], [1, 2, 1]][random.below(4)],
-        block: blocks[random.below(blocks.len())],
-        shared_bytes: [0, 16, 64, 256][random.below(4)],
-        params: vec![
-            buffer(random, false),
-            buffer(random, true),
-            buffer(random, true),
-            Param::Value((NUMBERS[random.below(26)] as i32).to_le_bytes().to_vec()),
-            Param::Value(NUMBERS[random.below(26)].to_le_bytes().to_vec()),
-        ],
-        has_clock: false,
-    }
-}
-
-/// A smaller launch, whose buffers may be too short. Fewer threads find the same faults sooner.
-pub(crate) fn changed_launch(mut launch: Launch, random: &mut Random) -> Launch {
-    launch.block[0] = launch.block[0].min(64);
-    let blocks = 1 + random.below(2) as u32;
-    launch.grid = [launch.grid[0].min(blocks), launch.grid[1].min(1), 1];
-    for param in &mut launch.params {
-        if !random.chance(15) {
-            continue;
-        }
-        match param {
-            Param::Buffer { bytes, align, .. } => {
-                *bytes = random.below(*bytes as usize + 1) as u64 & !3;
-                *align = [4, 16, 256][random.below(3)];
-            }
-            Param::Value(bytes) => {
-                let number = number(random).to_le_bytes();
-                for (byte, new) in bytes.iter_mut().zip(number) {
-                    *byte = new;
-                }
-            }
-        }
-    }
-    launch
 }
 
 struct Generator<'r> {
@@ -482,88 +431,4 @@ impl Generator<'_> {
         };
         self.line(&format!("{guard}{line}"));
     }
-}
-
-/// Changes a few words of a text.
-pub(crate) fn mutated(text: &str, random: &mut Random) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let code: Vec<usize> = (0..lines.len())
-        .filter(|&at| lines[at].contains(';') && !lines[at].contains(".reg"))
-        .collect();
-    if code.is_empty() {
-        return text.to_owned();
-    }
-    for _ in 0..1 + random.below(3) {
-        let at = code[random.below(code.len())];
-        let other = code[random.below(code.len())];
-        match random.below(8) {
-            0 => lines[at].clear(),
-            1 => {
-                let line = lines[other].clone();
-                lines[at] = line;
-            }
-            2 => lines.swap(at, other),
-            3 | 4 => lines[at] = with_number(&lines[at], random),
-            5 => lines[at] = with_register(&lines[at], &lines[other], random),
-            6 => {
-                let pairs = [
-                    ("lt", "gt"),
-                    ("s32", "u32"),
-                    ("ge", "lt"),
-                    ("@!%", "@%"),
-                    ("add", "sub"),
-                    ("eq", "ne"),
-                    ("and", "or"),
-                    ("wide", "lo"),
-                    ("shl", "shr"),
-                ];
-                let (from, to) = pairs[random.below(pairs.len())];
-                lines[at] = lines[at].replacen(from, to, 1);
-            }
-            _ => lines[at] = lines[at].replacen("@%", "@!%", 1),
-        }
-    }
-    lines.join("\n")
-}
-
-fn with_number(line: &str, random: &mut Random) -> String {
-    let words: Vec<&str> = line
-        .split_inclusive([' ', ',', '+', ']', ';', '\t'])
-        .collect();
-    let places: Vec<usize> = (0..words.len())
-        .filter(|&at| words[at].starts_with(|c: char| c.is_ascii_digit() || c == '-'))
-        .collect();
-    if places.is_empty() {
-        return line.to_owned();
-    }
-    let place = places[random.below(places.len())];
-    let end = words[place].chars().last().filter(|c| !c.is_ascii_digit());
-    let mut changed = words
-        .iter()
-        .map(|&word| word.to_owned())
-        .collect::<Vec<_>>();
-    changed[place] = format!(
-        "{}{}",
-        number(random),
-        end.map_or(String::new(), String::from)
-    );
-    changed.concat()
-}
-
-fn registers(line: &str) -> Vec<&str> {
-    line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '%' || c == '_'))
-        .filter(|word| word.starts_with('%') && word.ends_with(|c: char| c.is_ascii_digit()))
-        .collect()
-}
-
-fn with_register(line: &str, other: &str, random: &mut Random) -> String {
-    let (own, others) = (registers(line), registers(other));
-    if own.is_empty() || others.is_empty() {
-        return line.to_owned();
-    }
-    let (from, to) = (
-        own[random.below(own.len())],
-        others[random.below(others.len())],
-    );
-    line.replacen(from, to, 1)
 }

@@ -9,21 +9,25 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use callbox::policy::{CompileIn, Limits, Policy, Traps};
 use callbox::process::{CompilerProcess, Worker};
 use callbox::wasm::{Cache, CacheOptions, CompiledIn, Compiler, Config, Engine, Module};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
-use callbox_tests::worker::{COMPILER, PROBE, PROBES, WORKER};
+use callbox_tests::worker::{COMPILER, PROBES, WORKER};
 
+mod beside;
+mod limits;
+#[path = "../workers/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod workers;
 
-use workers::{PROGRAM, alone, children, descriptors, facts, is_zombie, kill, until};
+use workers::{
+    PROGRAM, alone, assert_confined, children, descriptors, facts, is_zombie, kill, probe, until,
+};
 
 fn compiler() -> Arc<CompilerProcess> {
     Arc::new(CompilerProcess::new(Worker::new(PROGRAM, [WORKER])).unwrap())
@@ -191,116 +195,6 @@ fn the_code_is_the_same_as_in_this_process() {
 }
 
 #[test]
-fn a_module_that_compiles_too_long_is_refused_for_a_while() {
-    let _alone = alone();
-    let compiler = compiler();
-    let time = Duration::from_millis(500);
-    let engine = engine(
-        &compiler,
-        Limits {
-            compile_time: Some(time),
-            compile_refusal: Some(3 * SECOND),
-            ..limits()
-        },
-    );
-    let wasm = slow(0);
-    assert!(wasm.len() < 32 << 10);
-    let first = refused_and_blamed(&engine, &wasm, time);
-    assert_eq!(
-        first.to_string(),
-        "DEADLINE_EXCEEDED: expected the module to compile within 500ms (`compile_time_ms`), found that it takes longer"
-    );
-    assert_eq!(first.blame(), Blame::Guest);
-    // The place is free again at once, also for a healthy module.
-    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
-    let began = Instant::now();
-    assert_eq!(refused(&engine, &wasm), first);
-    assert!(began.elapsed() < time / 2, "{:?}", began.elapsed());
-    // Afterwards it is compiled again, which takes its time.
-    thread::sleep(3 * SECOND);
-    let began = Instant::now();
-    let again = refused(&engine, &wasm);
-    assert_eq!(again.code(), first.code(), "{again}");
-    assert!(began.elapsed() >= time);
-}
-
-/// The status of a module that takes too long. On a busy machine it shows that only when it gets
-/// the processors.
-fn refused_and_blamed(engine: &Engine, wasm: &[u8], time: Duration) -> Status {
-    for _ in 0..100 {
-        let begun = Instant::now();
-        let status = refused(engine, wasm);
-        assert!(begun.elapsed() < 10 * time, "{:?}", begun.elapsed());
-        assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
-        if status.blame() == Blame::Guest {
-            return status;
-        }
-        assert!(status.message().contains("other work"), "{status}");
-    }
-    panic!("expected the module to be blamed after some attempts");
-}
-
-/// Takes the processors from a process until it is killed.
-fn stop(pid: i32) {
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-}
-
-#[test]
-fn a_module_that_gets_no_processor_is_not_blamed() {
-    let _alone = alone();
-    let compiler = compiler();
-    let time = 5 * SECOND;
-    let engine = engine(
-        &compiler,
-        Limits {
-            compile_time: Some(time),
-            ..limits()
-        },
-    );
-    engine.load(&healthy(0)).unwrap();
-    children().into_iter().for_each(stop);
-    let began = Instant::now();
-    let status = refused(&engine, &healthy(1));
-    assert!(began.elapsed() >= time);
-    assert_eq!(
-        facts(&status),
-        (StatusCode::DeadlineExceeded, Blame::Caller)
-    );
-    assert!(
-        status
-            .message()
-            .contains("other work took the processors, of which its process got 0"),
-        "{status}"
-    );
-    // It is not refused, and another process compiles it.
-    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
-}
-
-#[test]
-fn a_module_that_compiles_to_too_much_memory_is_refused() {
-    let _alone = alone();
-    let compiler = compiler();
-    let engine = engine(
-        &compiler,
-        Limits {
-            compile_memory_bytes: 64 << 20,
-            ..limits()
-        },
-    );
-    let wasm = large(0);
-    assert!(wasm.len() < 32 << 10);
-    let first = refused(&engine, &wasm);
-    assert_eq!(
-        first.to_string(),
-        "RESOURCE_EXHAUSTED: expected the module to compile in 67108864 bytes of memory (`compile_memory_bytes`), found that it takes more"
-    );
-    assert_eq!(first.blame(), Blame::Guest);
-    assert_eq!(refused(&engine, &wasm), first);
-    assert_eq!(call(&engine.load(&healthy(2)).unwrap()), Ok(2));
-}
-
-#[test]
 fn a_child_that_is_killed_costs_one_load() {
     let _alone = alone();
     let compiler = compiler();
@@ -334,108 +228,6 @@ fn a_child_that_is_killed_costs_one_load() {
         assert!(status.message().contains("was killed"), "{status}");
     }
     assert_eq!(call(&engine.load(&healthy(9)).unwrap()), Ok(9));
-}
-
-/// Loads hostile modules and healthy ones beside them, which must load. Returns the statuses of the
-/// hostile ones. The benchmark `loads` measures how long the healthy loads take.
-fn load_beside(engine: &Engine, hostile: usize, round: usize) -> Vec<Status> {
-    thread::scope(|scope| {
-        let load = |number| scope.spawn(move || refused(engine, &slow(hostile * round + number)));
-        let hostile: Vec<_> = (0..hostile).map(load).collect();
-        thread::sleep(SECOND);
-        for number in 0..10 {
-            engine.load(&healthy(100 * (round + 1) + number)).unwrap();
-        }
-        let statuses = hostile.into_iter().map(|load| load.join().unwrap());
-        statuses.collect()
-    })
-}
-
-fn engine_for_hostile(compiler: &Arc<CompilerProcess>) -> Engine {
-    let compile_time = Some(6 * SECOND);
-    let engine = engine(
-        compiler,
-        Limits {
-            compile_time,
-            ..limits()
-        },
-    );
-    engine.load(&healthy(0)).unwrap();
-    engine
-}
-
-#[test]
-fn eight_hostile_modules_do_not_keep_others_from_loading() {
-    let _alone = alone();
-    let compiler = compiler();
-    let engine = engine_for_hostile(&compiler);
-    for round in 0..2 {
-        for status in load_beside(&engine, 8, round) {
-            // On a busy machine, eight get too little to show what they take.
-            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
-            assert!(
-                status.blame() == Blame::Guest || status.message().contains("processors"),
-                "{status}"
-            );
-        }
-    }
-}
-
-#[test]
-fn more_hostile_modules_than_places_do_not_either() {
-    let _alone = alone();
-    let compiler = compiler();
-    let engine = engine_for_hostile(&compiler);
-    let began = Instant::now();
-    let statuses = load_beside(&engine, 40, 0);
-    // Those that gave way to others ran out of time as well.
-    assert!(began.elapsed() < 60 * SECOND, "{:?}", began.elapsed());
-    for status in statuses {
-        match status.blame() {
-            Blame::Guest => assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}"),
-            Blame::Caller => assert!(status.message().contains("other"), "{status}"),
-            Blame::Host => panic!("expected another status, found {status}"),
-        }
-    }
-    // The processes of all of them are gone.
-    until("children to end", || children().len() <= 3);
-    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
-}
-
-#[test]
-fn concurrent_loads_of_a_file_compile_it_once() {
-    let _alone = alone();
-    let compiler = compiler();
-    let engine = engine(
-        &compiler,
-        Limits {
-            compile_time: Some(2 * SECOND),
-            compile_refusal: None,
-            ..limits()
-        },
-    );
-    engine.load(&healthy(0)).unwrap();
-    let wasm = slow(0);
-    let began = Instant::now();
-    thread::scope(|scope| {
-        let loads: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| refused(&engine, &wasm)))
-            .collect();
-        thread::sleep(SECOND);
-        // One compiles, and one waits for the next module.
-        let count = children().iter().filter(|child| !is_zombie(child)).count();
-        assert!(count <= 3, "{count} children");
-        for load in loads {
-            let status = load.join().unwrap();
-            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
-        }
-    });
-    assert!(began.elapsed() < 30 * SECOND, "{:?}", began.elapsed());
-    // A module that is in use is not compiled again.
-    let first = engine.load(&healthy(1)).unwrap();
-    children().into_iter().for_each(kill);
-    let second = engine.load(&healthy(1)).unwrap();
-    assert_eq!((call(&first), call(&second)), (Ok(1), Ok(1)));
 }
 
 #[test]
@@ -518,37 +310,11 @@ fn children_and_descriptors_do_not_grow() {
     until("all descriptors to be closed", || descriptors() <= before);
 }
 
-/// Returns what a probe prints that is confined as a compiler is, or the signal that ends it.
-fn probe(what: &str) -> String {
-    let mut command = Command::new(PROGRAM);
-    let output = command.args([PROBE, what, COMPILER]).output().unwrap();
-    if output.status.success() {
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    } else {
-        output.status.to_string()
-    }
-}
-
-/// `second_wall.rs` checks that each attempt works without a filter.
+/// `second_wall/confinement.rs` checks that each attempt works without a filter.
 #[test]
 fn a_compiler_reaches_nothing() {
     let _alone = alone();
-    let refused = libc::EPERM.to_string();
     for what in PROBES {
-        let found = probe(what);
-        match what {
-            "memory" => assert_eq!(found, "done", "{what}"),
-            // The limit on address space.
-            "read_only" => assert_eq!(found, libc::ENOMEM.to_string(), "{what}"),
-            // libc goes on without an answer only on this number.
-            "affinity" => assert_eq!(found, libc::ENOSYS.to_string(), "{what}"),
-            "socket" | "listen" | "udp" | "exec" | "kill" => {
-                assert!(found.contains("SIGSYS"), "{what}: {found}");
-            }
-            _ => assert!(
-                found == refused || found.contains("SIGSYS"),
-                "{what}: {found}"
-            ),
-        }
+        assert_confined(what, &probe(&[what, COMPILER]));
     }
 }

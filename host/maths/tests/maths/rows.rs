@@ -1,17 +1,12 @@
 //! The accuracy of functions of F64 rows, and of the normalisation of rows, against computations
 //! with twice the digits of F64.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-use std::convert::Infallible;
 
 use callbox_maths::norm::Forward;
 use callbox_maths::{
     Reduction, dot_rows, reduce_rows, rms_norm_rows, rms_norm_rows_gradient, softmax_rows,
 };
+
+use super::go_on;
 
 /// A number as the sum of two, of which the second is at most half a unit of the first.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +87,6 @@ fn ulps_of_f32(found: f32, exact: Double) -> f64 {
     let nearest = (exact.0 as f32).abs();
     let unit = f64::from(nearest.next_up()) - f64::from(nearest);
     (f64::from(found) - exact.0).abs() / unit
-}
-
-fn go_on() -> Result<(), Infallible> {
-    Ok(())
 }
 
 /// Numbers between -4 and 4 without a pattern.

@@ -1,0 +1,115 @@
+//! Loads at one time: healthy modules beside hostile ones, and several loads of one file.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use callbox::policy::Limits;
+use callbox::process::CompilerProcess;
+use callbox::wasm::Engine;
+use callbox::{Blame, Status, StatusCode};
+
+use super::workers::{alone, children, is_zombie, kill, until};
+use super::{SECOND, call, compiler, engine, healthy, limits, refused, slow};
+
+/// Loads hostile modules and healthy ones beside them, which must load. Returns the statuses of the
+/// hostile ones. The benchmark `loads` measures how long the healthy loads take.
+fn load_beside(engine: &Engine, hostile: usize, round: usize) -> Vec<Status> {
+    thread::scope(|scope| {
+        let load = |number| scope.spawn(move || refused(engine, &slow(hostile * round + number)));
+        let hostile: Vec<_> = (0..hostile).map(load).collect();
+        thread::sleep(SECOND);
+        for number in 0..10 {
+            engine.load(&healthy(100 * (round + 1) + number)).unwrap();
+        }
+        let statuses = hostile.into_iter().map(|load| load.join().unwrap());
+        statuses.collect()
+    })
+}
+
+fn engine_for_hostile(compiler: &Arc<CompilerProcess>) -> Engine {
+    let compile_time = Some(6 * SECOND);
+    let engine = engine(
+        compiler,
+        Limits {
+            compile_time,
+            ..limits()
+        },
+    );
+    engine.load(&healthy(0)).unwrap();
+    engine
+}
+
+#[test]
+fn eight_hostile_modules_do_not_keep_others_from_loading() {
+    let _alone = alone();
+    let compiler = compiler();
+    let engine = engine_for_hostile(&compiler);
+    for round in 0..2 {
+        for status in load_beside(&engine, 8, round) {
+            // On a busy machine, eight get too little to show what they take.
+            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+            assert!(
+                status.blame() == Blame::Guest || status.message().contains("processors"),
+                "{status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_hostile_modules_than_places_do_not_either() {
+    let _alone = alone();
+    let compiler = compiler();
+    let engine = engine_for_hostile(&compiler);
+    let began = Instant::now();
+    let statuses = load_beside(&engine, 40, 0);
+    // Those that gave way to others ran out of time as well.
+    assert!(began.elapsed() < 60 * SECOND, "{:?}", began.elapsed());
+    for status in statuses {
+        match status.blame() {
+            Blame::Guest => assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}"),
+            Blame::Caller => assert!(status.message().contains("other"), "{status}"),
+            Blame::Host => panic!("expected another status, found {status}"),
+        }
+    }
+    // The processes of all of them are gone.
+    until("children to end", || children().len() <= 3);
+    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
+}
+
+#[test]
+fn concurrent_loads_of_a_file_compile_it_once() {
+    let _alone = alone();
+    let compiler = compiler();
+    let engine = engine(
+        &compiler,
+        Limits {
+            compile_time: Some(2 * SECOND),
+            compile_refusal: None,
+            ..limits()
+        },
+    );
+    engine.load(&healthy(0)).unwrap();
+    let wasm = slow(0);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let loads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| refused(&engine, &wasm)))
+            .collect();
+        thread::sleep(SECOND);
+        // One compiles, and one waits for the next module.
+        let count = children().iter().filter(|child| !is_zombie(child)).count();
+        assert!(count <= 3, "{count} children");
+        for load in loads {
+            let status = load.join().unwrap();
+            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+        }
+    });
+    assert!(began.elapsed() < 30 * SECOND, "{:?}", began.elapsed());
+    // A module that is in use is not compiled again.
+    let first = engine.load(&healthy(1)).unwrap();
+    children().into_iter().for_each(kill);
+    let second = engine.load(&healthy(1)).unwrap();
+    assert_eq!((call(&first), call(&second)), (Ok(1), Ok(1)));
+}
