@@ -134,6 +134,17 @@ impl FencedImage {
         if let Some(known) = locked(&self.kernels).iter().find(is_same) {
             return Ok(Arc::clone(known));
         }
+        let kernel = Arc::new(self.fence(planned, launch, gpu)?);
+        let mut kernels = locked(&self.kernels);
+        if kernels.len() >= MAX_KEPT {
+            kernels.clear();
+        }
+        kernels.push(Arc::clone(&kernel));
+        Ok(kernel)
+    }
+
+    /// Verifies and fences a launch.
+    fn fence(&self, planned: &PlannedLaunch, launch: Launch, gpu: &Gpu) -> Result<FencedKernel> {
         let limits = Limits {
             grid: gpu.grid_blocks,
             // Checked below, by the name of the policy.
@@ -155,7 +166,7 @@ impl FencedImage {
                 "shared_bytes",
             ));
         }
-        let kernel = Arc::new(FencedKernel {
+        Ok(FencedKernel {
             file: self.file.clone(),
             entry: planned.entry.clone(),
             launch,
@@ -163,13 +174,7 @@ impl FencedImage {
             sites: fenced.sites,
             digest: Sha256::digest(text.as_bytes()).into(),
             text,
-        });
-        let mut kernels = locked(&self.kernels);
-        if kernels.len() >= MAX_KEPT {
-            kernels.clear();
-        }
-        kernels.push(Arc::clone(&kernel));
-        Ok(kernel)
+        })
     }
 
     fn status(&self, entry: &str, refusals: &[Refusal]) -> Status {

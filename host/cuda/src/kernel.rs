@@ -13,7 +13,9 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use callbox_core::call::{CallOptions, CallSite, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue};
+use callbox_core::call::{
+    CallOptions, CallSite, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue, Signature,
+};
 use callbox_core::policy::Gpu;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use sha2::{Digest, Sha256};
@@ -165,21 +167,25 @@ impl CudaModule {
             targets: manifest.targets,
             fenced,
         });
-        let targets = kernels.targets.iter().enumerate().map(|(number, target)| {
-            let code = Code::Kernels(Arc::clone(&kernels), number);
-            let mut signature = target.signature.clone();
-            if kernels.is_fenced() {
-                // The host prepares and reads a record for each launch.
-                signature
-                    .traits
-                    .retain(|name| name != COMMAND_BUFFER_COMPATIBLE);
-            }
-            (signature, code)
-        });
         let grade = if kernels.is_fenced() { "fenced " } else { "" };
         let identity = format!("{grade}sha256:{}", hex::encode(digest));
-        Self::new(identity, targets.collect())
+        Self::new(identity, targets(&kernels))
     }
+}
+
+/// The targets of a manifest, with their code.
+fn targets(kernels: &Arc<Kernels>) -> Vec<(Signature, Code)> {
+    let targets = kernels.targets.iter().enumerate().map(|(number, target)| {
+        let mut signature = target.signature.clone();
+        if kernels.is_fenced() {
+            // The host prepares and reads a record for each launch.
+            signature
+                .traits
+                .retain(|name| name != COMMAND_BUFFER_COMPATIBLE);
+        }
+        (signature, Code::Kernels(Arc::clone(kernels), number))
+    });
+    targets.collect()
 }
 
 impl Kernels {

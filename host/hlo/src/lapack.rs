@@ -5,7 +5,7 @@
 //! functions of eigenvalues and singular values are not among them: their results depend on the
 //! order of an iteration.
 
-use callbox_core::values::{Attribute, Dictionary, ElementType, Result, Shape};
+use callbox_core::values::{ArrayShape, Attribute, Dictionary, ElementType, Result, Shape};
 
 use crate::Opcode;
 use crate::instruction::{CustomCall, Transposition, TriangularSolve};
@@ -141,11 +141,10 @@ fn shape(routine: Routine, element_type: ElementType, operands: &[&Shape]) -> Re
             (Shape::Array(a.clone()), batch, [*rows, *columns])
         }
         _ => {
+            let found = operands.first();
             return Err(invalid!(
                 "expected matrices of {element_type} as operand 0, found {}",
-                operands
-                    .first()
-                    .map_or("none".to_owned(), |found| found.to_string())
+                found.map_or("none".to_owned(), |found| found.to_string())
             ));
         }
     };
@@ -174,10 +173,8 @@ fn shape(routine: Routine, element_type: ElementType, operands: &[&Shape]) -> Re
         Routine::Qr => Shape::tuple(vec![matrix, array(element_type, &[shorter])?]),
         Routine::HouseholderProduct => {
             let scales = operands[1];
-            let number = scales
-                .as_array()
-                .and_then(|s| s.dimensions().last().copied());
-            let number = number.unwrap_or(0);
+            let last = |array: &ArrayShape| array.dimensions().last().copied();
+            let number = scales.as_array().and_then(last).unwrap_or(0);
             ensure!(
                 number <= columns
                     && columns <= rows

@@ -40,8 +40,8 @@ use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
-use crate::ast::{Address, Base, Function, Module, RegisterId, Variable, VariableId};
-use crate::table::form;
+use crate::ast::{Address, Base, Function, Module, RegisterId, Statement, Variable, VariableId};
+use crate::table::{Form, form};
 use crate::types::Space;
 
 /// Verifies the kernel of this name.
@@ -57,31 +57,22 @@ pub fn verify(
     examine(module, entry, launch, Open::default(), limits).map_err(|unproved| unproved.refusals)
 }
 
-/// Verifies a kernel for every launch that has these numbers where they are not open.
-fn examine(
+/// The forms of a kernel's instructions.
+///
+/// # Errors
+/// What the rules refuse, up to a hundred refusals.
+fn forms(
     module: &Module,
-    entry: &str,
+    function: &Function,
+    body: &[Statement],
     launch: &Launch,
     open: Open,
     limits: &Limits,
-) -> Result<Proof, Unproved> {
-    let always = |refusals| Unproved {
-        refusals,
-        depends_on_launch: false,
-    };
-    let index = rules::entry(module, entry).map_err(|refusal| always(vec![refusal]))?;
-    let Some((function, body)) = module
-        .functions
-        .get(index)
-        .and_then(|function| Some((function, function.body.as_deref()?)))
-    else {
-        let reason = format!("kernel `{entry}` has no body");
-        return Err(always(vec![launch_refusal(Rule::Module, reason)]));
-    };
+) -> Result<Vec<Form>, Vec<Refusal>> {
     let mut refusals = rules::declarations(module, function, launch, open, limits);
     let mut forms = Vec::new();
     for statement in body {
-        let crate::ast::Statement::Instruction(instruction) = statement else {
+        let Statement::Instruction(instruction) = statement else {
             continue;
         };
         match form(module, function, instruction) {
@@ -113,9 +104,35 @@ fn examine(
             break;
         }
     }
-    if !refusals.is_empty() {
-        return Err(always(refusals));
+    if refusals.is_empty() {
+        Ok(forms)
+    } else {
+        Err(refusals)
     }
+}
+
+/// Verifies a kernel for every launch that has these numbers where they are not open.
+fn examine(
+    module: &Module,
+    entry: &str,
+    launch: &Launch,
+    open: Open,
+    limits: &Limits,
+) -> Result<Proof, Unproved> {
+    let always = |refusals| Unproved {
+        refusals,
+        depends_on_launch: false,
+    };
+    let index = rules::entry(module, entry).map_err(|refusal| always(vec![refusal]))?;
+    let Some((function, body)) = module
+        .functions
+        .get(index)
+        .and_then(|function| Some((function, function.body.as_deref()?)))
+    else {
+        let reason = format!("kernel `{entry}` has no body");
+        return Err(always(vec![launch_refusal(Rule::Module, reason)]));
+    };
+    let forms = forms(module, function, body, launch, open, limits).map_err(always)?;
     let flow = Flow::new(body, forms);
     let too_large = |reason| always(vec![launch_refusal(Rule::Size, reason)]);
     if flow.blocks.len() > limits.blocks {

@@ -52,7 +52,10 @@ const NO_CASES: [(&str, &str); 6] = [
     ("open_files", "tests/tests/capabilities/limits.rs"),
     ("engine_open_files", "tests/tests/capabilities/limits.rs"),
     ("compile_time_ms", "tests/tests/limits.rs"),
-    ("compile_memory_bytes", "tests/tests/compile_child/limits.rs"),
+    (
+        "compile_memory_bytes",
+        "tests/tests/compile_child/limits.rs",
+    ),
     ("compile_refusal_ms", "tests/tests/compile_child/limits.rs"),
 ];
 

@@ -50,20 +50,8 @@ impl Batch {
     pub fn split(site: &CallSite, dimensions: usize) -> Result<(CallSite, Self)> {
         let operands: Vec<_> = site.operands.iter().flat_map(Shape::leaves).collect();
         let results = site.result.leaves();
-        let all = operands.iter().enumerate().map(|leaf| ("operand", leaf));
-        let all = all.chain(results.iter().enumerate().map(|leaf| ("result", leaf)));
-        for (what, (i, shape)) in all {
-            if !shape.is_row_major() {
-                return Err(Status::invalid_argument(format!(
-                    "{what} {i}: expected a row-major layout for a call that is mapped, found {shape}"
-                )));
-            }
-            if shape.rank() < dimensions {
-                return Err(Status::invalid_argument(format!(
-                    "{what} {i}: expected a batch of {dimensions} dimensions before its own, found {shape}"
-                )));
-            }
-        }
+        check_leaves("operand", &operands, dimensions)?;
+        check_leaves("result", &results, dimensions)?;
         let sizes = match results.first() {
             Some(first) => first.dimensions()[..dimensions].to_vec(),
             None => sizes_of_operands(&operands, dimensions),
@@ -220,6 +208,23 @@ fn sizes_of_operands(operands: &[&ArrayShape], dimensions: usize) -> Vec<usize> 
         sizes.find(|size| *size != 1).unwrap_or(1)
     };
     (0..dimensions).map(size).collect()
+}
+
+/// Checks that arrays can have a batch of so many dimensions.
+fn check_leaves(what: &str, leaves: &[&ArrayShape], dimensions: usize) -> Result<()> {
+    for (i, shape) in leaves.iter().enumerate() {
+        if !shape.is_row_major() {
+            return Err(Status::invalid_argument(format!(
+                "{what} {i}: expected a row-major layout for a call that is mapped, found {shape}"
+            )));
+        }
+        if shape.rank() < dimensions {
+            return Err(Status::invalid_argument(format!(
+                "{what} {i}: expected a batch of {dimensions} dimensions before its own, found {shape}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_results(results: &[&ArrayShape], sizes: &[usize]) -> Result<()> {

@@ -68,15 +68,8 @@ impl Pieces {
 
         let operands = element.operands.iter().flat_map(Shape::leaves);
         let parts = std::iter::zip(operands, &operand_parts);
-        let widths = parts.chain(std::iter::zip(results.iter().copied(), &result_parts));
-        let widths = widths.filter_map(|(shape, part)| match part {
-            Part::Rows(row) => {
-                let (_, row) = split(shape, row.own)?;
-                Some(row.iter().product::<usize>() * shape.element_type().byte_width())
-            }
-            Part::Whole(_) => None,
-        });
-        let widest = widths.max()?;
+        let parts = parts.chain(std::iter::zip(results.iter().copied(), &result_parts));
+        let widest = parts.filter_map(row_bytes).max()?;
         let piece = cut.rows_within(piece_bytes, widest);
         let inner = before.iter().product();
         let total = batch.count.checked_mul(inner)?;
@@ -104,11 +97,7 @@ impl Pieces {
             rest,
             inner_rest,
             batch: batch.clone(),
-            rows: if cut.is_elementwise {
-                "elements"
-            } else {
-                "rows"
-            },
+            rows: cut.rows_name(),
         };
         Some((sites, pieces))
     }
@@ -267,6 +256,13 @@ fn can_be_cut(policy: &Policy, target: &Signature, site: &CallSite) -> bool {
         && site.api_version == ApiVersion::TypedFfi
         && target.stages.iter().all(|stage| *stage == Stage::Execute)
         && target.check(site).is_ok()
+}
+
+/// The bytes of a row of an array that is cut.
+fn row_bytes((shape, part): (&ArrayShape, &Part)) -> Option<usize> {
+    let Part::Rows(row) = part else { return None };
+    let (_, row) = split(shape, row.own)?;
+    Some(row.iter().product::<usize>() * shape.element_type().byte_width())
 }
 
 /// The call site of a piece of this many rows.

@@ -200,16 +200,11 @@ impl Running {
             _ => "an atomic operation",
         };
         let mut text = format!("{verb} of {bytes} bytes");
-        let named = param.and_then(|index| {
-            let Some(Param::Buffer {
-                bytes: size,
-                writable,
-                ..
-            }) = self.kernel.launch.params.get(index)
-            else {
-                return None;
-            };
-            Some((self.kernel.parameters.get(index)?, *size, *writable))
+        let named = param.and_then(|index| match self.kernel.launch.params.get(index)? {
+            Param::Buffer {
+                bytes, writable, ..
+            } => Some((self.kernel.parameters.get(index)?, *bytes, *writable)),
+            Param::Value(_) => None,
         });
         // Writing to a string cannot fail.
         let _ = match named {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::calls::{CudaCalls, Site, call_on_device, sizes};
-use super::{Code, Conventions};
+use super::{Code, Conventions, CudaModule};
 use crate::call::{CudaCall, CudaStage, State};
 use crate::fenced::USUAL_ALIGN;
 use crate::guard::guarded;
@@ -169,14 +169,7 @@ impl Execution for CudaExecution<'_> {
         queue.device().check_not_lost()?;
         let site = self.site(number)?;
         let module = &self.calls.module;
-        if queue.is_capturing() {
-            module.check_capturable(site.target)?;
-        }
-        if queue.is_captured_elsewhere()
-            && let Some(planned) = &site.planned
-        {
-            planned.check_without_scratch(&site.site.target)?;
-        }
+        check_capture(module, site, queue)?;
         let [operand_sizes, result_sizes] = sizes(&site.site);
         check_sizes("operand", operand_sizes, operands.len(), |i| {
             operands[i].buffer.size()
@@ -293,6 +286,19 @@ pub(super) fn check_stop(options: &CallOptions) -> Result<()> {
             StatusCode::DeadlineExceeded,
             "the call's deadline has passed",
         );
+    }
+    Ok(())
+}
+
+/// Checks that a call can be recorded, if the stream is being captured.
+fn check_capture(module: &CudaModule, site: &Site, queue: &CudaQueue) -> Result<()> {
+    if queue.is_capturing() {
+        module.check_capturable(site.target)?;
+    }
+    if queue.is_captured_elsewhere()
+        && let Some(planned) = &site.planned
+    {
+        planned.check_without_scratch(&site.site.target)?;
     }
     Ok(())
 }

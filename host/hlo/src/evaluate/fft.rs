@@ -7,7 +7,7 @@ use super::array::Array;
 use super::wide::Wide;
 use super::{bug, zeroed};
 use crate::instruction::FftKind;
-use callbox_core::values::{ArrayShape, Result};
+use callbox_core::values::{ArrayShape, ElementType, Result};
 
 type C = Complex<f64>;
 
@@ -29,8 +29,7 @@ pub(super) fn fft(
     let mut values = zeroed(x.shape.element_count())?;
     C::decode(x.shape.element_type(), x.bytes, &mut values)?;
     let from = x.dimensions();
-    let first = from.len() - length.len();
-    let last = from.len() - 1;
+    let (first, last) = (from.len() - length.len(), from.len() - 1);
     let inverse = matches!(kind, FftKind::Inverse | FftKind::RealInverse);
     let direction = if inverse {
         FftDirection::Inverse
@@ -39,13 +38,8 @@ pub(super) fn fft(
     };
     let mut planner = FftPlanner::new();
     if kind != FftKind::RealInverse {
-        along(
-            &mut values,
-            from,
-            last,
-            &*planner.plan_fft(from[last], direction),
-            check,
-        )?;
+        let plan = planner.plan_fft(from[last], direction);
+        along(&mut values, from, last, &*plan, check)?;
     }
     if kind == FftKind::RealForward {
         values = rows(&values, from[last], to.dimensions()[last], |row, k| row[k])?;
@@ -64,28 +58,27 @@ pub(super) fn fft(
             None => row[whole - k].conj(),
         })?;
         dimensions[last] = whole;
-        along(
-            &mut values,
-            &dimensions,
-            last,
-            &*planner.plan_fft(whole, direction),
-            check,
-        )?;
+        let plan = planner.plan_fft(whole, direction);
+        along(&mut values, &dimensions, last, &*plan, check)?;
     }
     if inverse {
         let count: usize = length.iter().product();
         values.iter_mut().for_each(|value| *value /= count as f64);
     }
-    if to.element_type().is_complex() {
-        C::encode(&values, to.element_type(), &mut bytes)?;
-    } else {
-        let mut real = zeroed::<f64>(values.len())?;
-        real.iter_mut()
-            .zip(&values)
-            .for_each(|(to, value)| *to = value.re);
-        f64::encode(&real, to.element_type(), &mut bytes)?;
-    }
+    encode(&values, to.element_type(), &mut bytes)?;
     Ok(bytes)
+}
+
+/// Writes numbers, or their real parts if the type is not complex.
+fn encode(values: &[C], element_type: ElementType, bytes: &mut [u8]) -> Result<()> {
+    if element_type.is_complex() {
+        return C::encode(values, element_type, bytes);
+    }
+    let mut real = zeroed::<f64>(values.len())?;
+    real.iter_mut()
+        .zip(values)
+        .for_each(|(to, value)| *to = value.re);
+    f64::encode(&real, element_type, bytes)
 }
 
 /// Rows of another length: element `k` of each is `element(row, k)`.

@@ -75,31 +75,33 @@ pub(super) fn scatter(
         indices,
         update.dimensions(),
     )?;
-    let mut targets = Vec::new();
-    let offsets = all.offsets();
-    for window in all.positions(first.dimensions(), &sizes) {
-        let extents = zip(first.dimensions(), &sizes);
-        let mut bounds = zip(&window.starts, extents);
-        let fits = bounds
-            .all(|(&start, (&whole, &size))| start >= 0 && start + size as i128 <= whole as i128);
-        if fits {
-            let start = zip(&window.starts, &all.dense);
-            let start: usize = start
-                .map(|(&start, &step)| start as usize * step as usize)
-                .sum();
-            targets.extend(
-                offsets
-                    .iter()
-                    .map(|&(to, from)| (start + to, window.at + from)),
-            );
-        }
-    }
+    let targets = targets(&all, first.dimensions(), &sizes);
     let mut results = Vec::with_capacity(number);
     for x in &operands[..number] {
         results.push(array(x)?.bytes.to_vec());
     }
     combine(&mut results, updates, targets, computation, callee)?;
     Literal::from_leaves(shape.clone(), results).map_err(bug)
+}
+
+/// The elements that the windows in the array take, and their updates.
+fn targets(windows: &Windows, dimensions: &[usize], sizes: &[usize]) -> Vec<(usize, usize)> {
+    let mut targets = Vec::new();
+    let offsets = windows.offsets();
+    for window in windows.positions(dimensions, sizes) {
+        let mut bounds = zip(&window.starts, zip(dimensions, sizes));
+        let fits = bounds
+            .all(|(&start, (&whole, &size))| start >= 0 && start + size as i128 <= whole as i128);
+        if fits {
+            let start = zip(&window.starts, &windows.dense);
+            let start: usize = start
+                .map(|(&start, &step)| start as usize * step as usize)
+                .sum();
+            let moved = offsets.iter();
+            targets.extend(moved.map(|&(to, from)| (start + to, window.at + from)));
+        }
+    }
+    targets
 }
 
 /// Combines elements of `updates` into elements of `results`, in order: for each pair the number

@@ -65,8 +65,30 @@ pub(super) fn select_and_scatter(
     };
     let (x, source, initial) = (array(x)?, array(source)?, array(initial)?);
     let mut result = vec![repeat(initial.bytes, x.shape.element_count())?];
+    let selected = selected([&x, &source, &initial], window, select, callee)?;
+    let targets = selected.iter().enumerate();
+    let targets = targets.filter(|(_, number)| **number != 0);
+    let targets = targets.map(|(from, &number)| (number as usize - 1, from));
+    combine(
+        &mut result,
+        &[source],
+        targets.collect(),
+        combination,
+        callee,
+    )?;
+    Literal::from_leaves(shape.clone(), result).map_err(bug)
+}
+
+/// For each element of the source, the number of the element of `x` that its window selects,
+/// counted from 1, and 0 if the window has only padding.
+fn selected(
+    [x, source, initial]: [&Array<'_>; 3],
+    window: &[WindowDimension],
+    select: ComputationId,
+    callee: &mut dyn Callee,
+) -> Result<Vec<u64>> {
     let count = source.shape.element_count();
-    let values = Padded::new(&x, &initial, window)?;
+    let values = Padded::new(x, initial, window)?;
     // The number of each element, and 0 for the padding.
     let numbers = (1..=x.shape.element_count() as u64).flat_map(u64::to_le_bytes);
     let numbered = ArrayShape::new(ElementType::U64, x.dimensions()).map_err(bug)?;
@@ -111,17 +133,7 @@ pub(super) fn select_and_scatter(
         }
         best = line(x.shape.element_type(), bytes)?;
     }
-    let targets = selected.iter().enumerate();
-    let targets = targets.filter(|(_, number)| **number != 0);
-    let targets = targets.map(|(from, &number)| (number as usize - 1, from));
-    combine(
-        &mut result,
-        &[source],
-        targets.collect(),
-        combination,
-        callee,
-    )?;
-    Literal::from_leaves(shape.clone(), result).map_err(bug)
+    Ok(selected)
 }
 
 /// The sums of products of the window's elements and the kernel, as a dot of all windows with the
@@ -164,20 +176,24 @@ pub(super) fn convolution(
         shape.element_type(),
         check,
     )?;
-
-    // The products: group, batch, position, output.
-    let output = &convolution.output;
-    let to = Strides::dense(shape.dimensions(), shape.element_type().byte_width()).steps;
-    let mut steps = vec![to[output.features] * outputs as isize, to[output.outer]];
-    steps.extend(output.spatial.iter().map(|&at| to[at]));
-    steps.push(to[output.features]);
     let sizes = [&[groups, batch], &*sizes.positions, &[outputs]].concat();
     let products = Array {
         shape: &of(shape.element_type(), &sizes)?,
         bytes: &products,
     };
-    scatter(&products, &mut bytes, Strides { start: 0, steps })?;
+    let places = places_of_products(convolution, shape, outputs);
+    scatter(&products, &mut bytes, places)?;
     Ok(bytes)
+}
+
+/// Where the products of each group, batch element, position and output lie in the result.
+fn places_of_products(convolution: &Convolution, shape: &ArrayShape, outputs: usize) -> Strides {
+    let output = &convolution.output;
+    let to = Strides::dense(shape.dimensions(), shape.element_type().byte_width()).steps;
+    let mut steps = vec![to[output.features] * outputs as isize, to[output.outer]];
+    steps.extend(output.spatial.iter().map(|&at| to[at]));
+    steps.push(to[output.features]);
+    Strides { start: 0, steps }
 }
 
 /// The sizes of a convolution. Those of batch, features and outputs are of one group.

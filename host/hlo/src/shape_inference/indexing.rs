@@ -85,10 +85,8 @@ pub(super) fn scatter(
             array.element_type()
         );
     }
-    check_reducer(
-        callee,
-        &Vec::from_iter(arrays.iter().map(|array| element(array))),
-    )?;
+    let elements = arrays.iter().map(|array| element(array));
+    check_reducer(callee, &Vec::from_iter(elements))?;
     joined(callee, arrays, |array| Ok(array.dimensions().to_vec()))
 }
 
@@ -109,8 +107,8 @@ impl Parts {
             collapsed,
             index_map,
             operand_batch,
-            indices_batch,
             index_vector,
+            ..
         } = windows;
         ensure!(
             indices.element_type().is_integral(),
@@ -151,24 +149,7 @@ impl Parts {
             count(window_rank, "dimension"),
             window_dimensions.len()
         );
-        let is_batch = distinct_dimensions(indices_batch, indices)?;
-        ensure!(
-            is_batch.get(*index_vector) != Some(&true),
-            "expected batch dimensions other than that of the index vectors, {index_vector}"
-        );
-        ensure!(
-            operand_batch.len() == indices_batch.len(),
-            "expected as many batch dimensions of the indices as of the operand, found {} and {}",
-            indices_batch.len(),
-            operand_batch.len()
-        );
-        for (&i, &j) in std::iter::zip(operand_batch, indices_batch) {
-            let (size, other) = (operand.dimensions()[i], indices.dimensions()[j]);
-            ensure!(
-                size == other,
-                "expected batch dimensions of one size, found {size} and {other}"
-            );
-        }
+        check_batches(windows, operand, indices)?;
         let batch = indices.dimensions().iter().enumerate();
         let batch = batch.filter_map(|(i, &size)| (i != *index_vector).then_some(size));
         let batch = Vec::from_iter(batch);
@@ -182,6 +163,39 @@ impl Parts {
         );
         Ok(Self { lacks, batch })
     }
+}
+
+/// Checks that the batch dimensions of the operand and of the indices agree.
+fn check_batches(
+    windows: &IndexedWindows,
+    operand: &ArrayShape,
+    indices: &ArrayShape,
+) -> Result<()> {
+    let IndexedWindows {
+        operand_batch,
+        indices_batch,
+        index_vector,
+        ..
+    } = windows;
+    let is_batch = distinct_dimensions(indices_batch, indices)?;
+    ensure!(
+        is_batch.get(*index_vector) != Some(&true),
+        "expected batch dimensions other than that of the index vectors, {index_vector}"
+    );
+    ensure!(
+        operand_batch.len() == indices_batch.len(),
+        "expected as many batch dimensions of the indices as of the operand, found {} and {}",
+        indices_batch.len(),
+        operand_batch.len()
+    );
+    for (&i, &j) in std::iter::zip(operand_batch, indices_batch) {
+        let (size, other) = (operand.dimensions()[i], indices.dimensions()[j]);
+        ensure!(
+            size == other,
+            "expected batch dimensions of one size, found {size} and {other}"
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]

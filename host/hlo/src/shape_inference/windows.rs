@@ -61,6 +61,27 @@ pub(super) fn select_and_scatter(
     Ok(bare(operand))
 }
 
+/// Checks that the groups of a convolution divide its batch, its features and those of its result.
+fn check_groups(convolution: &Convolution, [batch, features, outputs]: [usize; 3]) -> Result<()> {
+    let (feature_groups, batch_groups) = (convolution.feature_groups, convolution.batch_groups);
+    let divides = |groups: usize, size: usize| groups > 0 && size.is_multiple_of(groups);
+    ensure!(
+        divides(feature_groups, features) && divides(feature_groups, outputs),
+        "expected feature groups that divide {features} and {outputs} features, found \
+         {feature_groups}"
+    );
+    ensure!(
+        divides(batch_groups, batch) && divides(batch_groups, outputs),
+        "expected batch groups that divide a batch of {batch} and {outputs} features, found \
+         {batch_groups}"
+    );
+    ensure!(
+        feature_groups == 1 || batch_groups == 1,
+        "expected groups of features or of the batch, found {feature_groups} and {batch_groups}"
+    );
+    Ok(())
+}
+
 /// XLA's `InferConvolveShape`.
 pub(super) fn convolution(
     convolution: &Convolution,
@@ -95,21 +116,7 @@ pub(super) fn convolution(
             dimension.size
         );
     }
-    let divides = |groups: usize, size: usize| groups > 0 && size.is_multiple_of(groups);
-    ensure!(
-        divides(*feature_groups, features) && divides(*feature_groups, outputs),
-        "expected feature groups that divide {features} and {outputs} features, found \
-         {feature_groups}"
-    );
-    ensure!(
-        divides(*batch_groups, batch) && divides(*batch_groups, outputs),
-        "expected batch groups that divide a batch of {batch} and {outputs} features, found \
-         {batch_groups}"
-    );
-    ensure!(
-        *feature_groups == 1 || *batch_groups == 1,
-        "expected groups of features or of the batch, found {feature_groups} and {batch_groups}"
-    );
+    check_groups(convolution, [batch, features, outputs])?;
     let taken = size(kernel, convolution.kernel.features);
     ensure!(
         taken == features / feature_groups,

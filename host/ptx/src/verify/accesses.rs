@@ -5,7 +5,7 @@ use super::solve::Solution;
 use super::ssa::{Definition, ValueId};
 use super::values::{Contents, Origin, Subject};
 use super::{AccessReport, Param, Refusal, Rule, Verdict, parameter};
-use crate::ast::{Address, Base, Immediate, Operand, VariableId};
+use crate::ast::{Address, Base, Immediate, Instruction, Operand, VariableId};
 use crate::table::{Access, Action, Bytes, Opcode, Role};
 use crate::types::Space;
 
@@ -61,6 +61,34 @@ pub(crate) fn plan(
 
 type Reason = (Rule, String, &'static str);
 
+fn address_of(instruction: &Instruction, operand: usize) -> Result<&Address, Reason> {
+    match instruction.operands.get(operand) {
+        Some(Operand::Address(address)) => Ok(address),
+        _ => Err((
+            Rule::Instruction,
+            "its address is missing".into(),
+            "write it in brackets",
+        )),
+    }
+}
+
+/// The width of an address. Where it would be wanted in 64 bits, half of one is no address.
+fn address_bits(subject: &Subject<'_>, address: &Address, access: Access) -> Result<u32, Reason> {
+    let bits = match address.base {
+        Base::Register(register) => subject
+            .function
+            .registers
+            .get(register.0 as usize)
+            .map_or(64, |one| one.kind.bits()),
+        _ => 64,
+    };
+    if bits != 64 && !(bits == 32 && matches!(access.space, Space::Shared | Space::Local)) {
+        let reason = format!("its address is a register of {bits} bits");
+        return Err((Rule::Address, reason, "use a register of 64 bits"));
+    }
+    Ok(bits)
+}
+
 fn decide(
     solution: &Solution<'_>,
     block: usize,
@@ -70,13 +98,7 @@ fn decide(
 ) -> Result<Check, Reason> {
     let subject = solution.subject;
     let instruction = subject.flow.steps[step].instruction;
-    let Some(Operand::Address(address)) = instruction.operands.get(operand) else {
-        return Err((
-            Rule::Instruction,
-            "its address is missing".into(),
-            "write it in brackets",
-        ));
-    };
+    let address = address_of(instruction, operand)?;
     let mut check = Check {
         step,
         operand,
@@ -93,19 +115,7 @@ fn decide(
         return Ok(check);
     }
     check.bytes = bytes(solution, step, access)?;
-    // Where the address would be wanted in 64 bits, half of one is no address.
-    let bits = match address.base {
-        Base::Register(register) => subject
-            .function
-            .registers
-            .get(register.0 as usize)
-            .map_or(64, |one| one.kind.bits()),
-        _ => 64,
-    };
-    if bits != 64 && !(bits == 32 && matches!(access.space, Space::Shared | Space::Local)) {
-        let reason = format!("its address is a register of {bits} bits");
-        return Err((Rule::Address, reason, "use a register of 64 bits"));
-    }
+    let bits = address_bits(subject, address, access)?;
     let proved = |contents: &Contents, origin: Option<Origin>, within: &[Origin]| match origin {
         Some(origin) if within.contains(&origin) && contents.origin == Some(origin) => {
             let (range, offset) = (contents.range, address.offset);

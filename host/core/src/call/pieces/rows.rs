@@ -86,6 +86,15 @@ impl<'a> Cut<'a> {
         }
     }
 
+    /// The plural of a row, for messages.
+    pub(super) fn rows_name(&self) -> &'static str {
+        if self.is_elementwise {
+            "elements"
+        } else {
+            "rows"
+        }
+    }
+
     /// The number of dimensions of an array's row. `None` if the array has no rows.
     pub(super) fn own(&self, declared: Option<&BufferSignature>) -> Option<usize> {
         if self.is_elementwise {

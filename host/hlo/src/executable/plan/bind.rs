@@ -12,12 +12,12 @@ use super::references::References;
 use crate::Program;
 use crate::instruction::{Computation, ComputationId, CustomCall, Instruction};
 use crate::lapack::{owner, routine};
-use callbox_core::Registry;
 use callbox_core::call::{
     CallOptions, CallSite, FunctionReference, Platform, PreparedCalls, TargetModule,
 };
 use callbox_core::text::shortened;
 use callbox_core::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+use callbox_core::{RegisteredTarget, Registry};
 
 /// The most arrays that the operands and results of all custom calls have. Modules keep a record of
 /// each, although a program names a whole tuple of them with a few bytes.
@@ -54,6 +54,28 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// The target of a custom call. `None` for a function of LAPACK that callbox runs.
+    fn target(
+        &self,
+        computation: &Computation,
+        instruction: &Instruction,
+        call: &CustomCall,
+    ) -> Result<Option<&'a RegisteredTarget>> {
+        match self.registry.lookup(&call.target, self.platform) {
+            Err(status) if status.code() == StatusCode::NotFound => {
+                let shapes = instruction.operands.iter().map(|&id| computation.shape(id));
+                if routine(call, &Vec::from_iter(shapes), &instruction.shape)?.is_some() {
+                    return Ok(None);
+                }
+                Err(match owner(&call.target) {
+                    Some(owner) => status.map_message(|message| format!("{message}; {owner}")),
+                    None => status,
+                })
+            }
+            found => found.map(Some),
+        }
+    }
+
     /// Adds a custom call to the call sites of its target's module. `scratch` are the leaves of
     /// its result that nothing reads. `None` for a function of LAPACK that callbox runs.
     pub(super) fn bind(
@@ -68,21 +90,9 @@ impl<'a> Binder<'a> {
             shortened(&instruction.name),
             shortened(&call.target)
         );
-        let target = match self.registry.lookup(&call.target, self.platform) {
-            Ok(target) => target,
-            Err(status) if status.code() == StatusCode::NotFound => {
-                let shapes = instruction.operands.iter().map(|&id| computation.shape(id));
-                let routine = routine(call, &Vec::from_iter(shapes), &instruction.shape);
-                if routine.map_err(|status| status.context(&name))?.is_some() {
-                    return Ok(None);
-                }
-                return Err(match owner(&call.target) {
-                    Some(owner) => status.map_message(|message| format!("{message}; {owner}")),
-                    None => status,
-                }
-                .context(&name));
-            }
-            Err(status) => return Err(status.context(&name)),
+        let target = self.target(computation, instruction, call);
+        let Some(target) = target.map_err(|status| status.context(&name))? else {
+            return Ok(None);
         };
         let functions = self.references.functions(call);
         let functions = functions.map_err(|status| status.context(&name))?;
