@@ -19,7 +19,7 @@ use pyo3::types::{PyCapsule, PyDict};
 
 use crate::buffers::RawArray;
 
-/// The major version that has the struct of this file. Minor versions only add flags and codes.
+/// The major version of DLPack that this file declares. Minor versions only add flags and codes.
 const MAJOR: u32 = 1;
 
 /// The flag of memory that must not be written.

@@ -34,7 +34,7 @@ pub(crate) fn note(status: &Status, of: Option<(String, String)>) {
     last.push_back(Failure { status, of });
 }
 
-/// The last failure of a call in a program whose code and message are in the text.
+/// Finds the last failed call of a program whose code and message stand in `text`.
 #[pyfunction]
 pub(crate) fn find_failure<'py>(
     py: Python<'py>,

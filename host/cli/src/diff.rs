@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::failure::Outcome;
 use super::inspect::{memory, target_lines};
 use super::json;
-use super::output::{self, complain};
+use super::output;
 use super::package::{self, twin};
 use super::text::{name, printable};
 
@@ -113,13 +113,7 @@ struct Change {
 
 pub(super) fn diff(arguments: &Arguments) -> ExitCode {
     let outcome = compare(arguments);
-    let code = match &outcome {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(failure);
-            failure.exit_code()
-        }
-    };
+    let code = output::exit_code(&outcome);
     match (arguments.json, &outcome) {
         (true, outcome) => output::emit(&json::command("diff", outcome.as_ref()), code),
         (false, Ok(difference)) => output::emit(&difference.describe(), code),

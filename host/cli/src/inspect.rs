@@ -21,7 +21,7 @@ pub(super) use self::module::{InspectedModule, memory};
 
 use super::failure::Outcome;
 use super::json;
-use super::output::{self, complain};
+use super::output;
 #[cfg(feature = "cuda")]
 use super::ptx::{self, PtxReport};
 use super::text::name;
@@ -109,13 +109,7 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
     let path = manifest_in(&arguments.file);
     let kind = Kind::of(&path);
     let outcome = read(kind, &path);
-    let code = match &outcome {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(failure);
-            failure.exit_code()
-        }
-    };
+    let code = output::exit_code(&outcome);
     match (arguments.json, &outcome) {
         (true, outcome) => output::emit(&json::inspected(kind, outcome.as_ref()), code),
         (false, Ok(inspected)) => {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::failure::{Failure, Outcome};
 use super::inspect::{Kind, manifest_in, native_digest};
-use super::output::{self, complain};
+use super::output;
 use super::{json, package, regular_file, write_file};
 
 const EXAMPLES: &str = "\
@@ -208,13 +208,7 @@ fn name_below(folder: &Path, file: &Path) -> Outcome<Option<String>> {
 
 pub(super) fn lock(arguments: &Arguments) -> ExitCode {
     let outcome = write(arguments);
-    let code = match &outcome {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(failure);
-            failure.exit_code()
-        }
-    };
+    let code = output::exit_code(&outcome);
     match (arguments.json, outcome) {
         (true, outcome) => {
             let outcome = outcome.map(|(lock, _)| lock);

@@ -82,21 +82,12 @@ impl Finished {
 
 /// Prints the outcome of a call or a program.
 pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
-    if let Err(failure) = &outcome {
-        complain(failure);
-    }
-    let code = outcome
-        .as_ref()
-        .map_or_else(Failure::exit_code, |_| ExitCode::SUCCESS);
+    let code = exit_code(&outcome);
     match (format, &outcome) {
         (Format::Json, outcome) => emit(&json::results(outcome.as_ref()), code),
         (Format::Text, Ok(finished)) => match summarize(finished) {
             Ok(text) => emit(&text, code),
-            Err(status) => {
-                let failure = status.into();
-                complain(&failure);
-                failure.exit_code()
-            }
+            Err(status) => complain(&status.into()),
         },
         (Format::Text, Err(_)) => code,
     }
@@ -109,13 +100,7 @@ pub(super) fn report(
     report: Option<&Report>,
     outcome: Outcome<()>,
 ) -> ExitCode {
-    let code = match &outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(failure);
-            failure.exit_code()
-        }
-    };
+    let code = exit_code(&outcome);
     match (is_json, report) {
         (true, report) => emit(&json::checked(key, &report, outcome.as_ref().err()), code),
         (false, Some(report)) => emit(&report.describe(), code),
@@ -138,8 +123,15 @@ pub(super) fn emit(text: &str, code: ExitCode) -> ExitCode {
     }
 }
 
-/// Prints a failure on standard error.
-pub(super) fn complain(failure: &Failure) {
+/// Returns a command's exit code. Prints a failure on standard error.
+pub(super) fn exit_code<T>(outcome: &Outcome<T>) -> ExitCode {
+    outcome
+        .as_ref()
+        .map_or_else(complain, |_| ExitCode::SUCCESS)
+}
+
+/// Prints a failure on standard error, and returns its exit code.
+pub(super) fn complain(failure: &Failure) -> ExitCode {
     let status = failure.status();
     let mut message = format!(
         "error: {}\n  blame: {}",
@@ -157,6 +149,7 @@ pub(super) fn complain(failure: &Failure) {
         }
     }
     say(&message);
+    failure.exit_code()
 }
 
 /// Marks each further line of a message. A guest may have written parts of it, which must not look

@@ -222,10 +222,7 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
     let text = read_file(arguments.policy.as_deref()).and_then(|policy| Ok(policy.to_json()?));
     match text {
         Ok(text) => output::emit(&(text + "\n"), ExitCode::SUCCESS),
-        Err(failure) => {
-            output::complain(&failure);
-            failure.exit_code()
-        }
+        Err(failure) => output::complain(&failure),
     }
 }
 

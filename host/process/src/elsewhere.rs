@@ -114,7 +114,7 @@ impl Sandbox {
         match self.0 {}
     }
 
-    /// Cannot be called: there is no value.
+    /// Is never called, because the type has no values.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         match self.0 {}
@@ -122,13 +122,13 @@ impl Sandbox {
 }
 
 impl ProcessModule {
-    /// Cannot be called: there is no value.
+    /// Is never called, because the type has no values.
     #[must_use]
     pub fn info(&self) -> &ModuleInfo {
         match self.0 {}
     }
 
-    /// Cannot be called: there is no value.
+    /// Is never called, because the type has no values.
     ///
     /// # Errors
     /// None.

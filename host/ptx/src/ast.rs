@@ -321,7 +321,7 @@ impl Operand {
 }
 
 impl Instruction {
-    /// Returns the modifiers that are names, without their points.
+    /// Returns the modifiers that are names, without their dots.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.modifiers.iter().filter_map(|modifier| match modifier {
             Modifier::Name(name) => Some(*name),

@@ -204,7 +204,8 @@ impl<'f> Fencer<'f> {
         self.epilogue();
     }
 
-    /// Whether a thread can have something to write at its end. Known before the body is written.
+    /// Whether a thread may have to write to its record when it ends. This is known before the body
+    /// is written.
     fn can_note(&self) -> bool {
         let plan = &self.proof.plan;
         let is_checked =
@@ -269,10 +270,7 @@ impl<'f> Fencer<'f> {
             space: check.access.space,
             action: check.access.action,
             bytes: check.bytes,
-            param: match check.origin {
-                Some(Origin::Buffer(index)) => Some(index),
-                _ => None,
-            },
+            param: check.origin.and_then(Origin::param),
         };
         self.site(instruction.line.0, fault)
     }

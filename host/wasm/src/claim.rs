@@ -350,8 +350,8 @@ impl Exporter {
     }
 }
 
-/// Parameters of an import, of which the last one is an `f32` to the guest. The host only computes
-/// with that one.
+/// Parameters of an import whose last one is an `f32`. The `f32` is not checked, because the host
+/// only computes with it.
 #[cfg(feature = "maths")]
 pub(crate) struct WithFloat<const N: usize>(pub(crate) [Claim<u32>; N], pub(crate) f32);
 

@@ -41,8 +41,8 @@ pub(crate) struct Discarder {
     hurry: Mutex<CancelToken>,
 }
 
-/// An instance that helps with a call counts as one that is being taken back: a call that needs it
-/// waits until the helper has done its part.
+/// Marks an instance whose thread helps with a call. Another call that needs the instance waits
+/// until the helper has done its part, as it does for an instance that is being dropped.
 pub(crate) struct Helping(Arc<Progress>);
 
 impl Helping {

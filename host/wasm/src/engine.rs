@@ -191,7 +191,8 @@ fn allocate(policy: &Policy, images: bool) -> Result<(wasmtime::Engine, Allocati
     Ok((engine, allocation, share))
 }
 
-/// wasmtime's settings: those that compiled code depends on, and those of running it.
+/// Returns wasmtime's settings: those that compiled code depends on, and those that apply when it
+/// runs.
 fn on_demand(policy: &Policy, allocation: Allocation) -> wasmtime::Config {
     let limits = &policy.limits;
     let mut config = CompilerSettings::of(policy, allocation).config();

@@ -44,7 +44,7 @@ const MOST_EARLY: u64 = 1 << 20;
 pub(crate) struct StartUpWork {
     units: u64,
     most: u64,
-    /// How far wasmtime fills the table in advance.
+    /// The number of entries of the table that wasmtime fills in advance.
     table: Option<u64>,
     /// The size of the first memory.
     memory: Option<u64>,

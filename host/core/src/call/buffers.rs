@@ -181,7 +181,7 @@ fn copy(from: &[u8], to: &mut [u8]) {
 /// The most bytes of a block that [`is_copied_slowly`] asks for.
 pub const COPY_BLOCK: usize = 2 << 10;
 
-/// Whether bytes are copied faster block by block.
+/// Whether a copy in one piece is slower than a copy block by block.
 ///
 /// From 4 KiB on, glibc copies by `rep movsb`. AMD's Zen 3 and 4 then take 15 times as long if the
 /// destination lies 1 to 31 bytes past the source, both modulo the size of a page. That is common:

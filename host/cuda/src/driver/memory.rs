@@ -72,7 +72,7 @@ impl Drop for Allocation {
     }
 }
 
-/// Puts work on `size` bytes or words into a stream, unless there are none.
+/// Puts work on `size` bytes or words into a stream, unless `size` is 0.
 fn enqueue(
     stream: &Stream,
     size: usize,

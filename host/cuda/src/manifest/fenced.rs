@@ -18,9 +18,9 @@ pub struct FencedLaunch {
     pub entry: String,
     /// The parameters in order, without values where those are not known.
     pub parameters: Vec<PlannedParameter>,
-    /// The launch.
+    /// The launch, as far as it is known.
     pub launch: verify::Launch,
-    /// What of the launch is not known.
+    /// The numbers of the launch that are not known.
     pub open: verify::Open,
 }
 

@@ -90,7 +90,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Moves behind the value that begins here.
+    /// Moves past the value that begins here.
     fn value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {

@@ -113,8 +113,8 @@ fn three_fry(key: [u32; 2], [mut x, mut y]: [u32; 2]) -> [u32; 2] {
     [x, y]
 }
 
-/// Four numbers of 32 bits, or two of 64, for each counter of 128 bits. A counter of one word is
-/// its low half, and the key's word the high one.
+/// Returns four 32-bit or two 64-bit numbers for each 128-bit counter. If the state has one word
+/// of the counter, that word is the low half, and the key is the high half.
 fn philox(key: u64, counter: &mut [u64], count: usize, wide: bool) -> Result<Vec<u64>> {
     let each = if wide { 2 } else { 4 };
     let blocks = count.div_ceil(each);

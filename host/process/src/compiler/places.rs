@@ -21,8 +21,8 @@ pub(super) const PLACES: usize = 16;
 /// healthy module takes.
 pub(super) const QUANTUM: Duration = Duration::from_millis(125);
 
-/// A process is charged at least one part in this many of the time on the clock, even while it is
-/// stopped.
+/// A process is charged at least this fraction of the time on the clock (one part in
+/// `IDLE_SHARE`), even while it is stopped.
 const IDLE_SHARE: u32 = 8;
 
 /// The interval at which the next attempt reads the processor times of the jobs.

@@ -94,7 +94,7 @@ impl Groups {
         groups
     }
 
-    /// Extends a group. Returns whether that is possible.
+    /// Adds a need to a group, and returns whether the group can hold it.
     fn joins(&mut self, index: usize, more: Need) -> bool {
         let Some(need) = self.needs.get_mut(index) else {
             return false;

@@ -428,10 +428,7 @@ pub(crate) fn report(subject: &Subject<'_>, check: &Check) -> AccessReport {
         space: check.access.space,
         action: check.access.action,
         bytes: check.bytes,
-        param: match check.origin {
-            Some(Origin::Buffer(index)) => Some(index),
-            _ => None,
-        },
+        param: check.origin.and_then(Origin::param),
         verdict: match &check.decision {
             Decision::Proved => Verdict::Proved,
             Decision::Checked { .. } => Verdict::Checked,

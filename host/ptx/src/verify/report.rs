@@ -50,7 +50,7 @@ pub enum LoopEnd {
     },
 }
 
-/// A loop.
+/// A loop, and why it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopReport {
     /// The line of its first instruction.
@@ -62,7 +62,7 @@ pub struct LoopReport {
 /// A kernel that passed, for one launch.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The launch.
+    /// The launch that the proof holds for.
     pub launch: Launch,
     /// All accesses, in the order of the text.
     pub accesses: Vec<AccessReport>,

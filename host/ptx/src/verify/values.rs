@@ -17,6 +17,16 @@ pub(crate) enum Origin {
     Variable(VariableId),
 }
 
+impl Origin {
+    /// The number of the parameter that points to it, if it is a buffer.
+    pub(crate) fn param(self) -> Option<usize> {
+        match self {
+            Self::Buffer(index) => Some(index),
+            Self::Variable(_) => None,
+        }
+    }
+}
+
 /// The contents of a register. With an origin, `range` is their distance from it; a full range then
 /// says nothing about the contents, but where they probably came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

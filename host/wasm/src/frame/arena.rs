@@ -91,8 +91,8 @@ impl ArenaLayout {
         })
     }
 
-    /// Lays out a call site of typed FFI without the stage `instantiate` that differs from `site`,
-    /// the one of this layout, in its attributes alone.
+    /// Lays out a call site that differs from `site`, the one of this layout, in its attributes
+    /// alone. Both are of typed FFI and have no stage `instantiate`.
     ///
     /// # Errors
     /// As for [`ArenaLayout::new`].

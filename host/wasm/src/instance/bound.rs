@@ -57,7 +57,7 @@ pub(super) enum Entry {
     Frame(GuestFunction<u32, u32>, u32),
     /// `(out, ins)`.
     Original(GuestFunction<(u32, u32), ()>, (u32, u32)),
-    /// `(out, ins, status)`.
+    /// A function with the parameters `(out, ins, status)`.
     StatusReturning(GuestFunction<(u32, u32, u32), ()>, (u32, u32, u32)),
     /// `(out, ins, opaque, opaque_len, status)`, or `(api, status, static_info, outputs, inputs)`.
     Five(
