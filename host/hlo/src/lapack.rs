@@ -142,9 +142,9 @@ fn shape(routine: Routine, element_type: ElementType, operands: &[&Shape]) -> Re
         }
         _ => {
             let found = operands.first();
+            let found = found.map_or("none".to_owned(), |found| found.to_string());
             return Err(invalid!(
-                "expected matrices of {element_type} as operand 0, found {}",
-                found.map_or("none".to_owned(), |found| found.to_string())
+                "expected matrices of {element_type} as operand 0, found {found}"
             ));
         }
     };
@@ -166,9 +166,7 @@ fn shape(routine: Routine, element_type: ElementType, operands: &[&Shape]) -> Re
             infer(&Opcode::Cholesky { lower }, operands, None, &[])?;
             Shape::tuple(vec![matrix, info?])
         }
-        Routine::TriangularSolve(solve) => {
-            infer(&Opcode::TriangularSolve(solve), operands, None, &[])
-        }
+        Routine::TriangularSolve(to) => infer(&Opcode::TriangularSolve(to), operands, None, &[]),
         Routine::Lu => Shape::tuple(vec![matrix, array(ElementType::S32, &[shorter])?, info?]),
         Routine::Qr => Shape::tuple(vec![matrix, array(element_type, &[shorter])?]),
         Routine::HouseholderProduct => {

@@ -59,10 +59,7 @@ impl Pieces {
         let (before, _) = split(results.first()?, cut.own(cut.result(0))?)?;
         let operand_parts = cut.operands(element, batch, before)?;
         let result_parts = cut.results(element, before)?;
-        // A result that shares the memory of a whole operand would overwrite it.
-        let is_whole = |part: &Part| matches!(part, Part::Whole(size) if *size > 0);
-        if !element.aliasing.is_empty() && operand_parts.iter().any(is_whole) && !cut.is_elementwise
-        {
+        if !cut.is_elementwise && would_overwrite(element, &operand_parts) {
             return None;
         }
 
@@ -76,11 +73,12 @@ impl Pieces {
         if total <= piece || total.saturating_mul(widest) <= piece_bytes {
             return None;
         }
-        let mut sites = vec![piece_site(element, &operand_parts, &result_parts, piece)?];
+        let site = |rows: usize| piece_site(element, &operand_parts, &result_parts, rows);
+        let mut sites = vec![site(piece)?];
         let mut rest_of = |rows: usize| match rows % piece {
             0 => Some(None),
             rest => {
-                sites.push(piece_site(element, &operand_parts, &result_parts, rest)?);
+                sites.push(site(rest)?);
                 Some(Some(sites.len() - 1))
             }
         };
@@ -256,6 +254,12 @@ fn can_be_cut(policy: &Policy, target: &Signature, site: &CallSite) -> bool {
         && site.api_version == ApiVersion::TypedFfi
         && target.stages.iter().all(|stage| *stage == Stage::Execute)
         && target.check(site).is_ok()
+}
+
+/// Whether a result shares the memory of a whole operand, which the first piece would overwrite.
+fn would_overwrite(element: &CallSite, operands: &[Part]) -> bool {
+    let is_whole = |part: &Part| matches!(part, Part::Whole(size) if *size > 0);
+    !element.aliasing.is_empty() && operands.iter().any(is_whole)
 }
 
 /// The bytes of a row of an array that is cut.

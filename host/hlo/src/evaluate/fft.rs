@@ -22,7 +22,7 @@ pub(super) fn fft(
     to: &ArrayShape,
     check: Check<'_>,
 ) -> Result<Vec<u8>> {
-    let mut bytes = zeroed(to.byte_size())?;
+    let bytes = zeroed(to.byte_size())?;
     if bytes.is_empty() {
         return Ok(bytes);
     }
@@ -45,7 +45,7 @@ pub(super) fn fft(
         values = rows(&values, from[last], to.dimensions()[last], |row, k| row[k])?;
     }
     let mut dimensions = from.to_vec();
-    dimensions[last] = values.len() / (from[..last].iter().product::<usize>()).max(1);
+    dimensions[last] = values.len() / from[..last].iter().product::<usize>().max(1);
     for dimension in first..last {
         let plan = planner.plan_fft(dimensions[dimension], direction);
         along(&mut values, &dimensions, dimension, &*plan, check)?;
@@ -65,20 +65,20 @@ pub(super) fn fft(
         let count: usize = length.iter().product();
         values.iter_mut().for_each(|value| *value /= count as f64);
     }
-    encode(&values, to.element_type(), &mut bytes)?;
-    Ok(bytes)
+    encode(&values, to.element_type(), bytes)
 }
 
 /// Writes numbers, or their real parts if the type is not complex.
-fn encode(values: &[C], element_type: ElementType, bytes: &mut [u8]) -> Result<()> {
+fn encode(values: &[C], element_type: ElementType, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
     if element_type.is_complex() {
-        return C::encode(values, element_type, bytes);
+        C::encode(values, element_type, &mut bytes)?;
+    } else {
+        let mut real = zeroed::<f64>(values.len())?;
+        let parts = real.iter_mut().zip(values);
+        parts.for_each(|(to, value)| *to = value.re);
+        f64::encode(&real, element_type, &mut bytes)?;
     }
-    let mut real = zeroed::<f64>(values.len())?;
-    real.iter_mut()
-        .zip(values)
-        .for_each(|(to, value)| *to = value.re);
-    f64::encode(&real, element_type, bytes)
+    Ok(bytes)
 }
 
 /// Rows of another length: element `k` of each is `element(row, k)`.

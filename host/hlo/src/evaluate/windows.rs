@@ -105,16 +105,13 @@ fn selected(
     )?;
     let mut selected = vec![0u64; count];
     let mut best = line(x.shape.element_type(), repeat(initial.bytes, count)?)?;
-    let offsets = if count > 0 {
-        Offsets::of(window)
-    } else {
-        Offsets::none()
-    };
-    for offset in offsets {
+    if count == 0 {
+        return Ok(selected);
+    }
+    for offset in Offsets::of(window) {
         let candidate = values.part(window, &offset, source.dimensions())?;
-        let number = numbers
-            .part(window, &offset, source.dimensions())?
-            .to_vec::<u64>()?;
+        let number = numbers.part(window, &offset, source.dimensions())?;
+        let number = number.to_vec::<u64>()?;
         let keeps = apply(select, &[best.clone(), candidate.clone()], count, callee)?;
         let keeps = keeps
             .first()
@@ -373,13 +370,6 @@ impl Offsets {
         let sizes = Vec::from_iter(window.iter().map(|dimension| dimension.size));
         let next = Some(vec![0; sizes.len()]);
         Self { sizes, next }
-    }
-
-    fn none() -> Self {
-        Self {
-            sizes: Vec::new(),
-            next: None,
-        }
     }
 }
 

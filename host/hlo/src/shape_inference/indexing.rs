@@ -110,25 +110,7 @@ impl Parts {
             index_vector,
             ..
         } = windows;
-        ensure!(
-            indices.element_type().is_integral(),
-            "expected integers as indices, found {indices}"
-        );
-        ensure!(
-            *index_vector <= indices.rank(),
-            "expected index vectors in a dimension of {indices} or its rank, found {index_vector}"
-        );
-        let length = indices
-            .dimensions()
-            .get(*index_vector)
-            .copied()
-            .unwrap_or(1);
-        ensure!(
-            index_map.len() == length,
-            "expected {} for index vectors of {length}, found {}",
-            count(length, "dimension"),
-            index_map.len()
-        );
+        check_indices(indices, *index_vector, index_map)?;
         for ascending in [window_dimensions, collapsed, operand_batch] {
             ensure!(
                 ascending.is_sorted(),
@@ -163,6 +145,27 @@ impl Parts {
         );
         Ok(Self { lacks, batch })
     }
+}
+
+/// Checks that the indices have a vector of as many integers as `index_map` has dimensions.
+fn check_indices(indices: &ArrayShape, index_vector: usize, index_map: &[usize]) -> Result<()> {
+    ensure!(
+        indices.element_type().is_integral(),
+        "expected integers as indices, found {indices}"
+    );
+    ensure!(
+        index_vector <= indices.rank(),
+        "expected index vectors in a dimension of {indices} or its rank, found {index_vector}"
+    );
+    let length = indices.dimensions().get(index_vector);
+    let length = length.copied().unwrap_or(1);
+    ensure!(
+        index_map.len() == length,
+        "expected {} for index vectors of {length}, found {}",
+        count(length, "dimension"),
+        index_map.len()
+    );
+    Ok(())
 }
 
 /// Checks that the batch dimensions of the operand and of the indices agree.

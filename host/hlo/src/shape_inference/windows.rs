@@ -126,19 +126,26 @@ pub(super) fn convolution(
     let area = convolution.input.spatial.iter().map(|&i| size(input, i));
     let spatial = positions(window, &Vec::from_iter(area))?;
     let output = &convolution.output;
-    let mut result = vec![0; window.len() + 2];
-    let sized = [
-        (output.outer, batch / batch_groups),
-        (output.features, outputs),
-    ];
-    let spatial = std::iter::zip(output.spatial.iter().copied(), spatial);
-    for (at, size) in sized.into_iter().chain(spatial) {
-        let to = result.get_mut(at);
-        *to.ok_or_else(|| invalid!("expected a dimension of the result, found {at}"))? = size;
-    }
+    let result = labelled(output, [batch / batch_groups, outputs], &spatial)?;
     let result = Shape::array(result_type(input.element_type(), declared)?, &result)?;
     if let Some(array) = result.as_array() {
         check_labels(output, array, window.len())?;
+    }
+    Ok(result)
+}
+
+/// The dimensions of a result with these labels.
+fn labelled(
+    labels: &ConvolutionDimensions,
+    [outer, features]: [usize; 2],
+    spatial: &[usize],
+) -> Result<Vec<usize>> {
+    let mut result = vec![0; spatial.len() + 2];
+    let spatial = std::iter::zip(&labels.spatial, spatial);
+    let sized = [(&labels.outer, &outer), (&labels.features, &features)];
+    for (&at, &size) in sized.into_iter().chain(spatial) {
+        let to = result.get_mut(at);
+        *to.ok_or_else(|| invalid!("expected a dimension of the result, found {at}"))? = size;
     }
     Ok(result)
 }

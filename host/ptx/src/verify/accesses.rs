@@ -1,5 +1,8 @@
 //! Each access of memory: proved, or how it is checked when the kernel runs.
 
+mod search;
+
+use self::search::{Found, Target, find};
 use super::range::Range;
 use super::solve::Solution;
 use super::ssa::{Definition, ValueId};
@@ -8,9 +11,6 @@ use super::{AccessReport, Param, Refusal, Rule, Verdict, parameter};
 use crate::ast::{Address, Base, Immediate, Instruction, Operand, VariableId};
 use crate::table::{Access, Action, Bytes, Opcode, Role};
 use crate::types::Space;
-
-/// The most operands that an address is compared with if nothing says where it came from.
-const MOST_CANDIDATES: usize = 16;
 
 /// The outcome for one memory operand, and the comparisons that its fence makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,40 +116,22 @@ fn decide(
     }
     check.bytes = bytes(solution, step, access)?;
     let bits = address_bits(subject, address, access)?;
-    let proved = |contents: &Contents, origin: Option<Origin>, within: &[Origin]| match origin {
-        Some(origin) if within.contains(&origin) && contents.origin == Some(origin) => {
-            let (range, offset) = (contents.range, address.offset);
-            prove(subject, origin, range, offset, access, check.bytes)
-        }
-        _ => (false, false),
+    let target = Target {
+        address,
+        bits,
+        access,
+        bytes: check.bytes,
     };
-    let fitting = |contents: &Contents| {
-        let origin = contents.origin;
-        origin.filter(|origin| fits(subject, *origin, access.space))
-    };
-    let general = contents(solution, step, address, bits, |value| {
-        solution.contents(value)
-    });
-    let (mut origin, mut within, mut proofs) = (fitting(&general), Vec::new(), (false, false));
-    if origin.is_some() {
-        within = candidates(subject, origin, access, check.bytes)?;
-        proofs = proved(&general, origin, &within);
-    }
-    if proofs != (true, true) {
-        let more = size_conditions(subject, step, access);
-        let mut place = solution.place_of_step(block, step, &more);
-        let precise = contents(solution, step, address, bits, |value| place.contents(value));
-        if place.is_impossible {
-            check.decision = Decision::Proved;
-            check.origin = origin;
-            return Ok(check);
-        }
-        if origin.is_none() {
-            origin = fitting(&precise);
-            within = candidates(subject, origin, access, check.bytes)?;
-        }
-        let again = proved(&precise, origin, &within);
-        proofs = (proofs.0 || again.0, proofs.1 || again.1);
+    let Found {
+        origin,
+        within,
+        proofs,
+        is_impossible,
+    } = find(solution, block, step, &target)?;
+    check.origin = origin;
+    if is_impossible {
+        check.decision = Decision::Proved;
+        return Ok(check);
     }
     if access.is_collective && within.is_empty() {
         let reason = format!(
@@ -162,7 +144,6 @@ fn decide(
             "make the variable larger, and align it",
         ));
     }
-    check.origin = origin;
     check.decision = match proofs {
         _ if within.is_empty() => Decision::Never,
         (true, true) => Decision::Proved,
@@ -243,66 +224,6 @@ fn fits(subject: &Subject<'_>, origin: Origin, space: Space) -> bool {
             variable.space == space || (variable.space == Space::Global && space == Space::Generic)
         }),
     }
-}
-
-/// The memory that an access may reach: the origin of its address, or all memory of the launch if
-/// the origin is unknown.
-fn candidates(
-    subject: &Subject<'_>,
-    origin: Option<Origin>,
-    access: Access,
-    bytes: u64,
-) -> Result<Vec<Origin>, Reason> {
-    let writes = access.action != Action::Load;
-    let is_allowed = |origin: &Origin| match origin {
-        Origin::Buffer(index) => match subject.launch.params.get(*index) {
-            Some(Param::Buffer {
-                writable,
-                bytes: length,
-                align,
-            }) => {
-                let has_room = subject.open.params || *length >= bytes;
-                (*writable || !writes) && has_room && *align >= access.align
-            }
-            _ => false,
-        },
-        Origin::Variable(variable) => {
-            let is_constant = subject
-                .variable(*variable)
-                .is_none_or(|variable| matches!(variable.space, Space::Global | Space::Const));
-            // A collective access that fails goes to the variable's first byte.
-            let align = subject.variable(*variable).map_or(1, super::variable_align);
-            let is_wrong = access.is_collective && align < access.align;
-            let has_room = subject.may_have(*variable, bytes);
-            !(is_wrong || is_constant && writes) && has_room
-        }
-    };
-    if let Some(origin) = origin {
-        return Ok(Some(origin).filter(is_allowed).into_iter().collect());
-    }
-    let buffers = (0..subject.launch.params.len()).map(Origin::Buffer);
-    let module = (0..subject.module.variables.len() as u32).map(VariableId::Module);
-    let own = (0..subject.function.variables.len() as u32).map(VariableId::Function);
-    let all: Vec<Origin> = match access.space {
-        Space::Global | Space::Generic => buffers.filter(is_allowed).collect(),
-        _ => module
-            .chain(own)
-            .map(Origin::Variable)
-            .filter(|origin| fits(subject, *origin, access.space) && is_allowed(origin))
-            .collect(),
-    };
-    if all.len() > MOST_CANDIDATES {
-        let reason = format!(
-            "nothing says which of {} buffers or variables its address is in",
-            all.len()
-        );
-        return Err((
-            Rule::Address,
-            reason,
-            "compute the address from one parameter or variable",
-        ));
-    }
-    Ok(all)
 }
 
 /// Whether an access is in range, and aligned.

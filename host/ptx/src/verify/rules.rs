@@ -222,23 +222,9 @@ fn dimensions(function: &Function, launch: &Launch, open: Open, limits: &Limits)
     found
 }
 
-/// Checks an instruction for itself.
-pub(crate) fn instruction(
-    module: &Module,
-    function: &Function,
-    instruction: &Instruction,
-    form: &Form,
-    launch: &Launch,
-) -> Option<Refusal> {
+/// Checks where control goes.
+fn control(module: &Module, instruction: &Instruction, form: &Form) -> Option<Refusal> {
     let refused = |rule, reason: String, cure: &str| Some(refusal(instruction, rule, reason, cure));
-    if form.reads_clock && !launch.has_clock {
-        let reason = "it tells the time, or where on the device a thread runs".to_owned();
-        return refused(
-            Rule::Clock,
-            reason,
-            "leave it out, or let the policy grant the clock",
-        );
-    }
     match form.control {
         Control::Call if !is_assertion(module, instruction) => {
             let name = instruction
@@ -250,32 +236,27 @@ pub(crate) fn instruction(
                 });
             let name = name.map_or("a function", |function| &function.name);
             let reason = format!("it calls `{name}`");
-            return refused(
+            refused(
                 Rule::Call,
                 reason,
                 "inline the function (`__forceinline__`), and print nothing",
-            );
+            )
         }
         Control::BranchTable => {
             let reason = "it branches to a place that is computed".to_owned();
-            return refused(
+            refused(
                 Rule::Call,
                 reason,
                 "compile a `switch` to compares (`-fno-jump-tables`)",
-            );
+            )
         }
-        _ => {}
+        _ => None,
     }
-    if instruction.opcode == Opcode::Mbarrier
-        || (instruction.opcode == Opcode::Cp && instruction.has("mbarrier"))
-    {
-        let reason = "a barrier object in shared memory could wait for ever".to_owned();
-        return refused(Rule::Barrier, reason, "use `bar.sync 0`; compile for sm_80");
-    }
-    if takes_address_of_parameter(function, instruction) {
-        let reason = "it takes the address of a parameter".to_owned();
-        return refused(Rule::Parameter, reason, "read parameters by their names");
-    }
+}
+
+/// Checks the operands that name memory.
+fn memory(instruction: &Instruction, form: &Form) -> Option<Refusal> {
+    let refused = |rule, reason: String, cure: &str| Some(refusal(instruction, rule, reason, cure));
     for (operand, role) in instruction.operands.iter().zip(&form.roles) {
         let Role::Memory(access) = role else {
             continue;
@@ -293,6 +274,42 @@ pub(crate) fn instruction(
             let reason = "it reaches the shared memory of other blocks".to_owned();
             return refused(Rule::Address, reason, "use `.shared::cta`");
         }
+    }
+    None
+}
+
+/// Checks an instruction for itself.
+pub(crate) fn instruction(
+    module: &Module,
+    function: &Function,
+    instruction: &Instruction,
+    form: &Form,
+    launch: &Launch,
+) -> Option<Refusal> {
+    let refused = |rule, reason: String, cure: &str| Some(refusal(instruction, rule, reason, cure));
+    if form.reads_clock && !launch.has_clock {
+        let reason = "it tells the time, or where on the device a thread runs".to_owned();
+        return refused(
+            Rule::Clock,
+            reason,
+            "leave it out, or let the policy grant the clock",
+        );
+    }
+    if let Some(refusal) = control(module, instruction, form) {
+        return Some(refusal);
+    }
+    if instruction.opcode == Opcode::Mbarrier
+        || (instruction.opcode == Opcode::Cp && instruction.has("mbarrier"))
+    {
+        let reason = "a barrier object in shared memory could wait for ever".to_owned();
+        return refused(Rule::Barrier, reason, "use `bar.sync 0`; compile for sm_80");
+    }
+    if takes_address_of_parameter(function, instruction) {
+        let reason = "it takes the address of a parameter".to_owned();
+        return refused(Rule::Parameter, reason, "read parameters by their names");
+    }
+    if let Some(refusal) = memory(instruction, form) {
+        return Some(refusal);
     }
     if instruction.opcode == Opcode::Cvta
         && !instruction.has("global")

@@ -78,6 +78,16 @@ pub(super) fn gemm(
     }
 }
 
+/// The type of the elements of a product's matrices.
+fn number(memory: &GuestMemory<'_>, record: Claim<u32>) -> Result<Number> {
+    let number = memory.read(RECORD, record.plus(product::NUMBER), 1)?[0];
+    Number::from_number(number).ok_or_else(|| {
+        invalid(format!(
+            "gemm: expected the number of an element type to 1, found {number}"
+        ))
+    })
+}
+
 fn read(memory: &GuestMemory<'_>, record: Claim<u32>, arithmetic: Arithmetic) -> Result<Product> {
     if !record.to_check().is_multiple_of(product::ALIGNMENT) {
         return Err(invalid(format!(
@@ -92,19 +102,9 @@ fn read(memory: &GuestMemory<'_>, record: Claim<u32>, arithmetic: Arithmetic) ->
         let (low, high) = (word(field)?.opaque(), word(field + 4)?.opaque());
         Ok(f64::from_bits(u64::from(high) << 32 | u64::from(low)))
     };
-    let number = memory.read(RECORD, record.plus(product::NUMBER), 1)?[0];
-    let number = Number::from_number(number).ok_or_else(|| {
-        invalid(format!(
-            "gemm: expected the number of an element type to 1, found {number}"
-        ))
-    })?;
-    let sizes = Gemm {
-        batch: size(product::BATCH)?,
-        rows: size(product::ROWS)?,
-        columns: size(product::COLUMNS)?,
-        depth: size(product::DEPTH)?,
-        arithmetic,
-    };
+    let number = number(memory, record)?;
+    let (batch, rows) = (size(product::BATCH)?, size(product::ROWS)?);
+    let (columns, depth) = (size(product::COLUMNS)?, size(product::DEPTH)?);
     let matrices = |what, field: usize, sizes| -> Result<Matrices> {
         Ok(Matrices {
             what,
@@ -118,18 +118,17 @@ fn read(memory: &GuestMemory<'_>, record: Claim<u32>, arithmetic: Arithmetic) ->
             sizes,
         })
     };
-    let Gemm {
-        batch,
-        rows,
-        columns,
-        depth,
-        ..
-    } = sizes;
     Ok(Product {
         a: matrices("gemm's a", product::A, [batch, rows, depth])?,
         b: matrices("gemm's b", product::B, [batch, depth, columns])?,
         c: matrices("gemm's c", product::C, [batch, rows, columns])?,
-        sizes,
+        sizes: Gemm {
+            batch,
+            rows,
+            columns,
+            depth,
+            arithmetic,
+        },
         number,
         alpha: factor(product::ALPHA)?,
         beta: factor(product::BETA)?,
