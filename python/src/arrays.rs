@@ -21,7 +21,7 @@ use crate::error::or_raise;
 pub(crate) struct Array {
     memory: Memory,
     element_type: ElementType,
-    /// `memory` has one dimension for an array of rank 0.
+    /// Whether the array has rank 0. `memory` has one dimension then.
     is_scalar: bool,
 }
 

@@ -173,15 +173,16 @@ numbered! {
     /// The calling convention of a target: XLA's `CustomCallApiVersion`, and the convention of the
     /// JAX FFI proposal.
     pub enum ApiVersion from u8, named by name {
-        /// `(out, ins)`.
+        /// The function takes `(out, ins)`.
         Original = 1, "API_VERSION_ORIGINAL";
-        /// `(out, ins, status)`.
+        /// The function takes `(out, ins, status)`.
         StatusReturning = 2, "API_VERSION_STATUS_RETURNING";
-        /// `(out, ins, opaque, opaque_len, status)`.
+        /// The function takes `(out, ins, opaque, opaque_len, status)`.
         StatusReturningUnified = 3, "API_VERSION_STATUS_RETURNING_UNIFIED";
-        /// `(call_frame) -> status`.
+        /// The function takes `(call_frame)` and returns a status.
         TypedFfi = 4, "API_VERSION_TYPED_FFI";
-        /// `(api, status, static_info, outputs, inputs)`. XLA has no number for this convention.
+        /// The function takes `(api, status, static_info, outputs, inputs)`. XLA has no number for
+        /// this convention.
         JaxFfi = 255, "API_VERSION_JAX_FFI";
     }
 }

@@ -32,7 +32,7 @@ pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--no-source-inclu
 /// The most bytes of the compiler's log in a message.
 const MAX_LOG: usize = 16 << 10;
 
-/// The NVRTC that was found.
+/// The library NVRTC, as found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The library's file, or only its name if the loader found it.

@@ -90,7 +90,7 @@ impl Sandbox {
         Err(unimplemented())
     }
 
-    /// Cannot be called: there is no sandbox.
+    /// Is never called, because no sandbox exists on this system.
     ///
     /// # Errors
     /// None.
@@ -98,7 +98,7 @@ impl Sandbox {
         match self.0 {}
     }
 
-    /// Cannot be called: there is no sandbox.
+    /// Is never called, because no sandbox exists on this system.
     ///
     /// # Errors
     /// None.
@@ -106,7 +106,7 @@ impl Sandbox {
         match self.0 {}
     }
 
-    /// Cannot be called: there is no sandbox.
+    /// Is never called, because no sandbox exists on this system.
     ///
     /// # Errors
     /// None.

@@ -28,8 +28,9 @@ pub struct Config {
     /// Compiles modules in another process. Default: `None`, which compiles them in this one. With
     /// the feature `process`, `callbox::process::CompilerProcess` is such a compiler.
     pub compiler: Option<Arc<dyn Compiler>>,
-    /// Receives the reason why `compiler` cannot be used and modules are compiled in this process,
-    /// once. Default: `None`, which leaves [`Module::compiled_in`](crate::Module::compiled_in).
+    /// Receives, once, the reason why `compiler` cannot be used and modules are compiled in this
+    /// process. Default: `None`. Each module's
+    /// [`compiled_in`](crate::Module::compiled_in) also has the reason.
     pub compile_report: Option<CompileReportSink>,
 }
 

@@ -12,9 +12,9 @@ use crate::call::execute;
 /// How a case ended on a platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As expected.
+    /// The outcome is the expected one.
     Passed,
-    /// Otherwise, with the difference.
+    /// The outcome differs from the expected one, as this text says.
     Failed(String),
     /// It was not run, for this reason.
     NotRun(String),

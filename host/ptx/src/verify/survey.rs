@@ -11,9 +11,9 @@ use crate::table::Opcode;
 /// The fields of a [`Launch`] that are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
-    /// `grid` is the most blocks in each direction.
+    /// The grid is not known: `grid` is the most blocks in each direction.
     pub grid: bool,
-    /// `block` is the most threads in each direction.
+    /// The block is not known: `block` is the most threads in each direction.
     pub block: bool,
     /// `shared_bytes` may be any number.
     pub shared_bytes: bool,
