@@ -17,9 +17,11 @@ mod cost;
 mod cuda;
 mod differences;
 mod doctor;
+mod embedded;
 #[cfg(feature = "cuda")]
 mod fenced;
 mod guests;
+mod hub;
 mod inputs;
 mod inspect;
 #[cfg(unix)]
