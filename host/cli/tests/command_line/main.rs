@@ -12,6 +12,7 @@
 mod cache;
 mod call;
 mod capabilities;
+mod capsules;
 #[cfg(target_os = "linux")]
 mod cost;
 mod cuda;
