@@ -233,7 +233,8 @@ class _Source:
         """The variant of a commit, with the digest that the caller wants."""
         key = f"{self._place} {commit}"
         known = self.cache.note(key)
-        text = self.cache.file(known) if known is not None else None
+        # What the hub once sent for the commit need not be what the caller wants.
+        text = self.cache.file(known) if known is not None and wanted in (None, known) else None
         if text is None:
             path = f"{VARIANT}/{METADATA}"
             text = self.client.download(self.repo_id, commit, path, size=None, most=MOST_METADATA)

@@ -91,8 +91,13 @@ def test_a_lock_holds_while_the_branch_moves(hub, variant, good, get, fails, rms
     fails("PERMISSION_DENIED", "'hf:good/rms-norm@main' is not in", lock=path, revision="main")
     fails("PERMISSION_DENIED", "expected the digest 0000", lock=path, digest="0" * 64)
     # The hub has other files for the commit, with metadata that agrees with them.
+    honest = hub.commits["good/rms-norm", good]
     hub.commits["good/rms-norm", good] = variant(rms_norm, license="BSD")
     fails("PERMISSION_DENIED", f"has the digest {kernel.digest}, found ", lock=path, cache_dir=tmp_path / "other")
+    # What it sent is in a cache, and does not stay in the way of the locked kernel.
+    assert get(revision=good, cache_dir=tmp_path / "other").license == "BSD"
+    hub.commits["good/rms-norm", good] = honest
+    assert get(lock=path, cache_dir=tmp_path / "other").license == "MIT"
 
 
 @pytest.mark.parametrize(
