@@ -77,6 +77,40 @@ fn a_later_version_replaces_the_earlier_one() {
 }
 
 #[test]
+fn a_package_beside_weights_is_inspected_tested_and_compared() {
+    let folder = folder();
+    folder.run(&PACK).done();
+    let package = "m.safetensors#callbox.negate";
+    let inspected = folder.run(&["inspect", package]).done();
+    assert!(
+        inspected.contains("\n\npackage negate 1.0.0\n"),
+        "{inspected}"
+    );
+    let tested = folder.run(&["test", package]).done();
+    assert!(
+        tested.ends_with("\n1 passed, 0 failed, 0 not run\n"),
+        "{tested}"
+    );
+    let same = folder.run(&["diff", "alone.wasm", package]).done();
+    assert!(same.ends_with("\nnothing changed\n"), "{same}");
+    for (name, code, message) in [
+        (
+            "callbox.other",
+            "NOT_FOUND",
+            "expected a tensor \"callbox.other\", found",
+        ),
+        (
+            "layer.weight",
+            "INVALID_ARGUMENT",
+            "expected a tensor of U8, found \"F32\"",
+        ),
+    ] {
+        let package = format!("m.safetensors#{name}");
+        refuse(&folder, &["test", &package], 1, code, message);
+    }
+}
+
+#[test]
 fn a_file_that_cannot_take_it_stays_as_it_is() {
     let folder = folder();
     let floats = vec![0; 4];
