@@ -48,6 +48,7 @@ from ._callbox import (
     ffi_capsules,
     last_failure,
 )
+from ._embedded import load
 
 if TYPE_CHECKING:
     from ._jit import CompileError, jit
@@ -70,6 +71,7 @@ __all__ = [
     "ffi_capsules",
     "jit",
     "last_failure",
+    "load",
 ]
 
 

@@ -15,12 +15,14 @@ use crate::files::to_row_major;
 use super::arguments;
 use super::arrays::ArrayFile;
 use super::attribute::{self, AttributeArgument};
+use super::capsule::{Capsule, StatusRecord, check_grants};
 use super::failure::{Failure, Outcome};
+use super::modules::OpenedFile;
 use super::output::{DeviceName, Finished, OutputFolder};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
-use super::{modules, native, progress, regular_file};
+use super::{modules, native, output, progress, regular_file};
 
 const EXAMPLES: &str = "\
 Attributes:
@@ -91,6 +93,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
+    /// Write the call to a file in this folder: the module, the operands, the attributes, the
+    /// policy and how the call ended. `callbox replay` repeats it
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+
     #[command(flatten)]
     user_data: UserDataArguments,
 
@@ -108,6 +115,7 @@ pub(super) struct Arguments {
 pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     arguments.platform.check(&arguments.policy)?;
     check_unique(&arguments.attributes)?;
+    check_recorded(arguments)?;
     let folder = arguments.output_dir.as_deref();
     let folder = folder.map(OutputFolder::open).transpose()?;
     let operands = arguments.operands.iter().enumerate().map(|(i, file)| {
@@ -121,6 +129,7 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     };
     let Loaded {
         module,
+        file,
         target,
         device,
     } = load(arguments)?;
@@ -138,8 +147,67 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         ..arguments.policy.call_options().from_now_on()
     };
     let text = || format!("calling {target}");
-    let result = progress::show(text, || execute(&module, site, &operands, &options))?;
-    Ok(Finished::new(result, folder)?.on(device))
+    let recorded = arguments.record.as_ref().map(|_| site.clone());
+    let result = progress::show(text, || execute(&module, site, &operands, &options));
+    if let (Some(site), Some(file)) = (recorded, file) {
+        record(arguments, &file, site, operands, &result)?;
+    }
+    Ok(Finished::new(result?, folder)?.on(device))
+}
+
+/// Checks that a capsule can carry what the call is given, and makes the folder.
+fn check_recorded(arguments: &Arguments) -> Outcome<()> {
+    let Some(folder) = &arguments.record else {
+        return Ok(());
+    };
+    let refused = if arguments.platform.platform != Platform::Host {
+        Some("calls on Host alone are recorded, expected no --platform CUDA with --record")
+    } else if !arguments.user_data.is_empty() {
+        Some("a capsule does not carry user data, expected no --user-data with --record")
+    } else {
+        None
+    };
+    if let Some(message) = refused {
+        return Err(Failure::usage(Status::unimplemented(message)));
+    }
+    check_grants(&arguments.policy.read()?, &arguments.target)?;
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let expected = format!("expected to make the folder {}", folder.display());
+        Failure::file(expected, &error)
+    })
+}
+
+/// Writes the capsule of a call. If that fails, the failure of the call itself is told.
+fn record(
+    arguments: &Arguments,
+    file: &OpenedFile,
+    site: CallSite,
+    operands: Vec<Literal>,
+    result: &Result<Literal>,
+) -> Outcome<()> {
+    let Some(folder) = &arguments.record else {
+        return Ok(());
+    };
+    let leaves = |result: &Literal| result.leaves().map(|(_, bytes)| bytes.to_vec()).collect();
+    let deadline = arguments.policy.deadline();
+    let capsule = Capsule {
+        file: file.name(),
+        module: file.contents.bytes().to_vec(),
+        policy: arguments.policy.read()?,
+        deadline_ms: deadline.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        site,
+        operands,
+        outcome: result.as_ref().map(leaves).map_err(StatusRecord::from),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    match capsule.write(folder, output::note) {
+        Err(failure) if result.is_ok() => Err(failure),
+        Err(failure) => {
+            output::warn(&format!("the call is not recorded: {}", failure.status()));
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Prepares a call site and calls it once.
@@ -165,6 +233,8 @@ pub(super) fn execute(
 /// A module that is ready to be prepared.
 pub(super) struct Loaded {
     pub(super) module: Arc<dyn TargetModule>,
+    /// The file of a module for Host.
+    pub(super) file: Option<Arc<OpenedFile>>,
     /// The target's name in the module.
     pub(super) target: String,
     /// The device that it is called on, unless that is the host.
@@ -174,11 +244,15 @@ pub(super) struct Loaded {
 fn load(arguments: &Arguments) -> Outcome<Loaded> {
     let (file, target, platform) = (&arguments.module, &arguments.target, &arguments.platform);
     match platform.platform {
-        Platform::Host => Ok(Loaded {
-            module: modules::load(file, target, &arguments.policy)?,
-            target: target.clone(),
-            device: None,
-        }),
+        Platform::Host => {
+            let (module, opened) = modules::load(file, target, &arguments.policy)?;
+            Ok(Loaded {
+                module,
+                file: Some(opened),
+                target: target.clone(),
+                device: None,
+            })
+        }
         Platform::Cuda => native::load(file, target, platform, &arguments.policy),
     }
 }

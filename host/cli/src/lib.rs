@@ -1,5 +1,5 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `pack`, `test`, `diff`,
-//! `lock`, `doctor` and `policy`.
+//! `lock`, `replay`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -42,6 +42,7 @@ mod arrays;
 mod attribute;
 mod backend;
 mod call;
+mod capsule;
 mod case;
 mod convert;
 mod diff;
@@ -66,6 +67,7 @@ mod progress;
 mod ptx;
 mod registered;
 mod regular_file;
+mod replay;
 mod run;
 mod summary;
 mod test;
@@ -109,7 +111,8 @@ Examples:
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
 /// PTX file; `pack` makes a package of a folder, `test` runs the cases that a package carries,
-/// `diff` compares two, and `lock` pins the files that a program uses; `doctor` shows what this
+/// `diff` compares two, and `lock` pins the files that a program uses; `replay` repeats a recorded
+/// call; `doctor` shows what this
 /// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
@@ -131,6 +134,7 @@ enum Command {
     Test(test::Arguments),
     Diff(diff::Arguments),
     Lock(lock::Arguments),
+    Replay(replay::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
@@ -156,6 +160,7 @@ pub fn main() -> ExitCode {
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),
             Command::Lock(arguments) => lock::lock(&arguments),
+            Command::Replay(arguments) => replay::replay(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
             #[cfg(feature = "process")]

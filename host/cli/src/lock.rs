@@ -78,6 +78,9 @@ struct Entry {
     /// The version of a package, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
+    /// The commit of a kernel of the Hub, which `callbox.hub` of the Python package loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
 }
 
 impl Entry {
@@ -233,6 +236,9 @@ fn write(arguments: &Arguments) -> Outcome<(LockFile, String)> {
     } else {
         BTreeMap::new()
     };
+    // `callbox.hub.lock` writes those of the Hub.
+    let of_hub = before.iter().filter(|(_, entry)| entry.commit.is_some());
+    entries.extend(of_hub.map(|(name, entry)| (name.clone(), entry.clone())));
     let lock = LockFile {
         format: FORMAT,
         files: entries.values().cloned().collect(),
@@ -261,6 +267,7 @@ fn entry(folder: &Path, file: &Path) -> Outcome<Entry> {
             size,
             name: None,
             version: None,
+            commit: None,
         });
     }
     let bytes = package::read_file(&file)?;
@@ -273,6 +280,7 @@ fn entry(folder: &Path, file: &Path) -> Outcome<Entry> {
         size: bytes.len() as u64,
         name: header.as_ref().map(|header| header.name.clone()),
         version: header.map(|header| header.version),
+        commit: None,
     })
 }
 

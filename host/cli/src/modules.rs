@@ -63,10 +63,10 @@ pub(super) fn load(
     path: &Path,
     target: &str,
     policy: &PolicyArguments,
-) -> Outcome<Arc<dyn TargetModule>> {
+) -> Outcome<(Arc<dyn TargetModule>, Arc<OpenedFile>)> {
     let mut loader = Loader::new(policy)?;
     let file = loader.open(path)?;
-    loader.load(&file, target)
+    Ok((loader.load(&file, target)?, file))
 }
 
 /// Loads modules. A file that is named several times is loaded once for each set of grants.
@@ -84,6 +84,13 @@ pub(super) struct OpenedFile {
     path: PathBuf,
     real: PathBuf,
     pub(super) contents: ModuleFile,
+}
+
+impl OpenedFile {
+    /// The name of the file in messages about the module's calls.
+    pub(super) fn name(&self) -> String {
+        file_name(&self.path)
+    }
 }
 
 impl Loader {

@@ -66,6 +66,7 @@ pub(super) fn load(
     };
     let device = open_device(platform)?;
     Ok(Loaded {
+        file: None,
         module: module.on_device(&device),
         target,
         device: Some(name(&device)),

@@ -179,6 +179,11 @@ pub(super) fn warn(message: &dyn std::fmt::Display) {
     say_meanwhile(&format!("warning: {message}"));
 }
 
+/// Prints a note on standard error.
+pub(super) fn note(message: &str) {
+    say_meanwhile(message);
+}
+
 /// Prints a line, clearing a progress display.
 fn say_meanwhile(message: &str) {
     if io::stderr().is_terminal() {

@@ -1,5 +1,8 @@
 //! `callbox pack`: makes a package of a folder.
 
+mod embed;
+mod hub;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,6 +31,8 @@ The folder has:
 Examples:
   callbox pack softmax/
   callbox pack softmax/ -o kernels/softmax.wasm
+  callbox pack softmax/ --hub repository/
+  callbox pack softmax/ --into model.safetensors
 
 The same folder gives the same bytes on every machine. Nothing is written if a case fails under
 the default policy.
@@ -37,7 +42,8 @@ wrong):
   {\"status\":{...},\"package\":{\"file\":...,\"name\":...,\"version\":...,\"sha256\":...,\"size\":...,
     \"files\":[{\"path\":...,\"size\":...}],\"left_out\":[...],\"twin\":...,
     \"cases\":[{\"case\":...,\"platform\":...,\"ending\":\"passed\",\"reason\":\"\"}]}}
-  ending is \"passed\", \"failed\" or \"not run\".";
+  ending is \"passed\", \"failed\" or \"not run\". With --into, the package also has \"tensor\"; with
+  --hub, \"hub_digest\".";
 
 /// Make a package of a folder: a .wasm file that carries its cases, native twin, documentation and
 /// licence
@@ -53,6 +59,15 @@ pub(super) struct Arguments {
     /// The package to write. If left out, NAME-VERSION.wasm in the current folder
     #[arg(short, long, value_name = "FILE.wasm")]
     output: Option<PathBuf>,
+
+    /// Write the package to build/callbox-wasm32 in this folder, a repository of kernels for the
+    /// Hugging Face Hub, with its native twin and the digests of all files
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "into"])]
+    hub: Option<PathBuf>,
+
+    /// Add the package to this file, as the tensor callbox.NAME
+    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "output")]
+    into: Option<PathBuf>,
 
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -90,8 +105,17 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
         report,
     );
     report.check().map_err(in_folder)?;
-    write_file::write(&path, &[package.bytes()])?;
-    report.set_file(&path);
+    if let Some(repository) = &arguments.hub {
+        let written = hub::write(repository, &package)?;
+        report.set_hub_digest(written.digest);
+        report.set_file(&written.module);
+    } else if let Some(model) = &arguments.into {
+        report.set_tensor(embed::write(model, &package)?);
+        report.set_file(model);
+    } else {
+        write_file::write(&path, &[package.bytes()])?;
+        report.set_file(&path);
+    }
     Ok(())
 }
 

@@ -5,20 +5,58 @@ pub(super) mod report;
 #[cfg_attr(not(feature = "cuda"), path = "package/twin_left_out.rs")]
 pub(super) mod twin;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use callbox::call::Signature;
-use callbox::{Blame, Result, Status, StatusCode};
+use callbox::{Blame, ElementType, Result, Status, StatusCode};
 use callbox_package::{CASES, Limits, Package};
 
 use super::case::{Case, MOST_ARRAYS};
 use super::failure::Outcome;
+use super::files::{ReadError, tensors};
 use super::regular_file;
 use super::text::name;
 
-/// Reads the bytes of a module that may be a package.
+/// Reads the bytes of a module that may be a package: of a file, or of `FILE.safetensors#TENSOR`.
 pub(super) fn read_file(path: &Path) -> Outcome<Vec<u8>> {
-    regular_file::read(path, Limits::default().package_bytes)
+    let most = Limits::default().package_bytes;
+    match tensor_in(path) {
+        Some((file, tensor)) => read_tensor(&file, tensor, most),
+        None => regular_file::read(path, most),
+    }
+}
+
+/// The file and the name of a path that ends with `.safetensors#NAME`, unless it is a file itself.
+fn tensor_in(path: &Path) -> Option<(PathBuf, &str)> {
+    let (file, tensor) = path.to_str()?.split_once(".safetensors#")?;
+    let is_tensor = !path.exists();
+    is_tensor.then(|| (format!("{file}.safetensors").into(), tensor))
+}
+
+fn read_tensor(path: &Path, name: &str, most: usize) -> Outcome<Vec<u8>> {
+    let cannot = |error: ReadError| match error {
+        ReadError::Io(error) => regular_file::cannot(path, &error),
+        ReadError::Status(status) => status.context(path.display()).into(),
+    };
+    let mut file = regular_file::open(path)?;
+    let entries = tensors::entries(&mut file).map_err(cannot)?;
+    // Of a tensor that is not there, the reader tells which ones are.
+    let mut tensors = entries.tensors.iter();
+    if let Some(tensor) = tensors.find(|tensor| tensor.name == name) {
+        let in_file = |status: Status| status.context(path.display());
+        if !tensor.is_bytes {
+            let message = format!("expected a tensor of U8, found {}", tensor.dtype);
+            return Err(in_file(wrong(message)).into());
+        }
+        let size = tensor.range.len();
+        if size > most {
+            let message = format!("expected a module of at most {most} bytes, found {size}");
+            let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
+            return Err(in_file(status).into());
+        }
+    }
+    let read = tensors::read(&mut file, name, Some(ElementType::U8)).map_err(cannot)?;
+    Ok(read.bytes().unwrap_or_default().to_vec())
 }
 
 /// The contents of a package that were checked without running anything.

@@ -88,6 +88,20 @@ impl PolicyArguments {
         )?)
     }
 
+    /// The same with another policy than that of the flags.
+    pub(super) fn backend_for(&self, policy: Policy) -> Outcome<Backend> {
+        let config = Config {
+            policy,
+            ..self.config()?
+        };
+        Ok(Backend::new(self.isolate.unwrap_or_default(), config)?)
+    }
+
+    /// The deadline of `--deadline`.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
     /// The lock of `--lock`.
     pub(super) fn lock(&self) -> Outcome<Option<Lock>> {
         self.lock.as_deref().map(Lock::read).transpose()

@@ -20,6 +20,11 @@ pub(super) struct UserDataArguments {
 }
 
 impl UserDataArguments {
+    /// Whether the flag is not given.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Reads the files. `None` without the flag.
     pub(super) fn read(&self) -> Outcome<Option<Arc<UserData>>> {
         let mut data = UserData::new();

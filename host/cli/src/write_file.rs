@@ -8,10 +8,20 @@ use super::failure::{Failure, Outcome};
 
 /// Writes a file, replacing an earlier one. If writing fails, the earlier one stays.
 pub(super) fn write(path: &Path, parts: &[&[u8]]) -> Outcome<()> {
+    write_with(path, |file| {
+        parts.iter().try_for_each(|part| file.write_all(part))
+    })
+}
+
+/// The same with the contents that a function writes.
+pub(super) fn write_with(
+    path: &Path,
+    contents: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Outcome<()> {
     let mut staged = path.as_os_str().to_owned();
     staged.push(format!(".{}.part", std::process::id()));
     let staged = Path::new(&staged);
-    let written = stage(staged, parts).and_then(|()| fs::rename(staged, path));
+    let written = stage(staged, contents).and_then(|()| fs::rename(staged, path));
     written.map_err(|error| {
         // The part file may not exist. Errors are discarded.
         let _ = fs::remove_file(staged);
@@ -19,9 +29,9 @@ pub(super) fn write(path: &Path, parts: &[&[u8]]) -> Outcome<()> {
     })
 }
 
-fn stage(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+fn stage(path: &Path, contents: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut file = File::create_new(path)?;
-    parts.iter().try_for_each(|part| file.write_all(part))?;
+    contents(&mut file)?;
     // Some file systems report a full disk only now.
     file.sync_all()
 }

@@ -14,7 +14,7 @@ use crate::venv::{Environment, Interpreter};
 pub(crate) enum Kind {
     /// NumPy, and ml_dtypes for the tests.
     Core,
-    /// The newest JAX on PyPI for the interpreter, and Numba.
+    /// The newest JAX on PyPI for the interpreter, Numba, and the clients of the Hub.
     New,
     /// The oldest supported JAX, and a NumPy of its time.
     Old,
@@ -27,6 +27,9 @@ const OLD_JAX: [&str; 2] = ["jax==0.5.0", "jaxlib==0.5.0"];
 
 /// The versions of Python for which PyPI has wheels of the oldest JAX.
 const OLD_PYTHONS: [(u32, u32); 3] = [(3, 11), (3, 12), (3, 13)];
+
+/// Reads and writes files that have kernels beside weights.
+const SAFETENSORS: &str = "safetensors==0.8.0";
 
 /// Packages that jax.export needs and JAX does not require.
 const EXPORT: [&str; 2] = ["absl-py", "flatbuffers"];
@@ -87,7 +90,7 @@ impl Kind {
     fn extras(self) -> &'static str {
         match self {
             Self::Core => "test",
-            Self::New => "test,jax,jit",
+            Self::New => "test,jax,jit,hub",
             Self::Old => "test,jax",
             Self::Torch => "test,torch",
         }
@@ -97,7 +100,7 @@ impl Kind {
     fn requirements(self, interpreter: &Interpreter) -> Vec<String> {
         let mut requirements = match self {
             Self::Core | Self::Torch => vec![],
-            Self::New => vec![MYPY],
+            Self::New => vec![MYPY, SAFETENSORS],
             // The oldest supported NumPy has no wheels for Python 3.13.
             Self::Old if interpreter.version < (3, 13) => vec!["numpy==1.26.4"],
             Self::Old => vec!["numpy<2.2"],

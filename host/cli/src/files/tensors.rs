@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use callbox::{ArrayShape, Blame, ElementType, Literal, Result, Status, StatusCode};
 use callbox_core::text::{nearest, shortened};
@@ -70,6 +71,57 @@ pub fn read(
     }
     check_range(element_type, &bytes)?;
     Ok(Literal::from_bytes(shape, bytes)?)
+}
+
+/// What the header of a file says, in the words of JSON.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// The object `__metadata__`.
+    pub(crate) metadata: Option<String>,
+    /// The tensors in the order of their elements, which have no gaps.
+    pub(crate) tensors: Vec<Entry>,
+    /// The offset of the elements in the file.
+    pub(crate) data_at: u64,
+}
+
+/// A tensor as the header describes it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: String,
+    /// Whether the elements are U8.
+    pub(crate) is_bytes: bool,
+    /// The bytes of its elements, from the first of the file.
+    pub(crate) range: Range<usize>,
+}
+
+/// Reads the header alone.
+///
+/// # Errors
+/// The error of `file`; INVALID_ARGUMENT if the file is no .safetensors file.
+pub(crate) fn entries(file: &mut (impl Read + Seek)) -> Result<Entries, ReadError> {
+    let (read, data_at) = read_metadata(file)?;
+    let json = |error: serde_json::Error| ReadError::Status(Status::internal(error.to_string()));
+    let metadata = read.metadata().as_ref().map(|metadata| {
+        let sorted: BTreeMap<_, _> = metadata.iter().collect();
+        serde_json::to_string(&sorted).map_err(json)
+    });
+    let tensors = read.offset_keys().into_iter().map(|name| {
+        let info = read.info(&name).ok_or_else(|| unknown(&name, &read))?;
+        Ok(Entry {
+            dtype: serde_json::to_string(&info.dtype).map_err(json)?,
+            shape: serde_json::to_string(&info.shape).map_err(json)?,
+            is_bytes: info.dtype == Dtype::U8,
+            range: info.data_offsets.0..info.data_offsets.1,
+            name,
+        })
+    });
+    Ok(Entries {
+        tensors: tensors.collect::<Result<_, ReadError>>()?,
+        metadata: metadata.transpose()?,
+        data_at,
+    })
 }
 
 /// The bytes of a file with these named arrays.

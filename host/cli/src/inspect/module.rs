@@ -10,9 +10,8 @@ use super::fields::{bytes, field, list, target};
 use super::package::InspectedPackage;
 use crate::failure::Outcome;
 use crate::files::npy;
-use crate::modules;
-use crate::regular_file;
 use crate::text::name;
+use crate::{modules, package};
 
 /// The description of a module.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub(crate) struct InspectedModule {
 
 pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
     let Policy { limits, grants, .. } = Policy::default();
-    let bytes = regular_file::read(path, limits.module_bytes)?;
+    let bytes = package::read_file(path)?;
     let in_file = |status: Status| status.context(path.display());
     if !bytes.starts_with(modules::MAGIC) {
         let status = Status::invalid_argument(format!(
@@ -40,12 +39,12 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
         return Err(in_file(status).into());
     }
     let info = inspect(&bytes, &limits).map_err(in_file)?;
-    let package = InspectedPackage::find(&bytes).map_err(in_file)?;
+    let carried = InspectedPackage::find(&bytes).map_err(in_file)?;
     Ok(InspectedModule {
         features: info.features.clone(),
         stack_above_data: stack_above_data(&bytes),
         problem: info.check(&limits, &grants).err(),
-        package,
+        package: carried,
         info,
     })
 }

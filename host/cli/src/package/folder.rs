@@ -199,7 +199,7 @@ impl Reader<'_> {
 
 /// The paths of the images of a manifest, which a package needs, and of their sources.
 #[cfg(feature = "cuda")]
-fn named_files(manifest: &[u8]) -> callbox::Result<Vec<(String, bool)>> {
+pub(crate) fn named_files(manifest: &[u8]) -> callbox::Result<Vec<(String, bool)>> {
     let text = str::from_utf8(manifest)
         .map_err(|_| Status::invalid_argument("expected UTF-8, found other bytes"))?;
     let manifest = callbox::cuda::manifest::Manifest::parse(text)?;
@@ -211,7 +211,7 @@ fn named_files(manifest: &[u8]) -> callbox::Result<Vec<(String, bool)>> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn named_files(_: &[u8]) -> callbox::Result<Vec<(String, bool)>> {
+pub(crate) fn named_files(_: &[u8]) -> callbox::Result<Vec<(String, bool)>> {
     Err(Status::unimplemented(crate::left_out("cuda")))
 }
 

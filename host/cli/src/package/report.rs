@@ -12,6 +12,12 @@ use crate::text::{name, printable};
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     file: Option<String>,
+    /// The name of the package's tensor in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensor: Option<String>,
+    /// SHA-256 of the metadata in a repository of the Hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub_digest: Option<String>,
     name: String,
     version: String,
     sha256: String,
@@ -49,6 +55,8 @@ impl Report {
         });
         Self {
             file: None,
+            tensor: None,
+            hub_digest: None,
             name: header.name.clone(),
             version: header.version.clone(),
             sha256: package.sha256(),
@@ -62,6 +70,14 @@ impl Report {
 
     pub(crate) fn set_file(&mut self, path: &std::path::Path) {
         self.file = Some(path.to_string_lossy().into_owned());
+    }
+
+    pub(crate) fn set_tensor(&mut self, name: String) {
+        self.tensor = Some(name);
+    }
+
+    pub(crate) fn set_hub_digest(&mut self, digest: String) {
+        self.hub_digest = Some(digest);
     }
 
     pub(crate) fn set_left_out(&mut self, names: Vec<String>) {
@@ -117,7 +133,13 @@ impl Report {
         if let Some(file) = &self.file {
             lines.push(field("file", &name(file)));
         }
+        if let Some(tensor) = &self.tensor {
+            lines.push(field("tensor", tensor));
+        }
         lines.push(field("sha256", &self.sha256));
+        if let Some(digest) = &self.hub_digest {
+            lines.push(field("hub", digest));
+        }
         lines.push(field("size", &bytes(self.size as u64)));
         let mut key = "carries";
         for file in &self.files {

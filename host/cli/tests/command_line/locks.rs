@@ -273,3 +273,29 @@ fn native_code_is_locked_too() {
         "callbox.lock has k/callbox.json with ",
     );
 }
+
+/// `callbox.hub.lock` of the Python package writes such entries, which other commands keep.
+#[test]
+fn kernels_of_the_hub_stay_in_a_lock() {
+    let folder = folder();
+    let mut lock: Value = serde_json::from_slice(&read(&folder, "callbox.lock")).unwrap();
+    let entry = json!({"file": "hf:good/rms-norm@v1", "digest": "0".repeat(64), "size": 7,
+        "name": "rms-norm", "version": "1.0.0", "commit": "1".repeat(40)});
+    lock["files"].as_array_mut().unwrap().push(entry.clone());
+    folder.write("callbox.lock", lock.to_string());
+    let locked = folder.run(&["lock", "k/b.wasm"]).done();
+    assert!(locked.contains("\n  gone     k/a.wasm, "), "{locked}");
+    assert!(
+        locked.contains("\n  same     hf:good/rms-norm@v1 1.0.0, 7 bytes, "),
+        "{locked}"
+    );
+    let lock: Value = serde_json::from_slice(&read(&folder, "callbox.lock")).unwrap();
+    let files = lock["files"].as_array().unwrap();
+    assert_eq!((files.len(), &files[0]), (2, &entry));
+    let denied = call(&folder, "k/a.wasm", &["--lock", "callbox.lock"]);
+    check_denied(&denied, "k/a.wasm is not in callbox.lock");
+}
+
+fn read(folder: &Folder, name: &str) -> Vec<u8> {
+    std::fs::read(folder.path(name)).unwrap()
+}

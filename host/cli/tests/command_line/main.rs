@@ -12,14 +12,17 @@
 mod cache;
 mod call;
 mod capabilities;
+mod capsules;
 #[cfg(target_os = "linux")]
 mod cost;
 mod cuda;
 mod differences;
 mod doctor;
+mod embedded;
 #[cfg(feature = "cuda")]
 mod fenced;
 mod guests;
+mod hub;
 mod inputs;
 mod inspect;
 #[cfg(unix)]

@@ -6,7 +6,7 @@ use crate::packages::{HEADER, refuse};
 use crate::support::{Folder, Ran};
 
 /// A folder of this repository's softmax, with its twin.
-fn softmax() -> Folder {
+pub(crate) fn softmax() -> Folder {
     let folder = Folder::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in ["callbox.json", "softmax.ptx", "softmax.cu", "README.md"] {

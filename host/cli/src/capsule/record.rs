@@ -1,0 +1,173 @@
+//! The JSON of a capsule.
+
+use std::path::Path;
+
+use callbox::call::ApiVersion;
+use callbox::policy::{Grants, Policy};
+use callbox::{CallSite, Result, Shape, StaticInfo, Status};
+use callbox_core::{attributes_from_mlir, attributes_to_mlir};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Capsule;
+use crate::text::{name, printable};
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+
+/// Everything but the arrays and the module.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    format: u64,
+    /// The version of callbox.
+    pub(super) callbox: String,
+    pub(super) module: ModuleRecord,
+    target: String,
+    api_version: String,
+    /// The attributes in MLIR's notation.
+    attributes: String,
+    /// The opaque bytes in hexadecimal.
+    opaque: String,
+    /// The static information in hexadecimal, if it is by value.
+    static_info: Option<String>,
+    operands: Vec<String>,
+    result: String,
+    pub(super) deadline_ms: Option<u64>,
+    pub(super) policy: Policy,
+    /// The failure. `null` if the call succeeded.
+    pub(super) status: Option<StatusRecord>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModuleRecord {
+    pub(super) file: String,
+    sha256: String,
+}
+
+/// How a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusRecord {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) recoverable: bool,
+    pub(crate) blame: String,
+    pub(crate) backtrace: Vec<String>,
+}
+
+impl From<&Status> for StatusRecord {
+    fn from(status: &Status) -> Self {
+        let frames = status.backtrace().map(|backtrace| backtrace.frames());
+        Self {
+            code: status.code().name().to_owned(),
+            message: status.message().to_owned(),
+            recoverable: status.recoverable(),
+            blame: status.blame().name().to_owned(),
+            backtrace: frames
+                .into_iter()
+                .flatten()
+                .map(ToString::to_string)
+                .collect(),
+        }
+    }
+}
+
+impl Record {
+    pub(super) fn of(capsule: &Capsule) -> Self {
+        let (policy, site) = (&capsule.policy, &capsule.site);
+        let grants = policy.targets.get(&site.target).unwrap_or(&policy.grants);
+        Self {
+            format: FORMAT,
+            callbox: capsule.version.clone(),
+            module: ModuleRecord {
+                file: capsule.file.clone(),
+                sha256: hex::encode(Sha256::digest(&capsule.module)),
+            },
+            target: site.target.clone(),
+            api_version: site.api_version.name().to_owned(),
+            attributes: attributes_to_mlir(&site.attributes),
+            opaque: hex::encode(&site.opaque),
+            static_info: match &site.static_info {
+                Some(StaticInfo::Value(bytes)) => Some(hex::encode(bytes)),
+                _ => None,
+            },
+            operands: site.operands.iter().map(Shape::to_string).collect(),
+            result: site.result.to_string(),
+            deadline_ms: capsule.deadline_ms,
+            policy: Policy {
+                grants: Grants {
+                    maths: grants.maths,
+                    ..Grants::default()
+                },
+                targets: Default::default(),
+                ..policy.clone()
+            },
+            status: capsule.outcome.as_ref().err().cloned(),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    pub(super) fn from_json(text: &[u8]) -> Result<Self> {
+        let record: Self = serde_json::from_slice(text).map_err(|error| {
+            Status::invalid_argument(format!(
+                "the capsule is wrong: {}",
+                name(&error.to_string())
+            ))
+        })?;
+        if record.format == FORMAT {
+            return Ok(record);
+        }
+        Err(Status::invalid_argument(format!(
+            "expected `format` {FORMAT}, found {}: another callbox wrote this capsule",
+            record.format
+        )))
+    }
+
+    /// Checks the digest of the module.
+    pub(super) fn check_module(&self, module: &[u8]) -> Result<()> {
+        let found = hex::encode(Sha256::digest(module));
+        if found == self.module.sha256 {
+            return Ok(());
+        }
+        Err(Status::invalid_argument(format!(
+            "expected a module with SHA-256 {}, found {found}",
+            name(&self.module.sha256)
+        )))
+    }
+
+    /// The call site.
+    pub(super) fn site(&self) -> Result<CallSite> {
+        let bytes = |text: &str| {
+            hex::decode(text).map_err(|error| Status::invalid_argument(format!("opaque: {error}")))
+        };
+        let operands = self.operands.iter().map(|shape| shape.parse());
+        let operands = operands.collect::<Result<_>>()?;
+        let mut site = CallSite::new(&self.target, operands, self.result.parse()?)
+            .with_attributes(attributes_from_mlir(&self.attributes)?);
+        site.api_version = self.api_version.parse::<ApiVersion>()?;
+        site.opaque = bytes(&self.opaque)?;
+        let info = self.static_info.as_deref().map(bytes).transpose()?;
+        site.static_info = info.map(StaticInfo::Value);
+        Ok(site)
+    }
+
+    /// What a capsule has, for a person.
+    pub(super) fn describe(&self, path: &Path, size: usize) -> String {
+        let operands: Vec<_> = self.operands.iter().map(|shape| name(shape)).collect();
+        let ending = self.status.as_ref().map_or("OK", |status| &status.code);
+        printable(&format!(
+            "a capsule of {size} bytes, {}, holds the module {}, the operands ({}) and the \
+             attributes {} of `{}`, the policy, and how the call ended: {ending}",
+            path.display(),
+            name(&self.module.file),
+            operands.join(", "),
+            name(&self.attributes),
+            name(&self.target),
+        ))
+    }
+}

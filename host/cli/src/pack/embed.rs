@@ -1,0 +1,93 @@
+//! Packages in `.safetensors` files, as tensors of bytes beside the weights.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use callbox::Status;
+use callbox_package::Package;
+
+use crate::failure::Outcome;
+use crate::files::ReadError;
+use crate::files::tensors::{self, Entries};
+use crate::{regular_file, write_file};
+
+/// The beginning of the names of tensors that are packages.
+const PREFIX: &str = "callbox.";
+
+/// Adds a package to a `.safetensors` file as the tensor `callbox.NAME`, whose name is returned.
+/// An earlier tensor of this name is replaced. Other tensors and the metadata stay as they are.
+pub(super) fn write(path: &Path, package: &Package<'_>) -> Outcome<String> {
+    let name = format!("{PREFIX}{}", package.header().name);
+    let mut file = regular_file::open(path)?;
+    let cannot = |error: ReadError| match error {
+        ReadError::Io(error) => regular_file::cannot(path, &error),
+        ReadError::Status(status) => status.context(path.display()).into(),
+    };
+    let entries = tensors::entries(&mut file).map_err(cannot)?;
+    let earlier = entries.tensors.iter().find(|tensor| tensor.name == name);
+    if earlier.is_some_and(|tensor| !tensor.is_bytes) {
+        let message = format!("the tensor `{name}` has elements of another type than U8");
+        return Err(Status::invalid_argument(message)
+            .context(path.display())
+            .into());
+    }
+    let header = header(&entries, &name, package.bytes().len())?;
+    let permissions = file.metadata().map(|data| data.permissions());
+    let permissions = permissions.map_err(|error| regular_file::cannot(path, &error))?;
+    write_file::write_with(path, |new| {
+        new.set_permissions(permissions)?;
+        new.write_all(&(header.len() as u64).to_le_bytes())?;
+        new.write_all(header.as_bytes())?;
+        copy(&mut file, &entries, &name, new)?;
+        new.write_all(package.bytes())
+    })?;
+    Ok(name)
+}
+
+/// The header of the new file. Spaces at its end put the elements at a multiple of eight bytes, as
+/// the format has it.
+fn header(entries: &Entries, name: &str, size: usize) -> Outcome<String> {
+    let quoted = |text: &str| serde_json::to_string(text);
+    let internal = |error: serde_json::Error| Status::internal(error.to_string());
+    let mut items = Vec::with_capacity(entries.tensors.len() + 2);
+    if let Some(metadata) = &entries.metadata {
+        items.push(format!("\"__metadata__\":{metadata}"));
+    }
+    let mut end = 0;
+    for tensor in entries.tensors.iter().filter(|tensor| tensor.name != name) {
+        let start = end;
+        end += tensor.range.len();
+        let name = quoted(&tensor.name).map_err(internal)?;
+        let (dtype, shape) = (&tensor.dtype, &tensor.shape);
+        items.push(format!(
+            r#"{name}:{{"dtype":{dtype},"shape":{shape},"data_offsets":[{start},{end}]}}"#
+        ));
+    }
+    let name = quoted(name).map_err(internal)?;
+    items.push(format!(
+        r#"{name}:{{"dtype":"U8","shape":[{size}],"data_offsets":[{end},{}]}}"#,
+        end + size
+    ));
+    let mut header = format!("{{{}}}", items.join(","));
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    Ok(header)
+}
+
+/// Copies the elements of all tensors but one.
+fn copy(file: &mut File, entries: &Entries, left_out: &str, new: &mut File) -> io::Result<()> {
+    for tensor in entries
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.name != left_out)
+    {
+        file.seek(SeekFrom::Start(entries.data_at + tensor.range.start as u64))?;
+        let size = tensor.range.len() as u64;
+        if io::copy(&mut file.take(size), new)? != size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}

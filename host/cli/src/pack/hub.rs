@@ -1,0 +1,155 @@
+//! The layout of kernels on the Hugging Face Hub, which `callbox.hub` of the Python package reads.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use callbox::Status;
+use callbox_package::{FORMAT, MANIFEST, Package};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::failure::{Failure, Outcome};
+use crate::package::{folder, wrong};
+
+/// The folder of the variant in a repository of kernels.
+const VARIANT: &str = "callbox-wasm32";
+
+/// The file that names all others of the variant.
+const METADATA: &str = "metadata.json";
+
+/// The JSON of the metadata.
+#[derive(Debug, Serialize)]
+struct Metadata<'a> {
+    format: u64,
+    name: &'a str,
+    version: &'a str,
+    license: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    derivatives: &'a BTreeMap<String, String>,
+    /// The path of the package.
+    module: &'a str,
+    /// The path of the native twin's manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<&'static str>,
+    files: Vec<FileEntry<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileEntry<'a> {
+    path: &'a str,
+    size: usize,
+    sha256: String,
+}
+
+/// The variant that was written.
+pub(super) struct Written {
+    /// The path of the package.
+    pub(super) module: PathBuf,
+    /// SHA-256 of the metadata, which covers every file of the variant.
+    pub(super) digest: String,
+}
+
+/// Writes `build/callbox-wasm32` in the folder of a repository, replacing an earlier one.
+pub(super) fn write(repository: &Path, package: &Package<'_>) -> Outcome<Written> {
+    let header = package.header();
+    let module = format!("{}.wasm", header.name);
+    let mut files = twin(package)?;
+    if files.contains_key(module.as_str()) || files.contains_key(METADATA) {
+        let message = format!("the twin has a file `{module}` or `{METADATA}`: rename it");
+        return Err(wrong(message).into());
+    }
+    files.insert(&module, package.bytes());
+    let entries = files.iter().map(|(path, bytes)| FileEntry {
+        path,
+        size: bytes.len(),
+        sha256: hex::encode(Sha256::digest(bytes)),
+    });
+    let metadata = Metadata {
+        format: FORMAT,
+        name: &header.name,
+        version: &header.version,
+        license: &header.license,
+        derivatives: &header.derivatives,
+        module: &module,
+        manifest: package.file(MANIFEST).map(|_| MANIFEST),
+        files: entries.collect(),
+    };
+    let mut json = serde_json::to_vec_pretty(&metadata)
+        .map_err(|error| Status::internal(error.to_string()))?;
+    json.push(b'\n');
+    files.insert(METADATA, &json);
+
+    let build = repository.join("build");
+    let variant = build.join(VARIANT);
+    check_replaceable(&variant)?;
+    let cannot = |error| Failure::file(format!("expected to write {}", variant.display()), &error);
+    fs::create_dir_all(&build).map_err(cannot)?;
+    let staged = build.join(format!(".{VARIANT}.{}.part", std::process::id()));
+    let written = stage(&staged, &files).and_then(|()| replace(&staged, &variant));
+    written.map_err(|error| {
+        // The part folder may not exist. Errors are discarded.
+        let _ = fs::remove_dir_all(&staged);
+        cannot(error)
+    })?;
+    Ok(Written {
+        module: variant.join(&module),
+        digest: hex::encode(Sha256::digest(&json)),
+    })
+}
+
+/// The manifest of the native twin and the files that it names.
+fn twin<'a>(package: &Package<'a>) -> Outcome<BTreeMap<&'a str, &'a [u8]>> {
+    let Some(manifest) = package.file(MANIFEST) else {
+        return Ok(BTreeMap::new());
+    };
+    let named = folder::named_files(manifest)?;
+    let is_named = |path: &str| path == MANIFEST || named.iter().any(|(file, _)| file == path);
+    Ok(package.files().filter(|(path, _)| is_named(path)).collect())
+}
+
+/// Checks that a folder is one that an earlier `callbox pack` wrote, or does not exist.
+fn check_replaceable(variant: &Path) -> Outcome<()> {
+    let exists = variant.symlink_metadata().is_ok();
+    if !exists || variant.join(METADATA).is_file() && !variant.is_symlink() {
+        return Ok(());
+    }
+    Err(Failure::usage(Status::invalid_argument(format!(
+        "{} is not a variant that `callbox pack --hub` wrote: it has no {METADATA}",
+        variant.display()
+    ))))
+}
+
+fn stage(folder: &Path, files: &BTreeMap<&str, &[u8]>) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut file = File::create_new(path)?;
+        file.write_all(bytes)?;
+        // Some file systems report a full disk only now.
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Puts a staged folder in the place of another one.
+fn replace(staged: &Path, folder: &Path) -> io::Result<()> {
+    let mut earlier = staged.as_os_str().to_owned();
+    earlier.push(".earlier");
+    let has_earlier = folder.exists();
+    if has_earlier {
+        fs::rename(folder, &earlier)?;
+    }
+    if let Err(error) = fs::rename(staged, folder) {
+        if has_earlier {
+            fs::rename(&earlier, folder)?;
+        }
+        return Err(error);
+    }
+    if has_earlier {
+        fs::remove_dir_all(&earlier)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! `callbox replay`: repeats the call of a capsule.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use callbox::policy::Policy;
+use callbox::{Blame, CallOptions, Deadline, Status, StatusCode};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::capsule::{Capsule, StatusRecord, check_grants};
+use super::failure::{Failure, Outcome};
+use super::inspect::field;
+use super::policy::PolicyArguments;
+use super::text::{name, printable};
+use super::{call, json, output, progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  callbox call k.wasm f --operand x.npy --result 'f32[2]' --deterministic --record capsules
+  callbox replay capsules/f-0123456789ab.capsule
+
+The call runs under the limits that it had, as long as they are not above yours, and without other
+grants than log messages and mathematics. A call that was recorded with --deterministic ends with
+the same status and bits on every machine. The exit code is 0 if it does.
+
+With --json, standard output is one object:
+  {\"status\":{...},\"replay\":{\"target\":...,\"module\":...,\"callbox\":...,\"deterministic\":...,
+    \"recorded\":null,\"found\":{\"code\":...,\"message\":...,\"recoverable\":...,\"blame\":...,
+    \"backtrace\":[...]},\"reproduced\":...}}
+  recorded and found are null for calls that succeeded.";
+
+/// Repeat the call of a capsule, and compare its status and bits
+///
+/// `callbox call --record` writes capsules.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The capsule
+    #[arg(value_name = "FILE.capsule")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    policy: PolicyArguments,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// How the recorded call and its repetition ended.
+#[derive(Debug, Serialize)]
+struct Replay {
+    target: String,
+    module: String,
+    callbox: String,
+    deterministic: bool,
+    recorded: Option<StatusRecord>,
+    found: Option<StatusRecord>,
+    reproduced: bool,
+}
+
+pub(super) fn replay(arguments: &Arguments) -> ExitCode {
+    let mut report = None;
+    let outcome = run(arguments, &mut report);
+    if let Err(failure) = &outcome {
+        output::complain(failure);
+    }
+    let failure = outcome.as_ref().err();
+    let code = failure.map_or(ExitCode::SUCCESS, Failure::exit_code);
+    match (arguments.json, report) {
+        (true, report) => output::emit(&json::checked("replay", &report, failure), code),
+        (false, Some(report)) => output::emit(&report.describe(), code),
+        (false, None) => code,
+    }
+}
+
+fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
+    let capsule = Capsule::read(&arguments.file)?;
+    let in_file = |status: Status| status.context(arguments.file.display());
+    if let Some(lock) = arguments.policy.lock()? {
+        lock.check_digest(&arguments.file, "")?;
+    }
+    let policy = adopted(arguments.policy.read()?, &capsule).map_err(in_file)?;
+    let grants = policy.grants.clone();
+    let backend = arguments.policy.backend_for(policy)?;
+    let file = backend.read(capsule.module).map_err(in_file)?;
+    let file = file.named(&capsule.file);
+    let module = progress::show(
+        || "compiling the module".to_owned(),
+        || backend.load(&file, &grants),
+    );
+    let module = module.map_err(in_file)?;
+    let deadline = capsule.deadline_ms.map(Duration::from_millis);
+    let given = arguments.policy.call_options();
+    let options = CallOptions {
+        deadline: deadline.map(Deadline::After).or(given.deadline),
+        ..given
+    };
+    let target = capsule.site.target.clone();
+    let text = || format!("calling {target}");
+    let options = options.from_now_on();
+    let found = progress::show(text, || {
+        call::execute(&module, capsule.site, &capsule.operands, &options)
+    });
+    let found = match &found {
+        Ok(result) => Ok(result.leaves().map(|(_, bytes)| bytes.to_vec()).collect()),
+        Err(status) => Err(StatusRecord::from(status)),
+    };
+    let report = report.insert(Replay {
+        target,
+        module: capsule.file,
+        callbox: capsule.version,
+        deterministic: capsule.policy.deterministic,
+        reproduced: found == capsule.outcome,
+        recorded: capsule.outcome.err(),
+        found: found.err(),
+    });
+    Ok(report.check().map_err(in_file)?)
+}
+
+/// The policy of a replay: the recorded one, without grants, unless a limit is above the user's.
+fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
+    let recorded = &capsule.policy;
+    check_grants(recorded, &capsule.site.target)?;
+    let fields = |policy: &Policy| {
+        serde_json::to_value(&policy.limits).map_err(|error| Status::internal(error.to_string()))
+    };
+    let (allowed, wanted) = (fields(&user)?, fields(recorded)?);
+    for (limit, wanted) in wanted.as_object().into_iter().flatten() {
+        // A limit that is null does not exist.
+        let exceeds = match (allowed[limit].as_u64(), wanted.as_u64()) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(allowed), Some(wanted)) => wanted > allowed,
+        };
+        if exceeds {
+            return Err(Status::new(
+                StatusCode::FailedPrecondition,
+                Blame::Caller,
+                format!(
+                    "the call was recorded with {} for `{limit}`, above {} here: allow it with \
+                     --policy",
+                    described(wanted),
+                    described(&allowed[limit])
+                ),
+            ));
+        }
+    }
+    let mut policy = user;
+    policy.limits = recorded.limits.clone();
+    policy.isolation = recorded.isolation;
+    policy.traps = recorded.traps;
+    policy.deterministic = recorded.deterministic;
+    policy.check_pure = recorded.check_pure;
+    policy.grants = callbox::policy::Grants {
+        log: policy.grants.log,
+        maths: recorded.grants.maths,
+        ..callbox::policy::Grants::default()
+    };
+    policy.targets.clear();
+    Ok(policy)
+}
+
+fn described(limit: &Value) -> String {
+    limit
+        .as_u64()
+        .map_or_else(|| "no limit".to_owned(), |limit| limit.to_string())
+}
+
+impl Replay {
+    fn check(&self) -> callbox::Result<()> {
+        if self.reproduced {
+            return Ok(());
+        }
+        let message = match (&self.recorded, &self.found) {
+            (None, None) => "the call gave other results than when it was recorded".to_owned(),
+            (recorded, found) => format!(
+                "the call ended with {}, and with {} when it was recorded",
+                ending(found.as_ref()),
+                ending(recorded.as_ref())
+            ),
+        };
+        let note = if self.deterministic {
+            ""
+        } else {
+            "; it was recorded without --deterministic"
+        };
+        let message = message + note;
+        Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Guest,
+            message,
+        ))
+    }
+
+    fn describe(&self) -> String {
+        let lines = [
+            name(&self.target),
+            field("module", &name(&self.module)),
+            field("callbox", &name(&self.callbox)),
+            field("recorded", &ending(self.recorded.as_ref())),
+            field("found", &ending(self.found.as_ref())),
+        ];
+        let verdict = if self.reproduced {
+            "the same status and bits"
+        } else {
+            "not reproduced"
+        };
+        printable(&format!("{}\n{verdict}\n", lines.join("\n")))
+    }
+}
+
+/// A status on one line.
+fn ending(status: Option<&StatusRecord>) -> String {
+    status.map_or_else(
+        || "OK".to_owned(),
+        |status| name(&format!("{}: {}", status.code, status.message)),
+    )
+}

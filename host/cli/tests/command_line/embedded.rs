@@ -1,0 +1,163 @@
+//! `callbox pack --into`: packages beside the weights of a `.safetensors` file.
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+
+use crate::packages::{self, HEADER, refuse};
+use crate::support::Folder;
+
+/// A file with two tensors and metadata, as the official library writes it.
+fn model() -> Vec<u8> {
+    let (weights, bias) = (vec![1; 24], vec![2; 3]);
+    let weights = TensorView::new(Dtype::F32, vec![2, 3], &weights).unwrap();
+    let bias = TensorView::new(Dtype::I8, vec![3], &bias).unwrap();
+    let metadata = [("format".to_owned(), "pt \"quoted\"".to_owned())];
+    let tensors = [("layer.weight", weights), ("layer.\u{e9}", bias)];
+    serialize(tensors, Some(metadata.into())).unwrap()
+}
+
+fn folder() -> Folder {
+    let folder = packages::folder();
+    folder.write("m.safetensors", model());
+    folder.run(&["pack", "k", "-o", "alone.wasm"]).done();
+    folder
+}
+
+const PACK: [&str; 4] = ["pack", "k", "--into", "m.safetensors"];
+
+fn read(folder: &Folder, name: &str) -> Vec<u8> {
+    std::fs::read(folder.path(name)).unwrap()
+}
+
+#[test]
+fn other_tensors_and_metadata_stay_as_they_are() {
+    let folder = folder();
+    let packed = folder.run(&PACK).done();
+    let start = "negate 1.0.0\n  file      m.safetensors\n  tensor    callbox.negate\n  sha256    ";
+    assert!(packed.starts_with(start), "{packed}");
+    let bytes = read(&folder, "m.safetensors");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let earlier = model();
+    let earlier = SafeTensors::deserialize(&earlier).unwrap();
+    assert_eq!(file.len(), 3);
+    for (name, tensor) in earlier.tensors() {
+        assert_eq!(file.tensor(&name).unwrap(), tensor);
+    }
+    let package = file.tensor("callbox.negate").unwrap();
+    assert_eq!(package.data(), read(&folder, "alone.wasm"));
+    assert_eq!(package.dtype(), Dtype::U8);
+    let (length, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(length % 8, 0);
+    let metadata = metadata.metadata().as_ref().unwrap();
+    assert_eq!(metadata.len(), 1);
+    assert_eq!(metadata["format"], "pt \"quoted\"");
+    assert_eq!(folder.list("."), ["alone.wasm", "k", "m.safetensors"]);
+}
+
+#[test]
+fn a_later_version_replaces_the_earlier_one() {
+    let folder = folder();
+    folder.run(&PACK).done();
+    let once = read(&folder, "m.safetensors");
+    folder.run(&PACK).done();
+    assert_eq!(read(&folder, "m.safetensors"), once);
+    folder.write("k/callbox-package.json", HEADER.replace("negate", "other"));
+    folder.run(&PACK).done();
+    folder.write(
+        "k/callbox-package.json",
+        HEADER.replace("1.0.0", "1.0.0-rc.10"),
+    );
+    folder.run(&PACK).done();
+    folder.run(&["pack", "k", "-o", "alone.wasm"]).done();
+    let bytes = read(&folder, "m.safetensors");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(file.len(), 4);
+    let package = file.tensor("callbox.negate").unwrap();
+    assert_eq!(package.data(), read(&folder, "alone.wasm"));
+    assert_eq!(file.tensor("layer.weight").unwrap().data(), vec![1; 24]);
+}
+
+#[test]
+fn a_package_beside_weights_is_inspected_tested_and_compared() {
+    let folder = folder();
+    folder.run(&PACK).done();
+    let package = "m.safetensors#callbox.negate";
+    let inspected = folder.run(&["inspect", package]).done();
+    assert!(
+        inspected.contains("\n\npackage negate 1.0.0\n"),
+        "{inspected}"
+    );
+    let tested = folder.run(&["test", package]).done();
+    assert!(
+        tested.ends_with("\n1 passed, 0 failed, 0 not run\n"),
+        "{tested}"
+    );
+    let same = folder.run(&["diff", "alone.wasm", package]).done();
+    assert!(same.ends_with("\nnothing changed\n"), "{same}");
+    for (name, code, message) in [
+        (
+            "callbox.other",
+            "NOT_FOUND",
+            "expected a tensor \"callbox.other\", found",
+        ),
+        (
+            "layer.weight",
+            "INVALID_ARGUMENT",
+            "expected a tensor of U8, found \"F32\"",
+        ),
+    ] {
+        let package = format!("m.safetensors#{name}");
+        refuse(&folder, &["test", &package], 1, code, message);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_take_it_stays_as_it_is() {
+    let folder = folder();
+    let floats = vec![0; 4];
+    let tensor = TensorView::new(Dtype::F32, vec![1], &floats).unwrap();
+    let taken = serialize([("callbox.negate", tensor)], None).unwrap();
+    let mut truncated = model();
+    truncated.pop();
+    let mut long = model();
+    long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    for (bytes, message) in [
+        (
+            taken,
+            "the tensor `callbox.negate` has elements of another type than U8",
+        ),
+        (
+            truncated,
+            "expected 27 bytes of elements, as the header says, found 26",
+        ),
+        (long, "whose header of 18446744073709551615 bytes is in it"),
+        (b"short".to_vec(), "which has at least 8 bytes, found 5"),
+        (
+            b"\x02\0\0\0\0\0\0\0[]".to_vec(),
+            "header of the .safetensors file: ",
+        ),
+    ] {
+        folder.write("m.safetensors", &bytes);
+        refuse(&folder, &PACK, 1, "INVALID_ARGUMENT", message);
+        assert_eq!(read(&folder, "m.safetensors"), bytes);
+    }
+    std::fs::remove_file(folder.path("m.safetensors")).unwrap();
+    refuse(
+        &folder,
+        &PACK,
+        2,
+        "NOT_FOUND",
+        "expected to read m.safetensors",
+    );
+    assert_eq!(folder.list("."), ["alone.wasm", "k"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_file_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let path = folder.path("m.safetensors");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    folder.run(&PACK).done();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}

@@ -1,0 +1,139 @@
+"""Modules in files: ``.wasm`` files, and tensors of bytes in ``.safetensors`` files."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from os import PathLike
+from typing import Any, BinaryIO
+
+from ._callbox import CallError, Host, InvalidArgumentError, Module
+
+#: The beginning of the names of tensors that are modules.
+PREFIX = "callbox."
+
+#: The longest header of a ``.safetensors`` file, as the command line reads it.
+_MOST_HEADER = 16 << 20
+
+
+def load(
+    path: str | PathLike[str],
+    name: str | None = None,
+    *,
+    host: Host | None = None,
+    digest: str | None = None,
+) -> Module:
+    """Loads a module from a ``.wasm`` file, or one that a ``.safetensors`` file has beside weights.
+
+    ``callbox pack --into`` puts a package into a ``.safetensors`` file, as the U8 tensor
+    ``callbox.NAME``. Weights are not read.
+
+    Args:
+        path: The file.
+        name: The package in a ``.safetensors`` file. None: the only one.
+        host: The host that loads the module. None: one with the default policy.
+        digest: The SHA-256 of the module, in hexadecimal. Another one is refused.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        CallError: NOT_FOUND if the file has no such package, INVALID_ARGUMENT if it is damaged,
+            PERMISSION_DENIED for another digest, and what `Host.load` raises.
+    """
+    host = host or default_host()
+    path = os.fspath(path)
+    with open(path, "rb") as file:
+        if file.read(4) == b"\0asm":
+            if name is not None:
+                raise _wrong(path, f"the file is a module: it has no package {name!r}")
+            file.seek(0)
+            # The host reads one byte past its limit at most.
+            contents = file.read(_most(host) + 1)
+            return _checked(path, contents, host, digest)
+        return _checked(path, _tensor(path, file, name, _most(host)), host, digest)
+
+
+def _checked(path: str, contents: bytes, host: Host, wanted: str | None) -> Module:
+    found = hashlib.sha256(contents).hexdigest()
+    if wanted is not None and found != wanted:
+        raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
+    try:
+        return host.load(contents)
+    except CallError as error:
+        kind = type(error)
+        raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None
+
+
+def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> bytes:
+    """The bytes of a tensor that is a module."""
+    header, start, size = _header(path, file)
+    found = {key: info for key, info in header.items() if key.startswith(PREFIX)}
+    if name is None and len(found) == 1:
+        (key,) = found
+    else:
+        key = f"{PREFIX}{name}"
+    if name is None and len(found) > 1:
+        names = ", ".join(repr(key.removeprefix(PREFIX)) for key in sorted(found)[:16])
+        raise _wrong(path, f"the file has several packages: expected name=, one of {names}")
+    if not found or key not in found:
+        what = "no package" if name is None else f"no package {name!r}"
+        raise CallError("NOT_FOUND", f"{path}: the file has {what}: a U8 tensor `{PREFIX}NAME` is one", blame="caller")
+    info = found[key]
+    offsets = info.get("data_offsets") if isinstance(info, dict) else None
+    if (
+        not isinstance(offsets, list)
+        or not all(type(offset) is int for offset in offsets)
+        or len(offsets) != 2
+        or not 0 <= offsets[0] <= offsets[1] <= size - start
+        or info.get("dtype") != "U8"
+        or info.get("shape") != [offsets[1] - offsets[0]]
+    ):
+        raise _wrong(path, f"expected a U8 tensor of one dimension inside the file for {key!r}, found {info!r:.200}")
+    length = offsets[1] - offsets[0]
+    if length > most:
+        raise CallError(
+            "RESOURCE_EXHAUSTED", f"{path}: expected a module of at most {most} bytes (`module_bytes`), found {length}"
+        )
+    file.seek(start + offsets[0])
+    return file.read(length)
+
+
+def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
+    """The header, the offset of the elements, and the size of the file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise _wrong(path, "expected a .wasm or a .safetensors file, found neither")
+    if length > _MOST_HEADER:
+        raise CallError(
+            "RESOURCE_EXHAUSTED", f"{path}: expected a header of at most {_MOST_HEADER} bytes, found {length}"
+        )
+    try:
+        header = json.loads(file.read(length).decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(path, f"header of the .safetensors file: {error!s:.200}") from None
+    if not isinstance(header, dict):
+        raise _wrong(path, "header of the .safetensors file: expected an object")
+    return header, 8 + length, size
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
+
+
+def _most(host: Host) -> int:
+    return int(host.policy["limits"]["module_bytes"])
+
+
+@functools.cache
+def default_host() -> Host:
+    """A host with the default policy, for the process."""
+    return Host()
+
+
+def _wrong(path: str, message: str) -> InvalidArgumentError:
+    return InvalidArgumentError("INVALID_ARGUMENT", f"{path}: {message}", blame="caller")

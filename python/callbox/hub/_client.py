@@ -1,0 +1,185 @@
+"""Downloads through `huggingface_hub`: its endpoint, tokens, proxies, retries and progress bars.
+
+Files do not go through its cache, whose paths the server chooses and whose files have any size.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from callbox._callbox import CallError, InvalidArgumentError, __version__
+
+from ._layout import exhausted, quoted
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+#: How often an interrupted download may begin anew.
+_MOST_TRIES = 4
+
+_MISSING = "callbox.hub needs huggingface_hub: `pip install 'callbox[hub]'`"
+
+
+class Client:
+    """One endpoint with one token."""
+
+    def __init__(self, endpoint: str | None, token: bool | str | None, repo_type: str, is_offline: bool) -> None:
+        try:
+            self._hub: Any = importlib.import_module("huggingface_hub")
+            self._files: Any = importlib.import_module("huggingface_hub.file_download")
+            self._errors: Any = importlib.import_module("huggingface_hub.errors")
+        except ImportError as error:
+            raise ImportError(_MISSING) from error
+        constants = self._hub.constants
+        self.endpoint: str = (endpoint or constants.ENDPOINT).rstrip("/")
+        self.home: str = constants.HF_HOME
+        self.repo_type = repo_type
+        self.is_offline = is_offline or bool(constants.HF_HUB_OFFLINE)
+        self._token = token
+
+    def commit(self, repo_id: str, revision: str, path: str) -> str:
+        """The commit that a branch or tag has now, from the answer about one of its files."""
+        return self._look(repo_id, revision, path)[1].commit_hash
+
+    def download(self, repo_id: str, commit: str, path: str, *, size: int | None, most: int) -> bytes:
+        """Downloads a file of a commit.
+
+        `size` is the one that the file must have. None: any up to `most`. Such a file has no known
+        digest, so that it must come from the hub itself.
+        """
+        url, found = self._look(repo_id, commit, path)
+        where = f"{repo_id}: {path}"
+        if found.commit_hash != commit:
+            raise _lie(f"{where}: expected the commit {commit}, the hub answered with {found.commit_hash}")
+        if size is not None and found.size not in (None, size):
+            raise _lie(f"{where}: expected {size} bytes, the hub says {found.size}")
+        if size is None and (found.size or 0) > most:
+            raise exhausted(f"{where}: expected at most {most} bytes, the hub says {found.size}")
+        headers = self._headers()
+        if _origin(found.location) != _origin(url):
+            if size is None:
+                raise CallError(
+                    "PERMISSION_DENIED", f"{where}: the hub redirects to another host: {quoted(found.location)}"
+                )
+            headers.pop("authorization", None)
+        # Compressed bytes could become any number of bytes.
+        headers["Accept-Encoding"] = "identity"
+        into = _Bounded(most if size is None else size, where)
+        self._ask(
+            where,
+            self._files.http_get,
+            found.location,
+            into,
+            headers=headers,
+            expected_size=found.size if size is None else size,
+            displayed_filename=path.rsplit("/", 1)[-1],
+        )
+        return into.getvalue()
+
+    def _headers(self) -> dict[str, str]:
+        headers: dict[str, str] = self._hub.utils.build_hf_headers(
+            token=self._token, library_name="callbox", library_version=__version__
+        )
+        return headers
+
+    def _look(self, repo_id: str, revision: str, path: str) -> tuple[str, Any]:
+        """Asks about a file: its URL, and the hub's answer, which is checked."""
+        where = f"{repo_id}: {path}"
+        if self.is_offline:
+            raise CallError(
+                "UNAVAILABLE", f"{where} of {revision} is not in the cache, and this is offline mode", blame="host"
+            )
+        url = self._files.hf_hub_url(repo_id, path, repo_type=self.repo_type, revision=revision, endpoint=self.endpoint)
+        found = self._ask(
+            where,
+            self._files.get_hf_file_metadata,
+            url,
+            token=self._token,
+            library_name="callbox",
+            library_version=__version__,
+            endpoint=self.endpoint,
+        )
+        if not _COMMIT.fullmatch(found.commit_hash or ""):
+            raise _lie(f"{where}: expected a commit of 40 hexadecimal digits, found {quoted(str(found.commit_hash))}")
+        try:
+            location, is_elsewhere = urlsplit(found.location), _origin(found.location) != _origin(url)
+        except ValueError:
+            raise _lie(f"{where}: the hub redirects to no address: {quoted(found.location)}") from None
+        if location.scheme not in ("https", urlsplit(url).scheme):
+            raise CallError("PERMISSION_DENIED", f"{where}: the hub redirects from https: {quoted(found.location)}")
+        if not is_elsewhere and f"/{repo_id}/" not in unquote(location.path):
+            raise CallError(
+                "PERMISSION_DENIED",
+                f"{where}: the hub answers with another repository: {quoted(location.path)}; name that one to use it",
+            )
+        return url, found
+
+    def _ask(self, where: str, function: Any, *args: Any, **options: Any) -> Any:
+        """Calls the client, whose failures become `CallError`."""
+        errors = self._errors
+        try:
+            return function(*args, **options)
+        except CallError:
+            raise
+        except errors.GatedRepoError as error:
+            raise CallError("PERMISSION_DENIED", f"{where}: {_reason(error)}", blame="caller") from None
+        except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+            raise CallError("NOT_FOUND", f"{where}: {_reason(error)}", blame="caller") from None
+        except Exception as error:
+            # The server's answer decides which exceptions the client raises.
+            raise CallError("UNAVAILABLE", f"{where}: {_reason(error)}", blame="host") from error
+
+
+class _Bounded(io.BytesIO):
+    """A file in memory with a maximum size."""
+
+    def __init__(self, most: int, where: str) -> None:
+        super().__init__()
+        self._most = most
+        self._where = where
+        self._tries = 0
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + len(data) > self._most:
+            raise exhausted(f"{self._where}: expected at most {self._most} bytes, the hub sends more")
+        return super().write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._tries += 1
+        if self._tries >= _MOST_TRIES:
+            raise CallError("UNAVAILABLE", f"{self._where}: the download began anew {self._tries} times", blame="host")
+        return super().truncate(size)
+
+
+def check_repo_id(repo_id: str) -> None:
+    """Checks the name of a repository, which could look like another one."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}", repo_id):
+        raise InvalidArgumentError(
+            "INVALID_ARGUMENT",
+            f"expected ORG/NAME of ASCII letters, digits and `._-`, found {quoted(repo_id)}",
+            blame="caller",
+        )
+
+
+def is_commit(revision: str) -> bool:
+    """Whether a revision is a commit, which never moves."""
+    return _COMMIT.fullmatch(revision) is not None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _reason(error: BaseException) -> str:
+    """The first lines of an exception, which can quote the server."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines[:2]) or type(error).__name__
+    return "".join(c if c.isprintable() else "?" for c in text[:400])
+
+
+def _lie(message: str) -> CallError:
+    return CallError("DATA_LOSS", message, blame="host")

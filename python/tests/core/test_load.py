@@ -1,0 +1,122 @@
+"""`callbox.load`: modules in `.wasm` files, and beside weights in `.safetensors` files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import callbox
+
+WEIGHTS = np.arange(3, dtype=np.float32).tobytes()
+
+
+def file_of(header: dict[str, object] | bytes, elements: bytes) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + elements
+
+
+def tensor(start: int, size: int, dtype: str = "U8") -> dict[str, object]:
+    return {"dtype": dtype, "shape": [size], "data_offsets": [start, start + size]}
+
+
+@pytest.fixture
+def add_n(guests: Path) -> bytes:
+    return (guests / "add_n.wasm").read_bytes()
+
+
+@pytest.fixture
+def model(add_n: bytes, tmp_path: Path):
+    """Writes a model with modules of these names."""
+
+    def model(*names: str) -> Path:
+        header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+        header["callbox_weights"] = {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}
+        elements = WEIGHTS
+        for name in names:
+            header[f"callbox.{name}"] = tensor(len(elements), len(add_n))
+            elements += add_n
+        path = tmp_path / "model.safetensors"
+        path.write_bytes(file_of(header, elements))
+        return path
+
+    return model
+
+
+def test_a_module_beside_weights_is_loaded_by_its_file_or_its_name(model, add_n, host):
+    digest = hashlib.sha256(add_n).hexdigest()
+    x = np.zeros(2, np.float32)
+    np.testing.assert_array_equal(callbox.load(model("add-n")).add_n(x, n=2.0), x + 2)
+    kernels = callbox.load(model("add-n", "other"), "other", host=host, digest=digest)
+    assert kernels.digest == digest
+    kernels.add_n(x, n=1.0)
+    assert host.stats()["calls"] == 1
+    assert callbox.load(str(model("add-n")), "add-n") == callbox.load(model("add-n"))
+
+
+def test_a_module_alone_is_loaded_too(guests, tmp_path, add_n):
+    assert list(callbox.load(guests / "add_n.wasm")) == ["add_n"]
+    with pytest.raises(ValueError, match="the file is a module: it has no package 'x'"):
+        callbox.load(guests / "add_n.wasm", "x")
+    with pytest.raises(FileNotFoundError):
+        callbox.load(tmp_path / "none.safetensors")
+
+
+def fails(code: str, message: str, *args: object, **options: object) -> None:
+    with pytest.raises(callbox.CallError) as caught:
+        callbox.load(*args, **options)  # type: ignore[arg-type]
+    assert (caught.value.code, message in caught.value.message) == (code, True), str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_module_that_is_not_there_or_not_wanted_is_refused(model):
+    fails("NOT_FOUND", "the file has no package: a U8 tensor `callbox.NAME` is one", model())
+    fails("NOT_FOUND", "the file has no package 'b'", model("a"), "b")
+    fails("INVALID_ARGUMENT", "expected name=, one of 'a', 'b'", model("b", "a"))
+    fails("PERMISSION_DENIED", f"expected the digest {'0' * 64}, found ", model("a"), digest="0" * 64)
+    small = callbox.Host(policy={"limits": {"module_bytes": 100}})
+    fails("RESOURCE_EXHAUSTED", "expected a module of at most 100 bytes (`module_bytes`)", model("a"), host=small)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        tensor(0, 8, "I8"),
+        tensor(0, 9),
+        tensor(-1, 8),
+        {**tensor(0, 8), "shape": [2, 4]},
+        {**tensor(0, 8), "data_offsets": [8, 0]},
+        {**tensor(0, 8), "data_offsets": [0.0, 8.0]},
+        {**tensor(0, 8), "data_offsets": [False, 8]},
+        {"dtype": "U8"},
+        7,
+    ],
+)
+def test_a_tensor_that_is_no_module_is_refused(tmp_path, info):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(file_of({"callbox.k": info}, bytes(8)))
+    fails("INVALID_ARGUMENT", "expected a U8 tensor of one dimension inside the file for 'callbox.k'", path)
+
+
+@pytest.mark.parametrize(
+    ("contents", "code", "message"),
+    [
+        (b"", "INVALID_ARGUMENT", "expected a .wasm or a .safetensors file"),
+        (b"\0\0\0\0\0\0\0\x80{}", "INVALID_ARGUMENT", "expected a .wasm or a .safetensors file"),
+        (file_of(b"[]", b""), "INVALID_ARGUMENT", "expected an object"),
+        (file_of(b"{", b""), "INVALID_ARGUMENT", "header of the .safetensors file: "),
+        (file_of(b"\xff", b""), "INVALID_ARGUMENT", "header of the .safetensors file: "),
+        (file_of(b"[" * 200_000, b""), "INVALID_ARGUMENT", "header of the .safetensors file: "),
+        (file_of(b'{"a": 1, "a": 2}', b""), "INVALID_ARGUMENT", "a key occurs twice"),
+        (file_of(b" " * ((16 << 20) + 1), b""), "RESOURCE_EXHAUSTED", "expected a header of at most 16777216 bytes"),
+        (file_of({"callbox.k": tensor(0, 8)}, b"no wasm."), "INVALID_ARGUMENT", ""),
+        (file_of({"callbox.k": tensor(0, 0)}, b""), "INVALID_ARGUMENT", ""),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, contents, code, message):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(contents)
+    fails(code, message, path)

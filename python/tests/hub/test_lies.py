@@ -1,0 +1,320 @@
+"""Hubs and repositories that lie."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import types
+
+import pytest
+
+import callbox
+
+METADATA = "build/callbox-wasm32/metadata.json"
+
+
+def wasm(request):
+    return request.path.endswith(".wasm")
+
+
+def test_large_files_come_from_another_host_without_the_token(hub, storage, good, get, rms_norm):
+    hub.storage = storage.endpoint
+
+    def serve(request, answer):
+        assert request.path == f"/{hashlib.sha256(rms_norm).hexdigest()}"
+        answer.status, answer.headers, answer.body = 200, {}, rms_norm
+
+    storage.lie = serve
+    assert get(token="hf_secret").commit == good
+    assert [request.method for request in storage.requests] == ["GET"]
+    assert {"authorization", "Authorization"}.isdisjoint(storage.requests[0].headers)
+    asked = [request for request in hub.requests if request.path.startswith("/kernels/")]
+    assert {request.headers["authorization"] for request in asked} == {"Bearer hf_secret"}
+
+
+def test_a_download_that_is_redirected_again_takes_no_token_along(hub, storage, good, get, rms_norm):
+    def redirect(request, answer):
+        if wasm(request) and request.method == "GET":
+            answer.status, answer.headers, answer.body = 302, {"Location": f"{storage.endpoint}/x"}, b""
+
+    def serve(_request, answer):
+        answer.status, answer.headers, answer.body = 200, {}, rms_norm
+
+    hub.lie, storage.lie = redirect, serve
+    assert get(token="hf_secret").commit == good
+    assert len(storage.requests) == 1
+    assert {"authorization", "Authorization"}.isdisjoint(storage.requests[0].headers)
+
+
+def test_metadata_from_another_host_is_refused(hub, storage, good, fails):
+    def redirect(request, answer):
+        if request.path.endswith("metadata.json"):
+            answer.status, answer.headers["Location"] = 302, f"{storage.endpoint}/metadata.json"
+
+    hub.lie = redirect
+    fails("PERMISSION_DENIED", "the hub redirects to another host")
+    assert not storage.requests
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x"])
+def test_redirects_to_other_schemes_are_refused(hub, good, fails, location):
+    def redirect(request, answer):
+        if wasm(request):
+            answer.status, answer.headers["Location"] = 302, location
+
+    hub.lie = redirect
+    fails("PERMISSION_DENIED", "the hub redirects from https")
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1:99999/x", "http://[1/x", "http://127.0.0.1:x/"])
+def test_redirects_to_no_address_are_refused(hub, good, get, location):
+    def redirect(request, answer):
+        if wasm(request):
+            answer.status, answer.headers["Location"] = 302, location
+
+    hub.lie = redirect
+    with pytest.raises(callbox.CallError) as caught:
+        get()
+    # Some versions of the client look at the address themselves.
+    assert caught.value.code in ("DATA_LOSS", "UNAVAILABLE"), str(caught.value)
+
+
+def test_another_repository_in_place_of_the_named_one_is_refused(hub, variant, good, rms_norm, fails, get):
+    hub.push("g00d/rms-norm", "v1", variant(rms_norm))
+    renamed = hub.branches["g00d/rms-norm", "v1"]
+
+    def redirect(request, answer):
+        if request.path.startswith("/kernels/good/"):
+            answer.status, answer.headers = 307, {"Location": request.path.replace("/good/", "/g00d/")}
+
+    hub.lie = redirect
+    fails("PERMISSION_DENIED", "answers with another repository: '/kernels/g00d/rms-norm/resolve/v1/")
+    assert get("g00d/rms-norm").commit == renamed
+
+
+def test_redirects_on_the_hub_that_name_the_repository_are_followed(hub, good, get):
+    def redirect(request, answer):
+        if "?again" not in request.path and request.method == "HEAD":
+            answer.status, answer.headers = 307, {"Location": f"{request.path}?again"}
+        elif "?again" in request.path:
+            repaired = type(request)(request.method, request.path.removesuffix("?again"), request.headers)
+            right = hub._answer(repaired)
+            answer.status, answer.headers, answer.body = right.status, right.headers, right.body
+
+    hub.lie = redirect
+    assert get().commit == good
+
+
+@pytest.mark.parametrize(
+    "repo_id",
+    [
+        "g\u043eod/rms-norm",
+        "good/rms\u2212norm",
+        "good",
+        "good/",
+        "/rms-norm",
+        "../good/x",
+        "good/..",
+        "good/a/b",
+        "good\n/x",
+        "",
+    ],
+)
+def test_names_that_look_alike_or_lead_elsewhere_are_refused(hub, fails, repo_id):
+    error = fails("INVALID_ARGUMENT", "expected ORG/NAME of ASCII letters", repo_id=repo_id)
+    assert str(error).isascii() and not hub.requests
+
+
+def test_a_branch_that_moves_between_look_and_load_gives_one_commit(hub, variant, good, rms_norm, get, guests):
+    other = variant((guests / "add_n.wasm").read_bytes(), version="1.0.1")
+
+    def move(request, answer):
+        if request.path.endswith("metadata.json"):
+            hub.push("good/rms-norm", "v1", other)
+
+    hub.lie = move
+    kernel = get()
+    assert (kernel.commit, kernel.version, "rms_norm" in kernel) == (good, "1.0.0", True)
+    assert hub.branches["good/rms-norm", "v1"] != good
+    kernel = get()
+    assert (kernel.version, "add_n" in kernel) == ("1.0.1", True)
+
+
+def test_a_commit_that_the_hub_swaps_is_refused(hub, good, fails):
+    def swap(request, answer):
+        if "/v1/" not in request.path:
+            answer.headers["X-Repo-Commit"] = "1" * 40
+
+    hub.lie = swap
+    fails("DATA_LOSS", f"expected the commit {good}, the hub answered with {'1' * 40}")
+
+
+@pytest.mark.parametrize("commit", ["../../../escaped", "main", "A" * 40, ""])
+def test_a_commit_that_is_none_is_refused(hub, good, fails, tmp_path, commit):
+    hub.lie = lambda request, answer: answer.headers.update({"X-Repo-Commit": commit})
+    before = sorted(tmp_path.parent.iterdir())
+    fails("DATA_LOSS", "expected a commit of 40 hexadecimal digits")
+    assert sorted(tmp_path.parent.iterdir()) == before
+
+
+def test_an_etag_is_no_path(hub, good, get, tmp_path):
+    hub.lie = lambda request, answer: answer.headers.update({"ETag": '"../../../escaped"'})
+    get(cache_dir=tmp_path / "a/b/c/d")
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def other_bytes(answer):
+    answer.body = answer.body[:-1] + b"\xff"
+
+
+def more_bytes(answer):
+    del answer.headers["ETag"]
+    answer.headers["Transfer-Encoding"] = "chunked"
+    chunk = b"%x\r\n%s\r\n" % (1 << 20, bytes(1 << 20))
+    answer.body = chunk * 8 + b"0\r\n\r\n"
+
+
+def fewer_bytes(answer):
+    answer.body = answer.body[:-1]
+
+
+def a_bomb(answer):
+    answer.headers["Content-Encoding"] = "gzip"
+    answer.body = gzip.compress(bytes(64 << 20))
+
+
+@pytest.mark.parametrize(
+    ("lie", "code", "message"),
+    [
+        (other_bytes, "DATA_LOSS", "rms-norm.wasm: expected "),
+        (more_bytes, "RESOURCE_EXHAUSTED", "the hub sends more"),
+        (fewer_bytes, "UNAVAILABLE", "Consistency check failed"),
+        (a_bomb, "RESOURCE_EXHAUSTED", "the hub sends more"),
+    ],
+)
+def test_other_bytes_than_the_metadata_names_are_refused(hub, good, get, fails, lie, code, message):
+    def get_lies(request, answer):
+        if wasm(request) and request.method == "GET":
+            lie(answer)
+
+    hub.lie = get_lies
+    fails(code, message)
+    # Nothing of it was kept.
+    fails(code, message)
+    hub.lie = lambda request, answer: None
+    assert get().commit == good
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "code", "message"),
+    [
+        (".wasm", "7", "DATA_LOSS", "bytes, the hub says 7"),
+        (".json", str(1 << 40), "RESOURCE_EXHAUSTED", "expected at most 262144 bytes, the hub says 1099511627776"),
+    ],
+)
+def test_a_size_that_is_a_lie_is_refused(hub, good, fails, path, size, code, message):
+    def claim(request, answer):
+        if request.path.endswith(path) and request.method == "HEAD":
+            answer.headers["Content-Length"] = size
+
+    hub.lie = claim
+    fails(code, message)
+
+
+def test_metadata_without_end_is_refused(hub, good, fails):
+    def endless(request, answer):
+        if request.path.endswith(".json") and request.method == "GET":
+            more_bytes(answer)
+
+    hub.lie = endless
+    fails("RESOURCE_EXHAUSTED", "expected at most 262144 bytes, the hub sends more")
+
+
+def test_a_hub_that_breaks_off_each_time_is_given_up(hub, variant, fails, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.file_download.time", types.SimpleNamespace(sleep=lambda seconds: None))
+    hub.push("good/rms-norm", "v1", variant(bytes(12 << 20)))
+
+    def break_off(request, answer):
+        if wasm(request) and request.method == "GET":
+            answer.headers["Content-Length"] = str(len(answer.body))
+            answer.body = answer.body[: 11 << 20]
+
+    # The client begins anew as long as something comes, and the hub ignores where it goes on from.
+    hub.lie = break_off
+    fails("UNAVAILABLE", "the download began anew 4 times")
+    assert sum(path.endswith(".wasm") for path in hub.got()) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"format": 2}, "INVALID_ARGUMENT", "expected `format` 1, found 2"),
+        ({"name": "RMS"}, "INVALID_ARGUMENT", "expected a `name`"),
+        ({"version": "1"}, "INVALID_ARGUMENT", "expected a `version`"),
+        ({"version": 1}, "INVALID_ARGUMENT", "expected `version` of metadata.json to be of type str"),
+        ({"format": True}, "INVALID_ARGUMENT", "expected `format` of metadata.json to be of type int"),
+        ({"auto_map": "x.py"}, "INVALID_ARGUMENT", "'auto_map' is not a key of metadata.json"),
+        ({"module": "x.wasm"}, "INVALID_ARGUMENT", "`module` is 'x.wasm', which is not in `files`"),
+        ({"manifest": "x.json"}, "INVALID_ARGUMENT", "`manifest` is 'x.json', which is not in `files`"),
+        ({"derivatives": {"a": 1}}, "INVALID_ARGUMENT", "expected names of targets"),
+        ({"files": [{}]}, "INVALID_ARGUMENT", "an entry of `files` lacks `path`"),
+        ({"files": [7]}, "INVALID_ARGUMENT", "expected an object for an entry of `files`"),
+        ({"files": [{"path": "a", "size": 1, "sha256": "sha1:00"}]}, "INVALID_ARGUMENT", "expected a SHA-256 of 64"),
+        ({"files": [{"path": "a", "size": -1, "sha256": "0" * 64}]}, "INVALID_ARGUMENT", "expected a size of 'a'"),
+        ({"files": [{"path": "a", "size": 1 << 40, "sha256": "0" * 64}]}, "RESOURCE_EXHAUSTED", "files of at most"),
+        ({"files": [{"path": "a", "size": 1, "sha256": "0" * 64}] * 1025}, "RESOURCE_EXHAUSTED", "at most 1024 files"),
+    ],
+)
+def test_wrong_metadata_is_refused(hub, variant, rms_norm, fails, changes, code, message):
+    hub.push("good/rms-norm", "v1", variant(rms_norm, **changes))
+    fails(code, message)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd", "../x", "a/../../x", "a//b", "./a", ".hidden", "a.", "C:\\x", "a\\b", "a b", "é.wasm", "", "con.ptx",
+        "COM1", "a\x1b[2J", "a" * 201, "metadata.json", "METADATA.json",
+    ],
+)  # fmt: skip
+def test_paths_that_lead_elsewhere_are_refused(hub, variant, rms_norm, fails, path):
+    files = [{"path": path, "size": 1, "sha256": "0" * 64}]
+    hub.push("good/rms-norm", "v1", variant(rms_norm, files=files, module=path))
+    error = fails("INVALID_ARGUMENT", "metadata.json: ")
+    assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("paths", [("a", "a"), ("a", "A"), ("a", "a/b"), ("B/c", "b")])
+def test_paths_that_collide_are_refused(hub, variant, rms_norm, fails, paths):
+    files = [{"path": path, "size": 1, "sha256": "0" * 64} for path in paths]
+    hub.push("good/rms-norm", "v1", variant(rms_norm, files=files, module="a"))
+    fails("INVALID_ARGUMENT", "collides with another path")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"format": 1, "format": 1}', b"[" * 200_000])
+def test_metadata_that_is_no_object_is_refused(hub, fails, text):
+    hub.push("good/rms-norm", "v1", {METADATA: text})
+    error = fails("INVALID_ARGUMENT", "good/rms-norm: metadata.json: ")
+    assert error.blame == "guest"
+
+
+def test_a_twin_whose_bytes_are_swapped_is_refused(hub, variant, guests, fails):
+    sources = guests.resolve().parents[1] / "guests/add_n"
+    twin = {"callbox.json": (sources / "callbox.json").read_bytes(), "add_n.ptx": (sources / "add_n.ptx").read_bytes()}
+    files = variant((guests / "add_n.wasm").read_bytes(), twin=twin, manifest="callbox.json")
+    swapped = files["build/callbox-wasm32/add_n.ptx"].replace(b"add.", b"sub.", 1)
+    hub.push("good/add-n", "v1", {**files, "build/callbox-wasm32/add_n.ptx": swapped})
+    fails("DATA_LOSS", "add_n.ptx: expected ", repo_id="good/add-n", native=True)
+
+
+def test_metadata_is_text_that_the_command_line_writes(hub, variant, rms_norm):
+    """`host/cli/tests/command_line/hub.rs` has the same text."""
+    files = variant(b"\0asm\x01\0\0\0", derivatives={"a": "b"})
+    assert json.loads(files[METADATA])["files"] == [
+        {
+            "path": "rms-norm.wasm",
+            "size": 8,
+            "sha256": "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476",
+        }
+    ]
