@@ -24,6 +24,8 @@ pub struct Limits {
     pub scopes: usize,
     /// Elements of a vector, and operands of an instruction.
     pub operands: usize,
+    /// Functions, kernels among them.
+    pub functions: usize,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             tokens: 1 << 20,
             scopes: 32,
             operands: 256,
+            functions: 4096,
         }
     }
 }

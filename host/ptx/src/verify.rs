@@ -142,7 +142,13 @@ fn examine(
             limits.blocks
         )));
     }
-    let flow = flow.linked();
+    let Some(flow) = flow.linked(limits.loop_blocks) else {
+        return Err(too_large(format!(
+            "its loops have more than {} blocks together, where a block counts once for each loop \
+             that it is in (`loop_blocks`)",
+            limits.loop_blocks
+        )));
+    };
     let Some(ssa) = ssa::build(function, &flow, limits.joins) else {
         return Err(too_large(format!(
             "its values meet in more than {} places (`joins`)",

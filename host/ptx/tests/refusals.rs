@@ -12,6 +12,7 @@
 use std::time::Instant;
 
 use callbox_ptx::ast::Statement;
+use callbox_ptx::verify::{self, Launch, Param, Rule, verify};
 use callbox_ptx::{Limits, print, read, table};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
@@ -167,6 +168,54 @@ fn limits_are_named() {
     assert!(error(&entry(&"{".repeat(100_000))).contains("(`scopes`)"));
     let wide = format!("mov.b32 {{{}%r1}}, %r1;", "%r1, ".repeat(300));
     assert!(error(&entry(&wide)).contains("(`operands`)"));
+    let kernels = |count: usize| -> String {
+        (0..count)
+            .map(|n| format!(".entry k{n}() {{ ret; }}\n"))
+            .collect()
+    };
+    let most = format!("{HEAD}{}", kernels(limits.functions));
+    assert!(read(&most, "k.ptx", &limits).is_ok());
+    let more = format!("{HEAD}{}", kernels(limits.functions + 1));
+    assert!(error(&more).contains("(`functions`)"));
+}
+
+/// Nested loops: each block is in all loops around it.
+#[test]
+fn blocks_of_nested_loops_are_limited() {
+    let nest = |count: usize| {
+        let heads: String = (0..count)
+            .map(|n| format!("l{n}: add.s32 %r1, %r1, 1;\n"))
+            .collect();
+        let latches: String = (0..count)
+            .map(|n| format!("@%p bra l{n};\n"))
+            .rev()
+            .collect();
+        entry(&format!("{heads}{latches}"))
+    };
+    let launch = Launch {
+        grid: [1; 3],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        params: vec![Param::Buffer {
+            bytes: 1024,
+            writable: true,
+            align: 256,
+        }],
+        has_clock: false,
+    };
+    let verified = |count| {
+        let module = read(&nest(count), "k.ptx", &Limits::default()).unwrap();
+        verify(&module, "k", &launch, &verify::Limits::default())
+    };
+    assert!(verified(100).is_ok());
+    let refusals = verified(1_000).unwrap_err();
+    assert_eq!(refusals.len(), 1);
+    assert_eq!(refusals[0].rule, Rule::Size);
+    assert!(
+        refusals[0].reason.contains("(`loop_blocks`)"),
+        "{}",
+        refusals[0].reason
+    );
 }
 
 /// Texts that would take quadratic time if a part of the reader did.

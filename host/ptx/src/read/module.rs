@@ -198,7 +198,12 @@ impl<'t, 'a> Reader<'t, 'a> {
     pub(super) fn add_function(&mut self, name: &'a str, function: Function) -> Result<(), Found> {
         let index = self.functions.get(name).copied();
         let Some(known) = index.and_then(|index| self.module.functions.get_mut(index)) else {
-            self.functions.insert(name, self.module.functions.len());
+            let count = self.module.functions.len();
+            if count >= self.limits.functions {
+                let message = format!("it has more than {count} functions (`functions`)");
+                return Err(Found::new(self.cursor.place(), message));
+            }
+            self.functions.insert(name, count);
             self.module.functions.push(function);
             return Ok(());
         };

@@ -87,8 +87,9 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Finds what leads where.
-    pub(crate) fn linked(mut self) -> Self {
+    /// Finds what leads where. `None` if the loops have more than `most` blocks together: nested
+    /// loops repeat the blocks of the inner ones.
+    pub(crate) fn linked(mut self, most: usize) -> Option<Self> {
         let blocks = &self.blocks;
         self.order = reverse_postorder(blocks.len(), 0, |block, index| {
             let edge = blocks.get(block).and_then(|block| block.next.get(index));
@@ -111,8 +112,8 @@ impl<'a> Flow<'a> {
             .collect();
         self.dominator = dominators(&self.order, &self.place, &before);
         self.joins = post_dominators(&self.blocks, &self.place);
-        self.loops = self.find_loops();
-        self
+        self.loops = self.find_loops(most)?;
+        Some(self)
     }
 
     /// Whether all ways to block `b` pass through block `a`.
@@ -130,7 +131,7 @@ impl<'a> Flow<'a> {
         a == b
     }
 
-    fn find_loops(&self) -> Vec<Loop> {
+    fn find_loops(&self, most: usize) -> Option<Vec<Loop>> {
         let mut latches: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for &from in &self.order {
             for edge in &self.blocks[from].next {
@@ -139,22 +140,23 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        latches
-            .into_iter()
-            .map(|(header, latches)| {
-                let is_natural = latches.iter().all(|&latch| self.dominates(header, latch));
-                let body = if is_natural {
-                    self.loop_body(header, &latches)
-                } else {
-                    vec![header]
-                };
-                Loop {
-                    header,
-                    body,
-                    is_natural,
-                }
-            })
-            .collect()
+        let mut loops = Vec::with_capacity(latches.len());
+        let mut left = most;
+        for (header, latches) in latches {
+            let is_natural = latches.iter().all(|&latch| self.dominates(header, latch));
+            let body = if is_natural {
+                self.loop_body(header, &latches)
+            } else {
+                vec![header]
+            };
+            left = left.checked_sub(body.len())?;
+            loops.push(Loop {
+                header,
+                body,
+                is_natural,
+            });
+        }
+        Some(loops)
     }
 
     fn loop_body(&self, header: usize, latches: &[usize]) -> Vec<usize> {

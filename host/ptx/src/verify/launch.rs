@@ -52,6 +52,8 @@ pub struct Limits {
     pub instructions: usize,
     /// Blocks of instructions.
     pub blocks: usize,
+    /// Blocks of all loops: a block counts once for each loop that it is in.
+    pub loop_blocks: usize,
     /// Registers of a kernel.
     pub registers: usize,
     /// Places where values of registers meet, times the ways into them.
@@ -72,6 +74,7 @@ impl Default for Limits {
         Self {
             instructions: 200_000,
             blocks: 10_000,
+            loop_blocks: 100_000,
             registers: 200_000,
             joins: 1_000_000,
             grid: 1 << 31,
