@@ -1,5 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `pack`, `test`, `diff`,
-//! `lock`, `doctor` and `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `pack`, `test`,
+//! `diff`, `lock`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -37,6 +37,7 @@
     reason = "the command line acts on the files that its user names, with its user's authority"
 )]
 
+mod annotate;
 mod arguments;
 mod arrays;
 mod attribute;
@@ -70,6 +71,7 @@ mod run;
 mod summary;
 mod test;
 mod text;
+mod timing;
 mod user_data;
 mod write_file;
 
@@ -108,9 +110,10 @@ Examples:
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
-/// PTX file; `pack` makes a package of a folder, `test` runs the cases that a package carries,
-/// `diff` compares two, and `lock` pins the files that a program uses; `doctor` shows what this
-/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
+/// PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test` runs
+/// the cases that a package carries, `diff` compares two, and `lock` pins the files that a program
+/// uses; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in
+/// a status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
@@ -127,6 +130,7 @@ enum Command {
     Inspect(inspect::Arguments),
     #[cfg(feature = "cuda")]
     Ptx(ptx::Arguments),
+    Annotate(annotate::Arguments),
     Pack(pack::Arguments),
     Test(test::Arguments),
     Diff(diff::Arguments),
@@ -152,6 +156,7 @@ pub fn main() -> ExitCode {
             Command::Inspect(arguments) => inspect::show(&arguments),
             #[cfg(feature = "cuda")]
             Command::Ptx(arguments) => ptx::show(&arguments),
+            Command::Annotate(arguments) => annotate::annotate(&arguments),
             Command::Pack(arguments) => pack::pack(&arguments),
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),
