@@ -1,5 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `pack`, `test`,
-//! `diff`, `lock`, `doctor` and `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `pack`,
+//! `test`, `diff`, `lock`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -109,11 +109,11 @@ Examples:
 ///
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
-/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
-/// PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test` runs
-/// the cases that a package carries, `diff` compares two, and `lock` pins the files that a program
-/// uses; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in
-/// a status, never in a crash.
+/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
+/// a PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test`
+/// runs the cases that a package carries, `diff` compares two, and `lock` pins the files that a
+/// program uses; `doctor` shows what this machine has for kernels. A guest that traps, loops or
+/// lies ends in a status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
