@@ -1,38 +1,55 @@
-//! Attributes on the command line: `NAME=VALUE[:TYPE]`, where VALUE is JSON.
+//! Attributes on the command line: `NAME=VALUE[:TYPE]`, where VALUE is JSON, MLIR's text, or an
+//! array in a file.
+
+mod other;
 
 use callbox::call::AttributeSignature;
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal, Status};
 use serde_json::Value;
 
+use crate::arrays::ArrayFile;
 use crate::convert::convert;
+use crate::failure::Outcome;
 
 /// An attribute as the command line has it.
 #[derive(Clone, Debug)]
 pub(super) struct AttributeArgument {
     pub(super) name: String,
-    value: Value,
-    element_type: Option<ElementType>,
+    value: AttributeValue,
+}
+
+#[derive(Clone, Debug)]
+enum AttributeValue {
+    Json(Value, Option<ElementType>),
+    Mlir(Attribute),
+    File(ArrayFile),
 }
 
 impl AttributeArgument {
     /// The attribute. Without a type of its own, it has the one that the target declares for it.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the declared type does not have the value.
-    pub(super) fn typed(
-        &self,
-        declared: Option<&AttributeSignature>,
-    ) -> callbox::Result<Attribute> {
+    /// INVALID_ARGUMENT if the declared type does not have the value; a file that cannot be read.
+    pub(super) fn typed(&self, declared: Option<&AttributeSignature>) -> Outcome<Attribute> {
+        let context = format!("the attribute `{}`", self.name);
         let declared = declared.and_then(|declared| declared.element_type);
-        let declared = declared.filter(|_| self.element_type.is_none() && !self.value.is_object());
-        attribute(&self.value, declared.or(self.element_type)).map_err(|message| {
+        let (value, element_type) = match &self.value {
+            AttributeValue::Json(value, element_type) => (value, *element_type),
+            AttributeValue::Mlir(attribute) => return Ok(attribute.clone()),
+            AttributeValue::File(file) => {
+                let read = file.read(declared).map(of_literal);
+                return read.map_err(|failure| failure.context(context));
+            }
+        };
+        let declared = declared.filter(|_| element_type.is_none() && !value.is_object());
+        let typed = attribute(value, declared.or(element_type)).map_err(|message| {
             let status = Status::invalid_argument(message);
-            let context = format!("the attribute `{}`", self.name);
             match declared {
                 Some(t) => status.context(format!("{context}, which the target declares as {t}")),
                 None => status.context(context),
             }
-        })
+        });
+        Ok(typed?)
     }
 }
 
@@ -41,18 +58,23 @@ pub(super) fn parse(text: &str) -> Result<AttributeArgument, String> {
     let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) =
         split.ok_or_else(|| format!("expected NAME=VALUE or NAME=VALUE:TYPE, found {text:?}"))?;
-    if value.starts_with('@') {
-        return Err(format!(
-            "expected JSON, found {value:?}: only a program has functions"
-        ));
-    }
-    let (value, element_type) = typed_json(value)?;
-    attribute(&value, element_type)?;
+    let value = match value.strip_prefix('@') {
+        Some(file) => AttributeValue::File(other::file(file)?),
+        None => json(value).or_else(|message| {
+            let attribute = other::mlir(value).ok_or(message)?;
+            Ok::<_, String>(AttributeValue::Mlir(attribute))
+        })?,
+    };
     Ok(AttributeArgument {
         name: name.to_owned(),
         value,
-        element_type,
     })
+}
+
+fn json(text: &str) -> Result<AttributeValue, String> {
+    let (value, element_type) = typed_json(text)?;
+    attribute(&value, element_type)?;
+    Ok(AttributeValue::Json(value, element_type))
 }
 
 /// Reads `VALUE` or `VALUE:TYPE`, where VALUE is JSON.
@@ -93,7 +115,7 @@ impl ListArgument {
 /// Splits the value from its type. A colon that no type's name follows belongs to the value.
 fn split_type(text: &str) -> (&str, Option<ElementType>) {
     let split = text.rsplit_once(':');
-    let typed = split.and_then(|(json, name)| Some((json, type_named(name)?)));
+    let typed = split.and_then(|(json, name)| Some((json, type_named(name.trim())?)));
     typed.map_or((text, None), |(json, element_type)| {
         (json, Some(element_type))
     })
@@ -161,13 +183,16 @@ pub(super) fn attribute(
                 None => default_type(value)?,
             };
             let literal = array(value, element_type)?;
-            let rank = literal.shape().as_array().map_or(0, ArrayShape::rank);
-            Ok(if rank > 0 {
-                Attribute::Array(literal)
-            } else {
-                Attribute::Scalar(literal)
-            })
+            Ok(of_literal(literal))
         }
+    }
+}
+
+/// The attribute of an array, or of a scalar if its rank is 0.
+fn of_literal(literal: Literal) -> Attribute {
+    match literal.shape().as_array().map_or(0, ArrayShape::rank) {
+        0 => Attribute::Scalar(literal),
+        _ => Attribute::Array(literal),
     }
 }
 

@@ -21,6 +21,7 @@ use super::modules::OpenedFile;
 use super::output::{DeviceName, Finished, OutputFolder};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
+use super::timing::TimingArguments;
 use super::user_data::UserDataArguments;
 use super::{modules, native, output, progress, regular_file};
 
@@ -30,7 +31,8 @@ Attributes:
   u8 or ui8, pred or i1, ... Without TYPE, a number has the type that the target declares.
   If it declares none, a whole number is an s64, another number an f64, and true and false
   are a pred, as in JAX. A list is an array; an object is a
-  dictionary; a string needs its quotes. With a floating-point TYPE, \"nan\", \"inf\" and
+  dictionary; a string needs its quotes. Text of MLIR gives a dictionary's members types:
+  range={lo = -8.0 : f32}. @FILE.npy is the array in a file. With a floating-point TYPE, \"nan\", \"inf\" and
   \"-inf\" are numbers; with a complex one, [RE,IM] is a number.
 
 Examples:
@@ -107,6 +109,9 @@ pub(super) struct Arguments {
     #[command(flatten)]
     policy: PolicyArguments,
 
+    #[command(flatten)]
+    timing: TimingArguments,
+
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(super) json: bool,
@@ -146,6 +151,8 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         user_data: arguments.user_data.read()?,
         ..arguments.policy.call_options().from_now_on()
     };
+    let timing = &arguments.timing;
+    timing.measure(&module, &site, &operands, &options)?;
     let text = || format!("calling {target}");
     let recorded = arguments.record.as_ref().map(|_| site.clone());
     let result = progress::show(text, || execute(&module, site, &operands, &options));
@@ -309,7 +316,7 @@ pub(super) fn check_unique(attributes: &[AttributeArgument]) -> Outcome<()> {
 pub(super) fn dictionary(
     attributes: &[AttributeArgument],
     signature: Option<&Signature>,
-) -> Result<Dictionary> {
+) -> Outcome<Dictionary> {
     let declared = signature.and_then(|signature| signature.attributes.as_deref());
     let declared = declared.unwrap_or_default();
     let typed = attributes.iter().map(|given| {

@@ -1,5 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `pack`, `test`, `diff`,
-//! `lock`, `replay`, `doctor` and `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `pack`,
+//! `test`, `diff`, `lock`, `replay`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -37,6 +37,7 @@
     reason = "the command line acts on the files that its user names, with its user's authority"
 )]
 
+mod annotate;
 mod arguments;
 mod arrays;
 mod attribute;
@@ -72,6 +73,7 @@ mod run;
 mod summary;
 mod test;
 mod text;
+mod timing;
 mod user_data;
 mod write_file;
 
@@ -109,11 +111,11 @@ Examples:
 ///
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
-/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
-/// PTX file; `pack` makes a package of a folder, `test` runs the cases that a package carries,
-/// `diff` compares two, and `lock` pins the files that a program uses; `replay` repeats a recorded
-/// call; `doctor` shows what this
-/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
+/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
+/// a PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test`
+/// runs the cases that a package carries, `diff` compares two, and `lock` pins the files that a
+/// program uses; `replay` repeats a recorded call; `doctor` shows what this machine has for
+/// kernels. A guest that traps, loops or lies ends in a status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
@@ -130,6 +132,7 @@ enum Command {
     Inspect(inspect::Arguments),
     #[cfg(feature = "cuda")]
     Ptx(ptx::Arguments),
+    Annotate(annotate::Arguments),
     Pack(pack::Arguments),
     Test(test::Arguments),
     Diff(diff::Arguments),
@@ -156,6 +159,7 @@ pub fn main() -> ExitCode {
             Command::Inspect(arguments) => inspect::show(&arguments),
             #[cfg(feature = "cuda")]
             Command::Ptx(arguments) => ptx::show(&arguments),
+            Command::Annotate(arguments) => annotate::annotate(&arguments),
             Command::Pack(arguments) => pack::pack(&arguments),
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),

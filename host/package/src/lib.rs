@@ -55,9 +55,11 @@
 mod header;
 mod path;
 mod sections;
+mod targets;
 
 pub use header::{FORMAT, Header};
 pub use sections::{Limits, Package, find, pack, read};
+pub use targets::with_targets;
 
 /// The file with the manifest of a package's native twin.
 pub const MANIFEST: &str = "callbox.json";

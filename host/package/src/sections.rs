@@ -13,7 +13,7 @@ use crate::header::Header;
 use crate::path::{self, Paths};
 
 /// The custom section with the header.
-const HEADER: &str = "callbox.package";
+pub(crate) const HEADER: &str = "callbox.package";
 
 /// The beginning of the names of custom sections with files.
 const FILE: &str = "callbox.file/";

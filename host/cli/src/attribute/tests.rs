@@ -18,12 +18,14 @@ fn value(text: &str) -> Attribute {
 /// The value if the target declares this type.
 fn declared(text: &str, element_type: ElementType) -> callbox::Result<Attribute> {
     let argument = parse(&format!("n={text}")).unwrap();
-    argument.typed(Some(&AttributeSignature {
-        name: "n".to_owned(),
-        kind: "scalar".to_owned(),
-        element_type: Some(element_type),
-        optional: false,
-    }))
+    argument
+        .typed(Some(&AttributeSignature {
+            name: "n".to_owned(),
+            kind: "scalar".to_owned(),
+            element_type: Some(element_type),
+            optional: false,
+        }))
+        .map_err(|failure| failure.status().clone())
 }
 
 #[test]
@@ -40,6 +42,27 @@ fn a_declared_type_stands_for_one_that_is_left_out() {
         "the attribute `n`, which the target declares as s32: expected a value of s32 from \
          -2147483648 to 2147483647, found 4.5"
     );
+}
+
+#[test]
+fn mlirs_text_has_types_inside_dictionaries() {
+    let range = Dictionary::from([
+        ("hi".to_owned(), Attribute::scalar(8_i32)),
+        ("lo".to_owned(), Attribute::scalar(-8.0_f32)),
+    ]);
+    assert_eq!(
+        value("{lo = -8.0 : f32, hi = 8 : i32}"),
+        Attribute::Dictionary(range)
+    );
+    assert_eq!(value("1e-6 : f32"), Attribute::scalar(1e-6_f32));
+    assert_eq!(value("2 :i32"), Attribute::scalar(2_i32));
+    assert_eq!(
+        value("dense<[1, 2]> : tensor<2xi32>"),
+        list(&[2], &[1_i32, 2])
+    );
+    // The text is one attribute, and not the end of one and another.
+    assert!(refuse("{lo = 1 : i32}, n = {}").starts_with("expected JSON"));
+    assert!(refuse("{lo = 1 : i31}").starts_with("expected JSON"));
 }
 
 fn refuse(text: &str) -> String {
@@ -74,7 +97,7 @@ fn types_are_jaxs_if_left_out() {
     assert_eq!(refuse("null"), "expected a value, found null");
     assert_eq!(
         refuse("@f"),
-        "expected JSON, found \"@f\": only a program has functions"
+        "expected @FILE.npy or @FILE.safetensors#TENSOR, found \"@f\"; only a program has functions"
     );
 }
 

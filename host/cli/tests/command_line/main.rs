@@ -8,6 +8,7 @@
     reason = "tests fail by panicking, and work on files of their own"
 )]
 
+mod authors;
 #[cfg(unix)]
 mod cache;
 mod call;

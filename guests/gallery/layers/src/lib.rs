@@ -1,0 +1,7 @@
+//! Layers of neural networks and their gradients, in F32. `docs/gallery.md` has the formulas.
+
+mod activations;
+mod attention;
+mod losses;
+mod norms;
+mod rotary;
