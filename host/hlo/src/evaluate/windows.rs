@@ -11,6 +11,7 @@ use super::convert::convert;
 use super::indexing::combine;
 use super::movement::{gather, pad, scatter};
 use super::strided::Strides;
+use super::teamwork::Team;
 use super::{Callee, bug, zeroed};
 use crate::DotDimensions;
 use crate::instruction::{
@@ -130,7 +131,7 @@ pub(super) fn convolution(
     [x, kernel]: [Array<'_>; 2],
     convolution: &Convolution,
     shape: &ArrayShape,
-    check: &dyn Fn() -> Result<()>,
+    team: Team<'_>,
 ) -> Result<Vec<u8>> {
     let mut bytes = zeroed(shape.byte_size())?;
     if bytes.is_empty() {
@@ -162,7 +163,7 @@ pub(super) fn convolution(
             rhs_contracting: vec![1],
         },
         shape.element_type(),
-        check,
+        team,
     )?;
 
     // The products: group, batch, position, output.
