@@ -10,9 +10,9 @@
 //! Two habits of XLA:CPU are left out on purpose: it flushes subnormal `f32` to zero, and it
 //! converts some pairs of types through `f32`, which rounds twice.
 //!
-//! Long operations share threads ([`teamwork`]), and elementwise instructions that follow each other
-//! run together ([`pass`]). Neither changes bits. Operations of F32 that give the same bits without
-//! the wide type do without it ([`direct`]).
+//! Long operations share threads ([`teamwork`]), and elementwise instructions that follow each
+//! other run together ([`pass`]). Neither changes bits. Operations of F32 that give the same bits
+//! without the wide type do without it ([`direct`]).
 //!
 //! Instructions have been verified. A contradiction is reported as a bug of the host.
 

@@ -84,7 +84,7 @@ add(
     ulps=4,
 )
 add("clip_by_norm", lambda g: g * jnp.minimum(1.0, 1.0 / jnp.linalg.norm(g)), ROW, ulps=4)
-add("huber_gradient", lambda x: jax.grad(lambda x: jnp.where(abs(x) < 1, x * x / 2, abs(x) - 0.5).sum())(x), ROW, ulps=4)
+add("huber_gradient", lambda x: jax.grad(lambda x: jnp.where(abs(x) < 1, x * x / 2, abs(x) - .5).sum())(x), ROW, ulps=4)
 add(
     "everyday_mixed_precision",
     lambda x, y: x.astype(jnp.bfloat16) @ y.astype(jnp.bfloat16),

@@ -1,10 +1,11 @@
 //! Reductions and maps.
 //!
 //! XLA leaves the order of a reduction open. A reduction by one operation is a running sum in the
-//! wide type, from the initial value on, in row-major order, or [`folds`] where rows are long. A reduction by another computation of
-//! scalars combines neighbours, then the neighbouring results, and so on, for all elements at
-//! once, and finally the initial value with the result; for an associative computation, which XLA
-//! requires, this is equivalent. Other computations run element by element.
+//! wide type, from the initial value on, in row-major order, or that of [`folds`] where rows are
+//! long. A reduction by another computation of scalars combines neighbours, then the neighbouring
+//! results, and so on, for all elements at once, and finally the initial value with the result; for
+//! an associative computation, which XLA requires, this is equivalent. Other computations run
+//! element by element.
 
 mod folds;
 mod neighbours;
