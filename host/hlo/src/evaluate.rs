@@ -10,6 +10,10 @@
 //! Two habits of XLA:CPU are left out on purpose: it flushes subnormal `f32` to zero, and it
 //! converts some pairs of types through `f32`, which rounds twice.
 //!
+//! Long operations share threads ([`teamwork`]), and elementwise instructions that follow each
+//! other run together ([`pass`]). Neither changes bits. Operations of F32 that give the same bits
+//! without the wide type do without it ([`direct`]).
+//!
 //! Instructions have been verified. A contradiction is reported as a bug of the host.
 
 mod apply;
@@ -18,6 +22,7 @@ mod binary;
 mod compare;
 mod complex;
 mod convert;
+mod direct;
 mod dot;
 mod elementwise;
 mod factors;
@@ -28,11 +33,13 @@ mod layout;
 mod lift;
 mod linear;
 mod movement;
+mod pass;
 mod random;
 mod reduce;
 mod reduce_precision;
 mod sort;
 mod strided;
+mod teamwork;
 mod top_k;
 mod unary;
 mod wide;
@@ -42,12 +49,14 @@ use std::fmt;
 use std::ops::Range;
 
 use super::instruction::{ComputationId, Instruction, Opcode, Program};
-use callbox_core::values::{Literal, Result, Shape, Status};
+use callbox_core::values::{ElementType, Literal, Result, Shape, Status};
 
-use array::{array, leaf};
+use array::{Elements, array, leaf};
 
 pub(crate) use callbox_core::values::zeroed;
 pub(crate) use layout::{from_layout, is_row_major, to_layout};
+pub(crate) use pass::{Member, Pass, Source, run_pass, untouched};
+pub(crate) use teamwork::{Check, Team, available as available_threads};
 
 /// Runs the computations that are applied to elements.
 pub(crate) trait Callee {
@@ -55,8 +64,13 @@ pub(crate) trait Callee {
     /// without this trait's help.
     fn program(&self) -> &Program;
 
+    /// The threads for a long operation, and whether it goes on.
+    fn team(&self) -> Team<'_>;
+
     /// Checks whether a long operation goes on.
-    fn check(&self) -> Result<()>;
+    fn check(&self) -> Result<()> {
+        self.team().check.check()
+    }
 
     /// Runs a computation that cannot run on whole arrays.
     fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal>;
@@ -112,10 +126,10 @@ pub(crate) fn evaluate(
         Opcode::Dot(dimensions) => match (operands, shape.as_array()) {
             ([x, y], Some(to)) => {
                 let to = to.element_type();
-                let check = &|| callee.check();
+                let team = callee.team();
                 leaf(
                     shape,
-                    dot::dot(&array(x)?, &array(y)?, dimensions, to, check)?,
+                    dot::dot(&array(x)?, &array(y)?, dimensions, to, team)?,
                 )
             }
             _ => Err(unexpected(instruction, operands)),
@@ -123,8 +137,8 @@ pub(crate) fn evaluate(
         Opcode::Convolution(convolution) => match (operands, shape.as_array()) {
             ([x, kernel], Some(to)) => {
                 let arrays = [array(x)?, array(kernel)?];
-                let check = &|| callee.check();
-                leaf(shape, windows::convolution(arrays, convolution, to, check)?)
+                let team = callee.team();
+                leaf(shape, windows::convolution(arrays, convolution, to, team)?)
             }
             _ => Err(unexpected(instruction, operands)),
         },
@@ -180,22 +194,7 @@ fn evaluate_array(instruction: &Instruction, operands: &[Literal]) -> Result<Lit
     let arrays = operands.iter().map(array).collect::<Result<Vec<_>>>()?;
     let to = shape.element_type();
     let bytes = match (&instruction.opcode, arrays.as_slice()) {
-        (Opcode::Unary(operation), [x]) => unary::unary(*operation, x.elements(), to),
-        (Opcode::Binary(operation), [x, y]) => {
-            binary::binary(*operation, x.elements(), y.elements(), to)
-        }
-        (Opcode::Compare(direction, order), [x, y]) => {
-            compare::compare(*direction, *order, x.elements(), y.elements())
-        }
         (Opcode::Clamp, [low, x, high]) => elementwise::clamp(shape, low, x, high),
-        (
-            Opcode::ReducePrecision {
-                exponent_bits,
-                mantissa_bits,
-            },
-            [x],
-        ) => reduce_precision::reduce_precision(x.elements(), *exponent_bits, *mantissa_bits),
-        (Opcode::Convert, [x]) => convert::convert(x.elements(), to),
         (Opcode::Bitcast, [x]) => layout::bitcast(x, shape),
         (Opcode::Iota(dimension), []) => movement::iota(shape, *dimension),
         (Opcode::Broadcast(dimensions), [x]) => movement::broadcast(x, shape, dimensions),
@@ -213,9 +212,40 @@ fn evaluate_array(instruction: &Instruction, operands: &[Literal]) -> Result<Lit
         (Opcode::Gather { windows, sizes }, [x, indices]) => {
             indexing::gather(x, indices, windows, sizes, shape)
         }
-        _ => Err(unexpected(instruction, operands)),
+        (opcode, _) => {
+            let elements = Vec::from_iter(arrays.iter().map(array::Array::elements));
+            let bytes = evaluate_elements(opcode, &elements, to);
+            bytes.unwrap_or_else(|| Err(unexpected(instruction, operands)))
+        }
     }?;
     leaf(&instruction.shape, bytes)
+}
+
+/// An elementwise operation on operands with the same number of elements, whatever their
+/// dimensions. `None` for other operations.
+fn evaluate_elements(
+    opcode: &Opcode,
+    operands: &[Elements<'_>],
+    to: ElementType,
+) -> Option<Result<Vec<u8>>> {
+    Some(match (opcode, operands) {
+        (Opcode::Unary(operation), [x]) => unary::unary(*operation, *x, to),
+        (Opcode::Binary(operation), [x, y]) => binary::binary(*operation, *x, *y, to),
+        (Opcode::Compare(direction, order), [x, y]) => compare::compare(*direction, *order, *x, *y),
+        (Opcode::Clamp, [low, x, high]) => elementwise::clamp_elements([*low, *x, *high], to),
+        (Opcode::Select, [which, x, y]) => {
+            elementwise::chosen(which.bytes, x.bytes, y.bytes, to.byte_width())
+        }
+        (
+            Opcode::ReducePrecision {
+                exponent_bits,
+                mantissa_bits,
+            },
+            [x],
+        ) => reduce_precision::reduce_precision(*x, *exponent_bits, *mantissa_bits),
+        (Opcode::Convert, [x]) => convert::convert(*x, to),
+        _ => return None,
+    })
 }
 
 /// Whether the result has the bytes of the operand.

@@ -69,7 +69,8 @@ pub struct Function {
 #[derive(Clone, Debug, Default)]
 pub struct ExecuteOptions {
     /// Deadline and cancellation for the execution as a whole, and user data for targets. Without
-    /// a deadline, only the backends' limits for each custom call apply.
+    /// a deadline, only the backends' limits for each custom call apply. `threads` also limits
+    /// those of the program's own instructions; without it, they take up to eight.
     pub call: CallOptions,
     /// A counter of executed instructions, for a display of progress.
     pub progress: Option<Arc<AtomicU64>>,

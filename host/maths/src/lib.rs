@@ -20,6 +20,7 @@
 pub mod convert;
 pub mod elementwise;
 pub mod gemm;
+pub mod nearest;
 pub mod norm;
 pub mod rows;
 mod simd;

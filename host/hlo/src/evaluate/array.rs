@@ -73,6 +73,13 @@ pub(super) fn repeat(element: &[u8], count: usize) -> Result<Vec<u8>> {
         .checked_mul(count)
         .ok_or_else(|| bug("a size overflows"))?;
     let mut bytes = zeroed(size)?;
+    fill(element, &mut bytes);
+    Ok(bytes)
+}
+
+/// Fills the bytes with copies of one element.
+pub(super) fn fill(element: &[u8], bytes: &mut [u8]) {
+    let size = bytes.len();
     if size > 0 {
         bytes[..element.len()].copy_from_slice(element);
     }
@@ -85,5 +92,4 @@ pub(super) fn repeat(element: &[u8], count: usize) -> Result<Vec<u8>> {
         bytes.copy_within(..more, done);
         done += more;
     }
-    Ok(bytes)
 }

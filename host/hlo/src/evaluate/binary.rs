@@ -5,7 +5,7 @@ use num_complex::Complex;
 use super::array::Elements;
 use super::elementwise::{blocks, pairs};
 use super::wide::{Kind, Wide};
-use super::{bug, complex};
+use super::{bug, complex, direct};
 use crate::instruction::BinaryOperation as B;
 use callbox_core::values::{ElementType, Result, Status};
 
@@ -17,6 +17,12 @@ pub(super) fn binary(
     y: Elements<'_>,
     to: ElementType,
 ) -> Result<Vec<u8>> {
+    if x.element_type == ElementType::F32
+        && to == ElementType::F32
+        && let Some(bytes) = direct::binary(operation, x.bytes, y.bytes)
+    {
+        return bytes;
+    }
     let bits = x.element_type.bit_width();
     match (Kind::of(x.element_type)?, operation) {
         (Kind::Signed, _) => blocks([x, y], to, |[x, y], out| signed(operation, bits, x, y, out)),
@@ -35,7 +41,8 @@ pub(super) fn binary(
 
 /// The larger; NaN if either is NaN. 0 is larger than -0.
 pub(super) fn maximum(x: f64, y: f64) -> f64 {
-    if x.is_nan() || x > y || (x == y && x.is_sign_positive()) {
+    // Without branches, the compiler computes several elements at once.
+    if x.is_nan() | (x > y) | ((x == y) & x.is_sign_positive()) {
         x
     } else {
         y
@@ -44,7 +51,7 @@ pub(super) fn maximum(x: f64, y: f64) -> f64 {
 
 /// The smaller; NaN if either is NaN. -0 is smaller than 0.
 pub(super) fn minimum(x: f64, y: f64) -> f64 {
-    if x.is_nan() || x < y || (x == y && x.is_sign_negative()) {
+    if x.is_nan() | (x < y) | ((x == y) & x.is_sign_negative()) {
         x
     } else {
         y

@@ -3,9 +3,9 @@
 use num_complex::Complex;
 
 use super::array::Elements;
-use super::bug;
 use super::elementwise::{blocks, pairs};
 use super::wide::{Kind, Wide};
+use super::{bug, direct};
 use crate::instruction::{Comparison, ComparisonOrder};
 use callbox_core::values::{ElementType, Result};
 
@@ -16,6 +16,9 @@ pub(super) fn compare(
     x: Elements<'_>,
     y: Elements<'_>,
 ) -> Result<Vec<u8>> {
+    if x.element_type == ElementType::F32 && order == ComparisonOrder::Partial {
+        return direct::compare(direction, x.bytes, y.bytes);
+    }
     match (Kind::of(x.element_type)?, order) {
         (Kind::Signed, _) => ordered::<i64>(direction, [x, y], |x| x),
         (Kind::Unsigned, _) => ordered::<u64>(direction, [x, y], |x| x),

@@ -2,11 +2,20 @@
 //!
 //! Sums are in the wide type. For `f32` that is `f64`, in which each product is exact. XLA's result
 //! depends on how it blocks the sum; all its results are close to the exact sum, rounded once.
+//!
+//! Small products are summed in the order of the contracted dimension. `callbox-maths` computes
+//! products of [`LARGE`] multiplications and more, in an order that depends on the processor, on
+//! several threads. For `f32` and narrower types the order changes `f64` sums by less than their
+//! rounding to the result's type shows, but for one result in some millions.
 
+use std::iter::zip;
+
+use callbox_maths::gemm::{Arithmetic, Gemm, Operand, Strides, Target, gemm};
 use num_complex::Complex;
 
 use super::array::{Array, Elements};
 use super::movement::transposed;
+use super::teamwork::Team;
 use super::wide::{Kind, Wide};
 use super::{bug, zeroed};
 use crate::instruction::DotDimensions;
@@ -18,8 +27,11 @@ const ROWS: usize = 64;
 /// The multiplications between two checks whether to go on: some milliseconds.
 const BETWEEN_CHECKS: usize = 1 << 20;
 
-/// Checks whether a dot goes on: it takes much longer than reading its operands.
-type Check<'a> = &'a dyn Fn() -> Result<()>;
+/// The multiplications from which a floating-point product is large.
+const LARGE: usize = 1 << 18;
+
+/// The rows of a large product that a thread computes at a time.
+const ROWS_AT_A_TIME: usize = 256;
 
 /// The dot of two arrays. The result's dimensions are the batch dimensions, then the other ones of
 /// the left operand, then those of the right operand.
@@ -28,7 +40,7 @@ pub(super) fn dot(
     rhs: &Array<'_>,
     dimensions: &DotDimensions,
     to: ElementType,
-    check: Check<'_>,
+    team: Team<'_>,
 ) -> Result<Vec<u8>> {
     let left = Sides::of(lhs, &dimensions.lhs_batch, &dimensions.lhs_contracting)?;
     let right = Sides::of(rhs, &dimensions.rhs_batch, &dimensions.rhs_contracting)?;
@@ -60,10 +72,11 @@ pub(super) fn dot(
         ..x.elements()
     });
     match Kind::of(to)? {
-        Kind::Signed => products::<i64>(operands, sizes, to, check),
-        Kind::Unsigned => products::<u64>(operands, sizes, to, check),
-        Kind::Real => products::<f64>(operands, sizes, to, check),
-        Kind::Complex => products::<Complex<f64>>(operands, sizes, to, check),
+        Kind::Signed => products::<i64>(operands, sizes, to, team),
+        Kind::Unsigned => products::<u64>(operands, sizes, to, team),
+        Kind::Real if sizes.multiplications() >= LARGE => large(operands, sizes, to, team),
+        Kind::Real => products::<f64>(operands, sizes, to, team),
+        Kind::Complex => products::<Complex<f64>>(operands, sizes, to, team),
     }
 }
 
@@ -103,11 +116,76 @@ struct Sizes {
     columns: usize,
 }
 
+impl Sizes {
+    fn multiplications(self) -> usize {
+        let sizes = [self.batch, self.rows, self.contracted, self.columns];
+        sizes.into_iter().fold(1, usize::saturating_mul)
+    }
+}
+
+/// Products of floating-point numbers by `callbox-maths`, shared among threads.
+fn large(
+    operands: [Elements<'_>; 2],
+    sizes: Sizes,
+    to: ElementType,
+    team: Team<'_>,
+) -> Result<Vec<u8>> {
+    let Sizes {
+        batch,
+        rows,
+        contracted,
+        columns,
+    } = sizes;
+    let mut sums = zeroed::<f64>(batch * rows * columns)?;
+    let [lhs, rhs] = [widened::<f64>(operands[0])?, widened::<f64>(operands[1])?];
+    let matrices = zip(
+        sums.chunks_mut(rows * columns),
+        zip(
+            lhs.chunks(rows * contracted),
+            rhs.chunks(contracted * columns),
+        ),
+    );
+    let parts = matrices.flat_map(|(sums, (lhs, rhs))| {
+        let rows = zip(
+            sums.chunks_mut(ROWS_AT_A_TIME * columns),
+            lhs.chunks(ROWS_AT_A_TIME * contracted),
+        );
+        rows.map(move |(sums, lhs)| (sums, lhs, rhs))
+    });
+    team.share(parts, sizes.multiplications(), |(sums, lhs, rhs)| {
+        let rows = sums.len() / columns;
+        let dense = |columns| Strides {
+            batch: 0,
+            row: columns,
+            column: 1,
+        };
+        let product = Gemm {
+            batch: 1,
+            rows,
+            columns,
+            depth: contracted,
+            arithmetic: Arithmetic::Fastest,
+        };
+        gemm(
+            product,
+            1.0,
+            Operand::new(lhs, dense(contracted), [1, rows, contracted]).map_err(bug)?,
+            Operand::new(rhs, dense(columns), [1, contracted, columns]).map_err(bug)?,
+            0.0,
+            Target::new(sums, dense(columns), [1, rows, columns]).map_err(bug)?,
+            &mut || team.check.check(),
+        )
+    })?;
+    let mut bytes = zeroed(sums.len() * to.byte_width())?;
+    f64::encode(&sums, to, &mut bytes)?;
+    Ok(bytes)
+}
+
 fn products<T: Wide>(
     operands: [Elements<'_>; 2],
     sizes: Sizes,
     to: ElementType,
-    check: Check<'_>,
+    team: Team<'_>,
 ) -> Result<Vec<u8>> {
     let Sizes {
         batch,
@@ -119,12 +197,12 @@ fn products<T: Wide>(
     let mut sums = zeroed::<T>(count.ok_or_else(|| bug("a size overflows"))?)?;
     if !sums.is_empty() && contracted > 0 {
         let [lhs, rhs] = [widened::<T>(operands[0])?, widened::<T>(operands[1])?];
-        let matrices = std::iter::zip(
+        let matrices = zip(
             lhs.chunks_exact(rows * contracted),
             rhs.chunks_exact(contracted * columns),
         );
-        for (sums, (lhs, rhs)) in std::iter::zip(sums.chunks_exact_mut(rows * columns), matrices) {
-            multiply(lhs, rhs, contracted, columns, sums, check)?;
+        for (sums, (lhs, rhs)) in zip(sums.chunks_exact_mut(rows * columns), matrices) {
+            multiply(lhs, rhs, contracted, columns, sums, team)?;
         }
     }
     let mut bytes = zeroed(sums.len() * to.byte_width())?;
@@ -139,7 +217,7 @@ fn multiply<T: Wide>(
     contracted: usize,
     columns: usize,
     sums: &mut [T],
-    check: Check<'_>,
+    team: Team<'_>,
 ) -> Result<()> {
     let mut unchecked = 0;
     let mut note = |multiplications: usize| {
@@ -148,23 +226,23 @@ fn multiply<T: Wide>(
             return Ok(());
         }
         unchecked = 0;
-        check()
+        team.check.check()
     };
     if columns == 1 {
-        for (lhs, sum) in std::iter::zip(lhs.chunks_exact(contracted), sums) {
+        for (lhs, sum) in zip(lhs.chunks_exact(contracted), sums) {
             note(contracted)?;
-            let products = std::iter::zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
+            let products = zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
             *sum = products.fold(*sum, T::add);
         }
         return Ok(());
     }
     for (block, rhs) in rhs.chunks(ROWS * columns).enumerate() {
-        let rows = std::iter::zip(lhs.chunks_exact(contracted), sums.chunks_exact_mut(columns));
+        let rows = zip(lhs.chunks_exact(contracted), sums.chunks_exact_mut(columns));
         for (lhs, sums) in rows {
             note(rhs.len())?;
             let lhs = lhs.iter().skip(block * ROWS);
-            for (&x, rhs) in std::iter::zip(lhs, rhs.chunks_exact(columns)) {
-                for (sum, &y) in std::iter::zip(&mut *sums, rhs) {
+            for (&x, rhs) in zip(lhs, rhs.chunks_exact(columns)) {
+                for (sum, &y) in zip(&mut *sums, rhs) {
                     *sum = sum.add(x.multiply(y));
                 }
             }

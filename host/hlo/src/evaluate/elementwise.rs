@@ -72,8 +72,25 @@ pub(super) fn select(
         return share(shape, &[if *chosen != 0 { on_true } else { on_false }]);
     }
     let (on_true, on_false) = (array(on_true)?, array(on_false)?);
-    let mut bytes = zeroed(on_true.bytes.len())?;
-    let choose = match on_true.width() {
+    let bytes = chosen(
+        predicate.bytes,
+        on_true.bytes,
+        on_false.bytes,
+        on_true.width(),
+    )?;
+    super::leaf(shape, bytes)
+}
+
+/// The elements of `on_true`, of `width` bytes, where the predicate is true, and of `on_false`
+/// elsewhere.
+pub(super) fn chosen(
+    predicate: &[u8],
+    on_true: &[u8],
+    on_false: &[u8],
+    width: usize,
+) -> Result<Vec<u8>> {
+    let mut bytes = zeroed(on_true.len())?;
+    let choose = match width {
         1 => choose::<1>,
         2 => choose::<2>,
         4 => choose::<4>,
@@ -85,8 +102,8 @@ pub(super) fn select(
             )));
         }
     };
-    choose(predicate.bytes, on_true.bytes, on_false.bytes, &mut bytes);
-    super::leaf(shape, bytes)
+    choose(predicate, on_true, on_false, &mut bytes);
+    Ok(bytes)
 }
 
 /// The minimum of `high` and the maximum of `low` and `x`; NaN if any of them is NaN.
@@ -103,7 +120,11 @@ pub(super) fn clamp(
         element_type: to,
         bytes,
     };
-    let operands = [bound(&low_bytes), x.elements(), bound(&high_bytes)];
+    clamp_elements([bound(&low_bytes), x.elements(), bound(&high_bytes)], to)
+}
+
+/// [`clamp`], with as many bounds as elements.
+pub(super) fn clamp_elements(operands: [Elements<'_>; 3], to: ElementType) -> Result<Vec<u8>> {
     match Kind::of(to)? {
         Kind::Signed => clamped::<i64>(operands, to, Ord::max, Ord::min),
         Kind::Unsigned => clamped::<u64>(operands, to, Ord::max, Ord::min),

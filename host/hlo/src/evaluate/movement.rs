@@ -40,14 +40,11 @@ pub(super) fn broadcast(
     if x.dimensions().is_empty() {
         return repeat(x.bytes, shape.element_count());
     }
-    let mut steps = vec![0; shape.rank()];
-    let dense = Strides::dense(x.dimensions(), x.width());
-    for (&dimension, (&count, step)) in zip(dimensions, zip(x.dimensions(), dense.steps)) {
-        let to = steps.get_mut(dimension);
-        let to = to.ok_or_else(|| no_dimension(dimension))?;
-        *to = if count == 1 { 0 } else { step };
-    }
-    gather(x, shape.dimensions(), Strides { start: 0, steps })
+    gather(
+        x,
+        shape.dimensions(),
+        Strides::broadcast(x, dimensions, shape.rank())?,
+    )
 }
 
 /// Dimension `i` is the operand's dimension `permutation[i]`.

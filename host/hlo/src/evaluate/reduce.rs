@@ -1,24 +1,18 @@
 //! Reductions and maps.
 //!
 //! XLA leaves the order of a reduction open. A reduction by one operation is a running sum in the
-//! wide type, from the initial value on, in row-major order. A reduction by another computation of
-//! scalars combines neighbours, then the neighbouring results, and so on, for all elements at
-//! once, and finally the initial value with the result; for an associative computation, which XLA
-//! requires, this is equivalent. Other computations run element by element.
+//! wide type, from the initial value on, in row-major order, or that of [`folds`] where rows are
+//! long. A reduction by another computation of scalars combines neighbours, then the neighbouring
+//! results, and so on, for all elements at once, and finally the initial value with the result; for
+//! an associative computation, which XLA requires, this is equivalent. Other computations run
+//! element by element.
 
+mod folds;
 mod neighbours;
 
-use std::borrow::Cow;
-use std::ops::{BitAnd, BitOr, BitXor};
-
-use num_complex::Complex;
-
-use super::array::{Array, Elements, array, repeat};
-use super::binary::{maximum, minimum};
-use super::elementwise::BLOCK;
+use super::array::{Array, array, repeat};
 use super::movement::transposed;
-use super::wide::{Kind, Wide};
-use super::{Callee, bug, leaf, lift, share, zeroed};
+use super::{Callee, bug, leaf, lift, share};
 use crate::instruction::BinaryOperation as B;
 use crate::instruction::{Computation, ComputationId, Opcode};
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
@@ -38,12 +32,10 @@ pub(super) fn reduce(
     if let ([x], [first], Some(to)) = (inputs, initial, shape.as_array())
         && let Some(operation) = single_operation(called)
     {
-        let (x, first) = (rows.canonical(&array(x)?)?, array(first)?);
-        let x = Elements {
-            element_type: array(&inputs[0])?.shape.element_type(),
-            bytes: &x,
-        };
-        return leaf(shape, fold(operation, x, &first, rows, to.element_type())?);
+        let (x, first) = (array(x)?, array(first)?);
+        let team = callee.team();
+        let bytes = folds::fold(operation, &x, &first, dimensions, to.element_type(), team);
+        return leaf(shape, bytes?);
     }
     if rows.count == 0 {
         let leaves = initial
@@ -127,89 +119,10 @@ impl Rows {
         })
     }
 
-    fn canonical<'a>(&self, x: &Array<'a>) -> Result<Cow<'a, [u8]>> {
-        transposed(x, &self.order)
-    }
-
     fn literal(&self, x: &Array<'_>) -> Result<Literal> {
-        let bytes = self.canonical(x)?.into_owned();
+        let bytes = transposed(x, &self.order)?.into_owned();
         new_array(x.shape.element_type(), &[self.results, self.count], bytes)
     }
-}
-
-fn fold(
-    operation: B,
-    x: Elements<'_>,
-    first: &Array<'_>,
-    rows: Rows,
-    to: ElementType,
-) -> Result<Vec<u8>> {
-    match (Kind::of(to)?, operation) {
-        (Kind::Signed, _) => fold_integers::<i64>(operation, x, first, rows, to),
-        (Kind::Unsigned, _) => fold_integers::<u64>(operation, x, first, rows, to),
-        (Kind::Complex, B::Add) => folded(x, first, rows, to, Complex::<f64>::add),
-        (Kind::Complex, B::Multiply) => folded(x, first, rows, to, Complex::<f64>::multiply),
-        (Kind::Real, B::Add) => folded(x, first, rows, to, <f64 as Wide>::add),
-        (Kind::Real, B::Multiply) => folded(x, first, rows, to, f64::multiply),
-        (Kind::Real, B::Maximum) => folded(x, first, rows, to, maximum),
-        (Kind::Real, B::Minimum) => folded(x, first, rows, to, minimum),
-        (kind, _) => Err(bug(format_args!(
-            "{operation:?} of {kind:?} was not refused"
-        ))),
-    }
-}
-
-fn fold_integers<T: Wide + Ord + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T>>(
-    operation: B,
-    x: Elements<'_>,
-    first: &Array<'_>,
-    rows: Rows,
-    to: ElementType,
-) -> Result<Vec<u8>> {
-    match operation {
-        B::Add => folded(x, first, rows, to, T::add),
-        B::And => folded(x, first, rows, to, T::bitand),
-        B::Maximum => folded(x, first, rows, to, T::max),
-        B::Minimum => folded(x, first, rows, to, T::min),
-        B::Multiply => folded(x, first, rows, to, T::multiply),
-        B::Or => folded(x, first, rows, to, T::bitor),
-        B::Xor => folded(x, first, rows, to, T::bitxor),
-        _ => Err(bug(format_args!("{operation:?} does not reduce"))),
-    }
-}
-
-/// Folds each row in order, block by block.
-fn folded<T: Wide>(
-    x: Elements<'_>,
-    first: &Array<'_>,
-    rows: Rows,
-    to: ElementType,
-    operation: impl Fn(T, T) -> T,
-) -> Result<Vec<u8>> {
-    let mut initial = [T::default()];
-    T::decode(first.shape.element_type(), first.bytes, &mut initial)?;
-    let [initial] = initial;
-    let mut results = zeroed(rows.results)?;
-    let mut block = vec![T::default(); BLOCK.min(x.count())];
-    let (mut at, mut row, mut left) = (0, 0, rows.count);
-    results.fill(initial);
-    while at < x.count() {
-        let n = BLOCK.min(x.count() - at);
-        T::decode(x.element_type, x.part(at, n)?, &mut block[..n])?;
-        at += n;
-        let mut rest = &block[..n];
-        while let Some(result) = results.get_mut(row).filter(|_| !rest.is_empty()) {
-            let (head, tail) = rest.split_at(left.min(rest.len()));
-            *result = head.iter().fold(*result, |sum, &x| operation(sum, x));
-            (rest, left) = (tail, left - head.len());
-            if left == 0 {
-                (row, left) = (row + 1, rows.count);
-            }
-        }
-    }
-    let mut bytes = zeroed(rows.results * to.byte_width())?;
-    T::encode(&results, to, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// Runs the computation for each element of each row.

@@ -6,6 +6,7 @@
 use std::iter::zip;
 use std::ops::Range;
 
+use super::array::Array;
 use super::bug;
 use callbox_core::values::Result;
 
@@ -35,6 +36,19 @@ impl Strides {
             step *= dimension.max(1) as isize;
         }
         Self { start: 0, steps }
+    }
+
+    /// The strides of an array, dense and row-major, as an array of another rank: its dimension `i`
+    /// becomes dimension `to[i]`, and the others repeat.
+    pub(super) fn broadcast(x: &Array<'_>, to: &[usize], rank: usize) -> Result<Self> {
+        let mut steps = vec![0; rank];
+        let dense = Self::dense(x.dimensions(), x.width());
+        for (&dimension, (&count, step)) in zip(to, zip(x.dimensions(), dense.steps)) {
+            let to = steps.get_mut(dimension);
+            let to = to.ok_or_else(|| bug(format_args!("there is no dimension {dimension}")))?;
+            *to = if count == 1 { 0 } else { step };
+        }
+        Ok(Self { start: 0, steps })
     }
 
     /// These positions in this memory.

@@ -5,7 +5,7 @@ use num_complex::Complex;
 use super::array::Elements;
 use super::elementwise::{blocks, each};
 use super::wide::Kind;
-use super::{bug, complex};
+use super::{bug, complex, direct};
 use crate::instruction::UnaryOperation as U;
 use callbox_core::values::{ElementType, Result, Status};
 
@@ -13,6 +13,12 @@ use callbox_core::values::{ElementType, Result, Status};
 /// the type of the parts for `abs`, `real` and `imag` of complex numbers, and otherwise the
 /// operand's type.
 pub(super) fn unary(operation: U, x: Elements<'_>, to: ElementType) -> Result<Vec<u8>> {
+    if x.element_type == ElementType::F32
+        && to == ElementType::F32
+        && let Some(bytes) = direct::unary(operation, x.bytes)
+    {
+        return bytes;
+    }
     let bits = match x.element_type {
         ElementType::Pred => 1,
         other => other.bit_width(),

@@ -50,7 +50,7 @@ impl Kind {
 }
 
 /// A type of arithmetic.
-pub(super) trait Wide: Copy + Default + PartialEq + 'static {
+pub(super) trait Wide: Copy + Default + PartialEq + Send + Sync + 'static {
     /// Decodes elements of this kind. `f64` takes integers, too, rounded to nearest, and
     /// `Complex<f64>` takes all numbers.
     fn decode(from: E, bytes: &[u8], to: &mut [Self]) -> Result<()>;

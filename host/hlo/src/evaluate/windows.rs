@@ -11,6 +11,7 @@ use super::convert::convert;
 use super::indexing::combine;
 use super::movement::{gather, pad, scatter};
 use super::strided::Strides;
+use super::teamwork::Team;
 use super::{Callee, bug, zeroed};
 use crate::DotDimensions;
 use crate::instruction::{
@@ -139,7 +140,7 @@ pub(super) fn convolution(
     [x, kernel]: [Array<'_>; 2],
     convolution: &Convolution,
     shape: &ArrayShape,
-    check: &dyn Fn() -> Result<()>,
+    team: Team<'_>,
 ) -> Result<Vec<u8>> {
     let mut bytes = zeroed(shape.byte_size())?;
     if bytes.is_empty() {
@@ -171,7 +172,7 @@ pub(super) fn convolution(
             rhs_contracting: vec![1],
         },
         shape.element_type(),
-        check,
+        team,
     )?;
     let sizes = [&[groups, batch], &*sizes.positions, &[outputs]].concat();
     let products = Array {

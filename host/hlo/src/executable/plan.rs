@@ -5,6 +5,7 @@
 
 mod bind;
 mod order;
+mod passes;
 mod reach;
 mod references;
 mod scratch;
@@ -13,9 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 use self::bind::Binder;
+use self::passes::Unit;
 use self::references::References;
 use super::super::Program;
 use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
+use crate::evaluate::Pass;
 use callbox_core::Registry;
 use callbox_core::call::{Platform, PreparedCalls};
 use callbox_core::text::shortened;
@@ -48,7 +51,10 @@ pub(super) type Sites = BTreeMap<usize, Vec<usize>>;
 /// An instruction that runs.
 #[derive(Debug)]
 pub(super) struct Step {
+    /// The instruction, or the last one of a pass.
     pub(super) instruction: InstructionId,
+    /// Several instructions that run at once.
+    pub(super) pass: Option<Pass>,
     /// Values that no later step reads.
     pub(super) last_uses: Vec<InstructionId>,
     /// For a custom call, its call site. callbox itself runs a custom call without one.
@@ -87,7 +93,7 @@ impl Plan {
         let mut computations = Vec::with_capacity(program.computations.len());
         for (index, computation) in program.computations.iter().enumerate() {
             computations.push(ComputationPlan {
-                steps: steps(computation, &reached.live[index], &mut binder)?,
+                steps: steps(computation, &reached.live[index], &mut binder, platform)?,
                 has_custom_calls: false,
                 calls_back: false,
                 is_function: reached.is_function[index],
@@ -145,13 +151,34 @@ impl Plan {
 }
 
 /// The steps of a computation.
-fn steps(computation: &Computation, live: &[bool], binder: &mut Binder<'_>) -> Result<Vec<Step>> {
+fn steps(
+    computation: &Computation,
+    live: &[bool],
+    binder: &mut Binder<'_>,
+    platform: Platform,
+) -> Result<Vec<Step>> {
     let mut last_reader: HashMap<InstructionId, usize> = HashMap::new();
     let mut steps = Vec::new();
     let mut scratch = scratch::unread(computation, live);
-    for index in order::order(computation, live) {
+    let order = order::order(computation, live);
+    let units = match platform {
+        Platform::Host => passes::units(computation, &order),
+        _ => order.into_iter().map(Unit::Alone).collect(),
+    };
+    for unit in units {
+        let (index, pass) = match unit {
+            Unit::Alone(index) => (index, None),
+            Unit::Pass(pass) => {
+                let last = pass.members.last().map(|member| member.instruction);
+                let last = last.ok_or_else(|| Status::internal("a pass without instructions"))?;
+                (last.index(), Some(pass))
+            }
+        };
         let instruction = &computation.instructions[index];
-        for &operand in &instruction.operands {
+        let operands = pass
+            .as_ref()
+            .map_or(&instruction.operands, |pass| &pass.inputs);
+        for &operand in operands {
             last_reader.insert(operand, steps.len());
         }
         let call = match &instruction.opcode {
@@ -163,6 +190,7 @@ fn steps(computation: &Computation, live: &[bool], binder: &mut Binder<'_>) -> R
         };
         steps.push(Step {
             instruction: InstructionId(index as u32),
+            pass,
             last_uses: Vec::new(),
             call,
         });

@@ -9,6 +9,7 @@ use super::functions::Callbacks;
 use super::plan::{BoundCall, Step};
 use super::space::Space;
 use super::{Core, ExecuteOptions, Inner};
+use crate::evaluate::{Check, available_threads};
 use callbox_core::call::{CallOptions, CancelToken, Deadline, Execution, Functions};
 use callbox_core::values::{Blame, Literal, Result, Status, StatusCode};
 
@@ -22,6 +23,8 @@ pub(super) struct Run<'a, S: Space> {
     /// By module. `None` for modules that the function does not use.
     pub(super) executions: Vec<Option<Box<dyn Execution + 'a>>>,
     pub(super) stop: Stop,
+    /// The most threads of a long operation.
+    pub(super) threads: usize,
     progress: Option<&'a AtomicU64>,
 }
 
@@ -68,6 +71,10 @@ impl<'a, S: Space> Run<'a, S> {
             _alive: alive,
             executions,
             stop,
+            threads: options
+                .call
+                .threads
+                .map_or_else(available_threads, |most| most.max(1)),
             progress: options.progress.as_deref(),
         })
     }
@@ -80,6 +87,7 @@ impl<'a, S: Space> Run<'a, S> {
             _alive: None,
             executions: Vec::new(),
             stop,
+            threads: 1,
             progress: None,
         }
     }
@@ -97,18 +105,29 @@ impl<'a, S: Space> Run<'a, S> {
         for step in &plan.steps {
             self.stop.check()?;
             let instruction = &computation.instructions[step.instruction.index()];
-            let operands = instruction.operands.iter();
+            let inputs = step.pass.as_ref().map(|pass| &pass.inputs);
+            let operands = inputs.unwrap_or(&instruction.operands).iter();
             let operands = operands.map(|id| value(&values, id.index()).cloned());
             let operands = operands.collect::<Result<Vec<_>>>()?;
             for dead in &step.last_uses {
                 values[dead.index()] = None;
             }
-            let result = self.step(instruction, step, operands, arguments)?;
-            // A callee's result may have other layouts, which would change what `bitcast` reads.
-            let result = S::with_compatible_shape(result, &instruction.shape);
-            values[step.instruction.index()] = Some(result);
+            let mut count = 1;
+            if let Some(pass) = &step.pass {
+                let results = S::pass(self, pass, computation, &operands)?;
+                for (id, result) in std::iter::zip(pass.results(), results) {
+                    values[id.index()] = Some(result);
+                }
+                count = pass.members.len() as u64;
+            } else {
+                let result = self.step(instruction, step, operands, arguments)?;
+                // A callee's result may have other layouts, which would change what `bitcast`
+                // reads.
+                let result = S::with_compatible_shape(result, &instruction.shape);
+                values[step.instruction.index()] = Some(result);
+            }
             if let Some(progress) = self.progress {
-                progress.fetch_add(1, Ordering::Relaxed);
+                progress.fetch_add(count, Ordering::Relaxed);
             }
         }
         value(&values, computation.root.index()).cloned()
@@ -222,8 +241,10 @@ impl Stop {
     pub(super) fn never() -> Self {
         Self::default()
     }
+}
 
-    pub(super) fn check(&self) -> Result<()> {
+impl Check for Stop {
+    fn check(&self) -> Result<()> {
         let (code, message) = if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
             (StatusCode::Cancelled, "the execution was cancelled")
         } else if self

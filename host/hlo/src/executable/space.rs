@@ -8,7 +8,8 @@ pub(super) use self::host::HostSpace;
 
 use super::plan::BoundCall;
 use super::run::Run;
-use crate::instruction::Instruction;
+use crate::evaluate::Pass;
+use crate::instruction::{Computation, Instruction};
 use callbox_core::call::Execution;
 use callbox_core::values::{Literal, Result, Shape};
 
@@ -26,6 +27,14 @@ pub(super) trait Space: Sized {
         instruction: &Instruction,
         operands: &[Self::Value],
     ) -> Result<Self::Value>;
+
+    /// Runs elementwise instructions in one pass. Gives the results of the pass.
+    fn pass(
+        run: &mut Run<'_, Self>,
+        pass: &Pass,
+        computation: &Computation,
+        inputs: &[Self::Value],
+    ) -> Result<Vec<Self::Value>>;
 
     /// Calls a custom call's target.
     fn custom_call(

@@ -207,3 +207,37 @@ fn empty_operands_have_products() {
         .is_empty()
     );
 }
+
+/// A product of integers is exact in any order, so that both ways give the same bits.
+#[test]
+fn large_products_are_those_of_small_ones() {
+    let (rows, depth, columns) = (300, 70, 50);
+    let numbers = |count: usize, from: f64| {
+        Vec::from_iter((0..count).map(|i| (i * 31 % 257) as f64 * from - 60.0))
+    };
+    let (x, y) = (
+        numbers(2 * rows * depth, 1.0),
+        numbers(2 * depth * columns, 0.5),
+    );
+    let three = |sizes: &str, x: &[f64]| raw(sizes, reals(ElementType::F32, x).bytes().unwrap());
+    let found = dot::<f32>(
+        DotDimensions {
+            lhs_batch: vec![0],
+            rhs_batch: vec![0],
+            ..contracting(&[2], &[1])
+        },
+        "f32[2,300,50]",
+        &three("f32[2,300,70]", &x),
+        &three("f32[2,70,50]", &y),
+    );
+    for (row, found) in found.chunks(columns).enumerate() {
+        let matrix = row / rows * depth * columns;
+        let expected = dot::<f32>(
+            contracting(&[1], &[0]),
+            "f32[1,50]",
+            &three("f32[1,70]", &x[row * depth..][..depth]),
+            &three("f32[70,50]", &y[matrix..][..depth * columns]),
+        );
+        assert_eq!(found, expected, "row {row}");
+    }
+}

@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use num_complex::Complex;
+
 use super::*;
-use crate::evaluate::evaluate;
+use crate::evaluate::teamwork::THREE;
 use crate::evaluate::tests::{computation, counting, instruction, raw, reals, row, to_f64};
+use crate::evaluate::{Team, evaluate};
 use crate::instruction::BinaryOperation;
 use crate::instruction::{Comparison, ComparisonOrder, Program};
 
@@ -38,8 +41,8 @@ impl Callee for Calls {
         &self.program
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
+    fn team(&self) -> Team<'_> {
+        THREE
     }
 
     fn run(&mut self, _: ComputationId, arguments: &[Literal]) -> Result<Literal> {
@@ -370,4 +373,36 @@ fn only_single_operations_are_recognised() {
     assert_eq!(f32(BinaryOperation::Add, &[0, 0]), None);
     assert_eq!(f32(BinaryOperation::Subtract, &[0, 1]), None);
     assert_eq!(single_operation(&argmax()), None);
+}
+
+/// Sums of integers below 2^53 have one value in any order.
+#[test]
+fn long_rows_and_columns_have_their_exact_sums() {
+    for sizes in [
+        [3, 70_001, 1],
+        [1, 64, 1],
+        [2, 1040, 1],
+        [5, 33, 20],
+        [2, 9, 300],
+        [3, 4, 5],
+    ] {
+        let [outer, count, inner] = sizes;
+        let numbers = (0..outer * count * inner).map(|i| (i * 7 % 1009) as f64 - 500.0);
+        let numbers = Vec::from_iter(numbers);
+        let x = reals(ElementType::F64, &numbers);
+        let shape = ArrayShape::new(ElementType::F64, &sizes).unwrap();
+        let x = Literal::from_bytes(shape, x.bytes().unwrap().to_vec()).unwrap();
+        let zero = raw("f64[]", &[0; 8]);
+        let shape = format!("f64[{outer},{inner}]");
+        let found = to_f64(&by(BinaryOperation::Add, &[1], &shape, &x, zero));
+        let most = raw("f64[]", &f64::NEG_INFINITY.to_le_bytes());
+        let largest = to_f64(&by(BinaryOperation::Maximum, &[1], &shape, &x, most));
+        for (i, (found, largest)) in std::iter::zip(found, largest).enumerate() {
+            let column = numbers[i / inner * count * inner..].iter().skip(i % inner);
+            let column = Vec::from_iter(column.step_by(inner).take(count).copied());
+            assert_eq!(found, column.iter().sum::<f64>(), "{sizes:?}, sum {i}");
+            let expected = column.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(largest, expected, "{sizes:?}, maximum {i}");
+        }
+    }
 }

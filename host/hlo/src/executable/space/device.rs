@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use super::{HostSpace, Space};
 use crate::evaluate::{
-    element_leaves, evaluate, from_layout, is_row_major, keeps_bytes, to_layout,
+    Pass, element_leaves, evaluate, from_layout, is_row_major, keeps_bytes, to_layout,
 };
 use crate::executable::plan::BoundCall;
 use crate::executable::run::{Run, Stop, serving};
-use crate::instruction::{Instruction, Opcode};
+use crate::instruction::{Computation, Instruction, Opcode};
 use callbox_core::call::{DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
 use callbox_core::text::shortened;
 use callbox_core::values::{Literal, Result, Shape, Status};
@@ -177,6 +177,16 @@ impl Space for DeviceSpace<'_> {
                 })
             }
         }
+    }
+
+    /// Programs for devices are planned without passes.
+    fn pass(
+        _: &mut Run<'_, Self>,
+        _: &Pass,
+        _: &Computation,
+        _: &[DeviceValue],
+    ) -> Result<Vec<DeviceValue>> {
+        Err(Status::internal("a pass over values on a device"))
     }
 
     fn custom_call(

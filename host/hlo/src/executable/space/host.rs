@@ -2,13 +2,15 @@
 
 use super::Space;
 use crate::Program;
-use crate::evaluate::{Callee, evaluate, from_layout, to_layout, zeroed};
+use crate::evaluate::{
+    Callee, Pass, Team, evaluate, from_layout, run_pass, to_layout, untouched, zeroed,
+};
 use crate::executable::plan::BoundCall;
 use crate::executable::run::{Run, serving};
-use crate::instruction::{ComputationId, Instruction};
+use crate::instruction::{Computation, ComputationId, Instruction};
 use callbox_core::call::Execution;
 use callbox_core::text::shortened;
-use callbox_core::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+use callbox_core::values::{Literal, Result, Shape};
 
 /// The host's memory: values are literals.
 pub(in crate::executable) struct HostSpace;
@@ -26,6 +28,15 @@ impl Space for HostSpace {
         operands: &[Literal],
     ) -> Result<Literal> {
         evaluate(instruction, operands, run)
+    }
+
+    fn pass(
+        run: &mut Run<'_, Self>,
+        pass: &Pass,
+        computation: &Computation,
+        inputs: &[Literal],
+    ) -> Result<Vec<Literal>> {
+        run_pass(pass, computation, inputs, run.team())
     }
 
     fn custom_call(
@@ -85,22 +96,14 @@ impl Callee for Run<'_, HostSpace> {
         &self.core.program
     }
 
-    fn check(&self) -> Result<()> {
-        self.stop.check()
+    fn team(&self) -> Team<'_> {
+        Team {
+            threads: self.threads,
+            check: &self.stop,
+        }
     }
 
     fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
         self.computation(id, arguments)
     }
-}
-
-/// Zeros that take no physical memory until they are accessed.
-fn untouched(count: usize) -> Result<Vec<u8>> {
-    // `vec!` aborts the process when memory runs out, so that a fallible reservation comes first.
-    let reserved = Vec::<u8>::new().try_reserve_exact(count);
-    reserved.map_err(|_| {
-        let message = format!("expected scratch memory of {count} bytes to fit into memory");
-        Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
-    })?;
-    Ok(vec![0; count])
 }

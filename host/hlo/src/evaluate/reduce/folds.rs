@@ -1,0 +1,252 @@
+//! Reductions by one commutative operation, in the wide type, on several threads.
+//!
+//! - Short rows are folded in order, from the initial value on.
+//! - Rows of [`LONG`] elements and more are folded in [`LANES`] interleaved parts of each
+//!   [`SEGMENT`], and then in order. Integers and the extrema of numbers have the same result in
+//!   any order, and `f64` sums of `f32` and narrower types almost always the same rounding.
+//! - Columns, that is all but the last dimensions, are folded in order, row after row.
+
+use std::borrow::Cow;
+use std::iter::zip;
+use std::ops::{BitAnd, BitOr, BitXor};
+
+use num_complex::Complex;
+
+use super::super::array::{Array, Elements};
+use super::super::binary::{maximum, minimum};
+use super::super::elementwise::BLOCK;
+use super::super::movement::transposed;
+use super::super::teamwork::Team;
+use super::super::wide::{Kind, Wide};
+use super::super::{bug, zeroed};
+use crate::instruction::BinaryOperation as B;
+use callbox_core::values::{ElementType, Result};
+
+/// The elements from which a row is folded in lanes.
+const LONG: usize = 64;
+
+/// The parts of a segment that are folded side by side.
+const LANES: usize = 16;
+
+/// The elements of a row that one thread folds. A multiple of [`BLOCK`].
+const SEGMENT: usize = 64 * BLOCK;
+
+/// The columns that one thread folds, and the fewest that are folded as columns.
+const COLUMNS: usize = 256;
+const FEWEST_COLUMNS: usize = 16;
+
+/// An array as `outer` matrices, whose columns of `count` elements, `inner` apart, are reduced.
+struct Source<'a> {
+    bytes: Cow<'a, [u8]>,
+    element_type: ElementType,
+    outer: usize,
+    count: usize,
+    inner: usize,
+}
+
+/// Reduces these dimensions of `x`.
+pub(super) fn fold(
+    operation: B,
+    x: &Array<'_>,
+    first: &Array<'_>,
+    dimensions: &[usize],
+    to: ElementType,
+    team: Team<'_>,
+) -> Result<Vec<u8>> {
+    let x = Source::of(x, dimensions)?;
+    match (Kind::of(to)?, operation) {
+        (Kind::Signed, _) => fold_integers::<i64>(operation, &x, first, to, team),
+        (Kind::Unsigned, _) => fold_integers::<u64>(operation, &x, first, to, team),
+        (Kind::Complex, B::Add) => folded(&x, first, to, team, Complex::<f64>::add),
+        (Kind::Complex, B::Multiply) => folded(&x, first, to, team, Complex::<f64>::multiply),
+        (Kind::Real, B::Add) => folded(&x, first, to, team, <f64 as Wide>::add),
+        (Kind::Real, B::Multiply) => folded(&x, first, to, team, f64::multiply),
+        (Kind::Real, B::Maximum) => folded(&x, first, to, team, maximum),
+        (Kind::Real, B::Minimum) => folded(&x, first, to, team, minimum),
+        (kind, _) => Err(bug(format_args!(
+            "{operation:?} of {kind:?} was not refused"
+        ))),
+    }
+}
+
+fn fold_integers<T: Wide + Ord + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T>>(
+    operation: B,
+    x: &Source<'_>,
+    first: &Array<'_>,
+    to: ElementType,
+    team: Team<'_>,
+) -> Result<Vec<u8>> {
+    match operation {
+        B::Add => folded(x, first, to, team, T::add),
+        B::And => folded(x, first, to, team, T::bitand),
+        B::Maximum => folded(x, first, to, team, T::max),
+        B::Minimum => folded(x, first, to, team, T::min),
+        B::Multiply => folded(x, first, to, team, T::multiply),
+        B::Or => folded(x, first, to, team, T::bitor),
+        B::Xor => folded(x, first, to, team, T::bitxor),
+        _ => Err(bug(format_args!("{operation:?} does not reduce"))),
+    }
+}
+
+impl<'a> Source<'a> {
+    fn of(x: &Array<'a>, dimensions: &[usize]) -> Result<Self> {
+        let sizes = x.dimensions();
+        let is_reduced = |d: &usize| dimensions.contains(d);
+        let product = |range: &[usize]| {
+            let mut range = range.iter();
+            let product = range.try_fold(1usize, |n, &d| n.checked_mul(sizes[d]));
+            product.ok_or_else(|| bug("a size overflows"))
+        };
+        let all = Vec::from_iter(0..sizes.len());
+        let start = all.iter().position(is_reduced).unwrap_or(sizes.len());
+        let end = all
+            .iter()
+            .rposition(is_reduced)
+            .map_or(start, |last| last + 1);
+        let inner = product(&all[end..])?;
+        let element_type = x.shape.element_type();
+        if all[start..end].iter().all(is_reduced) && (inner == 1 || inner >= FEWEST_COLUMNS) {
+            return Ok(Self {
+                bytes: Cow::Borrowed(x.bytes),
+                element_type,
+                outer: product(&all[..start])?,
+                count: product(&all[start..end])?,
+                inner,
+            });
+        }
+        let (kept, reduced): (Vec<_>, Vec<_>) = all.iter().partition(|d| !is_reduced(d));
+        Ok(Self {
+            bytes: transposed(x, &[&*kept, &*reduced].concat())?,
+            element_type,
+            outer: product(&kept)?,
+            count: product(&reduced)?,
+            inner: 1,
+        })
+    }
+
+    fn decode<T: Wide>(&self, start: usize, to: &mut [T]) -> Result<()> {
+        let elements = Elements {
+            element_type: self.element_type,
+            bytes: &self.bytes,
+        };
+        T::decode(self.element_type, elements.part(start, to.len())?, to)
+    }
+}
+
+fn folded<T: Wide>(
+    x: &Source<'_>,
+    first: &Array<'_>,
+    to: ElementType,
+    team: Team<'_>,
+    operation: impl Fn(T, T) -> T + Sync,
+) -> Result<Vec<u8>> {
+    let mut initial = [T::default()];
+    T::decode(first.shape.element_type(), first.bytes, &mut initial)?;
+    let [initial] = initial;
+    let mut results = zeroed(x.outer * x.inner)?;
+    results.fill(initial);
+    if x.count > 0 && !results.is_empty() {
+        if x.inner > 1 {
+            fold_columns(x, &mut results, team, &operation)?;
+        } else if x.count < LONG {
+            fold_short_rows(x, &mut results, team, &operation)?;
+        } else {
+            fold_long_rows(x, &mut results, team, &operation)?;
+        }
+    }
+    let mut bytes = zeroed(results.len() * to.byte_width())?;
+    T::encode(&results, to, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn fold_columns<T: Wide>(
+    x: &Source<'_>,
+    results: &mut [T],
+    team: Team<'_>,
+    operation: &(impl Fn(T, T) -> T + Sync),
+) -> Result<()> {
+    let parts = results.chunks_mut(x.inner).enumerate();
+    let parts = parts.flat_map(|(outer, results)| {
+        let first = outer * x.count * x.inner;
+        let columns = results.chunks_mut(COLUMNS).enumerate();
+        columns.map(move |(number, results)| (first + number * COLUMNS, results))
+    });
+    let steps = x.outer * x.count * x.inner;
+    team.share(parts, steps, |(first, results)| {
+        let mut row = [T::default(); COLUMNS];
+        let row = &mut row[..results.len()];
+        for number in 0..x.count {
+            x.decode(first + number * x.inner, row)?;
+            for (result, &x) in zip(&mut *results, &*row) {
+                *result = operation(*result, x);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn fold_short_rows<T: Wide>(
+    x: &Source<'_>,
+    results: &mut [T],
+    team: Team<'_>,
+    operation: &(impl Fn(T, T) -> T + Sync),
+) -> Result<()> {
+    let rows = BLOCK / x.count;
+    let parts = results.chunks_mut(rows).enumerate();
+    team.share(parts, x.outer * x.count, |(number, results)| {
+        let mut block = [T::default(); BLOCK];
+        let block = &mut block[..results.len() * x.count];
+        x.decode(number * rows * x.count, block)?;
+        for (result, row) in zip(results, block.chunks_exact(x.count)) {
+            *result = row.iter().fold(*result, |sum, &x| operation(sum, x));
+        }
+        Ok(())
+    })
+}
+
+fn fold_long_rows<T: Wide>(
+    x: &Source<'_>,
+    results: &mut [T],
+    team: Team<'_>,
+    operation: &(impl Fn(T, T) -> T + Sync),
+) -> Result<()> {
+    let segments = x.count.div_ceil(SEGMENT);
+    let mut partial = zeroed(x.outer * segments)?;
+    let parts = partial.chunks_mut(segments).enumerate();
+    let parts = parts.flat_map(|(row, results)| {
+        let results = results.iter_mut().enumerate();
+        results.map(move |(segment, result)| (row, segment * SEGMENT, result))
+    });
+    team.share(parts, x.outer * x.count, |(row, start, result)| {
+        let length = SEGMENT.min(x.count - start);
+        // A segment of fewer elements than lanes has none.
+        let (mut lanes, mut has_lanes) = ([T::default(); LANES], false);
+        let mut rest = None;
+        let mut block = [T::default(); BLOCK];
+        for at in (0..length).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(length - at)];
+            x.decode(row * x.count + start + at, block)?;
+            let (mut chunks, last) = block.as_chunks::<LANES>();
+            if let (false, [first, others @ ..]) = (has_lanes, chunks) {
+                (lanes, has_lanes, chunks) = (*first, true, others);
+            }
+            for chunk in chunks {
+                for (lane, &x) in zip(&mut lanes, chunk) {
+                    *lane = operation(*lane, x);
+                }
+            }
+            // Only the last block has elements left.
+            rest = last.iter().copied().reduce(operation);
+        }
+        let lanes = lanes.into_iter().filter(|_| has_lanes);
+        let sums = lanes.chain(rest);
+        if let Some(sum) = sums.reduce(operation) {
+            *result = sum;
+        }
+        Ok(())
+    })?;
+    for (result, partial) in zip(results, partial.chunks(segments)) {
+        *result = partial.iter().fold(*result, |sum, &x| operation(sum, x));
+    }
+    Ok(())
+}
