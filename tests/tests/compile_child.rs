@@ -355,9 +355,8 @@ fn refused_within(engine: &Engine, wasm: &[u8]) -> Status {
 /// hostile ones. The benchmark `loads` measures how long the healthy loads take.
 fn load_beside(engine: &Engine, hostile: usize, round: usize) -> Vec<Status> {
     thread::scope(|scope| {
-        let load = |number| {
-            scope.spawn(move || refused_within(engine, &slow(hostile * round + number)))
-        };
+        let load =
+            |number| scope.spawn(move || refused_within(engine, &slow(hostile * round + number)));
         let hostile: Vec<_> = (0..hostile).map(load).collect();
         thread::sleep(SECOND);
         for number in 0..10 {

@@ -242,7 +242,10 @@ fn images_of_the_same_contents_are_verified_once() {
     const KERNELS: usize = 100;
     const IMAGES: usize = 300;
     let read = |name: &str| {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/triton/attention/");
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../guests/triton/attention/"
+        );
         std::fs::read_to_string(folder.to_owned() + name).unwrap()
     };
     let ptx = read("attention.ptx");
