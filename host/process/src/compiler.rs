@@ -265,7 +265,7 @@ impl Shared {
                     return Err(status);
                 }
                 // A later job may take it.
-                Err(starting) => self.add_spare(starting),
+                Err(starting) => self.add_spare(*starting),
             }
         }
         Err(unavailable(format!(

@@ -45,14 +45,17 @@ impl Spare {
     }
 
     /// The child, once it has started. `Err` has the spare if it still starts at `until`.
-    pub(super) fn wait(self, until: Instant) -> Result<Result<CompilerChild, StartFailure>, Self> {
+    pub(super) fn wait(
+        self,
+        until: Instant,
+    ) -> Result<Result<CompilerChild, StartFailure>, Box<Self>> {
         let (settings, receiver) = match self {
             Self::Ready(child) => return Ok(Ok(child)),
             Self::Starting(settings, receiver) => (settings, receiver),
         };
         match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(outcome) => Ok(outcome),
-            Err(RecvTimeoutError::Timeout) => Err(Self::Starting(settings, receiver)),
+            Err(RecvTimeoutError::Timeout) => Err(Box::new(Self::Starting(settings, receiver))),
             Err(RecvTimeoutError::Disconnected) => {
                 let gone = "the thread that starts a compiler is gone";
                 Ok(Err(StartFailure::NotStarted(Status::internal(gone))))
