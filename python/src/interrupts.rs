@@ -43,8 +43,10 @@ static AWAKE: AtomicBool = AtomicBool::new(false);
 /// The part of a thread's state that the watching thread reads.
 #[derive(Default)]
 struct Caller {
-    /// Odd while a call is running. Each call adds 2.
-    progress: AtomicU64,
+    /// The calls that have begun. A signal handler of Python's may make calls within another one.
+    begun: AtomicU64,
+    /// Those of them that have ended.
+    ended: AtomicU64,
     token: Mutex<Token>,
 }
 
@@ -79,7 +81,7 @@ impl Local {
     }
 
     /// Begins a call. Returns the token that an interrupt cancels from now on.
-    fn begin(&self) -> (Running, CancelToken) {
+    fn begin(&self) -> (Running, Token) {
         let seen = signal::count();
         let mut token = self.token.borrow_mut();
         if token.seen != seen {
@@ -93,7 +95,12 @@ impl Local {
         if !AWAKE.load(Ordering::Relaxed) {
             wake();
         }
-        (running, token.token.clone())
+        (running, token.clone())
+    }
+
+    /// The token of the call that began last.
+    fn token(&self) -> Token {
+        self.token.borrow().clone()
     }
 
     /// Whether this is Python's main thread.
@@ -114,7 +121,7 @@ pub(crate) struct Running(Arc<Caller>);
 
 impl Running {
     fn new(caller: &Arc<Caller>) -> Self {
-        caller.progress.fetch_add(1, Ordering::Relaxed);
+        caller.begun.fetch_add(1, Ordering::Relaxed);
         // Either this thread sees that the watching thread is parked, or that one sees the call.
         fence(Ordering::SeqCst);
         Self(Arc::clone(caller))
@@ -123,7 +130,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.progress.fetch_add(1, Ordering::Release);
+        self.0.ended.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -136,7 +143,7 @@ pub(crate) fn cancellable<T>(options: &CallOptions, call: impl FnOnce(&CallOptio
         return call(options);
     };
     call(&CallOptions {
-        cancel: Some(token),
+        cancel: Some(token.token),
         ..options.clone()
     })
 }
@@ -150,12 +157,19 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
         return Ok(None);
     }
     let begun = LOCAL.try_with(|local| local.is_main(py).map(|main| main.then(|| local.begin())));
-    let Some((running, token)) = begun.ok().transpose()?.flatten() else {
+    let Some((running, mut token)) = begun.ok().transpose()?.flatten() else {
         return Ok(None);
     };
-    // From here on interrupts cancel the token. An earlier one may be pending still.
-    py.check_signals()?;
-    options.cancel = Some(token);
+    loop {
+        // From here on interrupts cancel the token. An earlier one may be pending still.
+        py.check_signals()?;
+        // A handler of another signal may have made a call that renewed the thread's token.
+        match LOCAL.try_with(Local::token) {
+            Ok(current) if current.seen != token.seen => token = current,
+            _ => break,
+        }
+    }
+    options.cancel = Some(token.token);
     Ok(Some(running))
 }
 
@@ -163,10 +177,10 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
 ///
 /// # Errors
 /// What the handler of a pending signal raises.
-pub(crate) fn check(
+pub(crate) fn check<T>(
     py: Python<'_>,
     running: Option<&Running>,
-    outcome: &callbox::Result<()>,
+    outcome: &callbox::Result<T>,
 ) -> PyResult<()> {
     let is_cancelled = |status: &Status| status.code() == StatusCode::Cancelled;
     match outcome {
@@ -256,10 +270,11 @@ fn progress() -> Option<u64> {
     let mut callers = lock(&CALLERS);
     let mut sum = Some(0_u64);
     callers.retain(|caller| {
-        let progress = caller.progress.load(Ordering::Acquire);
+        let ended = caller.ended.load(Ordering::Acquire);
+        let begun = caller.begun.load(Ordering::Acquire);
         sum = sum
-            .filter(|_| progress % 2 == 0)
-            .map(|sum| sum.wrapping_add(progress));
+            .filter(|_| begun == ended)
+            .map(|sum| sum.wrapping_add(begun));
         // A thread that has ended made its last call.
         Arc::strong_count(caller) > 1
     });

@@ -2,8 +2,8 @@
 //! process; from the cache, beside reading the file; and beside eight hostile modules that load all
 //! the time, beside the same alone.
 //!
-//! Each figure is the least of many, because other work can only add to it. The loads that are
-//! compared alternate.
+//! The loads that are compared alternate, or run in turns of some seconds beside hostile modules.
+//! Each figure is the median of many, and each difference and ratio that of the rounds.
 
 #![allow(
     clippy::print_stdout,
@@ -25,7 +25,10 @@ use callbox_benches::guest;
 use callbox_benches::second_wall::{WORKER, is_worker};
 
 /// How often each load is measured.
-const ROUNDS: usize = 50;
+const ROUNDS: usize = 100;
+
+/// How often the hostile modules begin and end.
+const TURNS: usize = 4;
 
 /// How many hostile modules load at one time.
 const HOSTILE: usize = 8;
@@ -37,7 +40,7 @@ fn main() -> Result<ExitCode> {
     let compiler = Arc::new(CompilerProcess::new(Worker::this_program([WORKER]))?);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load before: {}", load.trim());
-    println!("\n| a load of `add_n` | least of {ROUNDS} | beside | more | ratio | goal |");
+    println!("\n| a load of `add_n` | median of {ROUNDS} | beside | more | ratio | goal |");
     println!("| --- | --- | --- | --- | --- | --- |");
     alone(&compiler)?;
     beside_hostile(&compiler)?;
@@ -56,22 +59,22 @@ fn alone(compiler: &Arc<CompilerProcess>) -> Result<()> {
         cache: Some(Arc::new(cache)),
         ..Config::default()
     })?;
-    let times = least(&mut [
-        &mut || here.load(&wasm).map(drop),
-        &mut || there.load(&wasm).map(drop),
-        &mut || ModuleFile::read(wasm.clone(), &limits).map(drop),
-        &mut || cached.load(&wasm).map(drop),
-    ])?;
-    let [here, there, read, cached] = times[..] else {
-        return Ok(());
-    };
+    let [here, there, read, cached] = measure(
+        ROUNDS,
+        [
+            &mut || here.load(&wasm).map(drop),
+            &mut || there.load(&wasm).map(drop),
+            &mut || ModuleFile::read(wasm.clone(), &limits).map(drop),
+            &mut || cached.load(&wasm).map(drop),
+        ],
+    )?;
     row(
         "compiled in a child, to in this process",
-        there,
-        here,
+        &there,
+        &here,
         "3 ms more",
     );
-    row("from the cache, to reading the file", cached, read, "");
+    row("from the cache, to reading the file", &cached, &read, "");
     Ok(())
 }
 
@@ -95,27 +98,37 @@ fn beside_hostile(compiler: &Arc<CompilerProcess>) -> Result<()> {
         ("beside eight that take long to read, to alone", long),
     ] {
         let mut load = || engine.load(&wasm).map(drop);
-        let before = least(&mut [&mut load])?[0];
-        let is_over = AtomicBool::new(false);
-        let beside = thread::scope(|scope| {
-            for wasm in &hostile {
-                let (engine, is_over) = (&engine, &is_over);
-                scope.spawn(move || {
-                    while !is_over.load(Ordering::Relaxed) {
-                        // It fails, or runs out of time.
-                        drop(engine.load(wasm));
-                    }
-                });
-            }
-            thread::sleep(Duration::from_secs(2));
-            let beside = least(&mut [&mut load]);
-            is_over.store(true, Ordering::Relaxed);
-            beside
-        })?[0];
-        let after = least(&mut [&mut load])?[0];
-        row(what, beside, before.min(after), "2x");
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            let [times] = measure(ROUNDS / TURNS, [&mut load])?;
+            alone.extend(times);
+            let [times] =
+                while_loading(&engine, &hostile, || measure(ROUNDS / TURNS, [&mut load]))?;
+            beside.extend(times);
+        }
+        row(what, &beside, &alone, "2x");
     }
     Ok(())
+}
+
+/// Runs `work` while each of the hostile modules is loaded again and again.
+fn while_loading<T>(engine: &Engine, hostile: &[Vec<u8>], work: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for wasm in hostile {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // It fails, or runs out of time.
+                    drop(engine.load(wasm));
+                }
+            });
+        }
+        thread::sleep(Duration::from_secs(2));
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        done
+    })
 }
 
 fn engine(
@@ -134,23 +147,43 @@ fn engine(
     })
 }
 
-/// The least times of these actions, which take turns.
-fn least(actions: &mut [&mut dyn FnMut() -> callbox::Result<()>]) -> Result<Vec<Duration>> {
-    let mut times = vec![Duration::MAX; actions.len()];
-    for _ in 0..ROUNDS {
-        for (time, action) in times.iter_mut().zip(actions.iter_mut()) {
+/// The times of these actions, which take turns.
+fn measure<const N: usize>(
+    rounds: usize,
+    mut actions: [&mut dyn FnMut() -> callbox::Result<()>; N],
+) -> Result<[Vec<Duration>; N]> {
+    let mut times = [const { Vec::new() }; N];
+    for _ in 0..rounds {
+        for (times, action) in times.iter_mut().zip(&mut actions) {
             let begun = Instant::now();
             action()?;
-            *time = begun.elapsed().min(*time);
+            times.push(begun.elapsed());
         }
     }
     Ok(times)
 }
 
-fn row(what: &str, time: Duration, beside: Duration, goal: &str) {
-    let [time, beside] = [time, beside].map(|time| time.as_secs_f64() * 1e3);
-    let (more, ratio) = (time - beside, time / beside);
-    println!("| {what} | {time:.2} ms | {beside:.2} ms | {more:+.2} ms | {ratio:.2}x | {goal} |");
+/// Prints medians, in milliseconds, and the medians of the differences and ratios of the rounds.
+fn row(what: &str, times: &[Duration], beside: &[Duration], goal: &str) {
+    let pairs = || {
+        let pairs = times.iter().zip(beside);
+        pairs.map(|(time, beside)| (milliseconds(*time), milliseconds(*beside)))
+    };
+    let time = median(pairs().map(|(time, _)| time));
+    let other = median(pairs().map(|(_, beside)| beside));
+    let more = median(pairs().map(|(time, beside)| time - beside));
+    let ratio = median(pairs().map(|(time, beside)| time / beside));
+    println!("| {what} | {time:.2} ms | {other:.2} ms | {more:+.2} ms | {ratio:.2}x | {goal} |");
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Nested loops that set each other's locals: a few kilobytes that take minutes to compile.

@@ -13,9 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use callbox::call::ApiVersion;
-use callbox::{
-    ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
-};
+use callbox::{Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode};
 use callbox_package::Package;
 use serde::Deserialize;
 
@@ -151,8 +149,8 @@ impl Case {
         let declares_results = text.call.results.is_some();
         let case = Self::assemble(path, text, operands, expect).map_err(wrong)?;
         if declares_results {
-            let leaves = case.result.leaves();
-            arrays.charge(leaves.into_iter().map(ArrayShape::byte_size).sum())?;
+            let mut leaves = case.result.leaves().into_iter();
+            leaves.try_for_each(|leaf| arrays.charge(leaf.byte_size()))?;
         }
         Ok(case)
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use callbox::call::Signature;
 use callbox::{Blame, ElementType, Result, Status, StatusCode};
+use callbox_core::untrusted_text::clean_line;
 use callbox_package::{CASES, Limits, Package};
 
 use super::case::{Case, MOST_ARRAYS};
@@ -128,7 +129,11 @@ pub(super) fn known(targets: &[Signature]) -> String {
     format!("it has {}{more}", names.join(", "))
 }
 
+/// The most bytes of a message about a mistake, which may quote a part of the package.
+const MOST_MESSAGE: usize = 4096;
+
 /// A mistake in a package.
 pub(super) fn wrong(message: String) -> Status {
-    Status::new(StatusCode::InvalidArgument, Blame::Guest, message)
+    let status = Status::new(StatusCode::InvalidArgument, Blame::Guest, message);
+    clean_line(status, MOST_MESSAGE)
 }

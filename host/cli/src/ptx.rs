@@ -13,7 +13,8 @@ use callbox::policy::Gpu;
 use callbox::{Shape, Status};
 
 pub(super) use self::describe::{describe, summary};
-use self::fenced::Shapes;
+pub(super) use self::fenced::all_launches;
+use self::fenced::{Shapes, TargetLaunch};
 pub(super) use self::fields::{Grade, PtxReport};
 use super::attribute::{self, AttributeArgument};
 use super::failure::{Failure, Outcome};
@@ -151,6 +152,7 @@ fn run(arguments: &Arguments) -> Outcome<PtxReport> {
         None => None,
     };
     if let Some(module) = &module {
+        let launches = launches.as_ref().map(|all| all.iter().collect::<Vec<_>>());
         report.verify(module, launches.as_deref(), &policy.gpu);
         if let Some(entry) = &arguments.entry {
             report.kernels.retain(|kernel| kernel.name == *entry);
@@ -221,16 +223,28 @@ pub(super) fn of_file(path: &Path) -> Outcome<PtxReport> {
     Ok(report)
 }
 
-/// Reports on the kernels of a manifest's image, as far as their launches are known.
-pub(super) fn of_image(folder: &Path, manifest: &Manifest, image: usize) -> Outcome<PtxReport> {
+/// Reports on the kernels of a manifest's images, as far as their launches are known. These images
+/// are files with the same contents, which are read and verified once for all of them.
+pub(super) fn of_images(
+    folder: &Path,
+    manifest: &Manifest,
+    images: &[usize],
+    launches: &[TargetLaunch],
+) -> Outcome<Vec<PtxReport>> {
     let gpu = Gpu::default();
-    let (mut report, module) = report::read(&folder.join(&manifest.images[image].file), &gpu)?;
+    let Some(&first) = images.first() else {
+        return Ok(Vec::new());
+    };
+    let (mut all, module) = report::read(&folder.join(&manifest.images[first].file), &gpu)?;
+    let launches = launches.iter();
+    let launches: Vec<_> = launches
+        .filter(|one| images.contains(&one.launch.image))
+        .collect();
     if let Some(module) = module {
-        let launches = fenced::known_launches(manifest, &gpu, |_| true);
-        let launches: Vec<_> = launches.filter(|one| one.launch.image == image).collect();
-        report.verify(&module, Some(&launches), &gpu);
+        all.verify(&module, Some(&launches), &gpu);
     }
-    Ok(report)
+    let of = |image: &usize| all.part(|number| launches[number].launch.image == *image);
+    Ok(images.iter().map(of).collect())
 }
 
 /// The shapes of a call as a call site has them.

@@ -52,7 +52,7 @@ const MOST_SPARES: usize = 2;
 /// The pause before another child is started after one that could not be used.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The time after which a job starts no further child.
+/// The most time for which a job waits for a child to start.
 const MOST_TIME_TO_START: Duration = Duration::from_secs(60);
 
 /// Compiles modules in child processes. One is enough for all engines of a process.
@@ -240,13 +240,8 @@ impl Shared {
     /// A spare child, or else a new one.
     fn child(&self, settings: &Settings) -> Result<CompilerChild> {
         let mut has_lost = false;
-        let begun = Instant::now();
-        loop {
-            if begun.elapsed() >= MOST_TIME_TO_START {
-                return Err(unavailable(
-                    "expected a process that compiles to start, found none that stays".to_owned(),
-                ));
-            }
+        let until = Instant::now() + MOST_TIME_TO_START;
+        while Instant::now() < until {
             let spare = match self.take_spare(settings) {
                 Some(spare) => spare,
                 None => {
@@ -254,23 +249,28 @@ impl Shared {
                     Spare::start(&self.spawner, settings).map_err(no_thread)?
                 }
             };
-            match spare.wait() {
-                Ok(child) if child.is_there() => return Ok(child),
+            match spare.wait(until) {
+                Ok(Ok(child)) if child.is_there() => return Ok(child),
                 // It has ended without a job.
-                Ok(_) => {}
-                Err(StartFailure::NotStarted(status)) => return Err(status),
+                Ok(Ok(_)) => {}
+                Ok(Err(StartFailure::NotStarted(status))) => return Err(status),
                 // This says nothing about the next one, unless none has ever worked.
-                Err(StartFailure::Lost(status)) if self.has_worked.load(Ordering::Relaxed) => {
+                Ok(Err(StartFailure::Lost(status))) if self.has_worked.load(Ordering::Relaxed) => {
                     if std::mem::replace(&mut has_lost, true) {
                         return Err(status);
                     }
                 }
-                Err(StartFailure::Lost(status) | StartFailure::Unusable(status)) => {
+                Ok(Err(StartFailure::Lost(status) | StartFailure::Unusable(status))) => {
                     *locked(&self.unusable) = Some((status.clone(), Instant::now()));
                     return Err(status);
                 }
+                // A later job may take it.
+                Err(starting) => self.add_spare(*starting),
             }
         }
+        Err(unavailable(format!(
+            "expected a process that compiles to start within {MOST_TIME_TO_START:?}, found none"
+        )))
     }
 
     /// The failure of a job that got no child. Where children have worked, the system lacks room

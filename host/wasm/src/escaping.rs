@@ -1,11 +1,13 @@
-//! The work of compiling the functions that a module puts into tables and exports.
+//! The work of compiling the functions that a module puts into tables, globals and exports.
 //!
 //! wasmtime compiles a second function for each of them, through which the host calls it: it takes
 //! the parameters from memory, one by one, and stores the results there. Limits on function bodies
 //! do not apply to it, so its work is counted here, in the units of [`work`](crate::work).
 
 use callbox_core::policy::Limits;
-use wasmparser::{ElementItems, ElementSectionReader, Operator, SubType};
+use wasmparser::{
+    ConstExpr, ElementItems, ElementSectionReader, GlobalSectionReader, Operator, SubType,
+};
 
 use crate::failure::exhausted;
 use crate::sections::{ReadError, function};
@@ -50,13 +52,39 @@ impl EscapingWork {
                 }
                 ElementItems::Expressions(_, items) => {
                     for item in items {
-                        for operator in item?.get_operators_reader() {
-                            if let Operator::RefFunc { function_index } = operator? {
-                                self.add(function_index, functions, types)?;
-                            }
-                        }
+                        self.expression(&item?, functions, types)?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the functions that globals begin with.
+    ///
+    /// # Errors
+    /// As for [`EscapingWork::segments`].
+    pub(crate) fn globals(
+        &mut self,
+        globals: GlobalSectionReader<'_>,
+        functions: &[u32],
+        types: &[SubType],
+    ) -> Result<(), ReadError> {
+        for global in globals {
+            self.expression(&global?.init_expr, functions, types)?;
+        }
+        Ok(())
+    }
+
+    fn expression(
+        &mut self,
+        expression: &ConstExpr<'_>,
+        functions: &[u32],
+        types: &[SubType],
+    ) -> Result<(), ReadError> {
+        for operator in expression.get_operators_reader() {
+            if let Operator::RefFunc { function_index } = operator? {
+                self.add(function_index, functions, types)?;
             }
         }
         Ok(())
@@ -80,7 +108,7 @@ impl EscapingWork {
         self.units += FUNCTION + VALUE * values;
         if self.units > self.most {
             return Err(exhausted(format!(
-                "expected functions in tables and exports of at most {} units of work (`module_work`), found more",
+                "expected functions in tables, globals and exports of at most {} units of work (`module_work`), found more",
                 self.most
             ))
             .into());

@@ -4,6 +4,8 @@
 //! The section is untrusted: [`sections`](crate::sections) limits its size, this module its depth,
 //! and the declarations must agree with the exported functions.
 
+mod depth;
+
 use callbox_abi::UnknownName;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,8 +15,8 @@ use callbox_core::call::{
 use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
 use serde::Deserialize;
-use serde_json::Value;
 
+use self::depth::Depth;
 use crate::failure::{exhausted, invalid};
 use crate::frame::abi;
 use crate::sections::ExportedFunction;
@@ -85,8 +87,8 @@ pub(crate) fn read(
 fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     // Unknown fields count, too, which the reader of `Entry` skips.
-    for value in serde_json::Deserializer::from_slice(section).into_iter::<Value>() {
-        let depth = depth(&value.map_err(not_json)?);
+    for value in serde_json::Deserializer::from_slice(section).into_iter() {
+        let Depth(depth) = value.map_err(not_json)?;
         if depth > most {
             return Err(exhausted(format!(
                 "expected lists and objects at most {most} deep, found {depth}"
@@ -111,15 +113,6 @@ fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<
             .map_err(|status| status.context(format_args!("target {:?}", target.name)))?;
     }
     Ok(targets.into_values().collect())
-}
-
-/// The nesting depth of lists and objects, of which the JSON reader accepts 128 at most.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
-        Value::Object(values) => 1 + values.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
 }
 
 /// The targets of a module that declares none: the exported functions whose types fit a target.

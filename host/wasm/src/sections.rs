@@ -183,7 +183,11 @@ impl<'a> Sections<'a> {
                     }
                 }
             }
-            Payload::GlobalSection(globals) => self.start_up.globals(globals.clone())?,
+            Payload::GlobalSection(globals) => {
+                self.start_up.globals(globals.clone())?;
+                let globals = globals.clone();
+                (self.escaping).globals(globals, &self.functions, &self.types)?;
+            }
             Payload::ElementSection(segments) => {
                 self.elements += self.start_up.elements(segments.clone())?;
                 self.check_elements()?;

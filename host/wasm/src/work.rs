@@ -20,16 +20,16 @@
 //! | a look at the stop word | 8, and 1 for every 64 looks before it; in a loop, for every 32 |
 //! | the end of a loop of n used locals | n for each branch to it, and n² / 64 |
 //! | a type | 4 for each parameter and result, in all types together |
-//! | a function in a table or an export | 32, and 16 for each parameter and result |
+//! | a function in a table, a global or an export | 32, and 16 for each parameter and result |
 //! | a basic block | 1 for every 16 locals and globals, 1 for every 512 values on the stack, |
 //! | | and 1 for every 1,024 blocks before it |
 //!
 //! The factors are measurements of Cranelift: the locals that are live in a loop compete for
 //! registers, and nested loops for the place of each value.
 //!
-//! All types together may have the work of a function, and all functions in tables and exports
-//! together that of a module: wasmtime compiles a function for each of them, through which the
-//! guest calls the host or the host the guest.
+//! All types together may have the work of a function, and all functions in tables, globals and
+//! exports together that of a module: wasmtime compiles a function for each of them, through which
+//! the guest calls the host or the host the guest.
 //!
 //! The start-up function, which wasmtime makes of a module's initializers, is counted in the same
 //! units by [`sections`](crate::sections).

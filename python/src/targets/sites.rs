@@ -17,6 +17,7 @@ use crate::attributes;
 use crate::checks;
 use crate::error::{or_raise, raised};
 use crate::exit::Inside;
+use crate::interrupts;
 use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
 use crate::native;
 use crate::site::{CallText, InfoText, Passage, Ready, Shapes, SiteText};
@@ -204,6 +205,8 @@ impl Target {
             Some((common, _)) => common,
             None => Arc::new(self.common(py, loaded, request, passage, &attributes)?),
         };
+        let mut within = within.clone();
+        let running = interrupts::begin(py, &mut within)?;
         let ready = py.detach(|| {
             let key = SiteKey {
                 family: Arc::clone(&common.key),
@@ -215,9 +218,10 @@ impl Target {
                 parsed: Some(&attributes),
             };
             let (core, loaded) = (&self.core, &common.loaded);
-            let ready = core.ready(loaded, key, text, &common.shapes, within);
+            let ready = core.ready(loaded, key, text, &common.shapes, &within);
             ready.inspect_err(|failure| core.stats().count_unprepared(failure))
         });
+        interrupts::check(py, running.as_ref(), &ready)?;
         let ready = or_raise(py, ready)?;
         sites().keep(key, &common, &ready);
         Ok((ready, Arc::clone(&common.makers)))

@@ -9,6 +9,7 @@ use std::thread::LocalKey;
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::frame::{Arrays, Frame};
+use crate::interrupts;
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
 use crate::site::{CallText, Passage, Ready, Shapes, SiteText};
@@ -177,7 +178,9 @@ fn insert<'a, R>(
     let module = registry::find(&parsed.module)?;
     // Preparing the call site is a part of the call.
     let within = parsed.call.options().from_now_on();
-    let prepared = CachedSite::new(frame, parsed, &module, &within, prepare);
+    let prepared = interrupts::cancellable(&within, |within| {
+        CachedSite::new(frame, parsed, &module, within, prepare)
+    });
     let (cached, ready) =
         prepared.inspect_err(|failure| module.stats().count_unprepared(failure))?;
     let cached = Rc::new(cached);

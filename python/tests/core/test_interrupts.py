@@ -76,6 +76,26 @@ def test_a_direct_call_raises_keyboard_interrupt(guests, tmp_path, enable):
     check(run(guests, tmp_path, program))
 
 
+def test_the_stage_instantiate_is_cancelled(guests, staged, tmp_path):
+    path = tmp_path / "staged.wasm"
+    path.write_bytes(staged(instantiate="runs on"))
+    program = f"""
+    f = host.load({str(path)!r}).f
+    interrupt_when_spinning(2)
+    for _ in range(2):
+        try:
+            f(x, out=out)  # SPIN
+        except KeyboardInterrupt:
+            assert (out == 7).all()
+        else:
+            raise SystemExit("no interrupt")
+    # The target itself never ran.
+    assert host.stats()["calls"] == 0, host.stats()
+    print("done")
+    """
+    check(run(guests, tmp_path, program))
+
+
 def test_an_uncaught_interrupt_ends_the_process_as_ever(guests, tmp_path):
     done = run(guests, tmp_path, "interrupt_when_spinning()\nspin()  # SPIN")
     assert done.returncode == -2, done

@@ -75,3 +75,20 @@ def test_a_program_is_cancelled(guests, wait):
     print("done")
     """
     run(guests, program)
+
+
+def test_the_stage_instantiate_of_a_program_is_cancelled(guests, staged, tmp_path):
+    path = tmp_path / "staged.wasm"
+    path.write_bytes(staged(instantiate="runs on"))
+    program = f"""
+    f = callbox.jax.op(host.load({str(path)!r}).f, result_shape_dtypes=lambda x: x)
+    program = jax.jit(f)
+    try:
+        print(is_interrupted(lambda: program(x).block_until_ready()))
+    except KeyboardInterrupt:
+        print("late KeyboardInterrupt")
+    # The only call is the one of add_n before.
+    assert host.stats()["calls"] == 1, host.stats()
+    print("done")
+    """
+    run(guests, program)

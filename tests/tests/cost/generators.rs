@@ -56,13 +56,11 @@ pub(crate) enum Generator {
         #[serde(default)]
         distinct: bool,
     },
-    /// `functions` functions with a type of `values` parameters, all of them exported or in a
-    /// `table`.
+    /// `functions` functions with a type of `values` parameters, which the host can get hold of.
     Escaping {
         functions: u32,
         values: u32,
-        #[serde(default)]
-        table: bool,
+        place: wide::Place,
     },
     /// `count` globals, each with the value of an expression of `operators` additions.
     Globals { count: u32, operators: u32 },
@@ -196,8 +194,8 @@ impl Generator {
             Self::Escaping {
                 functions,
                 values,
-                table,
-            } => wide::escaping(sections, functions, values, table),
+                place,
+            } => wide::escaping(sections, functions, values, place),
             Self::Globals { count, operators } => globals(sections, count, operators),
             Self::Elements {
                 count,

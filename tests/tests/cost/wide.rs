@@ -1,6 +1,9 @@
 //! Types of many values, and functions of such types that the host can call.
 
-use wasm_encoder::{ElementSection, Elements, ExportKind, RefType, TableType, ValType};
+use serde::Deserialize;
+use wasm_encoder::{
+    ConstExpr, ElementSection, Elements, ExportKind, GlobalType, RefType, TableType, ValType,
+};
 
 use crate::sections::Sections;
 
@@ -22,26 +25,48 @@ pub(crate) fn types(sections: &mut Sections, count: u32, values: u32, distinct: 
     }
 }
 
-/// Adds functions with `values` parameters, which are all exported or in a table.
-pub(crate) fn escaping(sections: &mut Sections, count: u32, values: u32, in_table: bool) {
+/// Where functions are that the host can get hold of.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Place {
+    Exports,
+    Globals,
+    Table,
+}
+
+/// Adds functions with `values` parameters, all of them in this place.
+pub(crate) fn escaping(sections: &mut Sections, count: u32, values: u32, place: Place) {
     let ty = sections.add_type(values, 0);
     let functions: Vec<u32> = (0..count).map(|_| sections.add(ty, 0, |_| {})).collect();
-    if in_table {
-        sections.tables.table(TableType {
-            element_type: RefType::FUNCREF,
-            table64: false,
-            minimum: count.into(),
-            maximum: None,
-            shared: false,
-        });
-        let offset = wasm_encoder::ConstExpr::i32_const(0);
-        let mut elements = ElementSection::new();
-        elements.active(None, &offset, Elements::Functions(functions.into()));
-        sections.elements = elements;
-        return;
-    }
-    for (number, function) in functions.into_iter().enumerate() {
-        let name = format!("e{number}");
-        (sections.exports).export(&name, ExportKind::Func, function);
+    match place {
+        Place::Exports => {
+            for (number, function) in functions.into_iter().enumerate() {
+                let name = format!("e{number}");
+                (sections.exports).export(&name, ExportKind::Func, function);
+            }
+        }
+        Place::Globals => {
+            let ty = GlobalType {
+                val_type: ValType::Ref(RefType::FUNCREF),
+                mutable: false,
+                shared: false,
+            };
+            for function in functions {
+                (sections.globals).global(ty, &ConstExpr::ref_func(function));
+            }
+        }
+        Place::Table => {
+            sections.tables.table(TableType {
+                element_type: RefType::FUNCREF,
+                table64: false,
+                minimum: count.into(),
+                maximum: None,
+                shared: false,
+            });
+            let mut elements = ElementSection::new();
+            let functions = Elements::Functions(functions.into());
+            elements.active(None, &ConstExpr::i32_const(0), functions);
+            sections.elements = elements;
+        }
     }
 }

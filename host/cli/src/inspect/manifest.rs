@@ -1,5 +1,6 @@
 //! The description of a manifest and the files beside it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use callbox::cuda::manifest::{Image, ImageKind, Manifest, ManifestDigest};
@@ -86,7 +87,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
     let mut digest = Some(ManifestDigest::new(&text));
     let (mut images_left, mut sources_left) = (MOST_BYTES, MOST_BYTES);
     let mut images = Vec::with_capacity(manifest.images.len());
-    for (number, image) in manifest.images.iter().enumerate() {
+    for image in &manifest.images {
         let file = hash(
             &folder.join(&image.file),
             &mut images_left,
@@ -103,21 +104,41 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedManifest> {
             let hashed = hash(&folder.join(source), &mut sources_left, &mut |_| {});
             hashed.map(|(_, sha256)| sha256).map_err(into_status)
         });
-        // An image that is missing, or beyond the bytes of all images, is not verified.
-        let is_ptx = file.is_ok() && image.kind == ImageKind::Ptx;
-        let ptx = is_ptx.then(|| ptx::of_image(folder, &manifest, number));
         images.push(InspectedImage {
             file: file.map_err(into_status),
             source,
-            ptx: ptx.and_then(Outcome::ok),
+            ptx: None,
         });
     }
+    verify(folder, &manifest, &mut images);
     Ok(InspectedManifest {
         size: text.len(),
         digest: digest.map(|digest| hex::encode(digest.finish())),
         images,
         manifest,
     })
+}
+
+/// Verifies the PTX of a manifest. An image that is missing, or beyond the bytes of all images, is
+/// left out.
+fn verify(folder: &Path, manifest: &Manifest, images: &mut [InspectedImage]) {
+    let mut same_files = BTreeMap::<String, Vec<usize>>::new();
+    for (number, image) in images.iter().enumerate() {
+        if let Ok((_, sha256)) = &image.file
+            && manifest.images[number].kind == ImageKind::Ptx
+        {
+            same_files.entry(sha256.clone()).or_default().push(number);
+        }
+    }
+    let launches = ptx::all_launches(manifest);
+    for numbers in same_files.values() {
+        let Ok(reports) = ptx::of_images(folder, manifest, numbers, &launches) else {
+            continue;
+        };
+        for (&number, report) in std::iter::zip(numbers, reports) {
+            images[number].ptx = Some(report);
+        }
+    }
 }
 
 /// The manifest for a person.

@@ -35,7 +35,7 @@ impl Shapes {
 }
 
 /// A launch, and the target that it belongs to.
-pub(super) struct TargetLaunch {
+pub(crate) struct TargetLaunch {
     pub(super) target: String,
     pub(super) launch: FencedLaunch,
 }
@@ -106,8 +106,13 @@ pub(super) fn launches(
     Ok(launches.into_iter().filter(is_in_file).collect())
 }
 
+/// The launches of all targets, as far as they are known without a call.
+pub(crate) fn all_launches(manifest: &Manifest) -> Vec<TargetLaunch> {
+    known_launches(manifest, &Gpu::default(), |_| true).collect()
+}
+
 /// The launches of targets, as far as they are known without a call.
-pub(super) fn known_launches(
+fn known_launches(
     manifest: &Manifest,
     gpu: &Gpu,
     is_meant: impl Fn(usize) -> bool,

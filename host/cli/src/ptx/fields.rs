@@ -18,7 +18,7 @@ pub(crate) enum Grade {
 }
 
 /// The report on a file.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct PtxReport {
     pub(crate) size: usize,
     pub(crate) sha256: String,
@@ -29,14 +29,14 @@ pub(crate) struct PtxReport {
     pub(crate) kernels: Vec<KernelReport>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Problem {
     pub(crate) line: u32,
     pub(crate) column: u32,
     pub(crate) message: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct KernelReport {
     pub(crate) name: String,
     pub(crate) line: u32,
@@ -57,14 +57,14 @@ pub(crate) struct KernelReport {
 }
 
 /// The numbers of a launch that are known.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct KnownLaunch {
     pub(crate) grid: Option<[u32; 3]>,
     pub(crate) block: Option<[u32; 3]>,
     pub(crate) shared_bytes: Option<u32>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct ParameterReport {
     /// What a manifest passes: `operand 0`.
     pub(crate) name: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct ParameterReport {
 }
 
 /// What the verifier found, if the kernel passed.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Found {
     pub(crate) accesses: Option<Counts>,
     pub(crate) not_proved: Option<Vec<NotProved>>,
@@ -85,14 +85,14 @@ pub(crate) struct Found {
     pub(crate) shared_bytes: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Counts {
     pub(crate) proved: usize,
     pub(crate) checked: usize,
     pub(crate) never: usize,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct NotProved {
     pub(crate) line: u32,
     pub(crate) space: &'static str,
@@ -102,20 +102,20 @@ pub(crate) struct NotProved {
     pub(crate) verdict: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Loop {
     pub(crate) line: u32,
     pub(crate) turns: Option<u64>,
     pub(crate) stop_word_every: Option<u32>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Call {
     pub(crate) line: u32,
     pub(crate) function: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct RefusalReport {
     pub(crate) line: u32,
     pub(crate) instruction: String,

@@ -77,8 +77,13 @@ fn parse(bytes: &[u8], gpu: &Gpu) -> Result<Module, Problem> {
 }
 
 impl PtxReport {
-    /// Reports on all kernels for unknown launches, or on those that are launched.
-    pub(super) fn verify(&mut self, module: &Module, launches: Option<&[TargetLaunch]>, gpu: &Gpu) {
+    /// Reports on all kernels for unknown launches, or on one kernel for each launch.
+    pub(super) fn verify(
+        &mut self,
+        module: &Module,
+        launches: Option<&[&TargetLaunch]>,
+        gpu: &Gpu,
+    ) {
         self.kernels = match launches {
             None => {
                 let entries = module.functions.iter().filter(|one| one.is_entry);
@@ -99,13 +104,28 @@ impl PtxReport {
                     })
                     .collect()
             }
-            Some(launches) => launches
-                .iter()
-                .map(|one| kernel(module, Some(&one.target), &one.launch, gpu))
-                .collect(),
+            Some(launches) => launched(module, launches, gpu),
         };
-        let grades = self.kernels.iter().map(|kernel| kernel.grade);
-        self.grade = grades.max().unwrap_or(Grade::Fenced);
+        self.grade = worst(&self.kernels);
+    }
+
+    /// The report on some of the kernels, by their numbers.
+    pub(super) fn part(&self, is_meant: impl Fn(usize) -> bool) -> Self {
+        let kernels = self.kernels.iter().enumerate();
+        let kernels = kernels.filter(|(number, _)| is_meant(*number));
+        let kernels: Vec<_> = kernels.map(|(_, kernel)| kernel.clone()).collect();
+        Self {
+            sha256: self.sha256.clone(),
+            architecture: self.architecture.clone(),
+            problem: self.problem.clone(),
+            // That of a text that cannot be read stays.
+            grade: match self.problem {
+                None => worst(&kernels),
+                Some(_) => self.grade,
+            },
+            kernels,
+            ..*self
+        }
     }
 
     /// The failure with which a file that does not pass ends the command.
@@ -146,6 +166,39 @@ impl PtxReport {
         };
         Some(status.into())
     }
+}
+
+/// The greatest grade of a file's kernels.
+fn worst(kernels: &[KernelReport]) -> Grade {
+    let grades = kernels.iter().map(|kernel| kernel.grade);
+    grades.max().unwrap_or(Grade::Fenced)
+}
+
+/// Reports on the kernels that are launched. Launches that differ in their targets alone are
+/// verified once.
+fn launched(module: &Module, launches: &[&TargetLaunch], gpu: &Gpu) -> Vec<KernelReport> {
+    let mut kernels: Vec<KernelReport> = Vec::with_capacity(launches.len());
+    for (number, one) in launches.iter().enumerate() {
+        let mut earlier = launches[..number].iter();
+        let target = Some(one.target.as_str());
+        let report = match earlier.position(|earlier| is_same(&earlier.launch, &one.launch)) {
+            Some(same) => KernelReport {
+                target: target.map(str::to_owned),
+                ..kernels[same].clone()
+            },
+            None => kernel(module, target, &one.launch, gpu),
+        };
+        kernels.push(report);
+    }
+    kernels
+}
+
+/// Whether two launches are the same, if their images are.
+fn is_same(one: &FencedLaunch, other: &FencedLaunch) -> bool {
+    one.entry == other.entry
+        && one.parameters == other.parameters
+        && one.launch == other.launch
+        && one.open == other.open
 }
 
 /// Reports on a kernel.

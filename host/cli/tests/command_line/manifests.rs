@@ -234,3 +234,51 @@ fn a_library_is_known_by_its_digest_alone() {
         json!({"size": 7, "sha256": LIBRARY_SHA256})
     );
 }
+
+/// A hundred kernels in a file that 300 images name, and a target for each image.
+#[cfg(target_os = "linux")]
+#[test]
+fn images_of_the_same_contents_are_verified_once() {
+    const KERNELS: usize = 100;
+    const IMAGES: usize = 300;
+    let read = |name: &str| {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../guests/triton/attention/"
+        );
+        std::fs::read_to_string(folder.to_owned() + name).unwrap()
+    };
+    let ptx = read("attention.ptx");
+    let (head, entry) = ptx.split_at(ptx.find(".visible").unwrap());
+    let mut text = head.to_owned();
+    for number in 0..KERNELS {
+        text.push_str(&entry.replace("attention", &format!("attention_{number}")));
+    }
+    let known: serde_json::Value = serde_json::from_str(&read("callbox.json")).unwrap();
+    let target = |image: usize| {
+        let mut target = known["targets"][0].clone();
+        target["name"] = json!(format!("t{image}"));
+        target["launches"][0]["image"] = json!(format!("i{image}"));
+        target["launches"][0]["entry"] = json!("attention_7");
+        target
+    };
+    let image = |image| json!({"name": format!("i{image}"), "file": "k.ptx"});
+    let manifest = json!({
+        "format": 1,
+        "images": (0..IMAGES).map(image).collect::<Vec<_>>(),
+        "targets": (0..IMAGES).map(target).collect::<Vec<_>>(),
+    });
+    let folder = Folder::new();
+    folder.write("k/k.ptx", text);
+    folder.write("k/callbox.json", manifest.to_string());
+    // Each verification takes some tenths of a second.
+    let ran = crate::cost::limited(&folder, 512, &["inspect", "k", "--json"]);
+    let manifest = &ran.object()["manifest"];
+    assert_eq!(manifest["grade"], "fenced");
+    for (number, image) in manifest["images"].as_array().unwrap().iter().enumerate() {
+        let kernels = image["ptx"]["kernels"].as_array().unwrap();
+        assert_eq!(kernels.len(), 1, "{kernels:?}");
+        assert_eq!(kernels[0]["name"], "attention_7");
+        assert_eq!(kernels[0]["target"], format!("t{number}"));
+    }
+}

@@ -301,6 +301,33 @@ fn folders_that_are_wrong_are_refused() {
             "RESOURCE_EXHAUSTED",
             "expected cases whose arrays have at most 268435456 bytes in all, found more",
         ),
+        // Together they have 8 bytes, modulo 2^64.
+        (
+            "cases/three.json",
+            of_case(
+                "\"call\": {",
+                &format!(
+                    "\"call\": {{\"results\": [\"u8[{0}]\", \"u8[{0}]\", \"u8[10]\"], ",
+                    isize::MAX
+                ),
+            ),
+            1,
+            "RESOURCE_EXHAUSTED",
+            "expected cases whose arrays have at most 268435456 bytes in all, found more",
+        ),
+        (
+            "cases/three.json",
+            of_case(
+                "\"call\": {",
+                &format!(
+                    "\"call\": {{\"attributes\": {{\"a\": {{\"type\": \"string\", \"value\": [{}0]}}}}, ",
+                    "0, ".repeat(100_000)
+                ),
+            ),
+            1,
+            invalid,
+            "... (4096 of 2000",
+        ),
     ] {
         let folder = folder();
         folder.write(&format!("k/{file}"), text);

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::Instant;
 
 use super::child::{CompilerChild, Settings, StartFailure};
 use crate::spawner::Spawner;
@@ -43,17 +44,54 @@ impl Spare {
         }
     }
 
-    /// The child, once it has started. The start has a time limit of its own.
-    ///
-    /// # Errors
-    /// [`StartFailure`].
-    pub(super) fn wait(self) -> Result<CompilerChild, StartFailure> {
-        match self {
-            Self::Ready(child) => Ok(child),
-            Self::Starting(_, receiver) => receiver.recv().unwrap_or_else(|_| {
+    /// The child, once it has started. `Err` has the spare if it still starts at `until`.
+    pub(super) fn wait(
+        self,
+        until: Instant,
+    ) -> Result<Result<CompilerChild, StartFailure>, Box<Self>> {
+        let (settings, receiver) = match self {
+            Self::Ready(child) => return Ok(Ok(child)),
+            Self::Starting(settings, receiver) => (settings, receiver),
+        };
+        match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(outcome) => Ok(outcome),
+            Err(RecvTimeoutError::Timeout) => Err(Box::new(Self::Starting(settings, receiver))),
+            Err(RecvTimeoutError::Disconnected) => {
                 let gone = "the thread that starts a compiler is gone";
-                Err(StartFailure::NotStarted(Status::internal(gone)))
-            }),
+                Ok(Err(StartFailure::NotStarted(Status::internal(gone))))
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::message::decode;
+
+    #[test]
+    fn a_start_that_takes_too_long_is_left_for_later() {
+        let settings = Settings {
+            compiler: decode(&[0; 3]).unwrap(),
+            memory_bytes: 0,
+        };
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let spare = Spare::Starting(settings.clone(), receiver);
+        let Err(spare) = spare.wait(Instant::now() + Duration::from_millis(20)) else {
+            panic!("expected the spare to be starting");
+        };
+        assert!(spare.has(&settings));
+        let failure = StartFailure::Lost(Status::internal("lost"));
+        sender.send(Err(failure)).unwrap();
+        let outcome = spare.wait(Instant::now());
+        assert!(matches!(outcome, Ok(Err(StartFailure::Lost(_)))));
     }
 }

@@ -4,6 +4,7 @@ use arbitrary::{Result, Unstructured};
 
 use super::texts::size;
 use crate::generators::Generator;
+use crate::wide::Place;
 
 /// Generates a module of at most some hundred kilobytes.
 pub(super) fn module(u: &mut Unstructured<'_>) -> Result<Generator> {
@@ -46,7 +47,7 @@ pub(super) fn module(u: &mut Unstructured<'_>) -> Result<Generator> {
         8 => Generator::Escaping {
             functions: size(u, 2_000)?,
             values: size(u, 200)?,
-            table: u.arbitrary()?,
+            place: *u.choose(&[Place::Exports, Place::Globals, Place::Table])?,
         },
         9 => Generator::Globals {
             count: size(u, 2_000)?,
