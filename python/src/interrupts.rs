@@ -15,6 +15,8 @@
 mod signal;
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -63,7 +65,7 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: Local = Local::new();
+    static LOCAL: Rc<Local> = Rc::new(Local::new());
 }
 
 impl Local {
@@ -78,22 +80,33 @@ impl Local {
         }
     }
 
-    /// Begins a call. Returns the token that an interrupt cancels from now on.
-    fn begin(&self) -> (Running, CancelToken) {
+    /// Begins a call: from now on an interrupt cancels the thread's token.
+    #[inline]
+    fn begin<C: Deref<Target = Caller>>(&self, caller: C) -> Running<C> {
         let seen = signal::count();
-        let mut token = self.token.borrow_mut();
-        if token.seen != seen {
-            *token = Token {
-                seen,
-                token: CancelToken::new(),
-            };
-            *lock(&self.caller.token) = token.clone();
+        if self.token.borrow().seen != seen {
+            self.renew_token(seen);
         }
-        let running = Running::new(&self.caller);
-        if !AWAKE.load(Ordering::Relaxed) {
+        let running = Running::new(caller);
+        if !AWAKE.load(Ordering::SeqCst) {
             wake();
         }
-        (running, token.token.clone())
+        running
+    }
+
+    #[cold]
+    fn renew_token(&self, seen: u64) {
+        let token = Token {
+            seen,
+            token: CancelToken::new(),
+        };
+        *lock(&self.caller.token) = token.clone();
+        self.token.replace(token);
+    }
+
+    /// The thread's token.
+    fn token(&self) -> CancelToken {
+        self.token.borrow().token.clone()
     }
 
     /// Whether this is Python's main thread.
@@ -109,36 +122,75 @@ impl Local {
     }
 }
 
+impl Caller {
+    /// Counts the beginning or the end of a call. Only the caller's own thread does.
+    #[inline]
+    fn advance(&self, order: Ordering) {
+        let progress = self.progress.load(Ordering::Relaxed);
+        self.progress.store(progress.wrapping_add(1), order);
+    }
+}
+
 /// A call in progress.
-pub(crate) struct Running(Arc<Caller>);
+pub(crate) struct Running<C: Deref<Target = Caller> = Arc<Caller>>(C);
 
-impl Running {
-    fn new(caller: &Arc<Caller>) -> Self {
-        caller.progress.fetch_add(1, Ordering::Relaxed);
-        // Either this thread sees that the watching thread is parked, or that one sees the call.
-        fence(Ordering::SeqCst);
-        Self(Arc::clone(caller))
+impl<C: Deref<Target = Caller>> Running<C> {
+    #[inline]
+    fn new(caller: C) -> Self {
+        // Either this thread sees that the watching thread is parked, or that one sees the call:
+        // this store and the load of `AWAKE` after it are sequentially consistent.
+        caller.advance(Ordering::SeqCst);
+        Self(caller)
     }
 }
 
-impl Drop for Running {
+impl<C: Deref<Target = Caller>> Drop for Running<C> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.progress.fetch_add(1, Ordering::Release);
+        self.0.advance(Ordering::Release);
     }
 }
 
-/// Makes a call of a compiled program, which an interrupt cancels.
+/// The options of a call site's last call of [`cancellable`], kept for the next one.
+#[derive(Default)]
+pub(crate) struct LastOptions(Cell<Option<CallOptions>>);
+
+impl LastOptions {
+    /// The options of a call with the thread's token.
+    #[inline]
+    fn with_token(&self, options: &CallOptions, local: &Local) -> CallOptions {
+        let has_token = |last: &CallOptions| {
+            let token = &local.token.borrow().token;
+            last.cancel.as_ref().is_some_and(|last| last.is_same(token))
+        };
+        self.0
+            .take()
+            .filter(has_token)
+            .unwrap_or_else(|| CallOptions {
+                cancel: Some(local.token()),
+                ..options.clone()
+            })
+    }
+}
+
+/// Makes a call of a compiled program, which an interrupt cancels. `last` is of calls with the same
+/// options on this thread.
 #[inline]
-pub(crate) fn cancellable<T>(options: &CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
-    let begun = (!signal::is_child()).then(|| LOCAL.try_with(Local::begin));
+pub(crate) fn cancellable<T>(
+    options: &CallOptions,
+    last: &LastOptions,
+    call: impl FnOnce(&CallOptions) -> T,
+) -> T {
+    let local = (!signal::is_child()).then(|| LOCAL.try_with(Rc::clone));
     // A thread that is ending has no state.
-    let Some(Ok((_running, token))) = begun else {
+    let Some(Ok(local)) = local else {
         return call(options);
     };
-    call(&CallOptions {
-        cancel: Some(token),
-        ..options.clone()
-    })
+    let _running = local.begin(&*local.caller);
+    let options = last.with_token(options, &local);
+    let outcome = call(&options);
+    last.0.set(Some(options));
+    outcome
 }
 
 /// Begins a direct call, which an interrupt cancels if it is on the main thread.
@@ -149,7 +201,10 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
     if signal::is_child() {
         return Ok(None);
     }
-    let begun = LOCAL.try_with(|local| local.is_main(py).map(|main| main.then(|| local.begin())));
+    let begun = LOCAL.try_with(|local| {
+        let is_main = local.is_main(py)?;
+        Ok::<_, PyErr>(is_main.then(|| (local.begin(Arc::clone(&local.caller)), local.token())))
+    });
     let Some((running, token)) = begun.ok().transpose()?.flatten() else {
         return Ok(None);
     };

@@ -9,6 +9,7 @@ use std::thread::LocalKey;
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::frame::{Arrays, Frame};
+use crate::interrupts::LastOptions;
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
 use crate::site::{CallText, Passage, Ready, Shapes, SiteText};
@@ -26,6 +27,7 @@ pub(super) struct CachedSite<R> {
     results: Vec<ArrayShape>,
     pub(super) operand_sizes: Vec<usize>,
     pub(super) result_sizes: Vec<usize>,
+    pub(super) last_options: LastOptions,
     /// The module may have dropped it.
     ready: Weak<R>,
 }
@@ -212,6 +214,7 @@ impl<R> CachedSite<R> {
             result_sizes: sizes(&shapes.results),
             operands: shapes.operands,
             results: shapes.results,
+            last_options: LastOptions::default(),
             ready: Arc::downgrade(&ready),
         };
         Ok((cached, ready))
