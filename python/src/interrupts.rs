@@ -44,7 +44,7 @@ static AWAKE: AtomicBool = AtomicBool::new(false);
 
 /// The part of a thread's state that the watching thread reads.
 #[derive(Default)]
-struct Caller {
+pub(crate) struct Caller {
     /// Odd while a call is running. Each call adds 2.
     progress: AtomicU64,
     token: Mutex<Token>,
