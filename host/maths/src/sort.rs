@@ -2,18 +2,22 @@
 //!
 //! Only positions move, in the memory of the result: a sort needs no memory in proportion to its
 //! row. Elements are ordered by their bits as a number, and equal ones by their positions, so that
-//! the order is total and the same on every machine. Ranges of more than [`SMALL`] positions are
-//! distributed by one byte after the other (an American flag sort), whose time grows linearly
-//! whatever the elements are.
+//! the order is total and the same on every machine: its *rank* is a number of 8 or 12 bytes.
+//!
+//! Time grows linearly with the row, whatever its elements are:
+//! - The first elements are those up to a rank, which is found byte by byte.
+//! - A range of more than [`MERGED`] positions is distributed by one byte of the ranks after the
+//!   other (an American flag sort). Smaller ones are sorted in [`PIECE`]s, which are merged.
 
 use std::ops::Range;
 
 use callbox_abi::Order;
 
+use crate::PIECE;
 use crate::rows::{Element, Real, Work, nth};
 
-/// The most positions that are sorted at once, which takes less than half a millisecond.
-const SMALL: usize = 4096;
+/// The most positions whose ranks are copied, to sort and merge them.
+const MERGED: usize = 16 * PIECE;
 
 /// The bytes of a position.
 const POSITION_BYTES: usize = size_of::<u32>();
@@ -22,6 +26,9 @@ const POSITION_BYTES: usize = size_of::<u32>();
 pub trait Sortable: Element {
     /// The bytes of a key that can differ.
     const KEY_BYTES: usize;
+
+    /// The bits of those bytes.
+    const KEY_BITS: u64 = u64::MAX >> (64 - 8 * Self::KEY_BYTES);
 
     /// A number that grows with the element. Zeros have the same, and so have all NaNs, which are
     /// greater than every other element.
@@ -79,7 +86,6 @@ pub fn argsort_rows<T: Sortable, E>(
             x: nth(x, row, columns),
             is_descending: order == Order::Descending,
         };
-        sorter.fill(found, pause)?;
         sorter.select(row, found, pause)?;
         sorter.sort(row, found, pause)?;
     }
@@ -102,6 +108,11 @@ impl<T: Sortable> Row<'_, T> {
         if self.is_descending { !key } else { key }
     }
 
+    /// The bits that all keys have in common.
+    fn key_base(self) -> u64 {
+        if self.is_descending { !T::KEY_BITS } else { 0 }
+    }
+
     /// The key and the position, by which no two elements are equal.
     #[inline]
     fn rank(self, position: i32) -> (u64, i32) {
@@ -121,59 +132,86 @@ impl<T: Sortable> Row<'_, T> {
     }
 }
 
-/// The work since the last pause, and memory for ranges that are sorted at once.
+/// The work since the last pause, and memory for ranges that are merged.
 #[derive(Default)]
 struct Sorter {
     work: Work,
     ranks: Vec<(u64, i32)>,
+    merged: Vec<(u64, i32)>,
 }
 
 impl Sorter {
-    /// Writes the first positions of a row.
-    fn fill<E>(
-        &mut self,
-        positions: &mut [i32],
-        pause: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
-        for (number, piece) in positions.chunks_mut(SMALL).enumerate() {
-            let first = (number * SMALL) as i32;
-            piece.iter_mut().zip(first..).for_each(|(to, at)| *to = at);
-            self.work.did(piece.len(), pause)?;
-        }
-        self.work.did(0, pause)
-    }
-
-    /// Replaces the first positions of a row by those of its first elements, in any order.
+    /// Writes the positions of the first elements of a row, in any order.
     fn select<T: Sortable, E>(
         &mut self,
         row: Row<'_, T>,
         kept: &mut [i32],
         pause: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let count = kept.len();
-        if count == 0 || count == row.x.len() {
-            return Ok(());
-        }
-        let levels = count.ilog2() as usize + 1;
-        for parent in (0..count / 2).rev() {
-            sift_down(row, kept, parent);
-            self.work.did(64 * levels, pause)?;
-        }
-        let mut last = row.rank(kept[0]);
-        for piece in (count..row.x.len()).step_by(SMALL) {
-            let end = row.x.len().min(piece + SMALL);
-            for position in piece as i32..end as i32 {
-                // An equal element has a lower position.
-                if row.key(position) < last.0 {
-                    kept[0] = position;
-                    sift_down(row, kept, 0);
-                    last = row.rank(kept[0]);
-                    self.work.did(64 * levels, pause)?;
+        let is_whole = kept.len() >= row.x.len();
+        let mut all = 0..row.x.len() as i32;
+        let last = if is_whole {
+            (u64::MAX, i32::MAX)
+        } else {
+            self.last_rank(row, kept.len(), pause)?
+        };
+        let mut free = kept.iter_mut();
+        while !all.is_empty() {
+            let piece = all.start..all.end.min(all.start + PIECE as i32);
+            all.start = piece.end;
+            for position in piece {
+                if is_whole || row.rank(position) <= last {
+                    // There are as many as places.
+                    free.next().into_iter().for_each(|place| *place = position);
                 }
             }
-            self.work.did(end - piece, pause)?;
+            self.work.did(PIECE, pause)?;
         }
-        Ok(())
+        self.work.did(0, pause)
+    }
+
+    /// The rank of the last of the first `count` elements of a row that has more.
+    fn last_rank<T: Sortable, E>(
+        &mut self,
+        row: Row<'_, T>,
+        mut count: usize,
+        pause: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(u64, i32), E> {
+        // The rank's bytes so far, the other ones being 0, and the mask of those bytes.
+        let (mut key, mut key_mask) = (row.key_base(), !T::KEY_BITS);
+        let (mut place, mut place_mask) = (0_u32, 0_u32);
+        for byte in 0..T::KEY_BYTES + POSITION_BYTES {
+            let mut counts = [0; 256];
+            for first in (0..row.x.len()).step_by(PIECE) {
+                let end = row.x.len().min(first + PIECE);
+                for position in first as i32..end as i32 {
+                    let found = row.key(position);
+                    if found & key_mask == key && position as u32 & place_mask == place {
+                        counts[row.byte(position, byte)] += 1;
+                    }
+                }
+                self.work.did(4 * (end - first), pause)?;
+            }
+            let mut value = 0;
+            while value < 255 && counts[value] < count {
+                count -= counts[value];
+                value += 1;
+            }
+            if byte < T::KEY_BYTES {
+                let shift = 8 * (T::KEY_BYTES - 1 - byte);
+                key |= (value as u64) << shift;
+                key_mask |= 0xff << shift;
+            } else {
+                let shift = 8 * (T::KEY_BYTES + POSITION_BYTES - 1 - byte);
+                place |= (value as u32) << shift;
+                place_mask |= 0xff << shift;
+            }
+            if counts[value] == count {
+                // All with these bytes are among the first ones.
+                return Ok((key | !key_mask, (place | !place_mask) as i32 & i32::MAX));
+            }
+        }
+        Ok((key, place as i32))
     }
 
     /// Sorts positions by their elements.
@@ -187,17 +225,17 @@ impl Sorter {
         let mut ranges = vec![(0..positions.len(), 0)];
         while let Some((range, byte)) = ranges.pop() {
             let part = &mut positions[range.clone()];
-            if part.len() <= SMALL {
-                self.sort_at_once(row, part, pause)?;
+            if part.len() <= MERGED {
+                self.merge_sort(row, part, pause)?;
                 continue;
             }
             let mut start = range.start;
             for bucket in self.distribute(row, part, byte, pause)? {
                 let end = start + bucket.len();
-                if bucket.len() > SMALL {
+                if bucket.len() > MERGED {
                     ranges.push((start..end, byte + 1));
                 } else {
-                    self.sort_at_once(row, &mut positions[start..end], pause)?;
+                    self.merge_sort(row, &mut positions[start..end], pause)?;
                 }
                 start = end;
             }
@@ -205,19 +243,35 @@ impl Sorter {
         Ok(())
     }
 
-    fn sort_at_once<T: Sortable, E>(
+    /// Sorts at most [`MERGED`] positions.
+    fn merge_sort<T: Sortable, E>(
         &mut self,
         row: Row<'_, T>,
         positions: &mut [i32],
         pause: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         self.ranks.clear();
-        self.ranks.extend(positions.iter().map(|&at| row.rank(at)));
-        self.ranks.sort_unstable();
+        for piece in positions.chunks(PIECE) {
+            let start = self.ranks.len();
+            self.ranks.extend(piece.iter().map(|&at| row.rank(at)));
+            self.ranks[start..].sort_unstable();
+            self.work.did(8 * piece.len(), pause)?;
+        }
+        let mut width = PIECE;
+        while width < positions.len() {
+            self.merged.clear();
+            for pair in self.ranks.chunks(2 * width) {
+                let (first, second) = pair.split_at(width.min(pair.len()));
+                merge(first, second, &mut self.merged);
+                self.work.did(pair.len(), pause)?;
+            }
+            std::mem::swap(&mut self.ranks, &mut self.merged);
+            width *= 2;
+        }
         for (to, (_, position)) in positions.iter_mut().zip(&self.ranks) {
             *to = *position;
         }
-        self.work.did(8 * positions.len(), pause)
+        self.work.did(positions.len(), pause)
     }
 
     /// Puts positions with the same byte of their ranks together, in the order of that byte.
@@ -230,7 +284,7 @@ impl Sorter {
         pause: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<[Range<usize>; 256], E> {
         let mut counts = [0; 256];
-        for piece in positions.chunks(SMALL) {
+        for piece in positions.chunks(PIECE) {
             piece.iter().for_each(|&at| counts[row.byte(at, byte)] += 1);
             self.work.did(4 * piece.len(), pause)?;
         }
@@ -265,18 +319,17 @@ impl Sorter {
     }
 }
 
-/// Moves the position at the root of a part of the heap down until none below it has a greater
-/// rank.
-fn sift_down<T: Sortable>(row: Row<'_, T>, heap: &mut [i32], mut parent: usize) {
-    loop {
-        let children = 2 * parent + 1..heap.len().min(2 * parent + 3);
-        let Some(child) = children.max_by_key(|&child| row.rank(heap[child])) else {
-            return;
-        };
-        if row.rank(heap[child]) < row.rank(heap[parent]) {
-            return;
+/// Appends the numbers of two sorted lists in their order.
+fn merge(mut first: &[(u64, i32)], mut second: &[(u64, i32)], into: &mut Vec<(u64, i32)>) {
+    while let ([a, first_rest @ ..], [b, second_rest @ ..]) = (first, second) {
+        if a < b {
+            into.push(*a);
+            first = first_rest;
+        } else {
+            into.push(*b);
+            second = second_rest;
         }
-        heap.swap(parent, child);
-        parent = child;
     }
+    into.extend_from_slice(first);
+    into.extend_from_slice(second);
 }

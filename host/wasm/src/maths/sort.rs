@@ -15,6 +15,9 @@ use crate::failure::invalid;
 use crate::import::{charge, define_computation};
 use crate::state::GuestState;
 
+/// The fuel of an element.
+const FUEL_OF_SORTED: u64 = 8 * FUEL_OF_ELEMENT;
+
 /// A type of elements, and what messages call its function and its arrays.
 trait Element: Sortable + FromBytes + Immutable + KnownLayout {
     const NAMES: [&str; 3];
@@ -55,11 +58,8 @@ fn argsort_rows<T: Element>(
     let found = Array::new(positions_name, positions, length);
     let columns = columns.to_check();
     let (rows, kept) = rows_and_kept(function, &x, columns, &found)?;
-    let of_element = FUEL_OF_ELEMENT * (4 + u64::from(kept.max(1).ilog2()));
-    charge(
-        caller,
-        of_element * x.count as u64 + FUEL_OF_ROW * rows as u64,
-    )?;
+    let fuel = FUEL_OF_SORTED * x.count as u64 + FUEL_OF_ROW * rows as u64;
+    charge(caller, fuel)?;
     let (mut memory, mut pause) = borrow(caller, function)?;
     let x_range = x.range::<T>(&memory)?;
     let range = found.range::<i32>(&memory)?;
