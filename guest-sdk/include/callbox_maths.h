@@ -28,6 +28,9 @@ typedef enum callbox_convertible {
   CALLBOX_CONVERT_F32, CALLBOX_CONVERT_F16, CALLBOX_CONVERT_BF16, CALLBOX_CONVERT_S8
 } callbox_convertible;
 
+/* An order of elements. NaNs are greater than every other element. */
+typedef enum callbox_order { CALLBOX_ASCENDING, CALLBOX_DESCENDING } callbox_order;
+
 /* The type of the elements of matrices. */
 typedef enum callbox_number { CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64 } callbox_number;
 
@@ -130,6 +133,17 @@ void callbox_rms_norm_rows_gradient(const float *x, size_t x_count, const float 
                                     size_t weight_count, const float *dy, size_t dy_count,
                                     float *dx, size_t dx_count, double *dweight,
                                     size_t dweight_count, float eps);
+
+/* Writes the positions of the first elements of each row of `columns` elements of `x`, in this
+ * order, to a row of `positions`. Its rows are equally long, and have at most `columns` elements.
+ * Equal elements are in the order of their positions. */
+CALLBOX_MATHS("argsort-rows")
+void callbox_argsort_rows(uint32_t order, const float *x, size_t x_count, size_t columns,
+                          int32_t *positions, size_t positions_count);
+
+CALLBOX_MATHS("argsort-rows-f64")
+void callbox_argsort_rows_f64(uint32_t order, const double *x, size_t x_count, size_t columns,
+                              int32_t *positions, size_t positions_count);
 
 /* Multiplies matrices. */
 CALLBOX_MATHS("gemm") void callbox_gemm(const callbox_product *product);

@@ -37,7 +37,7 @@ use portable as machine;
 use crate::abi::maths as machine;
 
 #[doc(inline)]
-pub use callbox_abi::{Elementwise, Reduction};
+pub use callbox_abi::{Elementwise, Order, Reduction};
 
 use callbox_abi::{Convertible, Number};
 
@@ -86,7 +86,7 @@ mod sealed {
 
     converted! { f32: F32, F16: F16, Bf16: Bf16, i8: S8, }
 
-    pub trait Sealed: callbox_maths::gemm::Number + callbox_maths::rows::Element {}
+    pub trait Sealed: callbox_maths::gemm::Number + callbox_maths::sort::Sortable {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }
@@ -222,6 +222,57 @@ pub fn reduce_rows<T: MatrixElement>(function: Reduction, x: &[T], y: &mut [T]) 
 /// each row. `a` and `b` are as long as each other.
 pub fn dot_rows<T: MatrixElement>(a: &[T], b: &[T], y: &mut [T]) {
     machine::dot_rows(a, b, y);
+}
+
+/// Writes the positions of the first elements of each row of `columns` elements of `x`, in this
+/// order, to a row of `positions`, whose rows are equally long and have at most `columns` elements.
+///
+/// NaNs are greater than every other element. Equal elements are in the order of their positions.
+///
+/// ```
+/// use callbox_guest::maths::{self, Order};
+///
+/// let mut positions = [0; 4];
+/// maths::argsort_rows(Order::Ascending, &[2.0_f32, -1.0, 2.0, 0.5], 4, &mut positions);
+/// assert_eq!(positions, [1, 3, 0, 2]);
+/// ```
+pub fn argsort_rows<T: MatrixElement>(
+    order: Order,
+    x: &[T],
+    columns: usize,
+    positions: &mut [i32],
+) {
+    machine::argsort_rows(order, x, columns, positions);
+}
+
+/// Writes the greatest elements of each row of `columns` elements of `x` to a row of `values`, the
+/// greatest first, and their positions to `positions`, which is as long as `values`.
+///
+/// NaNs are greater than every other element. Equal elements are in the order of their positions.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let (mut values, mut positions) = ([0.0; 2], [0; 2]);
+/// maths::top_k_rows(&[2.0_f32, -1.0, 3.0, 0.5], 4, &mut values, &mut positions);
+/// assert_eq!((values, positions), ([3.0, 2.0], [2, 0]));
+/// ```
+pub fn top_k_rows<T: MatrixElement>(
+    x: &[T],
+    columns: usize,
+    values: &mut [T],
+    positions: &mut [i32],
+) {
+    assert_eq!(values.len(), positions.len(), "the lengths of the results");
+    argsort_rows(Order::Descending, x, columns, positions);
+    let rows = x.len().checked_div(columns).unwrap_or(0);
+    let kept = values.len().checked_div(rows).unwrap_or(0).max(1);
+    let found = positions.chunks(kept).zip(values.chunks_mut(kept));
+    for (row, (positions, values)) in x.chunks(columns.max(1)).zip(found) {
+        for (value, &position) in values.iter_mut().zip(positions) {
+            *value = row[position as usize];
+        }
+    }
 }
 
 /// Divides each row of `x` by `sqrt(mean(x^2) + eps)`, multiplies it by `weight`, and writes it to

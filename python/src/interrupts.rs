@@ -15,6 +15,8 @@
 mod signal;
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -42,7 +44,7 @@ static AWAKE: AtomicBool = AtomicBool::new(false);
 
 /// The part of a thread's state that the watching thread reads.
 #[derive(Default)]
-struct Caller {
+pub(crate) struct Caller {
     /// The calls that have begun. A signal handler of Python's may make calls within another one.
     begun: AtomicU64,
     /// Those of them that have ended.
@@ -65,7 +67,7 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: Local = Local::new();
+    static LOCAL: Rc<Local> = Rc::new(Local::new());
 }
 
 impl Local {
@@ -80,22 +82,28 @@ impl Local {
         }
     }
 
-    /// Begins a call. Returns the token that an interrupt cancels from now on.
-    fn begin(&self) -> (Running, Token) {
+    /// Begins a call: from now on an interrupt cancels the thread's token.
+    #[inline]
+    fn begin<C: Deref<Target = Caller>>(&self, caller: C) -> Running<C> {
         let seen = signal::count();
-        let mut token = self.token.borrow_mut();
-        if token.seen != seen {
-            *token = Token {
-                seen,
-                token: CancelToken::new(),
-            };
-            *lock(&self.caller.token) = token.clone();
+        if self.token.borrow().seen != seen {
+            self.renew_token(seen);
         }
-        let running = Running::new(&self.caller);
-        if !AWAKE.load(Ordering::Relaxed) {
+        let running = Running::new(caller);
+        if !AWAKE.load(Ordering::SeqCst) {
             wake();
         }
-        (running, token.clone())
+        running
+    }
+
+    #[cold]
+    fn renew_token(&self, seen: u64) {
+        let token = Token {
+            seen,
+            token: CancelToken::new(),
+        };
+        *lock(&self.caller.token) = token.clone();
+        self.token.replace(token);
     }
 
     /// The token of the call that began last.
@@ -116,36 +124,72 @@ impl Local {
     }
 }
 
-/// A call in progress.
-pub(crate) struct Running(Arc<Caller>);
-
-impl Running {
-    fn new(caller: &Arc<Caller>) -> Self {
-        caller.begun.fetch_add(1, Ordering::Relaxed);
-        // Either this thread sees that the watching thread is parked, or that one sees the call.
-        fence(Ordering::SeqCst);
-        Self(Arc::clone(caller))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Release);
-    }
-}
-
-/// Makes a call of a compiled program, which an interrupt cancels.
+/// Adds one to a caller's count. Only the caller's own thread does.
 #[inline]
-pub(crate) fn cancellable<T>(options: &CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
-    let begun = (!signal::is_child()).then(|| LOCAL.try_with(Local::begin));
+fn count(calls: &AtomicU64, order: Ordering) {
+    calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), order);
+}
+
+/// A call in progress.
+pub(crate) struct Running<C: Deref<Target = Caller> = Arc<Caller>>(C);
+
+impl<C: Deref<Target = Caller>> Running<C> {
+    #[inline]
+    fn new(caller: C) -> Self {
+        // Either this thread sees that the watching thread is parked, or that one sees the call:
+        // this store and the load of `AWAKE` after it are sequentially consistent.
+        count(&caller.begun, Ordering::SeqCst);
+        Self(caller)
+    }
+}
+
+impl<C: Deref<Target = Caller>> Drop for Running<C> {
+    #[inline]
+    fn drop(&mut self) {
+        count(&self.0.ended, Ordering::Release);
+    }
+}
+
+/// The options of a call site's last call of [`cancellable`], kept for the next one.
+#[derive(Default)]
+pub(crate) struct LastOptions(Cell<Option<CallOptions>>);
+
+impl LastOptions {
+    /// The options of a call with the thread's token.
+    #[inline]
+    fn with_token(&self, options: &CallOptions, local: &Local) -> CallOptions {
+        let has_token = |last: &CallOptions| {
+            let token = &local.token.borrow().token;
+            last.cancel.as_ref().is_some_and(|last| last.is_same(token))
+        };
+        self.0
+            .take()
+            .filter(has_token)
+            .unwrap_or_else(|| CallOptions {
+                cancel: Some(local.token().token),
+                ..options.clone()
+            })
+    }
+}
+
+/// Makes a call of a compiled program, which an interrupt cancels. `last` is of calls with the same
+/// options on this thread.
+#[inline]
+pub(crate) fn cancellable<T>(
+    options: &CallOptions,
+    last: &LastOptions,
+    call: impl FnOnce(&CallOptions) -> T,
+) -> T {
+    let local = (!signal::is_child()).then(|| LOCAL.try_with(Rc::clone));
     // A thread that is ending has no state.
-    let Some(Ok((_running, token))) = begun else {
+    let Some(Ok(local)) = local else {
         return call(options);
     };
-    call(&CallOptions {
-        cancel: Some(token.token),
-        ..options.clone()
-    })
+    let _running = local.begin(&*local.caller);
+    let options = last.with_token(options, &local);
+    let outcome = call(&options);
+    last.0.set(Some(options));
+    outcome
 }
 
 /// Begins a direct call, which an interrupt cancels if it is on the main thread.
@@ -156,7 +200,10 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
     if signal::is_child() {
         return Ok(None);
     }
-    let begun = LOCAL.try_with(|local| local.is_main(py).map(|main| main.then(|| local.begin())));
+    let begun = LOCAL.try_with(|local| {
+        let is_main = local.is_main(py)?;
+        Ok::<_, PyErr>(is_main.then(|| (local.begin(Arc::clone(&local.caller)), local.token())))
+    });
     let Some((running, mut token)) = begun.ok().transpose()?.flatten() else {
         return Ok(None);
     };
@@ -164,7 +211,7 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
         // From here on interrupts cancel the token. An earlier one may be pending still.
         py.check_signals()?;
         // A handler of another signal may have made a call that renewed the thread's token.
-        match LOCAL.try_with(Local::token) {
+        match LOCAL.try_with(|local| local.token()) {
             Ok(current) if current.seen != token.seen => token = current,
             _ => break,
         }

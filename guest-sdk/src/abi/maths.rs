@@ -1,6 +1,6 @@
 //! The host's mathematics, on slices of the module's memory.
 
-use callbox_abi::{Elementwise, List, Matrices, Product, Reduction};
+use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction};
 
 use super::{bytes, bytes_mut};
 use crate::maths::{Converted, MatrixElement, Sizes, Strides};
@@ -93,6 +93,24 @@ mod imports {
             dweight_len: usize,
             eps: f32,
         );
+        #[link_name = "argsort-rows"]
+        pub(crate) fn argsort_rows(
+            order: u32,
+            x: *const f32,
+            x_len: usize,
+            columns: usize,
+            positions: *mut i32,
+            positions_len: usize,
+        );
+        #[link_name = "argsort-rows-f64"]
+        pub(crate) fn argsort_rows_f64(
+            order: u32,
+            x: *const f64,
+            x_len: usize,
+            columns: usize,
+            positions: *mut i32,
+            positions_len: usize,
+        );
         pub(crate) fn gemm(product: *const Product);
     }
 }
@@ -134,10 +152,13 @@ pub trait Rows: Sized {
 
     /// Writes the dot products of rows to `y`.
     fn dot(a: &[Self], b: &[Self], y: &mut [Self]);
+
+    /// Writes the positions of the first elements of rows.
+    fn argsort(order: Order, x: &[Self], columns: usize, positions: &mut [i32]);
 }
 
 macro_rules! rows {
-    ($type:ident, $softmax:ident, $reduce:ident, $dot:ident) => {
+    ($type:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident) => {
         impl Rows for $type {
             unsafe fn softmax(
                 x: *const Self,
@@ -166,12 +187,27 @@ macro_rules! rows {
                 // borrowed exclusively.
                 unsafe { imports::$dot(a, a_len, b, b_len, y.as_mut_ptr(), y.len()) }
             }
+
+            fn argsort(order: Order, x: &[Self], columns: usize, positions: &mut [i32]) {
+                let order = u32::from(order.number());
+                let (x, x_len) = (x.as_ptr(), x.len());
+                let (start, length) = (positions.as_mut_ptr(), positions.len());
+                // SAFETY: the host reads the one slice, and writes to the other only, which is
+                // borrowed exclusively.
+                unsafe { imports::$argsort(order, x, x_len, columns, start, length) }
+            }
         }
     };
 }
 
-rows!(f32, softmax_rows, reduce_rows, dot_rows);
-rows!(f64, softmax_rows_f64, reduce_rows_f64, dot_rows_f64);
+rows!(f32, softmax_rows, reduce_rows, dot_rows, argsort_rows);
+rows!(
+    f64,
+    softmax_rows_f64,
+    reduce_rows_f64,
+    dot_rows_f64,
+    argsort_rows_f64
+);
 
 /// The softmax of rows.
 pub(crate) fn softmax_rows<T: Rows>(x: &[T], columns: usize, y: &mut [T]) {
@@ -195,6 +231,11 @@ pub(crate) fn reduce_rows<T: Rows>(function: Reduction, x: &[T], y: &mut [T]) {
 /// The dot products of rows.
 pub(crate) fn dot_rows<T: Rows>(a: &[T], b: &[T], y: &mut [T]) {
     T::dot(a, b, y);
+}
+
+/// The positions of the first elements of rows.
+pub(crate) fn argsort_rows<T: Rows>(order: Order, x: &[T], columns: usize, positions: &mut [i32]) {
+    T::argsort(order, x, columns, positions);
 }
 
 /// The import `rms-norm-rows`.

@@ -10,7 +10,7 @@ use core::convert::Infallible;
 use callbox_maths::gemm::{self, Arithmetic, Gemm, Operand, Target};
 use callbox_maths::norm::Forward;
 
-use super::{Converted, Elementwise, MatrixElement, Reduction, Sizes, Strides};
+use super::{Converted, Elementwise, MatrixElement, Order, Reduction, Sizes, Strides};
 
 /// Lets a computation go on: natively nothing stops it.
 fn go_on() -> Result<(), Infallible> {
@@ -65,6 +65,18 @@ pub(super) fn dot_rows<T: MatrixElement>(a: &[T], b: &[T], y: &mut [T]) {
     assert_eq!(a.len(), b.len(), "the lengths of `a` and `b`");
     let columns = columns(a.len(), y.len());
     let Ok(()) = callbox_maths::dot_rows(a, b, columns, y, &mut go_on);
+}
+
+pub(super) fn argsort_rows<T: MatrixElement>(
+    order: Order,
+    x: &[T],
+    columns: usize,
+    positions: &mut [i32],
+) {
+    check_rows(x.len(), columns);
+    let kept = self::columns(positions.len(), x.len().checked_div(columns).unwrap_or(0));
+    assert!(kept <= columns, "{kept} positions of {columns} elements");
+    let Ok(()) = callbox_maths::argsort_rows(order, x, columns, positions, kept, &mut go_on);
 }
 
 pub(super) fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {

@@ -2,7 +2,7 @@
 //! rows.
 
 use callbox_guest::maths::{
-    self, Converted, Elementwise, MatrixElement, Reduction, Sizes, Strides,
+    self, Converted, Elementwise, MatrixElement, Order, Reduction, Sizes, Strides,
 };
 use callbox_guest::{
     AnyResult, Bf16, Element, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
@@ -93,6 +93,44 @@ fn dot_rows<T: MatrixElement>(
     expect_row_major(&[("a", a.shape()), ("b", b.shape())])?;
     expect_rows(a.dimensions(), y)?;
     maths::dot_rows(a, b, y);
+    Ok(())
+}
+
+/// Sorts the positions of the elements of each row.
+#[target(pure, T = [f32, f64])]
+fn argsort_rows<T: MatrixElement>(
+    #[dimensions(.., n)] x: &Operand<T>,
+    #[dimensions(.., n)] positions: &mut ResultBuffer<i32>,
+    #[attr] order: &str,
+) -> Result<(), Failure> {
+    positions.expect_dimensions(x.dimensions())?;
+    expect_row_major(&[("x", x.shape()), ("positions", positions.shape())])?;
+    let columns = x.dimensions().last().map_or(1, |&n| n as usize);
+    let found = Order::ALL.into_iter().find(|known| known.name() == order);
+    let order = found
+        .ok_or_else(|| Failure::invalid_argument(format!("expected an order, found `{order}`")))?;
+    maths::argsort_rows(order, x, columns, positions);
+    Ok(())
+}
+
+/// Selects the greatest elements of each row, and their positions.
+#[target(pure, T = [f32, f64])]
+fn top_k_rows<T: MatrixElement>(
+    #[dimensions(m, _n)] x: &Operand<T, 2>,
+    #[dimensions(m, k)] values: &mut ResultBuffer<T, 2>,
+    #[dimensions(m, k)] positions: &mut ResultBuffer<i32, 2>,
+) -> Result<(), Failure> {
+    let (&[rows, columns], &[_, kept]) = (x.dimensions(), values.dimensions()) else {
+        return Err(Failure::invalid_argument("expected two dimensions"));
+    };
+    values.expect_dimensions(&[rows, kept.min(columns)])?;
+    positions.expect_dimensions(&[rows, kept])?;
+    expect_row_major(&[
+        ("x", x.shape()),
+        ("values", values.shape()),
+        ("positions", positions.shape()),
+    ])?;
+    maths::top_k_rows(x, columns as usize, values, positions);
     Ok(())
 }
 

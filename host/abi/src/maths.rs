@@ -72,6 +72,16 @@ numbered! {
     }
 }
 
+numbered! {
+    /// An order of elements.
+    pub enum Order from u32, named by name {
+        /// The least element first.
+        Ascending = 0, "ascending";
+        /// The greatest element first.
+        Descending = 1, "descending";
+    }
+}
+
 /// The record `matrices`: a batch of matrices.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

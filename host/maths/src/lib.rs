@@ -24,13 +24,15 @@ pub mod nearest;
 pub mod norm;
 pub mod rows;
 mod simd;
+pub mod sort;
 
-pub use callbox_abi::{Convertible, Elementwise, Reduction};
+pub use callbox_abi::{Convertible, Elementwise, Order, Reduction};
 
 pub use elementwise::{map, map_in_place};
 pub use gemm::{Arithmetic, Gemm, gemm};
 pub use norm::{rms_norm_rows, rms_norm_rows_gradient};
 pub use rows::{dot_rows, reduce_rows, softmax_rows};
+pub use sort::argsort_rows;
 
 /// The most elements of a piece of elementwise work.
 pub(crate) const PIECE: usize = 4096;

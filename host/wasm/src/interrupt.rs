@@ -75,7 +75,7 @@ impl Interrupt {
     pub(crate) fn begin(&mut self, options: &CallOptions, limit: Option<Duration>) {
         self.deadline = options.deadline.or(limit.map(Deadline::After));
         self.is_limit = options.deadline.is_none();
-        self.set_token(options.cancel.clone());
+        self.set_token(options.cancel.as_ref());
         self.restart();
     }
 
@@ -88,23 +88,28 @@ impl Interrupt {
         }
     }
 
-    /// Ends a call or an execution: the watch keeps nothing of the caller's.
-    #[inline]
-    pub(crate) fn end(&mut self) {
-        self.set_token(None);
-    }
-
     fn restart(&mut self) {
         self.watch.set_deadline(self.deadline);
     }
 
-    /// Sets the caller's token. Most calls have none, and take no lock.
+    /// Sets the caller's token. It stays until a call has another one or none, so that a call with
+    /// the token of the call before takes no lock and counts no reference.
     #[inline]
-    fn set_token(&mut self, token: Option<CancelToken>) {
-        if self.cancel.is_some() || token.is_some() {
-            self.watch.set_token(token.clone());
-            self.cancel = token;
+    fn set_token(&mut self, token: Option<&CancelToken>) {
+        let is_set = match (&self.cancel, token) {
+            (None, None) => true,
+            (Some(set), Some(token)) => set.is_same(token),
+            _ => false,
+        };
+        if !is_set {
+            self.replace_token(token.cloned());
         }
+    }
+
+    #[cold]
+    fn replace_token(&mut self, token: Option<CancelToken>) {
+        self.watch.set_token(token.clone());
+        self.cancel = token;
     }
 
     /// The caller's token.

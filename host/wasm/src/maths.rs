@@ -20,6 +20,8 @@ mod norm;
 mod product;
 #[cfg(feature = "maths")]
 mod rows;
+#[cfg(feature = "maths")]
+mod sort;
 
 use callbox_core::policy::Grants;
 use callbox_core::values::{Result, Status};
@@ -32,7 +34,7 @@ use crate::sections::ImportedItem;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
-const FUNCTIONS: [(&str, &str); 11] = [
+const FUNCTIONS: [(&str, &str); 13] = [
     ("map", "(i32, i32, i32, i32, i32)"),
     ("convert", "(i32, i32, i32, i32, i32, i32)"),
     ("softmax-rows", "(i32, i32, i32, i32, i32)"),
@@ -46,6 +48,8 @@ const FUNCTIONS: [(&str, &str); 11] = [
         "rms-norm-rows-gradient",
         "(i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, f32)",
     ),
+    ("argsort-rows", "(i32, i32, i32, i32, i32, i32)"),
+    ("argsort-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
     ("gemm", "(i32)"),
 ];
 

@@ -189,10 +189,10 @@ impl GuestState {
         limit.map_or(DELETION, |limit| limit.min(DELETION))
     }
 
-    /// Ends a call or an execution: an idle instance keeps none of the embedder's values alive.
+    /// Ends a call or an execution: an idle instance keeps none of the embedder's values alive. Its
+    /// cancel token stays until the next call.
     #[inline]
     pub(crate) fn end(&mut self) {
-        self.interrupt.end();
         self.attached = Attached::default();
     }
 

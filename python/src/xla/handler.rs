@@ -18,7 +18,7 @@ use super::frame::{Arrays, Frame, XlaThreads};
 use super::slots::{self, CallAttributes, Found};
 use crate::buffers::{RawArray, RawArrays};
 use crate::failures;
-use crate::interrupts;
+use crate::interrupts::{self, LastOptions};
 use crate::site::{Ready, fill_with_status};
 
 /// The number of arrays of a call that are listed without an allocation.
@@ -83,9 +83,14 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let shared = ready.is_large().then(|| on_xlas_threads(frame, found));
     let within = shared.as_ref().or(found.within.as_ref());
     let options = within.unwrap_or(ready.options());
+    let others = LastOptions::default();
+    let last = match within {
+        None => &found.cached.last_options,
+        Some(_) => &others,
+    };
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
-    interrupts::cancellable(options, |options| {
+    interrupts::cancellable(options, last, |options| {
         with_raw_arrays(operands, results, |arrays| {
             if ready.has_status() {
                 ready.call_with_status(Some(options), arrays);

@@ -9,7 +9,7 @@ use std::thread::LocalKey;
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::frame::{Arrays, Frame};
-use crate::interrupts;
+use crate::interrupts::{self, LastOptions};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
 use crate::site::{CallText, Passage, Ready, Shapes, SiteText};
@@ -27,6 +27,7 @@ pub(super) struct CachedSite<R> {
     results: Vec<ArrayShape>,
     pub(super) operand_sizes: Vec<usize>,
     pub(super) result_sizes: Vec<usize>,
+    pub(super) last_options: LastOptions,
     /// The module may have dropped it.
     ready: Weak<R>,
 }
@@ -178,7 +179,7 @@ fn insert<'a, R>(
     let module = registry::find(&parsed.module)?;
     // Preparing the call site is a part of the call.
     let within = parsed.call.options().from_now_on();
-    let prepared = interrupts::cancellable(&within, |within| {
+    let prepared = interrupts::cancellable(&within, &LastOptions::default(), |within| {
         CachedSite::new(frame, parsed, &module, within, prepare)
     });
     let (cached, ready) =
@@ -215,6 +216,7 @@ impl<R> CachedSite<R> {
             result_sizes: sizes(&shapes.results),
             operands: shapes.operands,
             results: shapes.results,
+            last_options: LastOptions::default(),
             ready: Arc::downgrade(&ready),
         };
         Ok((cached, ready))

@@ -11,7 +11,8 @@ use callbox::StatusCode;
 use callbox::policy::{Grants, Policy};
 use callbox::wasm::{Config, Engine};
 use callbox_abi::{
-    Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Product, Reduction,
+    Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Order, Product,
+    Reduction,
 };
 use callbox_tests::{module, run};
 use wit_parser::abi::{AbiVariant, WasmType};
@@ -95,11 +96,13 @@ fn functions_and_types_have_the_contracts_numbers() {
         cases("convertible"),
         Convertible::ALL.map(Convertible::name)
     );
+    assert_eq!(cases("order"), Order::ALL.map(Order::name));
     let in_order = |numbers: &[u8]| (0..).zip(numbers).all(|(number, found)| number == *found);
     assert!(in_order(&Elementwise::ALL.map(Elementwise::number)));
     assert!(in_order(&Reduction::ALL.map(Reduction::number)));
     assert!(in_order(&Number::ALL.map(Number::number)));
     assert!(in_order(&Convertible::ALL.map(Convertible::number)));
+    assert!(in_order(&Order::ALL.map(Order::number)));
 }
 
 /// The functions, with their flattened types as WebAssembly text. A single record of more than 16

@@ -169,13 +169,19 @@ pub(super) fn total_bytes<B: CallBuffers>(buffers: &B) -> usize {
 }
 
 /// Copies bytes to a slice of the same length, block by block if [`is_copied_slowly`] says so.
+#[inline]
 fn copy(from: &[u8], to: &mut [u8]) {
     if is_copied_slowly(from.as_ptr().addr(), to.as_ptr().addr(), from.len()) {
-        let blocks = std::iter::zip(from.chunks(COPY_BLOCK), to.chunks_mut(COPY_BLOCK));
-        blocks.for_each(|(from, to)| to.copy_from_slice(from));
+        copy_in_blocks(from, to);
     } else {
         to.copy_from_slice(from);
     }
+}
+
+#[cold]
+fn copy_in_blocks(from: &[u8], to: &mut [u8]) {
+    let blocks = std::iter::zip(from.chunks(COPY_BLOCK), to.chunks_mut(COPY_BLOCK));
+    blocks.for_each(|(from, to)| to.copy_from_slice(from));
 }
 
 /// The most bytes of a block that [`is_copied_slowly`] asks for.
@@ -187,6 +193,7 @@ pub const COPY_BLOCK: usize = 2 << 10;
 /// destination lies 1 to 31 bytes past the source, both modulo the size of a page. That is common:
 /// an arena is aligned, and large memory of `malloc` begins 16 bytes past a page.
 #[must_use]
+#[inline]
 pub fn is_copied_slowly(from: usize, to: usize, count: usize) -> bool {
     const PAGE: usize = 4 << 10;
     count > COPY_BLOCK && matches!(to.wrapping_sub(from) % PAGE, 1..=31)

@@ -176,9 +176,17 @@ impl CancelToken {
 
     /// Whether [`CancelToken::cancel`] was called.
     #[must_use]
+    #[inline]
     pub fn is_cancelled(&self) -> bool {
         let whole = self.0.whole.as_ref();
         self.0.is_set.load(Ordering::Relaxed) || whole.is_some_and(Self::is_cancelled)
+    }
+
+    /// Whether both are clones of one token.
+    #[must_use]
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// A token for a part of a call, which the call's own token cancels as well.

@@ -98,6 +98,9 @@ pub fn bounded(attributes: Dictionary) -> Result<Dictionary> {
 pub fn check_depth(attributes: &Dictionary) -> Result<()> {
     let mut level = vec![attributes];
     for _ in 0..MAX_DEPTH {
+        if level.is_empty() {
+            return Ok(());
+        }
         let inner = level.iter().flat_map(|dictionary| dictionary.values());
         level = inner
             .filter_map(|value| match value {

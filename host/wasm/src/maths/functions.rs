@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::{convert, norm, product, rows};
+use super::{convert, norm, product, rows, sort};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
@@ -36,6 +36,7 @@ pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     import::define_computation(linker, module, "convert", convert::convert)?;
     rows::define(linker, module)?;
     norm::define(linker, module)?;
+    sort::define(linker, module)?;
     import::define_computation(linker, module, "gemm", product::gemm)
 }
 

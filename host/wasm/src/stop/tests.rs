@@ -179,6 +179,39 @@ fn watches_are_leased_again() {
     assert_eq!(watches.lease(&engine).unwrap().id(), id);
 }
 
+/// An instance keeps the token of its last call, which stops none of the later calls with another
+/// token or none.
+#[test]
+fn a_kept_token_stops_its_own_calls_only() {
+    let module = r#"(module
+        (memory (export "memory") 1)
+        (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+    let engine = engine(Traps::Explicit, || ());
+    let module = engine.load(&wat::parse_str(module).unwrap()).unwrap();
+    let site = CallSite::new("f", Vec::new(), Shape::tuple(Vec::new()).unwrap());
+    let call = module.prepare_call(site).unwrap();
+    let with = |cancel: Option<&CancelToken>| {
+        let options = CallOptions {
+            cancel: cancel.cloned(),
+            ..CallOptions::default()
+        };
+        call.call_with(&options, &[], &mut [])
+    };
+    let (first, second) = (CancelToken::new(), CancelToken::new());
+    assert_eq!(with(Some(&first)), Ok(()));
+    assert_eq!(with(Some(&first)), Ok(()));
+    first.cancel();
+    let cancelled = |outcome: Result<(), Status>| outcome.unwrap_err().code();
+    assert_eq!(cancelled(with(Some(&first))), StatusCode::Cancelled);
+    assert_eq!(with(None), Ok(()));
+    assert_eq!(with(Some(&second)), Ok(()));
+    assert_eq!(cancelled(with(Some(&first))), StatusCode::Cancelled);
+    assert_eq!(with(Some(&second)), Ok(()));
+    second.cancel();
+    assert_eq!(cancelled(with(Some(&second))), StatusCode::Cancelled);
+    assert_eq!(with(None), Ok(()));
+}
+
 fn engine(traps: Traps, log: impl Fn() + Send + Sync + 'static) -> Engine {
     let mut policy = Policy {
         traps,

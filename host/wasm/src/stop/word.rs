@@ -23,9 +23,10 @@
 
 #![allow(
     unsafe_code,
-    reason = "wasmtime hands out the bytes of a shared memory as cells, which only a cast turns into an atomic"
+    reason = "wasmtime hands out the bytes of a shared memory as cells, which only a cast turns into an atomic, and keeps its address"
 )]
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::{MemoryType, SharedMemory};
@@ -38,7 +39,16 @@ const COUNT_BITS: u32 = 8 * STOP_BYTE as u32;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// The stop word of one instance, with its memory.
-pub(super) struct StopWord(SharedMemory);
+pub(super) struct StopWord {
+    memory: SharedMemory,
+    /// The first bytes of the memory.
+    word: NonNull<AtomicU64>,
+}
+
+// SAFETY: the word is atomic, and its memory, which is `Send` and `Sync`, lives as long.
+unsafe impl Send for StopWord {}
+// SAFETY: as above.
+unsafe impl Sync for StopWord {}
 
 /// The value of a word that is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +58,14 @@ impl StopWord {
     /// # Errors
     /// wasmtime's, if there is no address space left.
     pub(super) fn new(engine: &wasmtime::Engine) -> wasmtime::Result<Self> {
-        SharedMemory::new(engine, MemoryType::shared(1, 1)).map(Self)
+        let memory = SharedMemory::new(engine, MemoryType::shared(1, 1))?;
+        let word = NonNull::from(memory.data()).cast();
+        Ok(Self { memory, word })
     }
 
     /// The memory, which an instance imports.
     pub(super) fn memory(&self) -> &SharedMemory {
-        &self.0
+        &self.memory
     }
 
     /// Arms the word. Only the thread that has the instance calls this.
@@ -101,11 +113,11 @@ impl StopWord {
 
     #[inline]
     fn word(&self) -> &AtomicU64 {
-        let word = self.0.data().as_ptr().cast_mut().cast();
-        // SAFETY: the memory has one page of 64 KiB, whose bytes are mapped, begin at a page's
-        // border and are `UnsafeCell`s, for as long as `self` lives. Every access is atomic: the
-        // host's is this one, and guests read a byte by `i32.atomic.load8_u`, the only instruction
-        // that the rewriter gives them for this memory besides one that always traps.
-        unsafe { AtomicU64::from_ptr(word) }
+        // SAFETY: the memory has one page of 64 KiB, which is never moved, and whose bytes are
+        // mapped, begin at a page's border and are `UnsafeCell`s, for as long as `self.memory`
+        // lives. Every access is atomic: the host's is this one, and guests read a byte by
+        // `i32.atomic.load8_u`, the only instruction that the rewriter gives them for this memory
+        // besides one that always traps.
+        unsafe { self.word.as_ref() }
     }
 }

@@ -55,6 +55,8 @@ const IMPORTS: &str = r#"(module
     (import "callbox:ffi/maths@1.0.0" "softmax-rows" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "reduce-rows" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "dot-rows" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "argsort-rows" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "argsort-rows-f64" (func (param i32 i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "softmax-rows-f64" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "reduce-rows-f64" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "dot-rows-f64" (func (param i32 i32 i32 i32 i32 i32)))
