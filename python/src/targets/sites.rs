@@ -43,7 +43,9 @@ struct DirectFamily {
 /// The parts of a call site that are not attributes.
 struct Common {
     /// The loaded module that the call site belongs to. A forked child has another.
-    loaded: Arc<Loaded>,
+    ///
+    /// A closed module is freed although its targets remain.
+    loaded: Weak<Loaded>,
     key: Arc<FamilyKey>,
     shapes: Shapes,
     text: CallText,
@@ -64,7 +66,7 @@ impl DirectSites {
         loaded: &Arc<Loaded>,
     ) -> Option<(Arc<Common>, Option<Arc<Ready>>)> {
         let family = self.families.get(&key.family)?;
-        if !Arc::ptr_eq(&family.common.loaded, loaded) {
+        if !std::ptr::eq(family.common.loaded.as_ptr(), Arc::as_ptr(loaded)) {
             return None;
         }
         let ready = family.ready.get(&key.attributes).and_then(Weak::upgrade);
@@ -202,7 +204,7 @@ impl Target {
         }
         let common = match known {
             Some((common, _)) => common,
-            None => Arc::new(self.common(py, loaded, request, passage, &attributes)?),
+            None => Arc::new(self.common(py, &loaded, request, passage, &attributes)?),
         };
         let ready = py.detach(|| {
             let key = SiteKey {
@@ -214,8 +216,8 @@ impl Target {
                 attributes: &text,
                 parsed: Some(&attributes),
             };
-            let (core, loaded) = (&self.core, &common.loaded);
-            let ready = core.ready(loaded, key, text, &common.shapes, within);
+            let core = &self.core;
+            let ready = core.ready(&loaded, key, text, &common.shapes, within);
             ready.inspect_err(|failure| core.stats().count_unprepared(failure))
         });
         let ready = or_raise(py, ready)?;
@@ -227,7 +229,7 @@ impl Target {
     fn common(
         &self,
         py: Python<'_>,
-        loaded: Arc<Loaded>,
+        loaded: &Arc<Loaded>,
         request: &Request<'_, '_>,
         passage: Passage,
         attributes: &Dictionary,
@@ -252,7 +254,7 @@ impl Target {
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
         let makers = makers.collect::<PyResult<Vec<_>>>()?;
         Ok(Common {
-            loaded,
+            loaded: Arc::downgrade(loaded),
             key: Arc::new(key),
             shapes,
             text,
@@ -329,6 +331,7 @@ impl Target {
             options,
             outs: &outs,
         };
+        or_raise(py, self.core.check_open())?;
         let shapes = self.shapes(py, &request)?;
         let info = options.static_info.clone();
         let text = self.call_text(
