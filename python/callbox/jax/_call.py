@@ -54,8 +54,8 @@ def call(
             takes the declared dtype of its kind, if there is exactly one. Operands may be passed by
             the names that the target declares. A pytree of arrays stands for its leaves.
         result_shape_dtypes: The shape and dtype of the result, or a sequence or another pytree of
-            them: objects with ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the target's metadata
-            infers them from the operands. 64-bit dtypes are taken as they are, as in
+            them: objects with ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the
+            target's metadata infers them from the operands. 64-bit dtypes are taken as they are, as in
             `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
             is. By default the result of an elementwise target is sharded as its operands, and
             others are not sharded.
@@ -90,7 +90,7 @@ def call(
             optional operands of rank 0, too.
 
     Returns:
-        One array if `result_shape_dtypes` is one; a pytree if it is one, such as a list; by default one
+        One array if `result_shape_dtypes` is one; a pytree if it is one; by default one
         array, or a tuple if there are several results. With ``on_error="status"`` always a tuple of
         the results and the status.
 
@@ -397,13 +397,14 @@ def _type_of(target: Target, result: Any, position: int) -> jax.ShapeDtypeStruct
     return array_type(result.shape, result.dtype)
 
 
+def _is_empty(given: Any) -> bool:
+    return isinstance(given, (tuple, list)) and not given
+
+
 def _is_result(given: Any) -> bool:
-    return (
-        given is None
-        or (isinstance(given, (tuple, list)) and not given)
-        or is_pair(given)
-        or (hasattr(given, "shape") and hasattr(given, "dtype"))
-    )
+    # An empty tuple in a tuple is a mistake, and has no leaves.
+    is_type = hasattr(given, "shape") and hasattr(given, "dtype")
+    return given is None or _is_empty(given) or is_type or is_pair(given)
 
 
 def is_pair(given: Any) -> bool:

@@ -115,8 +115,8 @@ def deserialize(data: bytes | bytearray, *, host: Host | None = None) -> Exporte
 
     Args:
         data: A bundle, or the bytes of a program without modules.
-        host: The host that loads the modules. Its policy must be the one under which the program was
-            exported. Default: a new host with the default policy.
+        host: The host that loads the modules. Its policy must be the one under which the program
+            was exported. Default: a new host with the default policy.
 
     Raises:
         ValueError: The bytes are not a bundle.

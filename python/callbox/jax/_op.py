@@ -53,8 +53,8 @@ def op(
     """Makes a function of a target: ``function(*arrays, **attributes)``.
 
     Operands can be passed by name, too, and as pytrees of arrays, which stand for their leaves. An
-    attribute may be traced if the target also declares it as an optional operand of rank 0: it is an
-    operand then, also for derivative rules.
+    attribute may be traced if the target also declares it as an optional operand of rank 0: it is
+    an operand then, also for derivative rules.
 
     It supports `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with `vjp` or `jvp`,
     differentiation.
@@ -151,8 +151,8 @@ def op(
     return _described(function, target, defaults)
 
 
-#: A call with derivatives: of operands, results, attributes, options and the operands' structure, to
-#: flat results.
+#: A call with derivatives: of operands, results, attributes, options and the structure of the
+#: operands, to flat results.
 _FlatCall = Callable[[Sequence[jax.Array], Results, dict[str, Any], Options, Any], Sequence[jax.Array]]
 
 #: The calls and default attributes of all ops. Unlike an attribute of the function,

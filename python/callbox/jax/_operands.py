@@ -110,7 +110,7 @@ def _is_array(value: Any) -> bool:
 
 
 def with_traced(target: Target, arrays: Sequence[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
-    """The operands with the attributes that are arrays of JAX and that the target takes as operands, too.
+    """The operands with those attributes that are arrays of JAX and that the target takes as both.
 
     This takes them out of `attributes`.
 

@@ -121,7 +121,10 @@ class Operator:
         return self._overload(operands, attributes, like)  # type: ignore[no-any-return]
 
     def _has_tangents(self, operands: Sequence[torch.Tensor]) -> bool:
-        """Returns whether forward mode is in progress, for which operators of `torch.library` silently have zeros."""
+        """Returns whether forward mode is in progress.
+
+        Operators of `torch.library` silently have zeros for it.
+        """
         if forward_ad._current_level < 0:
             return False
         if all(forward_ad.unpack_dual(operand).tangent is None for operand in operands):
@@ -324,7 +327,7 @@ operators: weakref.WeakKeyDictionary[Callable[..., Any], Operator] = weakref.Wea
 
 
 def _scalars(target: Target) -> tuple[tuple[int, str], ...]:
-    """The positions and names of optional scalars that a target takes as operands or as attributes."""
+    """The positions and names of scalars that a target takes as operands or as attributes."""
     optional = {attribute.name for attribute in target.attributes or () if attribute.optional}
     operands = enumerate(target.operands or ())
     return tuple((i, x.name) for i, x in operands if x.optional and x.rank == 0 and x.name in optional)

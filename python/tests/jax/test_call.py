@@ -90,7 +90,7 @@ def test_shapes_that_metadata_do_not_say_have_to_be_given(load):
         (1.0, 0, "1.0"),
         (np.float32, 0, "<class 'numpy.float32'>"),
         ("float32", 0, "'float32'"),
-        ({"a": 1.0}, 0, "1.0"),
+        ({"a": 2.5}, 0, "2.5"),
         ((f32(), ()), 1, "()"),
         ([[f32()], None], 1, "None"),
     ],

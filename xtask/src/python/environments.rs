@@ -153,7 +153,7 @@ impl Tested {
         };
         let doctests = match self.kind {
             Kind::Core | Kind::New => {
-                selection.push(ignore("torch.py"));
+                selection.push(ignore("torch"));
                 // It has no doctests, and imports Numba.
                 selection.push(ignore("_jit"));
                 "callbox"
