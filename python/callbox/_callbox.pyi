@@ -83,7 +83,7 @@ class Host:
         traps: Literal["explicit", "signals"] | None = None,
         isolation: Literal["executable", "fresh"] | None = None,
         cache_dir: str | PathLike[str] | None = None,
-        idle_seconds: float | None = 10.0,
+        idle_seconds: float | None = ...,
         idle_bytes: int = ...,
     ) -> Host: ...
     @property

@@ -18,7 +18,19 @@ from callbox._callbox import Target
 from callbox._literals import attributes as attributes_of
 from callbox._literals import literal
 
-from ._tensors import DTYPES, NAMES, Result, is_dtype, is_inexact, memory, packed, sizes, symbolic_results, without
+from ._tensors import (
+    BITS,
+    DTYPES,
+    NAMES,
+    Result,
+    is_dtype,
+    is_inexact,
+    memory,
+    packed,
+    sizes,
+    symbolic_results,
+    without,
+)
 
 #: The schema of all operators, because each target has its own number of operands and results. The
 #: attributes are a Python literal. If `like` is not negative, the results have the types of those
@@ -202,6 +214,9 @@ class Operator:
             raise TypeError(
                 f"target {self._target.name!r}: expected operands of dtypes that NumPy or ml_dtypes has, found {dtype}"
             )
+        if dtype in BITS:
+            # NumPy knows the names of these dtypes only after this.
+            import ml_dtypes  # noqa: F401
         return NAMES[dtype]
 
     def _keep(self, ctx: Any, inputs: Any, output: Sequence[torch.Tensor]) -> None:

@@ -24,7 +24,7 @@ DTYPES: dict[str, torch.dtype] = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 #: The integers with the same bits, for the dtypes of ml_dtypes that NumPy does not have.
-_BITS = {
+BITS = {
     dtype: torch.uint16 if name == "bfloat16" else torch.uint8
     for name, dtype in DTYPES.items()
     if name.startswith(("bfloat", "float8"))
@@ -72,7 +72,7 @@ def packed(results: Sequence[Any]) -> Any:
 def memory(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The tensor's memory as a NumPy array."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
-    bits = _BITS.get(tensor.dtype)
+    bits = BITS.get(tensor.dtype)
     if bits is None:
         return tensor.numpy()
     import ml_dtypes
