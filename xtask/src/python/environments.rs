@@ -96,7 +96,9 @@ impl Kind {
     /// Other packages to install.
     fn requirements(self, interpreter: &Interpreter) -> Vec<String> {
         let mut requirements = match self {
-            Self::Core | Self::Torch => vec![],
+            Self::Core => vec![],
+            // A test puts callbox's kernels into one of its models.
+            Self::Torch => vec!["transformers>=5,<6"],
             Self::New => vec![MYPY],
             // The oldest supported NumPy has no wheels for Python 3.13.
             Self::Old if interpreter.version < (3, 13) => vec!["numpy==1.26.4"],
