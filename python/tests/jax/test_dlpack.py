@@ -59,7 +59,8 @@ def test_arrays_of_jax_are_not_written(load):
 def test_arrays_that_are_gone(load):
     x = jnp.ones(4)
     x.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
+    # JAX's `__dlpack_device__` fails with "object of type 'NoneType' has no len()".
+    with pytest.raises((RuntimeError, TypeError)):
         load("add_n").add_n(x, n=1.0)
 
 
