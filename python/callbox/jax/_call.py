@@ -55,8 +55,8 @@ def call(
             the names that the target declares. A pytree of arrays stands for its leaves.
         result_shape_dtypes: The shape and dtype of the result, or a sequence or another pytree of
             them: objects with ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the
-            target's metadata infers them from the operands. 64-bit dtypes are taken as they are, as in
-            `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
+            target's metadata infers them from the operands. 64-bit dtypes are taken as they are, as
+            in `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
             is. By default the result of an elementwise target is sharded as its operands, and
             others are not sharded.
         vmap_method: The effect of `jax.vmap`. ``"loop"``: one call by XLA for the whole batch, in
@@ -90,9 +90,9 @@ def call(
             optional operands of rank 0, too.
 
     Returns:
-        One array if `result_shape_dtypes` is one; a pytree if it is one; by default one
-        array, or a tuple if there are several results. With ``on_error="status"`` always a tuple of
-        the results and the status.
+        One array if `result_shape_dtypes` is one; a pytree if it is one; by default one array, or a
+        tuple if there are several results. With ``on_error="status"`` always a tuple of the results
+        and the status.
 
     Raises:
         TypeError: Wrong number or dtypes of operands; an operand that is not an array; attributes
