@@ -46,9 +46,9 @@ def op(
             cotangents: a target neither takes nor returns them, and a function gets None.
         jvp: Forward-mode derivatives, as a target, an op or a function. A target takes the operands
             and then their tangents, and returns the tangents of the results, whose types must
-            follow from its metadata. A function is ``jvp(operands, results, tangents, **attributes)``, and
-            returns tangents in the form in which the function returns its results. The tangents of
-            integers are None.
+            follow from its metadata. A function is ``jvp(operands, results, tangents,
+            **attributes)``, and returns tangents in the form in which the function returns its
+            results. The tangents of integers are None.
         result_shape_dtypes: The shape and dtype of the result, or a sequence of them: an object
             with ``shape`` and ``dtype`` (such as ``torch.empty(2, 3, device="meta")``) or a pair of
             shape and dtype. A function ``(*operands, **attributes)`` may return them. Default: the
