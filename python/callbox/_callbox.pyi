@@ -65,6 +65,10 @@ class Host:
             stages or static information. "fresh": none.
         cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
             created if missing.
+        idle_seconds: How long a call site keeps the memory of its arrays after its last call. The
+            next call takes new memory. None: as long as the module is loaded.
+        idle_bytes: The memory that idle call sites may keep for longer, those with the latest calls
+            first. Threads that call one site at the same time count as one.
 
     Raises:
         ValueError: The policy has an unknown field or an invalid value.
@@ -79,6 +83,8 @@ class Host:
         traps: Literal["explicit", "signals"] | None = None,
         isolation: Literal["executable", "fresh"] | None = None,
         cache_dir: str | PathLike[str] | None = None,
+        idle_seconds: float | None = ...,
+        idle_bytes: int = ...,
     ) -> Host: ...
     @property
     def policy(self) -> dict[str, Any]:
@@ -168,6 +174,27 @@ class Module:
         They find it by its key. The module stays until the process ends. Programs that this process
         traces register their modules themselves.
         """
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+
+    def close(self) -> None:
+        """Frees the module's code, its call sites and their memory, and has programs forget it.
+
+        Later calls fail with FAILED_PRECONDITION, also those of programs that were traced with it,
+        until the same file is loaded again under the same policy. Calls that run now end as usual.
+        Closing a module twice does nothing. ``with host.load(...) as module`` closes it at the end.
+        """
+
+    def __enter__(self) -> Module: ...
+    def __exit__(self, *_error: object) -> None: ...
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """The policy of the module's host, as `Host.policy`."""
 
     def __getattr__(self, name: str) -> Target: ...
     def __getitem__(self, name: str, /) -> Target: ...

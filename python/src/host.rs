@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::compiler::{self, compiler};
 use crate::error::{of_file, or_raise};
+use crate::idle::{self, Idle};
 use crate::interrupts;
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
@@ -30,6 +31,7 @@ pub(crate) struct HostCore {
     /// The program of processes that compile.
     worker: Option<Worker>,
     engine: RwLock<Engine>,
+    pub(crate) idle: Idle,
 }
 
 impl HostCore {
@@ -37,6 +39,7 @@ impl HostCore {
         policy: Policy,
         cache: Option<Arc<Cache>>,
         worker: Option<Worker>,
+        idle: Idle,
     ) -> callbox::Result<Self> {
         let logs = Arc::default();
         let engine = new_engine(&policy, cache.as_ref(), &logs, worker.as_ref())?;
@@ -47,6 +50,7 @@ impl HostCore {
             logs,
             worker,
             engine: RwLock::new(engine),
+            idle,
         })
     }
 
@@ -141,6 +145,10 @@ fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> callbox::
 ///         stages or static information. "fresh": none.
 ///     cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
 ///         created if missing.
+///     idle_seconds: How long a call site keeps the memory of its arrays after its last call. The
+///         next call takes new memory. None: as long as the module is loaded.
+///     idle_bytes: The memory that idle call sites may keep for longer, those with the latest calls
+///         first. Threads that call one site at the same time count as one.
 ///
 /// Raises:
 ///     ValueError: The policy has an unknown field or an invalid value.
@@ -151,15 +159,18 @@ pub(crate) struct Host(Arc<HostCore>);
 #[pymethods]
 impl Host {
     #[new]
-    #[pyo3(signature = (*, policy=None, traps=None, isolation=None, cache_dir=None))]
+    #[pyo3(signature = (*, policy=None, traps=None, isolation=None, cache_dir=None, idle_seconds=Some(10.0), idle_bytes=16 << 20))]
     fn new(
         py: Python<'_>,
         policy: Option<&Bound<'_, PyAny>>,
         traps: Option<&str>,
         isolation: Option<&str>,
         cache_dir: Option<PathBuf>,
+        idle_seconds: Option<f64>,
+        idle_bytes: usize,
     ) -> PyResult<Self> {
         interrupts::install(py)?;
+        let idle = Idle::new(idle_seconds, idle_bytes)?;
         let policy = read_policy(py, policy, traps, isolation)?;
         let cache = cache_dir.map(|path| {
             let cache = py.detach(|| Cache::open_ambient(&path, CacheOptions::default()));
@@ -167,7 +178,7 @@ impl Host {
         });
         let cache = cache.transpose()?;
         let worker = compiler::worker(py)?;
-        let core = py.detach(|| HostCore::new(policy, cache, worker));
+        let core = py.detach(|| HostCore::new(policy, cache, worker, idle));
         Ok(Self(Arc::new(or_raise(py, core)?)))
     }
 
@@ -231,6 +242,7 @@ impl Host {
         }
         let core = Arc::new(core);
         registry::note_loaded(&core);
+        or_raise(py, idle::watch(&core))?;
         Module::new(py, core)
     }
 

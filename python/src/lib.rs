@@ -16,6 +16,7 @@ mod error;
 mod exit;
 mod failures;
 mod host;
+mod idle;
 mod interpreter;
 mod interrupts;
 mod logs;

@@ -7,15 +7,17 @@ mod sites;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use callbox::CallOptions;
 use callbox::call::Signature;
 use callbox::policy::Grants;
 use callbox::wasm::{self, CompiledIn, Engine, ModuleFile};
+use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
@@ -38,7 +40,8 @@ pub(crate) struct ModuleCore {
     /// The distinct grants of the targets.
     grants: Vec<Grants>,
     pub(crate) native: Option<Native>,
-    loaded: RwLock<Arc<Loaded>>,
+    /// None: the module is closed.
+    loaded: RwLock<Option<Arc<Loaded>>>,
 }
 
 /// A target of a module.
@@ -100,20 +103,61 @@ impl ModuleCore {
             targets,
             grants,
             native,
-            loaded: RwLock::new(Arc::new(loaded)),
+            loaded: RwLock::new(Some(Arc::new(loaded))),
         })
     }
 
     /// Returns the module in this process. A forked child loads it again.
     pub(crate) fn loaded(&self) -> callbox::Result<Arc<Loaded>> {
-        let known = read(&self.loaded, "the module")?;
+        let Some(known) = read(&self.loaded, "the module")? else {
+            return Err(self.closed());
+        };
         if known.engine.is_of_this_process() {
             return Ok(known);
         }
         let loaded = Loaded::new(self.host.engine()?, &self.file, &self.grants)?;
         let loaded = Arc::new(loaded);
-        replace(&self.loaded, &loaded, "the module")?;
+        replace(&self.loaded, &Some(Arc::clone(&loaded)), "the module")?;
         Ok(loaded)
+    }
+
+    /// Frees the code and the call sites. Calls that run now keep them until they end.
+    pub(crate) fn close(self: &Arc<Self>) -> callbox::Result<()> {
+        crate::registry::forget(self);
+        let loaded = read(&self.loaded, "the module")?;
+        replace(&self.loaded, &None, "the module")?;
+        drop(loaded);
+        Ok(())
+    }
+
+    /// # Errors
+    /// FAILED_PRECONDITION if the module is closed.
+    pub(crate) fn check_open(&self) -> callbox::Result<()> {
+        if self.is_open()? {
+            Ok(())
+        } else {
+            Err(self.closed())
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> callbox::Result<bool> {
+        Ok(read(&self.loaded, "the module")?.is_some())
+    }
+
+    #[cold]
+    fn closed(&self) -> Status {
+        let message = format!("{}: the module is closed", self.label());
+        Status::new(StatusCode::FailedPrecondition, Blame::Caller, message)
+    }
+
+    /// The host.
+    pub(crate) fn host(&self) -> &Arc<HostCore> {
+        &self.host
+    }
+
+    /// The module as it is loaded now, unless it is closed.
+    pub(crate) fn loaded_now(&self) -> Option<Arc<Loaded>> {
+        read(&self.loaded, "the module").ok().flatten()
     }
 
     /// Where the module was compiled, in this process.
@@ -160,8 +204,7 @@ impl ModuleCore {
         shapes: &Shapes,
         options: &CallOptions,
     ) -> callbox::Result<Arc<Ready>> {
-        let sites = || loaded.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = sites().find(&key);
+        let found = loaded.sites().find(&key);
         let relative = match found {
             Found::Same(ready) => return Ok(ready),
             Found::Relative(relative) => relative,
@@ -182,9 +225,32 @@ impl ModuleCore {
                 )?
             }
         };
-        let (ready, gone) = sites().keep(key, Arc::new(ready));
+        let (ready, gone) = loaded.sites().keep(key, Arc::new(ready));
         drop(gone);
         Ok(ready)
+    }
+}
+
+impl Loaded {
+    fn sites(&self) -> MutexGuard<'_, Sites> {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory that the call sites keep.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.sites().bytes()
+    }
+
+    /// The call sites without a call since `before`, with the time of the last call.
+    pub(crate) fn idle(&self, before: Instant, now: Instant) -> Vec<(Instant, SiteKey)> {
+        self.sites().idle(before, now)
+    }
+
+    /// Drops an idle call site.
+    pub(crate) fn drop_idle(&self, key: &SiteKey) {
+        // Dropped without the lock: that takes time.
+        let gone = self.sites().drop_idle(key);
+        drop(gone);
     }
 }
 
@@ -282,6 +348,43 @@ impl Module {
     /// traces register their modules themselves.
     fn register(&self) {
         crate::registry::keep(&self.core);
+    }
+
+    /// Whether `close` was called.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        or_raise(py, self.core.is_open()).map(|is_open| !is_open)
+    }
+
+    /// Frees the module's code, its call sites and their memory, and has programs forget it.
+    ///
+    /// Later calls fail with FAILED_PRECONDITION, also those of programs that were traced with it,
+    /// until the same file is loaded again under the same policy. Calls that run now end as usual.
+    /// Closing a module twice does nothing. `with host.load(...) as module` closes it at the end.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let outcome = py.detach(|| self.core.close());
+        or_raise(py, outcome)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// The bytes of the file.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.core.file.bytes())
+    }
+
+    /// The policy of the module's host, as `Host.policy`.
+    #[getter]
+    fn policy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let text = or_raise(py, self.core.host.policy.to_json())?;
+        py.import("json")?.call_method1("loads", (text,))
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -1,31 +1,45 @@
 //! The modules of compiled programs, which find them by key.
 //!
-//! A module stays until the process ends, because XLA does not tell when it drops a program. The
-//! key covers file, policy and native code, so a cached program never calls another module.
+//! A module stays until it is closed or the process ends, because XLA does not tell when it drops a
+//! program. The key covers file, policy and native code, so a cached program never calls another
+//! module.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
 
-use callbox::Status;
+use callbox::{Blame, Status, StatusCode};
 
 use crate::module::ModuleCore;
 
-static MODULES: LazyLock<RwLock<HashMap<String, Arc<ModuleCore>>>> = LazyLock::new(RwLock::default);
+/// By key. None: the module was closed, and the next one with its key takes its place.
+static MODULES: LazyLock<RwLock<HashMap<String, Option<Arc<ModuleCore>>>>> =
+    LazyLock::new(RwLock::default);
 
-/// All modules of this process by key, for unpickling.
-static LOADED: LazyLock<RwLock<HashMap<String, Weak<ModuleCore>>>> = LazyLock::new(RwLock::default);
+/// All open modules of this process by key. Several hosts may have loaded the same file.
+static LOADED: LazyLock<RwLock<HashMap<String, Vec<Weak<ModuleCore>>>>> =
+    LazyLock::new(RwLock::default);
 
-/// Makes a module known to [`loaded`] while it exists.
+/// Makes a module known to [`loaded`] while it exists, and to programs whose module of this key was
+/// closed.
 pub(crate) fn note_loaded(module: &Arc<ModuleCore>) {
     let mut loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
-    loaded.retain(|_, module| module.strong_count() > 0);
-    loaded.insert(module.key.clone(), Arc::downgrade(module));
+    loaded.retain(|_, modules| {
+        modules.retain(|module| module.strong_count() > 0);
+        !modules.is_empty()
+    });
+    let same = loaded.entry(module.key.clone()).or_default();
+    same.push(Arc::downgrade(module));
+    let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(closed @ None) = modules.get_mut(&module.key) {
+        *closed = Some(Arc::clone(module));
+    }
 }
 
 /// The module with this key that a program was traced with or that is loaded now.
 pub(crate) fn loaded(key: &str) -> Option<Arc<ModuleCore>> {
     let loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
-    let known = loaded.get(key).and_then(Weak::upgrade);
+    let known = loaded.get(key).into_iter().flatten();
+    let known = known.rev().find_map(Weak::upgrade);
     known.or_else(|| find(key).ok())
 }
 
@@ -34,20 +48,51 @@ pub(crate) fn keep(module: &Arc<ModuleCore>) {
     let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
     modules
         .entry(module.key.clone())
-        .or_insert_with(|| Arc::clone(module));
+        .or_default()
+        .get_or_insert_with(|| Arc::clone(module));
+}
+
+/// Forgets a module that is being closed. Programs go on with another module of its key, if one is
+/// loaded.
+pub(crate) fn forget(module: &Arc<ModuleCore>) {
+    let mut loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
+    let mut other = None;
+    if let Some(same) = loaded.get_mut(&module.key) {
+        same.retain(|known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(module)));
+        other = same.iter().rev().find_map(Weak::upgrade);
+    }
+    let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
+    let gone = match modules.get_mut(&module.key) {
+        Some(kept) if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, module)) => {
+            std::mem::replace(kept, other)
+        }
+        _ => other,
+    };
+    drop((modules, loaded));
+    // Without the locks: dropping a module takes time.
+    drop(gone);
 }
 
 /// Finds the module with this key.
 ///
 /// # Errors
-/// NOT_FOUND if no such module is registered in this process.
+/// NOT_FOUND if no such module is registered in this process, FAILED_PRECONDITION if it was closed.
 pub(crate) fn find(key: &str) -> callbox::Result<Arc<ModuleCore>> {
     let modules = MODULES.read().unwrap_or_else(PoisonError::into_inner);
-    modules.get(key).cloned().ok_or_else(|| {
-        Status::not_found(format!(
+    match modules.get(key) {
+        Some(Some(module)) => Ok(Arc::clone(module)),
+        Some(None) => Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            format!(
+                "the program's module, of the key {key:?}, is closed: load the same file again \
+                 with the same policy"
+            ),
+        )),
+        None => Err(Status::not_found(format!(
             "expected a module of the key {key:?}, found {} others: a program that was made in \
              another process needs the same module, loaded with the same policy (Module.register)",
             modules.len()
-        ))
-    })
+        ))),
+    }
 }

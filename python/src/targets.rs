@@ -317,6 +317,7 @@ impl Target {
         text.aliases.sort_unstable();
         let dictionary = attributes::dictionary(py, self.signature(), &given)?;
         self.check(py, &shapes, &text, dictionary.clone())?;
+        or_raise(py, self.core.check_open())?;
         registry::keep(&self.core);
         let strings = PyDict::new(py);
         strings.set_item("module", &self.core.key)?;

@@ -30,6 +30,31 @@ fn optional(
     Ok(())
 }
 
+/// Moves each weight against its gradient: `w - rate g`. The rate is an operand or an attribute.
+#[target(elementwise)]
+fn descend(
+    #[dimensions(..)] w: &Operand<f32>,
+    #[dimensions(..)] g: &Operand<f32>,
+    rate: Option<&Operand<f32, 0>>,
+    #[dimensions(..)] y: &mut ResultBuffer<f32>,
+    #[attr(name = "rate")] fixed: Option<f32>,
+) -> Result<(), Failure> {
+    y.expect_dimensions(w.dimensions())?;
+    let given = rate.and_then(|rate| rate.first().copied());
+    let rate = match (given, fixed) {
+        (Some(rate), None) | (None, Some(rate)) => rate,
+        _ => {
+            return Err(Failure::invalid_argument(
+                "expected a rate, as an operand or as an attribute",
+            ));
+        }
+    };
+    for (y, (w, g)) in y.iter_mut().zip(w.iter().zip(g.iter())) {
+        *y = w - rate * g;
+    }
+    Ok(())
+}
+
 /// Sums all operands, of which there is at least one.
 #[target(pure)]
 fn sum_remaining(

@@ -15,6 +15,7 @@ Array([ 8., 10., 12., 14.], dtype=float32)
 - `call` makes one call, with the arguments of `jax.ffi.ffi_call`.
 - `check` raises the failure of a call with ``on_error="status"``.
 - `FFICall` is the interface of the JAX FFI proposal.
+- `export` and `deserialize` are `jax.export` for programs that carry their modules.
 - `export_checks` are the safety checks that `jax.export` must disable.
 
 XLA calls the kernels directly: no Python runs during a call. If a kernel fails, the program raises
@@ -29,9 +30,9 @@ _registration.check_jax()
 _registration.register()
 
 from ._call import call  # noqa: E402  after the check of JAX's version
-from ._export import export_checks  # noqa: E402
+from ._export import Exported, deserialize, export, export_checks  # noqa: E402
 from ._ffi_call import FFICall  # noqa: E402
 from ._op import op  # noqa: E402
 from ._status import check  # noqa: E402
 
-__all__ = ["FFICall", "call", "check", "export_checks", "op"]
+__all__ = ["Exported", "FFICall", "call", "check", "deserialize", "export", "export_checks", "op"]

@@ -16,7 +16,7 @@ from callbox._callbox import FFI_TARGET, FFI_TARGET_COMMAND_BUFFER, StaticInfo, 
 
 from . import _axes, _eager, _partitioning
 from ._derivatives import as_arrays, is_traced, refused
-from ._operands import as_operands, with_named
+from ._operands import as_operands, flattened, with_named, with_traced
 from ._symbolic import Sizes
 
 #: The values of `vmap_method`.
@@ -52,11 +52,11 @@ def call(
         target: A module's target, such as ``module.add_n``.
         *arrays: The operands, with the dtypes and ranks that the target declares. A Python number
             takes the declared dtype of its kind, if there is exactly one. Operands may be passed by
-            the names that the target declares.
-        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: objects with
-            ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the target's metadata
-            infers them from the operands. 64-bit dtypes are taken as they are, as in
-            `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
+            the names that the target declares. A pytree of arrays stands for its leaves.
+        result_shape_dtypes: The shape and dtype of the result, or a sequence or another pytree of
+            them: objects with ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the
+            target's metadata infers them from the operands. 64-bit dtypes are taken as they are, as
+            in `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
             is. By default the result of an elementwise target is sharded as its operands, and
             others are not sharded.
         vmap_method: The effect of `jax.vmap`. ``"loop"``: one call by XLA for the whole batch, in
@@ -86,12 +86,13 @@ def call(
             have several.
         attributes: Attributes whose names are those of other arguments.
         **attrs: Attributes by name: numbers, strings, NumPy arrays or dictionaries. They are part
-            of the program and cannot be traced.
+            of the program and cannot be traced, except for those that the target declares as
+            optional operands of rank 0, too.
 
     Returns:
-        One array if `result_shape_dtypes` is one; a tuple or list if it is one; by default one
-        array, or a tuple if there are several results. With ``on_error="status"`` always a tuple of
-        the results and the status.
+        One array if `result_shape_dtypes` is one; a pytree if it is one; by default one array, or a
+        tuple if there are several results. With ``on_error="status"`` always a tuple of the results
+        and the status.
 
     Raises:
         TypeError: Wrong number or dtypes of operands; an operand that is not an array; attributes
@@ -116,6 +117,9 @@ def call(
     check_target(target, "target")
     if attrs:
         arrays = with_named(target, arrays, attrs)
+    arrays, _ = flattened(arrays)
+    if attrs:
+        arrays = with_traced(target, arrays, attrs)
     key = None if attributes or not _eager.is_constant(result_shape_dtypes) else _eager.frozen(attrs)
     if key is not None and _eager.are_concrete(arrays):
         return eager_call(target, result_shape_dtypes, key, options)(*arrays)
@@ -230,11 +234,11 @@ class Results:
             types = tuple(array_type(sizes.dimensions(shape), jnp.dtype(name)) for name, shape in inferred)
             sharding = _common_sharding(operands) if "elementwise" in target.traits else None
             return cls(types, only if len(types) == 1 else tuple, (sharding,) * len(types))
-        is_one = not isinstance(given, Sequence) or isinstance(given, str) or is_pair(given)
-        wanted = (given,) if is_one else tuple(given)
-        container = only if is_one else tuple if isinstance(given, tuple) else list
+        if isinstance(given, Sequence) and not isinstance(given, (str, tuple, list)):
+            given = list(given)
+        wanted, structure = jax.tree.flatten(given, is_leaf=None if _is_empty(given) else _is_result)
         types = tuple(_type_of(target, result, i) for i, result in enumerate(wanted))
-        return cls(types, container, tuple(map(_axes.explicit_sharding, wanted)))
+        return cls(types, structure.unflatten, tuple(map(_axes.explicit_sharding, wanted)))
 
     def packed(self, arrays: Sequence[jax.Array], options: Options) -> Any:
         """The arrays as the caller gets them, with the status if there is one."""
@@ -391,6 +395,16 @@ def _type_of(target: Target, result: Any, position: int) -> jax.ShapeDtypeStruct
             f"jax.ShapeDtypeStruct, or a pair (dtype, shape), found {result!r}"
         )
     return array_type(result.shape, result.dtype)
+
+
+def _is_empty(given: Any) -> bool:
+    return isinstance(given, (tuple, list)) and not given
+
+
+def _is_result(given: Any) -> bool:
+    # An empty tuple in a tuple is a mistake, and has no leaves.
+    is_type = hasattr(given, "shape") and hasattr(given, "dtype")
+    return given is None or _is_empty(given) or is_type or is_pair(given)
 
 
 def is_pair(given: Any) -> bool:

@@ -10,6 +10,7 @@ result cannot be differentiated by what the map depends on, which second derivat
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,11 +35,20 @@ class _Pair:
     def flipped(self) -> _Pair:
         return _Pair(self.transpose, self.forward, self.outputs, self.inputs)
 
-    def mapped(self, size: int, kept_axes: Sequence[int | None]) -> _Pair:
-        """The map of a batch: of all linear inputs, and of the kept arrays with an axis."""
-        axes = (tuple(kept_axes), 0)
-        types = [tuple(map(_batch(size), each)) for each in (self.inputs, self.outputs)]
-        return _Pair(_tuples(jax.vmap(self.forward, axes)), _tuples(jax.vmap(self.transpose, axes)), *types)
+    def mapped(self, axis: Any, kept_axes: Sequence[int | None]) -> _Pair:
+        """The map of a batch: of all linear inputs, and of the kept arrays with an axis.
+
+        The maps may use the name of `axis` in collectives.
+        """
+        mapped = functools.partial(
+            jax.vmap,
+            in_axes=(tuple(kept_axes), 0),
+            axis_name=axis.name,
+            axis_size=axis.size,
+            spmd_axis_name=axis.spmd_name,
+        )
+        types = [tuple(map(_batch(axis.size), each)) for each in (self.inputs, self.outputs)]
+        return _Pair(_tuples(mapped(self.forward)), _tuples(mapped(self.transpose)), *types)
 
 
 def linear(forward: Map, transpose: Map, kept: Sequence[Any], tangents: Sequence[Any], like: Sequence[Any]) -> Any:
@@ -115,15 +125,18 @@ def _transpose(cotangents: Sequence[Any], *arrays: Any, pair: _Pair, count: int)
     return [None] * count + wanted
 
 
-def _batched(arrays: Sequence[Any], axes: Sequence[Any], *, pair: _Pair, count: int) -> Any:
-    sizes = [x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if isinstance(axis, int)]
+def _batched(axis_data: Any, arrays: Sequence[Any], axes: Sequence[Any], *, pair: _Pair, count: int) -> Any:
+    is_named = type(axis_data.name) is not object
+    if not is_named and all(axis is None for axis in axes):
+        outputs = _linear.bind(*arrays, pair=pair, count=count)
+        return outputs, [None] * len(outputs)
     first = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
     kept_axes = [None if axis is None else 0 for axis in axes[:count]]
     for i in range(count, len(arrays)):
         # The transpose of an input that all elements share would be a sum over the batch.
         if axes[i] is None:
-            first[i] = jnp.broadcast_to(first[i], (sizes[0], *first[i].shape))
-    outputs = _linear.bind(*first, pair=pair.mapped(sizes[0], kept_axes), count=count)
+            first[i] = jnp.broadcast_to(first[i], (axis_data.size, *first[i].shape))
+    outputs = _linear.bind(*first, pair=pair.mapped(axis_data, kept_axes), count=count)
     return outputs, [0] * len(outputs)
 
 
@@ -137,5 +150,6 @@ _linear.def_impl(_apply)
 _linear.def_abstract_eval(_types)
 ad.primitive_jvps[_linear] = _jvp
 ad.primitive_transposes[_linear] = _transpose
-batching.primitive_batchers[_linear] = _batched
+# Unlike the other rules for batches, these get the axis.
+batching.fancy_primitive_batchers[_linear] = _batched
 mlir.register_lowering(_linear, mlir.lower_fun(_apply, multiple_results=True))

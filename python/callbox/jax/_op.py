@@ -29,7 +29,7 @@ from ._call import (
     only,
 )
 from ._derivatives import is_inexact, is_traced, refused, with_both, with_jvp, with_vjp
-from ._operands import as_operands, operand_names, with_named
+from ._operands import as_operands, flattened, operand_names, with_named, with_traced
 
 
 def op(
@@ -52,7 +52,9 @@ def op(
 ) -> Callable[..., Any]:
     """Makes a function of a target: ``function(*arrays, **attributes)``.
 
-    Operands can be passed by name, too.
+    Operands can be passed by name, too, and as pytrees of arrays, which stand for their leaves. An
+    attribute may be traced if the target also declares it as an optional operand of rank 0: it is
+    an operand then, also for derivative rules.
 
     It supports `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with `vjp` or `jvp`,
     differentiation.
@@ -67,7 +69,8 @@ def op(
             results, cotangents, **attributes)``, with a tuple of operands, and with results and
             cotangents in the form in which the op returns its results. It returns one cotangent for
             each operand. Integers have no cotangents: a target neither takes nor returns them, and
-            a function gets None.
+            a function gets None. Operands that are pytrees and their cotangents are pytrees for a
+            function, and flat for a target or an op.
         jvp: Forward-mode derivatives, for `jax.jvp` and `jax.jacfwd`, as a target, an op or a
             function. A target takes the operands and then their tangents, with the same attributes,
             and returns the tangents of the results. A function is ``jvp(operands, results,
@@ -127,8 +130,11 @@ def op(
     def function(*arrays: ArrayLike, **attributes: Any) -> Any:
         if len(arrays) < len(names) or not attributes.keys().isdisjoint(names):
             arrays = with_named(target, arrays, attributes)
+        arrays, tree = flattened(arrays)
         if defaults:
             attributes = {**defaults, **attributes}
+        if attributes:
+            arrays = with_traced(target, arrays, attributes)
         # Derivatives are of traced arrays.
         key = _eager.frozen(attributes) if is_constant else None
         if key is not None and _eager.are_concrete(arrays):
@@ -137,16 +143,17 @@ def op(
         operands = _axes.agreed(as_operands(target, arrays, promote=promote))
         shapes = result_shape_dtypes
         if callable(shapes) and not hasattr(shapes, "shape"):
-            shapes = shapes(*operands, **named)
+            shapes = shapes(*_in_tree(tree, operands), **named)
         results = Results.of(target, operands, shapes)
-        return results.packed(flat_call(operands, results, named, options), options)
+        return results.packed(flat_call(operands, results, named, options, tree), options)
 
     _ops[function] = flat_call, defaults
     return _described(function, target, defaults)
 
 
-#: A call with derivatives: of operands, results, attributes and options, to flat results.
-_FlatCall = Callable[[Sequence[jax.Array], Results, dict[str, Any], Options], Sequence[jax.Array]]
+#: A call with derivatives: of operands, results, attributes, options and the structure of the
+#: operands, to flat results.
+_FlatCall = Callable[[Sequence[jax.Array], Results, dict[str, Any], Options, Any], Sequence[jax.Array]]
 
 #: The calls and default attributes of all ops. Unlike an attribute of the function,
 #: `functools.wraps` does not copy an entry.
@@ -155,12 +162,12 @@ _ops: weakref.WeakKeyDictionary[Callable[..., Any], tuple[_FlatCall, dict[str, A
 
 def _with_rules(target: Target, vjp: Any, jvp: Any) -> _FlatCall:
     def call(
-        operands: Sequence[jax.Array], results: Results, named: dict[str, Any], options: Options
+        operands: Sequence[jax.Array], results: Results, named: dict[str, Any], options: Options, tree: Any
     ) -> Sequence[jax.Array]:
         def plain(*operands: jax.Array) -> tuple[jax.Array, ...]:
             return bind(target, operands, results, named, options)
 
-        rules = _Rules(results, named, options)
+        rules = _Rules(results, named, options, tree)
         if not is_traced(operands):
             return plain(*operands)
         if vjp is not None and jvp is not None:
@@ -205,7 +212,8 @@ def _check_rules(target: Target, vjp: Any, jvp: Any, options: Options) -> None:
 class _Rules:
     """Derivative rules as `with_vjp` and `with_jvp` take them: flat, and without the status."""
 
-    def __init__(self, results: Results, attributes: dict[str, Any], options: Options) -> None:
+    def __init__(self, results: Results, attributes: dict[str, Any], options: Options, tree: Any) -> None:
+        self._tree = tree
         self._results = results
         self._attributes = attributes
         self._options = options
@@ -217,8 +225,9 @@ class _Rules:
             )
 
         def of_function(operands: Any, results: Any, cotangents: Any) -> Sequence[Any]:
-            given = rule(operands, self._packed(results), self._packed(cotangents), **self._attributes)
-            return _sequence(given, len(operands), "vjp", "operands")
+            shown = _in_tree(self._tree, operands)
+            given = rule(shown, self._packed(results), self._packed(cotangents), **self._attributes)
+            return _sequence(given, len(operands), "vjp", "operands", is_tree=self._tree is not None)
 
         return of_function
 
@@ -229,8 +238,9 @@ class _Rules:
             )
 
         def of_function(operands: Any, results: Any, tangents: Any) -> Sequence[Any]:
-            given = rule(operands, self._packed(results), tangents, **self._attributes)
-            return self._with_status(_sequence(given, len(self._results.types), "jvp", "results"))
+            shown = [_in_tree(self._tree, each) for each in (operands, tangents)]
+            given = rule(shown[0], self._packed(results), shown[1], **self._attributes)
+            return self._with_status(_sequence(given, len(self._results.types), "jvp", "results", is_tree=True))
 
         return of_function
 
@@ -244,7 +254,7 @@ class _Rules:
         call, defaults = (_with_rules(rule, None, None), {}) if isinstance(rule, Target) else _ops[rule]
         # The rules of an op get one result as it is, and several in a tuple.
         container = only if len(types) == 1 else tuple
-        flat = call(operands, Results(types, container), {**defaults, **self._attributes}, options)
+        flat = call(operands, Results(types, container), {**defaults, **self._attributes}, options, None)
         given = iter(flat)
         return [next(given) if is_inexact(x) else None for x in like]
 
@@ -263,8 +273,18 @@ def _is_flat(rule: Any) -> bool:
     return isinstance(rule, Target) or (isinstance(rule, types.FunctionType) and rule in _ops)
 
 
-def _sequence(given: Any, count: int, rule: str, of: str) -> Sequence[Any]:
+def _in_tree(tree: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The operands as the caller passed them, then the attributes that became operands."""
+    if tree is None:
+        return tuple(operands)
+    count = tree.num_leaves
+    return (*tree.unflatten(operands[:count]), *operands[count:])
+
+
+def _sequence(given: Any, count: int, rule: str, of: str, *, is_tree: bool) -> Sequence[Any]:
     """Converts the return value of a rule to a sequence of `count` arrays."""
+    if is_tree:
+        given = jax.tree.leaves(given, is_leaf=lambda x: x is None)
     arrays = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if len(arrays) != count:
         raise ValueError(f"expected {rule} to return one array for each of the {count} {of}, found {len(arrays)}")

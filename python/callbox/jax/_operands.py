@@ -1,4 +1,4 @@
-"""The operands of a call: conversion, promotion and names."""
+"""The operands of a call: conversion, promotion, names, pytrees and traced attributes."""
 
 from __future__ import annotations
 
@@ -73,6 +73,72 @@ def with_named(target: Target, arrays: Sequence[Any], attributes: dict[str, Any]
         absent = next(name for name in missing if name not in named)
         raise TypeError(f"{target.name}(): expected the operand {absent!r} before {named[-1]!r}, found none")
     return (*arrays, *(attributes.pop(str(name)) for name in named))
+
+
+def flattened(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
+    """The operands with the leaves of each pytree of arrays in its place.
+
+    The second value is the structure of all operands, or None if no operand is a pytree.
+    """
+    if all(isinstance(x, _LEAVES) for x in arrays):
+        return tuple(arrays), None
+    operands: list[Any] = []
+    shown: list[Any] = []
+    has_trees = False
+    for x in arrays:
+        leaves = [x] if _is_leaf(x) else jax.tree.leaves(x, is_leaf=_is_leaf)
+        # Lists of numbers are not arrays, and the error says so.
+        is_tree = not any(leaf is x for leaf in leaves) and all(map(_is_array, leaves))
+        has_trees = has_trees or is_tree
+        operands.extend(leaves if is_tree else [x])
+        shown.append(x if is_tree else 0)
+    return tuple(operands), jax.tree.structure(tuple(shown)) if has_trees else None
+
+
+#: Types that are no containers.
+_LEAVES = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, str, bytes)
+
+
+def _is_leaf(value: Any) -> bool:
+    # A sparse array is a pytree, but no container.
+    is_array = hasattr(value, "shape") and hasattr(value, "dtype")
+    return value is None or isinstance(value, _LEAVES) or is_array
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (jax.Array, np.ndarray, np.generic))
+
+
+def with_traced(target: Target, arrays: Sequence[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
+    """The operands with those attributes that are arrays of JAX and that the target takes as both.
+
+    This takes them out of `attributes`.
+
+    Raises:
+        TypeError: An operand before one of them is missing.
+    """
+    both = _operands_or_attributes(target)
+    last = max((i for i, name in both if isinstance(attributes.get(name), jax.Array)), default=-1)
+    operands = list(arrays)
+    for i, name in both:
+        if len(operands) > i or i > last:
+            continue
+        if len(operands) < i or name not in attributes:
+            missing = target.operands[len(operands)].name  # type: ignore[index]  # `both` is empty without operands
+            raise TypeError(f"{target.name}(): expected the operand {missing!r} before traced attributes, found none")
+        operands.append(attributes.pop(name))
+    return tuple(operands)
+
+
+@functools.lru_cache(maxsize=256)
+def _operands_or_attributes(target: Target) -> tuple[tuple[int, str], ...]:
+    """The positions and names of scalars that a target takes as operands or as attributes.
+
+    It declares an optional operand of rank 0 and an optional attribute of the same name.
+    """
+    optional = {attribute.name for attribute in target.attributes or () if attribute.optional}
+    operands = enumerate(target.operands or ())
+    return tuple((i, x.name) for i, x in operands if x.optional and x.rank == 0 and x.name in optional)
 
 
 def _operand(target: Target, position: int, value: Any) -> jax.Array:

@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
@@ -24,6 +25,8 @@ const LONG: usize = 4 << 10;
 #[derive(Default)]
 pub(super) struct Sites {
     ready: HashMap<SiteKey, Arc<Ready>>,
+    /// When [`Sites::idle`] saw last that a call site had been called.
+    seen: HashMap<SiteKey, Instant>,
     /// The newest call site of each family, the last one to be dropped.
     newest: HashMap<Arc<FamilyKey>, Arc<Ready>>,
     /// Oldest first.
@@ -76,9 +79,40 @@ impl Sites {
         (ready, gone)
     }
 
+    /// The call sites that have not been called since `before`, with the time of the last call.
+    ///
+    /// A call is noticed by the first look after it, at the time `now`.
+    pub(super) fn idle(&mut self, before: Instant, now: Instant) -> Vec<(Instant, SiteKey)> {
+        let mut idle = Vec::new();
+        for (key, ready) in &self.ready {
+            let seen = self.seen.entry(key.clone()).or_insert(now);
+            if ready.take_used() {
+                *seen = now;
+            } else if *seen <= before {
+                idle.push((*seen, key.clone()));
+            }
+        }
+        idle
+    }
+
+    /// The size of the arenas and attribute texts together.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops a call site, unless it was called since [`Sites::idle`] looked.
+    pub(super) fn drop_idle(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
+        if self.ready.get(key)?.take_used() {
+            return None;
+        }
+        self.order.retain(|kept| kept != key);
+        self.remove(key)
+    }
+
     /// Removes a call site, and its arena if that serves no other.
     fn remove(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
         let ready = self.ready.remove(key)?;
+        self.seen.remove(key);
         self.bytes = self.bytes.saturating_sub(ready.attribute_bytes());
         if let Entry::Occupied(mut served) = self.arenas.entry(ready.arena().id) {
             *served.get_mut() -= 1;

@@ -1,7 +1,7 @@
 //! Call sites that are ready to be called.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callbox::values::zeroed;
@@ -39,6 +39,8 @@ pub(crate) struct Ready {
     /// The length of the attributes' text.
     attribute_length: usize,
     arena: Arena,
+    /// Whether a call has begun since [`Ready::take_used`].
+    used: AtomicBool,
     /// Set if a call that fails leaves results as they were, and writes them before it has ended.
     saved: Option<Arc<Saved>>,
 }
@@ -149,6 +151,7 @@ impl Ready {
             bytes_in: bytes(&shapes.operands),
             bytes_out,
             attribute_length: given.attributes.len(),
+            used: AtomicBool::new(true),
         })
     }
 
@@ -167,6 +170,7 @@ impl Ready {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             attribute_length: text.attributes.len(),
+            used: AtomicBool::new(true),
             arena: self.arena,
             saved: self.saved.clone(),
         }))
@@ -182,6 +186,7 @@ impl Ready {
         options: Option<&CallOptions>,
         arrays: &mut RawArrays<'_>,
     ) -> callbox::Result<()> {
+        self.used.store(true, Ordering::Relaxed);
         let options = options.unwrap_or(&self.options);
         let outcome = match &self.saved {
             None => self.call.call_buffers(options, arrays),
@@ -239,6 +244,7 @@ impl Ready {
         options: Option<&CallOptions>,
         arrays: &mut RawArrays<'_>,
     ) {
+        self.used.store(true, Ordering::Relaxed);
         arrays.hide_last_result();
         let status = self.element_sizes.len();
         arrays.fill(status, 0, arrays.hidden_size(), 0);
@@ -274,6 +280,11 @@ impl Ready {
                 arrays.make_truth_values(result);
             }
         }
+    }
+
+    /// Whether a call has begun since this was asked last.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// The arena of an instance, which other call sites may share.

@@ -44,7 +44,9 @@ struct DirectFamily {
 /// The parts of a call site that are not attributes.
 struct Common {
     /// The loaded module that the call site belongs to. A forked child has another.
-    loaded: Arc<Loaded>,
+    ///
+    /// A closed module is freed although its targets remain.
+    loaded: Weak<Loaded>,
     key: Arc<FamilyKey>,
     shapes: Shapes,
     text: CallText,
@@ -65,7 +67,7 @@ impl DirectSites {
         loaded: &Arc<Loaded>,
     ) -> Option<(Arc<Common>, Option<Arc<Ready>>)> {
         let family = self.families.get(&key.family)?;
-        if !Arc::ptr_eq(&family.common.loaded, loaded) {
+        if !std::ptr::eq(family.common.loaded.as_ptr(), Arc::as_ptr(loaded)) {
             return None;
         }
         let ready = family.ready.get(&key.attributes).and_then(Weak::upgrade);
@@ -203,7 +205,7 @@ impl Target {
         }
         let common = match known {
             Some((common, _)) => common,
-            None => Arc::new(self.common(py, loaded, request, passage, &attributes)?),
+            None => Arc::new(self.common(py, &loaded, request, passage, &attributes)?),
         };
         let mut within = within.clone();
         let running = interrupts::begin(py, &mut within)?;
@@ -217,8 +219,8 @@ impl Target {
                 attributes: &text,
                 parsed: Some(&attributes),
             };
-            let (core, loaded) = (&self.core, &common.loaded);
-            let ready = core.ready(loaded, key, text, &common.shapes, &within);
+            let core = &self.core;
+            let ready = core.ready(&loaded, key, text, &common.shapes, &within);
             ready.inspect_err(|failure| core.stats().count_unprepared(failure))
         });
         interrupts::check(py, running.as_ref(), &ready)?;
@@ -231,7 +233,7 @@ impl Target {
     fn common(
         &self,
         py: Python<'_>,
-        loaded: Arc<Loaded>,
+        loaded: &Arc<Loaded>,
         request: &Request<'_, '_>,
         passage: Passage,
         attributes: &Dictionary,
@@ -256,7 +258,7 @@ impl Target {
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
         let makers = makers.collect::<PyResult<Vec<_>>>()?;
         Ok(Common {
-            loaded,
+            loaded: Arc::downgrade(loaded),
             key: Arc::new(key),
             shapes,
             text,
@@ -333,6 +335,7 @@ impl Target {
             options,
             outs: &outs,
         };
+        or_raise(py, self.core.check_open())?;
         let shapes = self.shapes(py, &request)?;
         let info = options.static_info.clone();
         let text = self.call_text(

@@ -426,3 +426,43 @@ def test_a_call_of_arrays_that_nothing_traces_costs_no_rule(load, rms_norm, monk
             jax.jvp(lambda x: function(x, n=1.0), (x,), (x,))
     # Only one of two operands is a tracer.
     close(jax.grad(lambda w: loss(rms_norm, x, w))(w), jax.grad(lambda w: loss(reference, x, w))(w))
+
+
+@pytest.mark.parametrize("transformed", ["grad", "jvp", "jit"])
+def test_rules_of_both_modes_may_use_the_axis_of_a_batch(load, transformed):
+    """The rules take the mean slope of the batch, by the name of its axis."""
+
+    def slope(operands):
+        (x,) = operands
+        return jax.lax.pmean(1 + x, "batch")
+
+    both = callbox.jax.op(
+        load("activation").squareplus,
+        vjp=lambda operands, results, ct, beta: (slope(operands) * ct,),
+        jvp=lambda operands, results, tangents, beta: slope(operands) * tangents[0],
+        defaults={"beta": 4.0},
+    )
+    x = jnp.array([0.0, 1.0, 5.0])
+
+    def pushed(x):
+        return jax.jvp(both, (x,), (jnp.float32(1),))[1]
+
+    program = jax.vmap(pushed if transformed == "jvp" else jax.grad(both), axis_name="batch")
+    found = (jax.jit(program) if transformed == "jit" else program)(x)
+    np.testing.assert_allclose(found, np.full(3, 3.0), rtol=1e-6)
+
+
+def test_rules_of_both_modes_may_use_the_axes_of_nested_batches(load):
+    def slope(operands):
+        return jax.lax.psum(operands[0], "rows") + 10 * jax.lax.axis_index("columns")
+
+    both = callbox.jax.op(
+        load("activation").squareplus,
+        vjp=lambda operands, results, ct, beta: (slope(operands) * ct,),
+        jvp=lambda operands, results, tangents, beta: slope(operands) * tangents[0],
+        defaults={"beta": 4.0},
+    )
+    x = jnp.arange(6.0).reshape(2, 3)
+    found = jax.vmap(jax.vmap(jax.grad(both), axis_name="columns"), axis_name="rows")(x)
+    expected = np.broadcast_to(np.asarray(x.sum(0)) + 10 * np.arange(3), (2, 3))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

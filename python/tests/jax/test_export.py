@@ -132,3 +132,85 @@ def test_open_dimensions_that_disagree(load):
         callbox.InvalidArgumentError, match=r"expected weight: \[n\] with n = m \(from x\) but got \[k\]"
     ):
         exported_of(program, "n, m", "k")
+
+
+def bundled(function, *args):
+    return callbox.jax.export(jax.jit(function), bundle=True)(*args)
+
+
+RUN_BUNDLE = """
+import sys
+import jax
+import callbox.jax
+program = callbox.jax.deserialize(open(sys.argv[1], "rb").read())
+print(program.call(jax.numpy.arange(3.0)).tolist(), [sorted(module) for module in program.modules])
+"""
+
+
+def test_a_bundle_needs_no_file(load, python, tmp_path):
+    add_n, norm = callbox.jax.op(load("add_n").add_n), callbox.jax.op(load("rms_norm").rms_norm)
+    program = bundled(
+        lambda x: norm(add_n(x, n=4.0), jax.numpy.ones(3), eps=0.0), jax.ShapeDtypeStruct((3,), np.float32)
+    )
+    path = tmp_path / "bundle"
+    path.write_bytes(program.serialize())
+    printed = python(RUN_BUNDLE, str(path), CALLBOX_GUESTS="/nowhere")
+    values, names = printed.split("] [", 1)
+    x = np.arange(3) + 4.0
+    np.testing.assert_allclose(eval(values + "]"), x / np.sqrt((x * x).mean()), rtol=1e-5)
+    assert "add_n" in names
+    assert "rms_norm" in names
+
+
+def test_a_program_without_a_bundle_is_jaxs(load):
+    from jax import export
+
+    add_n = callbox.jax.op(load("add_n").add_n)
+    made = callbox.jax.export(jax.jit(lambda x: add_n(x, n=4.0)))(jax.ShapeDtypeStruct((3,), np.float32))
+    assert [module.digest for module in made.modules] == [load("add_n").digest]
+    data = made.serialize()
+    for program in (export.deserialize(bytearray(data)), callbox.jax.deserialize(data)):
+        np.testing.assert_array_equal(program.call(np.zeros(3, np.float32)), np.full(3, 4.0))
+
+
+def test_a_bundle_is_differentiated(load):
+    module = load("rms_norm")
+    norm = callbox.jax.op(module.rms_norm, vjp=module.rms_norm_grad, defaults={"eps": 0.5})
+    x, weight = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
+    program = bundled(norm, x, weight)
+    again = callbox.jax.deserialize(program.serialize(vjp_order=1))
+    found = jax.grad(lambda x: again.call(x, weight).sum())(x)
+    np.testing.assert_allclose(found, jax.grad(lambda x: norm(x, weight).sum())(x), atol=1e-5)
+
+
+def test_a_bundle_keeps_its_policy(guests):
+    strict = callbox.Host(policy={"limits": {"deadline_ms": 3210}})
+    add_n = callbox.jax.op(strict.load(guests / "add_n.wasm").add_n)
+    data = bundled(lambda x: add_n(x, n=4.0), np.zeros(3, np.float32)).serialize()
+    with pytest.raises(callbox.CallError, match="FAILED_PRECONDITION: .* another policy, which differs in limits"):
+        callbox.jax.deserialize(data)
+    same = callbox.Host(policy=strict.policy)
+    np.testing.assert_array_equal(callbox.jax.deserialize(data, host=same).call(np.zeros(3, np.float32)), np.full(3, 4))
+
+
+def test_bundles_that_were_changed(load):
+    add_n = callbox.jax.op(load("add_n").add_n)
+    data = bundled(lambda x: add_n(x, n=4.0), np.zeros(3, np.float32)).serialize()
+    digest = load("add_n").key.encode()
+    wrong = {
+        "shorter": (data[:-1], ValueError, "expected a bundle of"),
+        "longer": (data + b"\0", ValueError, "expected a bundle of"),
+        "no header": (data[:17], ValueError, "expected the header|expected a bundle"),
+        "a long header": (data[:17] + b"\xff" * 8 + data[25:], ValueError, "with a header of"),
+        "another key": (data.replace(digest, b"0" * 64, 1), callbox.CallError, "FAILED_PRECONDITION: .*was changed"),
+        "no JSON": (data.replace(b'{"modules"', b'["modules"', 1), ValueError, "expected the header of a bundle"),
+        "a negative length": (data.replace(b'"length": ', b'"length":-', 1), ValueError, "a length is -"),
+        "a text as length": (data.replace(b'"program": ', b'"program":"', 1), ValueError, "expected the header"),
+        "a changed module": (data[:-1] + bytes([data[-1] ^ 1]), callbox.CallError, "FAILED_PRECONDITION|INVALID"),
+    }
+    for changed, error, match in wrong.values():
+        with pytest.raises(error, match=match):
+            callbox.jax.deserialize(changed)
+    for end in range(0, len(data), 997):
+        with pytest.raises(Exception):  # noqa: B017, PT011  whichever, but no crash
+            callbox.jax.deserialize(data[:end])

@@ -1,17 +1,12 @@
-"""Targets as custom operators of PyTorch, on the CPU.
-
-`op` turns a target into a function on tensors. It is an operator of `torch.library` and supports
-autograd, `torch.compile`, `torch.export` and `torch.func`, except for forward mode. Each tensor is
-copied once, into the guest or out of it.
-"""
+"""One target as an operator of `torch.library`, with its derivatives."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import operator
 import re
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,125 +14,34 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from ._callbox import StaticInfo, Target
-from ._literals import attributes as attributes_of
-from ._literals import literal
+from callbox._callbox import Target
+from callbox._literals import attributes as attributes_of
+from callbox._literals import literal
 
-__all__ = ["op"]
+from ._tensors import (
+    BITS,
+    DTYPES,
+    NAMES,
+    Result,
+    is_dtype,
+    is_inexact,
+    memory,
+    packed,
+    sizes,
+    symbolic_results,
+    without,
+)
 
 #: The schema of all operators, because each target has its own number of operands and results. The
 #: attributes are a Python literal. If `like` is not negative, the results have the types of those
 #: of the first `like` operands that are not integers, as cotangents do.
 _SCHEMA = "(Tensor[] operands, str attributes, int like) -> Tensor[]"
 
-#: The dtypes that have the same name in PyTorch and in NumPy or ml_dtypes.
-_DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name)
-    for name in (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128", "bfloat16"),
-        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    )
-    if hasattr(torch, name)
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-
-#: The integers with the same bits, for the dtypes of ml_dtypes that NumPy does not have.
-_BITS = {
-    dtype: torch.uint16 if name == "bfloat16" else torch.uint8
-    for name, dtype in _DTYPES.items()
-    if name.startswith(("bfloat", "float8"))
-}
-
-#: The dtype and shape of a result.
-_Result = tuple[torch.dtype, tuple[int, ...]]
-
 _taken: set[str] = set()
 _taken_lock = threading.Lock()
 
 
-def op(
-    target: Target,
-    *,
-    vjp: Target | Callable[..., Any] | None = None,
-    result_shape_dtypes: Any = None,
-    name: str | None = None,
-    deadline: float | None = None,
-    opaque: bytes | None = None,
-    static_info: bytes | StaticInfo | None = None,
-    api_version: str | None = None,
-) -> Callable[..., Any]:
-    """Makes a function of a target: ``function(*tensors, **attributes)``.
-
-    The function is the operator ``torch.ops.callbox.NAME``. Make it once, where a module is
-    imported, because operators stay until the process ends.
-
-    Args:
-        target: A module's target, such as ``module.rms_norm``.
-        vjp: The gradients, as a target or a function. A target takes the operands and then the
-            cotangents of the results, with the same attributes, and returns the cotangents of the
-            operands, as for `callbox.jax.op`. A function is ``vjp(operands, results, cotangents,
-            **attributes)``, with a tuple of operands, and with results and cotangents in the form
-            in which the function returns its results. It returns one cotangent for each operand,
-            and can itself be differentiated if it uses PyTorch's own operations. Integers have no
-            cotangents: a target neither takes nor returns them, and a function gets None.
-        result_shape_dtypes: The shape and dtype of the result, or a sequence of them: an object
-            with ``shape`` and ``dtype`` (such as ``torch.empty(2, 3, device="meta")``) or a pair of
-            shape and dtype. A function ``(*operands, **attributes)`` may return them. Default: the
-            target's metadata infers them from the operands.
-        name: The operator's name, after ``callbox::``. Default: the target's name with a digest of
-            its module and options, which is the same in each process that makes the same operators
-            in the same order.
-        deadline: The time limit of a call, in seconds. Default: the policy's.
-        opaque: The opaque bytes, for a target of XLA's older conventions.
-        static_info: The static information, for a target of the JAX FFI proposal's convention.
-        api_version: The convention, for a target that has several.
-
-    Returns:
-        The function. Its tensors must be on the CPU and have the dtypes and ranks that the target
-        declares; tensors that are not contiguous are copied. It returns one tensor, or a tuple of
-        tensors. Attributes are Python's numbers, strings, lists and dictionaries, or NumPy's
-        scalars and arrays. Under `torch.compile` attributes are constants: each new value is
-        compiled again, and NumPy's are not supported. Under `torch.func.vmap` the target is called
-        once for each element of the batch. Forward-mode derivatives raise `NotImplementedError`.
-
-    Raises:
-        TypeError: `target` is not a target; `vjp` is neither a target nor a function.
-        ValueError: `name` is not an identifier, or is taken.
-
-    The function raises the same exceptions as a direct call of the target, and
-    `NotImplementedError` for a tensor that is not on the CPU.
-
-    >>> import torch
-    >>> import callbox.torch
-    >>> kernels = callbox.Host().load(guests / "activation.wasm")
-    >>> squareplus = callbox.torch.op(kernels.squareplus, vjp=kernels.squareplus_grad)
-    >>> x = torch.tensor([-3.0, 0.0, 3.0], requires_grad=True)
-    >>> y = squareplus(x, beta=16.0)
-    >>> y.detach()
-    tensor([1., 2., 4.])
-    >>> y.sum().backward()
-    >>> x.grad
-    tensor([0.2000, 0.5000, 0.8000])
-    """
-    vjp = getattr(target, "vjp", None) if vjp is None else vjp
-    # Of a jitted function.
-    target = getattr(target, "__callbox_target__", target)
-    vjp = getattr(vjp, "__callbox_target__", vjp)
-    if not isinstance(target, Target):
-        raise TypeError(
-            f"expected target to be a target of a module, such as module.add_n, found {type(target).__name__}"
-        )
-    if vjp is not None and not callable(vjp):
-        raise TypeError(
-            f"target {target.name!r}: expected vjp to be a target or a function, found {type(vjp).__name__}"
-        )
-    options = {"deadline": deadline, "opaque": opaque, "static_info": static_info, "api_version": api_version}
-    given = {option: value for option, value in options.items() if value is not None}
-    return _Operator(target, given, result_shape_dtypes, vjp, name).function()
-
-
-class _Operator:
+class Operator:
     """The functions that `torch.library` needs for one target."""
 
     def __init__(
@@ -146,12 +50,13 @@ class _Operator:
         options: Mapping[str, Any],
         result_shape_dtypes: Any,
         vjp: Target | Callable[..., Any] | None,
+        jvp: Target | Callable[..., Any] | None,
         name: str | None,
     ) -> None:
         self._target = target
         self._options = options
         self._result_shape_dtypes = result_shape_dtypes
-        self._vjp = vjp
+        self._vjp, self._jvp = vjp, jvp
         qualified = _qualified(target, options, name)
         definition = torch.library.custom_op(qualified, self._call, mutates_args=(), schema=_SCHEMA)
         definition.register_fake(self._infer)
@@ -160,16 +65,27 @@ class _Operator:
         self._overload = getattr(torch.ops.callbox, qualified.removeprefix("callbox::")).default
         self._transformable = _transformable(self)
         self._names = tuple(operand.name for operand in target.operands or ())
-        self._derivative = None
-        if isinstance(vjp, Target):
-            self._derivative = _Operator(vjp, options, None, None, f"{name}_vjp" if name else None)
+        self._accepted = tuple(
+            tuple(DTYPES[name] for name in operand.dtypes if name in DTYPES) for operand in target.operands or ()
+        )
+        self._scalars = _scalars(target)
+        self._derivative = self._rule(vjp, f"{name}_vjp" if name else None)
+        self._tangent = self._rule(jvp, f"{name}_jvp" if name else None)
+
+    def _rule(self, rule: Target | Callable[..., Any] | None, name: str | None) -> Operator | None:
+        """The operator of a rule that is a target or an op. None for a function."""
+        if isinstance(rule, Target):
+            return Operator(rule, self._options, None, None, None, name)
+        return None if rule is None else operators.get(rule)
 
     def function(self) -> Callable[..., Any]:
         """The operator as a function of tensors and attributes, which `torch.compile` traces."""
 
         def function(*tensors: torch.Tensor, **attributes: Any) -> Any:
             operands = self._operands(tensors, attributes)
-            return _packed(self._apply(operands, literal(attributes), -1))
+            if torch.is_autocast_enabled("cpu"):
+                operands = self._cast(operands)
+            return packed(self._apply(operands, literal(attributes), -1))
 
         function.__name__ = self._target.__name__
         function.__qualname__ = self._target.__qualname__
@@ -180,8 +96,9 @@ class _Operator:
 
     def _operands(self, tensors: tuple[torch.Tensor, ...], attributes: dict[str, Any]) -> tuple[torch.Tensor, ...]:
         """The operands. Takes those that are passed by name out of `attributes`."""
+        both = [name for _, name in self._scalars]
         for name in self._names[len(tensors) :]:
-            if name in attributes:
+            if name in attributes and name not in both:
                 tensors = (*tensors, attributes.pop(name))
         for position, tensor in enumerate(tensors):
             if not isinstance(tensor, torch.Tensor):
@@ -190,35 +107,54 @@ class _Operator:
                     f"target {self._target.name!r}: expected a tensor as operand {position}{name}, found "
                     f"{type(tensor).__name__}: torch.as_tensor makes a tensor of arrays and numbers"
                 )
+        for position, name in self._scalars:
+            if len(tensors) == position and isinstance(attributes.get(name), torch.Tensor):
+                tensors = (*tensors, attributes.pop(name))
         return tensors
+
+    def _cast(self, operands: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Under autocast, the operands in dtypes that the target takes."""
+        cast = []
+        for position, x in enumerate(operands):
+            accepted = self._accepted[position] if position < len(self._accepted) else ()
+            wider = [d for d in accepted if torch.promote_types(x.dtype, d) is d]
+            if x.dtype.is_floating_point and accepted and x.dtype not in accepted and wider:
+                x = x.to(min(wider, key=lambda dtype: dtype.itemsize))
+            cast.append(x)
+        return tuple(cast)
 
     def _apply(self, operands: tuple[torch.Tensor, ...], attributes: str, like: int) -> Sequence[torch.Tensor]:
         """Calls the operator in the way that the transformations in progress support."""
         if torch.compiler.is_compiling():
             return self._overload(operands, attributes, like)  # type: ignore[no-any-return]
-        self._check_tangents(operands)
         # `torch.func.grad` does not support `torch.library` operators with derivatives.
-        if torch._C._are_functorch_transforms_active():
+        if self._has_tangents(operands) or torch._C._are_functorch_transforms_active():
             return self._transformable.apply(attributes, like, *operands)  # type: ignore[no-any-return]
         return self._overload(operands, attributes, like)  # type: ignore[no-any-return]
 
-    def _check_tangents(self, operands: Sequence[torch.Tensor]) -> None:
-        """Refuses forward mode, for which operators of `torch.library` silently have zeros."""
+    def _has_tangents(self, operands: Sequence[torch.Tensor]) -> bool:
+        """Returns whether forward mode is in progress.
+
+        Operators of `torch.library` silently have zeros for it.
+        """
         if forward_ad._current_level < 0:
-            return
-        if any(forward_ad.unpack_dual(operand).tangent is not None for operand in operands):
+            return False
+        if all(forward_ad.unpack_dual(operand).tangent is None for operand in operands):
+            return False
+        if self._jvp is None:
             raise NotImplementedError(
-                f"target {self._target.name!r} has no forward-mode derivatives in PyTorch (torch.func.jvp, jacfwd "
-                "and hessian): use torch.func.vjp, grad or jacrev, or callbox.jax.op, which has jvp="
+                f"target {self._target.name!r} has no forward-mode derivatives (torch.func.jvp, jacfwd and hessian): "
+                "pass jvp= to callbox.torch.op, or use torch.func.vjp, grad or jacrev"
             )
+        return True
 
     def _call(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
         self._check_device(operands)
         results = [torch.empty(shape, dtype=dtype) for dtype, shape in self._results(operands, attributes, like)]
-        arrays = [_array(operand.contiguous()) for operand in operands]
+        arrays = [memory(operand.contiguous()) for operand in operands]
         # A copy, because the cached attributes must not change.
         named = dict(attributes_of(attributes))
-        self._target(*arrays, out=tuple(map(_array, results)), attributes=named, **self._options)
+        self._target(*arrays, out=tuple(map(memory, results)), attributes=named, **self._options)
         return results
 
     def _infer(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
@@ -236,24 +172,24 @@ class _Operator:
                     "callbox.torch calls no native kernels (callbox.jax does)"
                 )
 
-    def _results(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[_Result]:
+    def _results(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[Result]:
         if like >= 0:
-            return [(x.dtype, tuple(x.shape)) for x in operands[:like] if _is_inexact(x.dtype)]
+            return [(x.dtype, tuple(x.shape)) for x in operands[:like] if is_inexact(x.dtype)]
         given = self._result_shape_dtypes
         if given is None:
             if any(isinstance(size, torch.SymInt) for operand in operands for size in operand.shape):
-                symbolic = _symbolic(self._target, operands)
+                symbolic = symbolic_results(self._target, operands)
                 if symbolic is not None:
                     return symbolic
-            shapes = [(self._dtype_name(operand.dtype), _sizes(operand.shape)) for operand in operands]
+            shapes = [(self._dtype_name(operand.dtype), sizes(operand.shape)) for operand in operands]
             return [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes)]
         if callable(given) and not hasattr(given, "shape"):
             given = given(*operands, **attributes_of(attributes))
-        if hasattr(given, "shape") or (isinstance(given, tuple) and len(given) == 2 and _is_dtype(given[1])):
+        if hasattr(given, "shape") or (isinstance(given, tuple) and len(given) == 2 and is_dtype(given[1])):
             given = (given,)
         return [self._result(result, i) for i, result in enumerate(given)]
 
-    def _result(self, given: Any, position: int) -> _Result:
+    def _result(self, given: Any, position: int) -> Result:
         if isinstance(given, tuple) and len(given) == 2:
             shape, dtype = given
         elif hasattr(given, "shape") and hasattr(given, "dtype"):
@@ -265,28 +201,59 @@ class _Operator:
             )
         if not isinstance(dtype, torch.dtype):
             # NumPy knows the names of ml_dtypes only after that is imported.
-            dtype = self._dtype(dtype if dtype in _DTYPES else np.dtype(dtype).name)
-        return dtype, _sizes(shape)
+            dtype = self._dtype(dtype if dtype in DTYPES else np.dtype(dtype).name)
+        return dtype, sizes(shape)
 
     def _dtype(self, name: str) -> torch.dtype:
-        if name not in _DTYPES:
+        if name not in DTYPES:
             raise TypeError(f"target {self._target.name!r}: expected results of dtypes that PyTorch has, found {name}")
-        return _DTYPES[name]
+        return DTYPES[name]
 
     def _dtype_name(self, dtype: torch.dtype) -> str:
-        if dtype not in _NAMES:
+        if dtype not in NAMES:
             raise TypeError(
                 f"target {self._target.name!r}: expected operands of dtypes that NumPy or ml_dtypes has, found {dtype}"
             )
-        return _NAMES[dtype]
+        if dtype in BITS:
+            # NumPy knows the names of these dtypes only after this.
+            import ml_dtypes  # noqa: F401
+        return NAMES[dtype]
 
     def _keep(self, ctx: Any, inputs: Any, output: Sequence[torch.Tensor]) -> None:
         operands, ctx.attributes, _ = inputs
         ctx.count = len(operands)
-        # The vjp of a target does not need the results.
-        kept = () if self._derivative is not None else output
+        # Rules that are targets do not need the results.
+        is_needed = self._derivative is None or (self._jvp is not None and self._tangent is None)
+        kept = (*operands, *output) if is_needed else tuple(operands)
         ctx.dtypes = [result.dtype for result in output]
-        ctx.save_for_backward(*operands, *kept)
+        ctx.shapes = [result.shape for result in output]
+        ctx.save_for_backward(*kept)
+        if self._jvp is not None:
+            ctx.save_for_forward(*kept)
+
+    def _forward(self, ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
+        """The tangents of the results."""
+        saved = ctx.saved_tensors
+        operands, results = saved[: ctx.count], saved[ctx.count :]
+        known = tuple(
+            (torch.zeros_like(x) if t is None else t) if is_inexact(x.dtype) else None
+            for t, x in zip(tangents, operands, strict=True)
+        )
+        if self._tangent is not None:
+            flat = (t for t in known if t is not None)
+            found = iter(self._tangent._apply((*operands, *flat), ctx.attributes, -1))
+            return tuple(next(found) if is_inexact(dtype) else None for dtype in ctx.dtypes)
+        given = self._jvp(operands, packed(results), known, **attributes_of(ctx.attributes))  # type: ignore[misc]
+        given = given if isinstance(given, (tuple, list)) else (given,)
+        if len(given) != len(ctx.dtypes):
+            raise ValueError(
+                f"target {self._target.name!r}: expected jvp to return one tensor for each of the {len(ctx.dtypes)} "
+                f"results, found {len(given)}"
+            )
+        return tuple(
+            (torch.zeros(shape, dtype=dtype) if t is None else t) if is_inexact(dtype) else None
+            for t, dtype, shape in zip(given, ctx.dtypes, ctx.shapes, strict=True)
+        )
 
     def _backward(
         self, ctx: Any, cotangents: Sequence[torch.Tensor | None]
@@ -294,7 +261,7 @@ class _Operator:
         # Under `torch.utils.checkpoint` this can be read only once.
         saved = ctx.saved_tensors
         operands, results = saved[: ctx.count], saved[ctx.count :]
-        known = tuple(ct if _is_inexact(dtype) else None for ct, dtype in zip(cotangents, ctx.dtypes, strict=True))
+        known = tuple(ct if is_inexact(dtype) else None for ct, dtype in zip(cotangents, ctx.dtypes, strict=True))
         if self._vjp is None:
             raise RuntimeError(
                 f"target {self._target.name!r} cannot be differentiated: it has no vjp. Pass vjp= to callbox.torch.op"
@@ -302,13 +269,13 @@ class _Operator:
         if self._derivative is not None:
             given: Sequence[Any] = self._call_vjp(operands, known, ctx.attributes)
         else:
-            given = self._vjp(operands, _packed(results), _packed(known), **attributes_of(ctx.attributes))
+            given = self._vjp(operands, packed(results), packed(known), **attributes_of(ctx.attributes))
             given = given if isinstance(given, (tuple, list)) else (given,)
         if len(given) != len(operands):
             raise ValueError(
                 f"target {self._target.name!r}: expected vjp to return one tensor for each of the {len(operands)} operands, found {len(given)}"
             )
-        return [ct if _is_inexact(x.dtype) else None for ct, x in zip(given, operands, strict=True)], None, None
+        return [ct if is_inexact(x.dtype) else None for ct, x in zip(given, operands, strict=True)], None, None
 
     def _call_vjp(
         self, operands: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None], attributes: str
@@ -319,7 +286,7 @@ class _Operator:
         """
         given = (ct.conj() for ct in cotangents if ct is not None)
         found = iter(self._derivative._apply((*operands, *given), attributes, len(operands)))  # type: ignore[union-attr]
-        return [next(found).conj() if _is_inexact(x.dtype) else None for x in operands]
+        return [next(found).conj() if is_inexact(x.dtype) else None for x in operands]
 
     def _map(
         self, info: Any, in_dims: Any, operands: Sequence[torch.Tensor], attributes: str, like: int
@@ -331,7 +298,7 @@ class _Operator:
 
         if info.batch_size == 0:
             shapes = [
-                x if dim is None else x.new_empty(_without(x.shape, dim)) for x, dim in zip(operands, dims, strict=True)
+                x if dim is None else x.new_empty(without(x.shape, dim)) for x, dim in zip(operands, dims, strict=True)
             ]
             of_one = self._results(shapes, attributes, like)
             return [torch.empty((0, *shape), dtype=dtype) for dtype, shape in of_one], [0] * len(of_one)
@@ -340,7 +307,7 @@ class _Operator:
         return results, [0] * len(results)
 
 
-def _transformable(operator: _Operator) -> type[torch.autograd.Function]:
+def _transformable(operator: Operator) -> type[torch.autograd.Function]:
     """The operator as a function that `torch.func` can transform."""
 
     class Transformable(torch.autograd.Function):
@@ -359,11 +326,26 @@ def _transformable(operator: _Operator) -> type[torch.autograd.Function]:
             return (None, None, *given)
 
         @staticmethod
+        def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Any:
+            return operator._forward(ctx, tangents[2:])
+
+        @staticmethod
         def vmap(info: Any, in_dims: Any, attributes: str, like: int, *operands: torch.Tensor) -> Any:
             results, dims = operator._map(info, (in_dims[2:],), operands, attributes, like)
             return tuple(results), tuple(dims)
 
     return Transformable
+
+
+#: The operators of the functions that `op` returned, for ops as rules of others.
+operators: weakref.WeakKeyDictionary[Callable[..., Any], Operator] = weakref.WeakKeyDictionary()
+
+
+def _scalars(target: Target) -> tuple[tuple[int, str], ...]:
+    """The positions and names of scalars that a target takes as operands or as attributes."""
+    optional = {attribute.name for attribute in target.attributes or () if attribute.optional}
+    operands = enumerate(target.operands or ())
+    return tuple((i, x.name) for i, x in operands if x.optional and x.rank == 0 and x.name in optional)
 
 
 def _qualified(target: Target, options: Mapping[str, Any], name: str | None) -> str:
@@ -386,71 +368,8 @@ def _qualified(target: Target, options: Mapping[str, Any], name: str | None) -> 
     return f"callbox::{free}"
 
 
-def _symbolic(target: Target, operands: Sequence[torch.Tensor]) -> list[_Result] | None:
-    """Infers the results of operands whose sizes are variables of `torch.compile`.
-
-    Returns None if that needs numbers. Errors are reported when the call is made.
-    """
-    declared, results = target.operands, target.results
-    if declared is None or results is None or len(declared) != len(operands):
-        return None
-    sizes: dict[str, list[Any]] = {}
-    for buffer, operand in zip(declared, operands, strict=True):
-        dimensions, shape = list(buffer.dimensions or ()), list(operand.shape)
-        if dimensions[:1] == [".."]:
-            any_number = len(shape) - len(dimensions) + 1
-            sizes.setdefault("..", shape[: max(any_number, 0)])
-            dimensions, shape = dimensions[1:], shape[max(any_number, 0) :]
-        if buffer.dimensions is None or len(dimensions) != len(shape):
-            return None
-        for dimension, size in zip(dimensions, shape, strict=True):
-            sizes.setdefault(str(dimension), [size])
-    dtypes = {buffer.dtypes: operand.dtype for buffer, operand in reversed(list(zip(declared, operands, strict=True)))}
-    known: list[_Result] = []
-    for buffer in results:
-        dtype = _DTYPES.get(buffer.dtypes[0]) if len(buffer.dtypes) == 1 else dtypes.get(buffer.dtypes)
-        symbols = [d for d in buffer.dimensions or () if isinstance(d, str)]
-        if dtype is None or buffer.dimensions is None or buffer.optional or not sizes.keys() >= set(symbols):
-            return None
-        shape = [size for d in buffer.dimensions for size in (sizes[d] if isinstance(d, str) else [d])]
-        known.append((dtype, tuple(shape)))
-    return known
-
-
 def _signature(target: Target) -> inspect.Signature:
     """The target's signature without the options of a direct call."""
     names = {a.name for a in target.attributes or ()}
     parameters = target.__signature__.parameters.values()
     return inspect.Signature([p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY or p.name in names])
-
-
-def _packed(results: Sequence[Any]) -> Any:
-    return results[0] if len(results) == 1 else tuple(results)
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The tensor's memory as a NumPy array."""
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    bits = _BITS.get(tensor.dtype)
-    if bits is None:
-        return tensor.numpy()
-    import ml_dtypes
-
-    return tensor.view(bits).numpy().view(getattr(ml_dtypes, _NAMES[tensor.dtype]))
-
-
-def _is_inexact(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex
-
-
-def _is_dtype(value: Any) -> bool:
-    return isinstance(value, (torch.dtype, np.dtype, str, type))
-
-
-def _sizes(shape: Any) -> tuple[int, ...]:
-    """The sizes of a shape. One that is a variable of `torch.compile` becomes a constant."""
-    return tuple(map(operator.index, shape))
-
-
-def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:
-    return (*shape[:dim], *shape[dim + 1 :])

@@ -1,0 +1,374 @@
+"""Programs of a person who attacks the package, through its Python side and with modules."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import callbox
+
+X = np.arange(4, dtype=np.float32)
+
+#: The exceptions with which bad input is refused.
+REFUSED = (callbox.CallError, TypeError, ValueError, OverflowError, BufferError)
+
+
+@pytest.fixture(scope="module")
+def module(guests) -> callbox.Module:
+    return callbox.Host().load(guests / "add_n.wasm")
+
+
+@pytest.fixture(scope="module")
+def typed(guests) -> callbox.Module:
+    return callbox.Host().load(guests / "typed_ffi.wasm")
+
+
+def is_healthy(module) -> bool:
+    return module.add_n(X, n=1.0).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_modules_with_flipped_bits(guests, module):
+    original = (guests / "add_n.wasm").read_bytes()
+    host = callbox.Host(policy={"limits": {"deadline_ms": 500}})
+    flips = random.Random(17)
+    for _ in range(60):
+        mutated = bytearray(original)
+        for _ in range(flips.randint(1, 4)):
+            mutated[flips.randrange(len(mutated))] ^= 1 << flips.randrange(8)
+        try:
+            found = host.load(bytes(mutated))
+            for name in found:
+                found[name](X, attributes={"n": 1.0}, result_shape_dtypes=X)
+        except REFUSED:
+            pass
+    assert is_healthy(module)
+
+
+def test_modules_that_end_early(guests, host):
+    original = (guests / "add_n.wasm").read_bytes()
+    for end in range(0, len(original), 401):
+        with pytest.raises(callbox.CallError) as caught:
+            host.load(original[:end])
+        assert caught.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("name", ["", "__class__", "__dict__", "n\0", "é" * 1000, "n" * 100_000, "\ud800", "\x1b[31m"])
+def test_names_of_attributes(module, name):
+    with pytest.raises((TypeError, ValueError, UnicodeEncodeError)) as caught:
+        module.add_n(X, attributes={"n": 1.0, name: 1.0})
+    assert "\x1b" not in str(caught.value)
+    assert is_healthy(module)
+
+
+def test_attributes_that_are_nested_deeply(typed, module):
+    nested: dict = {}
+    for _ in range(100_000):
+        nested = {"a": nested}
+    with pytest.raises((*REFUSED, RecursionError)):
+        typed.depth(nested=nested, result_shape_dtypes=("int32", (2,)))
+    # Freed without recursion, too.
+    del nested
+    assert is_healthy(module)
+
+
+def test_attributes_that_contain_themselves(typed):
+    loop: dict = {}
+    loop["a"] = loop
+    with pytest.raises((*REFUSED, RecursionError)):
+        typed.depth(nested=loop, result_shape_dtypes=("int32", (2,)))
+    ring: list = []
+    ring.append(ring)
+    with pytest.raises((*REFUSED, RecursionError)):
+        typed.depth(nested={"a": ring}, result_shape_dtypes=("int32", (2,)))
+
+
+class Evil:
+    """An operand that does what it likes when it is converted."""
+
+    def __init__(self, convert):
+        self.convert = convert
+
+    def __array__(self, dtype=None, copy=None):
+        return self.convert()
+
+
+def test_operands_that_misbehave_while_they_are_converted(module):
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        module.add_n(Evil(fail), n=1.0)
+    with pytest.raises((TypeError, ValueError)):
+        module.add_n(Evil(lambda: "not an array"), n=1.0)
+    with pytest.raises(TypeError):
+        module.add_n(Evil(lambda: np.array([object()])), n=1.0)
+    assert is_healthy(module)
+
+
+def test_an_operand_that_calls_its_target_while_it_is_converted(module):
+    def again(depth):
+        return X if depth == 0 else module.add_n(Evil(lambda: again(depth - 1)), n=1.0)
+
+    np.testing.assert_array_equal(module.add_n(Evil(lambda: again(20)), n=1.0), X + 21)
+
+
+def test_an_operand_that_closes_its_module_while_it_is_converted(host, guests):
+    victim = host.load(guests / "add_n.wasm")
+
+    def close():
+        victim.close()
+        return X
+
+    with pytest.raises(callbox.CallError, match="FAILED_PRECONDITION: add_n.wasm: the module is closed"):
+        victim.add_n(Evil(close), n=1.0)
+
+
+class Lying:
+    """An array interface over memory that is not there."""
+
+    def __init__(self, **changes):
+        self.kept = np.zeros(4, np.float32)
+        self.__array_interface__ = {**self.kept.__array_interface__, **changes}
+
+
+@pytest.mark.parametrize("changes", [{"typestr": "<x9"}, {"shape": (-1,)}, {"shape": "4"}, {"strides": (4, 4)}])
+def test_array_interfaces_that_are_wrong(module, changes):
+    with pytest.raises((TypeError, ValueError)):
+        module.add_n(Lying(**changes), n=1.0)
+
+
+class Tensor:
+    """A tensor whose capsule is no capsule."""
+
+    def __init__(self, given):
+        self.given = given
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **_):
+        if isinstance(self.given, BaseException):
+            raise self.given
+        return self.given
+
+
+@pytest.mark.parametrize("given", [None, 0, b"", object(), ZeroDivisionError(), BufferError("no")])
+def test_tensors_without_a_capsule(module, given):
+    with pytest.raises((*REFUSED, ZeroDivisionError)):
+        module.add_n(Tensor(given), n=1.0)
+    with pytest.raises((*REFUSED, ZeroDivisionError)):
+        module.add_n(X, n=1.0, out=Tensor(given))
+    assert is_healthy(module)
+
+
+@pytest.mark.parametrize(
+    "dtype", [">f4", "f2", "O", "V4", "M8[s]", "U2", "S4", [("a", "<f4")], "c8", "g", np.dtype((np.float32, (2,)))]
+)
+def test_other_dtypes_are_not_taken_for_numbers(module, dtype):
+    """Bytes in another order are converted or refused, and never read as they are."""
+    try:
+        operand = np.zeros(4, dtype)
+        operand[:] = 2
+    except (TypeError, ValueError):
+        operand = np.zeros(4, dtype)
+    try:
+        found = module.add_n(operand, n=1.0)
+    except TypeError:
+        return
+    np.testing.assert_array_equal(found, np.asarray(operand, np.float32) + 1)
+
+
+@pytest.mark.parametrize(
+    "shape", [(-1,), (2**63,), (2**31, 2**31, 2**31), (2**62, 4), ("4",), (4.0,), (None,), 4, (1,) * 1000]
+)
+def test_shapes_that_are_none(module, shape):
+    with pytest.raises(REFUSED):
+        module.add_n(X, n=1.0, result_shape_dtypes=("float32", shape))
+    assert is_healthy(module)
+
+
+@pytest.mark.parametrize("deadline", [float("nan"), -1.0, -0.001, "1", [], 1j, b"1"])
+def test_deadlines_that_are_none(module, deadline):
+    with pytest.raises(REFUSED):
+        module.add_n(X, n=1.0, deadline=deadline)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threads": 0},
+        {"threads": -1},
+        {"threads": 2**70},
+        {"opaque": "text"},
+        {"static_info": 3},
+        {"platform": "TPU"},
+        {"api_version": "API_VERSION_X"},
+        {"attributes": 3},
+        {"out": 3},
+        {"out": (None, None, None)},
+    ],
+    ids=str,
+)
+def test_options_that_are_none(module, options):
+    with pytest.raises(REFUSED):
+        module.add_n(X, n=1.0, **options)
+    assert is_healthy(module)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "[" * 100_000,
+        '{"limits": {"memory_bytes": 1e999}}',
+        '{"limits": NaN}',
+        '{"limits": {"deadline_ms": -5}}',
+        '{"grants": {"everything": true}}',
+        '{"limits": {"memory_bytes": "all"}}',
+        "null",
+        b"\xff\xfe",
+        '{"a": 1}',
+    ],
+    ids=range(9),
+)
+def test_policies_that_are_none(policy):
+    with pytest.raises((*REFUSED, RecursionError)):
+        callbox.Host(policy=policy)
+
+
+def test_memory_that_changes_its_size_during_a_call(guests):
+    """A bytearray cannot be resized while a call reads it."""
+    slow = callbox.Host().load(guests / "faults.wasm").infinite_loop
+    memory = bytearray(16)
+    began, refused = threading.Event(), []
+
+    def resize():
+        began.wait()
+        while not stop.is_set():
+            try:
+                memory.extend(b"1")
+                memory.clear()
+                memory.extend(bytes(16))
+            except BufferError as error:
+                refused.append(error)
+
+    stop = threading.Event()
+    thread = threading.Thread(target=resize)
+    thread.start()
+    began.set()
+    view = np.frombuffer(memory, np.float32)
+    with pytest.raises(callbox.CallError, match="DEADLINE_EXCEEDED"):
+        slow(view, result_shape_dtypes=view, deadline=0.3)
+    stop.set()
+    thread.join()
+    assert refused
+
+
+def test_classes_cannot_be_made_or_changed(module):
+    for kind in (callbox.Target, callbox.Module, callbox.Buffer, callbox.Attribute):
+        with pytest.raises(TypeError):
+            kind()
+    with pytest.raises(TypeError):
+        type("Derived", (callbox.Target,), {})
+    for name in ("name", "module", "core", "new"):
+        with pytest.raises(AttributeError):
+            setattr(module.add_n, name, None)
+    with pytest.raises(TypeError):
+        module.targets["add_n"] = None
+    with pytest.raises(TypeError):
+        callbox.Target.__call__(object(), X)
+
+
+def test_pickles_that_were_changed(module):
+    rebuild, identity = module.__reduce__()
+    for i, wrong in [(0, "0" * 64), (0, ""), (0, "../../etc/passwd"), (0, "\n\x1b[31m")]:
+        changed = [*identity]
+        changed[i] = wrong
+        with pytest.raises(callbox.CallError, match="NOT_FOUND"):
+            rebuild(*changed)
+    forged = pickle.dumps(module.add_n).replace(b"add_n\x94", b"add_m\x94")
+    with pytest.raises((KeyError, callbox.CallError)):
+        pickle.loads(forged)
+
+
+class Dying:
+    """Calls a target when it is freed."""
+
+    def __init__(self, target, results):
+        self.target, self.results, self.own = target, results, self
+
+    def __del__(self):
+        self.results.append(self.target(X, n=1.0).tolist())
+
+
+def test_calls_while_garbage_is_collected(module):
+    results: list = []
+    for _ in range(5):
+        Dying(module.add_n, results)
+    gc.collect()
+    assert results == [[1.0, 2.0, 3.0, 4.0]] * 5
+
+
+def test_a_signal_handler_that_calls_during_a_call(guests, module):
+    slow = callbox.Host().load(guests / "faults.wasm").infinite_loop
+    results = []
+    before = signal.signal(signal.SIGALRM, lambda *_: results.append(module.add_n(X, n=1.0).tolist()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        with pytest.raises(callbox.CallError, match="DEADLINE_EXCEEDED"):
+            slow(X, result_shape_dtypes=X, deadline=0.3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert is_healthy(module)
+    assert results[:1] == [[1.0, 2.0, 3.0, 4.0]]
+
+
+def test_failing_calls_between_healthy_ones(guests):
+    host = callbox.Host()
+    faults = host.load(guests / "faults.wasm")
+    codes = {"panic": "ABORTED", "unreachable": "ABORTED", "write_out_of_bounds": "OUT_OF_RANGE"}
+    for number in range(60):
+        name = [*codes][number % 3]
+        with pytest.raises(callbox.CallError) as caught:
+            faults[name](X, result_shape_dtypes=X)
+        assert caught.value.code == codes[name]
+        np.testing.assert_array_equal(faults.healthy(X, result_shape_dtypes=X), X)
+    assert host.stats()["failures"] == {"ABORTED": 40, "OUT_OF_RANGE": 20}
+
+
+def test_threads_that_load_call_and_close(guests):
+    host = callbox.Host(idle_seconds=0.01, idle_bytes=0)
+    wrong = []
+
+    def work(seed):
+        choices = random.Random(seed)
+        for _ in range(8):
+            try:
+                with host.load(guests / "add_n.wasm") as module:
+                    for _ in range(choices.randint(1, 20)):
+                        x = np.zeros(choices.randint(0, 5000), np.float32)
+                        assert (module.add_n(x, n=1.0) == 1).all()
+            except Exception as error:  # noqa: BLE001  reported by the main thread
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_text_of_a_guest_cannot_forge_an_error(guests):
+    faults = callbox.Host().load(guests / "faults.wasm")
+    with pytest.raises(callbox.CallError) as caught:
+        faults.huge_message(X, result_shape_dtypes=X)
+    assert len(str(caught.value)) < 100_000
+    assert all(character.isprintable() or character == "\n" for character in str(caught.value))
+    assert caught.value.target == "huge_message"

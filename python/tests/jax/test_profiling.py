@@ -1,0 +1,40 @@
+"""What profilers show of a call."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import callbox.jax
+
+pytestmark = pytest.mark.newest
+
+
+@pytest.fixture
+def program(load):
+    module = load("rms_norm")
+    norm = callbox.jax.op(module.rms_norm, vjp=module.rms_norm_grad, defaults={"eps": 0.5})
+    return jax.jit(jax.grad(lambda x: jnp.sum(jnp.tanh(norm(x, jnp.ones(8))))))
+
+
+def test_the_metadata_names_targets(program):
+    text = program.lower(jnp.ones((4, 8))).compile().as_text()
+    calls = [line for line in text.splitlines() if 'custom_call_target="callbox.v1"' in line]
+    names = [re.search(r'op_name="([^"]*)"', line)[1].split("/") for line in calls]
+    assert sorted(name for path in names for name in path if name.startswith("rms_norm")) == [
+        "rms_norm",
+        "rms_norm_grad",
+    ]
+
+
+def test_a_trace_has_the_calls(program, tmp_path):
+    x = jnp.ones((4, 8))
+    program(x).block_until_ready()
+    with jax.profiler.trace(str(tmp_path)):
+        for _ in range(3):
+            program(x).block_until_ready()
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    assert b"ffi_call" in trace.read_bytes() or b"custom-call" in trace.read_bytes()
