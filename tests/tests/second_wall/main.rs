@@ -226,6 +226,8 @@ fn a_program_that_is_no_worker_is_unavailable() {
 #[test]
 fn directories_are_not_granted_across_the_wall() {
     let _alone = alone();
+    // Workers of the test before may be ending.
+    until("earlier workers to end", || children().is_empty());
     let (sandbox, _) = sandbox();
     let grants = Grants {
         clock: true,

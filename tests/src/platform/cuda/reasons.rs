@@ -13,6 +13,8 @@ const NO_TWIN: &str = "the target has no twin: a device divides by zero without 
 
 const NO_KERNELS: &str = "the guest has no twins: it is an example for the Host platform, of dimensions that are declared";
 
+const GALLERY: &str = "the gallery's kernels have no twins yet";
+
 const PANICS: &str = "the case is about a module's panic, with its backtrace: a native handler's is in a test of its own (tests/tests/conformance_cuda)";
 
 const SANDBOX: &str = "what the target attacks is the sandbox, in which native targets are not";
@@ -28,7 +30,7 @@ const KEEP_SOMETHING: [(&str, &str); 3] = [
 ];
 
 /// Targets that have no twin, or whose cases need more than the twin can do, each with the reason.
-const TARGETS: [(&str, &str, &str); 20] = [
+const TARGETS: [(&str, &str, &str); 26] = [
     ("faults", "divide_by_zero", NO_TWIN),
     ("faults", "infinite_recursion", NO_TWIN),
     ("faults", "grow_memory", NO_TWIN),
@@ -81,6 +83,12 @@ const TARGETS: [(&str, &str, &str); 20] = [
     ),
     ("rms_norm", "", NO_KERNELS),
     ("activation", "", NO_KERNELS),
+    ("layers", "", GALLERY),
+    ("media", "", GALLERY),
+    ("quantised", "", GALLERY),
+    ("sequences", "", GALLERY),
+    ("tables", "", GALLERY),
+    ("vision", "", GALLERY),
 ];
 
 /// Constructors and destructors of static information that have no twin.
