@@ -3,25 +3,26 @@
 //! In a forked child a module is loaded again by the first direct call. Programs of JAX do not run
 //! there, whatever they call.
 
+mod loaded;
 mod sites;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::{Arc, RwLock};
 
 use callbox::CallOptions;
 use callbox::call::Signature;
 use callbox::policy::Grants;
-use callbox::wasm::{self, CompiledIn, Engine, ModuleFile};
+use callbox::wasm::{CompiledIn, ModuleFile};
 use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::loaded::Loaded;
+use self::sites::Found;
 pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
-use self::sites::{Found, Sites};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
@@ -49,25 +50,6 @@ pub(crate) struct TargetInfo {
     pub(crate) signature: Signature,
     /// The index of its grants in [`ModuleCore::grants`].
     group: usize,
-}
-
-/// The module as loaded in one process. A forked child needs another.
-pub(crate) struct Loaded {
-    engine: Engine,
-    /// One module for each set of grants.
-    modules: Vec<Arc<wasm::Module>>,
-    sites: Mutex<Sites>,
-}
-
-impl Loaded {
-    fn new(engine: Engine, file: &ModuleFile, grants: &[Grants]) -> callbox::Result<Self> {
-        let modules = grants.iter().map(|grants| engine.load_file(file, grants));
-        Ok(Self {
-            modules: modules.collect::<callbox::Result<_>>()?,
-            engine,
-            sites: Mutex::default(),
-        })
-    }
 }
 
 impl ModuleCore {
@@ -228,29 +210,6 @@ impl ModuleCore {
         let (ready, gone) = loaded.sites().keep(key, Arc::new(ready));
         drop(gone);
         Ok(ready)
-    }
-}
-
-impl Loaded {
-    fn sites(&self) -> MutexGuard<'_, Sites> {
-        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The memory that the call sites keep.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.sites().bytes()
-    }
-
-    /// The call sites without a call since `before`, with the time of the last call.
-    pub(crate) fn idle(&self, before: Instant, now: Instant) -> Vec<(Instant, SiteKey)> {
-        self.sites().idle(before, now)
-    }
-
-    /// Drops an idle call site.
-    pub(crate) fn drop_idle(&self, key: &SiteKey) {
-        // Dropped without the lock: that takes time.
-        let gone = self.sites().drop_idle(key);
-        drop(gone);
     }
 }
 

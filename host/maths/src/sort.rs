@@ -6,8 +6,8 @@
 //!
 //! Time grows linearly with the row, whatever its elements are:
 //! - The first elements are those up to a rank, which is found byte by byte.
-//! - A range of more than [`MERGED`] positions is distributed by one byte of the ranks after the
-//!   other (an American flag sort). Smaller ones are sorted in [`PIECE`]s, which are merged.
+//! - A range of more than `MERGED` positions is distributed by one byte of the ranks after the
+//!   other (an American flag sort). Smaller ones are sorted in `PIECE`s, which are merged.
 
 use std::ops::Range;
 

@@ -1,0 +1,53 @@
+//! What a process keeps of a module.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use callbox::policy::Grants;
+use callbox::wasm::{self, Engine, ModuleFile};
+
+use super::sites::{SiteKey, Sites};
+
+/// The module as loaded in one process. A forked child needs another.
+pub(crate) struct Loaded {
+    pub(super) engine: Engine,
+    /// One module for each set of grants.
+    pub(super) modules: Vec<Arc<wasm::Module>>,
+    sites: Mutex<Sites>,
+}
+
+impl Loaded {
+    pub(super) fn new(
+        engine: Engine,
+        file: &ModuleFile,
+        grants: &[Grants],
+    ) -> callbox::Result<Self> {
+        let modules = grants.iter().map(|grants| engine.load_file(file, grants));
+        Ok(Self {
+            modules: modules.collect::<callbox::Result<_>>()?,
+            engine,
+            sites: Mutex::default(),
+        })
+    }
+
+    pub(super) fn sites(&self) -> MutexGuard<'_, Sites> {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory that the call sites keep.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.sites().bytes()
+    }
+
+    /// The call sites without a call since `before`, with the time of the last call.
+    pub(crate) fn idle(&self, before: Instant, now: Instant) -> Vec<(Instant, SiteKey)> {
+        self.sites().idle(before, now)
+    }
+
+    /// Drops an idle call site.
+    pub(crate) fn drop_idle(&self, key: &SiteKey) {
+        // Dropped without the lock: that takes time.
+        let gone = self.sites().drop_idle(key);
+        drop(gone);
+    }
+}
