@@ -90,20 +90,23 @@ pub(crate) fn watch(module: &Arc<ModuleCore>) -> callbox::Result<()> {
 
 fn look() {
     let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = Instant::now();
     loop {
         watched.retain(|(module, _)| module.strong_count() > 0);
         let Some(shortest) = watched.iter().map(|(_, after)| *after).min() else {
             watched = NEW.wait(watched).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
-        let waited = NEW.wait_timeout(watched, (shortest / 2).max(SHORTEST));
-        let (after, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        watched = after;
-        if waited.timed_out() {
+        let pause = (shortest / 2).max(SHORTEST);
+        let waited = NEW.wait_timeout(watched, pause.saturating_sub(last.elapsed()));
+        watched = waited.unwrap_or_else(PoisonError::into_inner).0;
+        // New modules wake the thread, and do not put a look off.
+        if last.elapsed() >= pause {
             let modules: Vec<_> = watched.iter().filter_map(|(m, _)| m.upgrade()).collect();
             drop(watched);
             free(modules, Instant::now());
             watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            last = Instant::now();
         }
     }
 }

@@ -105,9 +105,9 @@ impl ModuleCore {
 
     /// Frees the code and the call sites. Calls that run now keep them until they end.
     pub(crate) fn close(self: &Arc<Self>) -> callbox::Result<()> {
-        crate::registry::forget(self);
         let loaded = read(&self.loaded, "the module")?;
         replace(&self.loaded, &None, "the module")?;
+        crate::registry::forget(self);
         drop(loaded);
         Ok(())
     }
@@ -304,9 +304,9 @@ impl Module {
     /// Makes the module available to programs that were exported or cached by another process.
     ///
     /// They find it by its key. The module stays until the process ends. Programs that this process
-    /// traces register their modules themselves.
-    fn register(&self) {
-        crate::registry::keep(&self.core);
+    /// traces register their modules themselves. A closed module fails with FAILED_PRECONDITION.
+    fn register(&self, py: Python<'_>) -> PyResult<()> {
+        or_raise(py, crate::registry::keep(&self.core))
     }
 
     /// Whether `close` was called.

@@ -30,9 +30,17 @@ pub(crate) fn note_loaded(module: &Arc<ModuleCore>) {
     let same = loaded.entry(module.key.clone()).or_default();
     same.push(Arc::downgrade(module));
     let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(closed @ None) = modules.get_mut(&module.key) {
-        *closed = Some(Arc::clone(module));
-    }
+    let closed = match modules.get_mut(&module.key) {
+        Some(kept) if !is_open(kept.as_ref()) => kept.replace(Arc::clone(module)),
+        _ => None,
+    };
+    drop((loaded, modules));
+    // Without the locks: dropping a module takes time.
+    drop(closed);
+}
+
+fn is_open(kept: Option<&Arc<ModuleCore>>) -> bool {
+    kept.is_some_and(|module| module.is_open().unwrap_or(false))
 }
 
 /// The module with this key that a program was traced with or that is loaded now.
@@ -43,13 +51,24 @@ pub(crate) fn loaded(key: &str) -> Option<Arc<ModuleCore>> {
     known.or_else(|| find(key).ok())
 }
 
-/// Registers a module. Modules with the same key behave the same, so the first one stays.
-pub(crate) fn keep(module: &Arc<ModuleCore>) {
+/// Registers a module. Modules with the same key behave the same, so the first one stays while it
+/// is open.
+///
+/// # Errors
+/// FAILED_PRECONDITION if the module is closed.
+pub(crate) fn keep(module: &Arc<ModuleCore>) -> callbox::Result<()> {
     let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
-    modules
-        .entry(module.key.clone())
-        .or_default()
-        .get_or_insert_with(|| Arc::clone(module));
+    // With the lock: a module that is closed later is forgotten afterwards.
+    module.check_open()?;
+    let kept = modules.entry(module.key.clone()).or_default();
+    let closed = if is_open(kept.as_ref()) {
+        None
+    } else {
+        kept.replace(Arc::clone(module))
+    };
+    drop(modules);
+    drop(closed);
+    Ok(())
 }
 
 /// Forgets a module that is being closed. Programs go on with another module of its key, if one is

@@ -317,8 +317,7 @@ impl Target {
         text.aliases.sort_unstable();
         let dictionary = attributes::dictionary(py, self.signature(), &given)?;
         self.check(py, &shapes, &text, dictionary.clone())?;
-        or_raise(py, self.core.check_open())?;
-        registry::keep(&self.core);
+        or_raise(py, registry::keep(&self.core))?;
         let strings = PyDict::new(py);
         strings.set_item("module", &self.core.key)?;
         strings.set_item("target", &self.signature().name)?;

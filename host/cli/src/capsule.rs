@@ -101,6 +101,7 @@ impl Capsule {
     /// INVALID_ARGUMENT if the file is no capsule, or its module has another digest; wrong usage if
     /// it cannot be read.
     pub(super) fn read(path: &Path) -> Outcome<Self> {
+        check_size(path)?;
         let bytes = |name: &str| array(path, name, ElementType::U8).map(into_bytes);
         let json = bytes("capsule")?;
         let in_file = |status: Status| status.context(path.display());
@@ -154,6 +155,22 @@ fn array(path: &Path, name: &str, element_type: ElementType) -> Outcome<Literal>
         ReadError::Io(error) => regular_file::cannot(path, &error),
         ReadError::Status(status) => status.context(path.display()).into(),
     })
+}
+
+/// Checks the size of a file before anything of it is read.
+fn check_size(path: &Path) -> Outcome<()> {
+    // The call, its JSON, and the header of the file.
+    const MOST: u64 = MOST_BYTES as u64 + 2 * MOST_JSON as u64;
+    let metadata = regular_file::open(path)?.metadata();
+    let size = metadata
+        .map_err(|error| regular_file::cannot(path, &error))?
+        .len();
+    if size > MOST {
+        let message = format!("expected a capsule of at most {MOST} bytes, found {size}");
+        let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
+        return Err(status.context(path.display()).into());
+    }
+    Ok(())
 }
 
 fn into_bytes(array: Literal) -> Vec<u8> {

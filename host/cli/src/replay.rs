@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use callbox::policy::Policy;
+use callbox::policy::{Policy, Traps};
 use callbox::{Blame, CallOptions, Deadline, Status, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -120,14 +120,26 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     Ok(report.check().map_err(in_file)?)
 }
 
-/// The policy of a replay: the recorded one, without grants, unless a limit is above the user's.
+/// The policy of a replay: the recorded one, with no grants but log messages and mathematics. A
+/// limit above the user's, and mathematics that the user withholds, are refused.
 fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     let recorded = &capsule.policy;
     check_grants(recorded, &capsule.site.target)?;
     let fields = |policy: &Policy| {
         serde_json::to_value(&policy.limits).map_err(|error| Status::internal(error.to_string()))
     };
-    let (allowed, wanted) = (fields(&user)?, fields(recorded)?);
+    let (allowed, mut wanted) = (fields(&user)?, fields(recorded)?);
+    // The call's own deadline takes the place of the policy's.
+    if let Some(milliseconds) = capsule.deadline_ms {
+        wanted["deadline_ms"] = milliseconds.into();
+    }
+    if recorded.grants.maths && !user.grants.maths {
+        return Err(Status::new(
+            StatusCode::FailedPrecondition,
+            Blame::Caller,
+            "the call was recorded with lent mathematics, which the policy here withholds",
+        ));
+    }
     for (limit, wanted) in wanted.as_object().into_iter().flatten() {
         // A limit that is null does not exist.
         let exceeds = match (allowed[limit].as_u64(), wanted.as_u64()) {
@@ -151,7 +163,9 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     let mut policy = user;
     policy.limits = recorded.limits.clone();
     policy.isolation = recorded.isolation;
-    policy.traps = recorded.traps;
+    if policy.traps != Traps::Explicit {
+        policy.traps = recorded.traps;
+    }
     policy.deterministic = recorded.deterministic;
     policy.check_pure = recorded.check_pure;
     policy.grants = callbox::policy::Grants {

@@ -13,7 +13,7 @@ use callbox::{CallOptions, CallSite, Literal, Result};
 pub(super) struct TimingArguments {
     /// Measure the call before it is made for its results, and print the times to standard error.
     /// A call includes copying the operands and results
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     time: bool,
 
     /// How many calls are measured, under one deadline

@@ -120,7 +120,8 @@ def get_kernel(
         allow_native: As of `Host.load`.
         repo_type: The kind of the repository on the Hub.
         endpoint: The address of the Hub. None: ``HF_ENDPOINT``, or https://huggingface.co.
-        token: As of `huggingface_hub.hf_hub_download`. It is sent to the endpoint alone.
+        token: As of `huggingface_hub.hf_hub_download`. It is sent to the endpoint and to Hugging
+            Face's own hosts.
         local_files_only: Whether to use only what was downloaded before.
         cache_dir: A folder for downloads. None: ``callbox`` in ``HF_HOME``.
 

@@ -109,6 +109,10 @@ def _files(entries: list[Any]) -> tuple[File, ...]:
             )
         if file.size < 0:
             raise _wrong(f"expected a size of {quoted(file.path)}, found {file.size}")
+        if file.size > MOST_BYTES:
+            # Not the number itself, which may have thousands of digits.
+            found = f"{quoted(file.path)} with more"
+            raise exhausted(f"{METADATA}: expected files of at most {MOST_BYTES} bytes, found {found}")
         total += file.size
         files.append(file)
     if total > MOST_BYTES:

@@ -55,7 +55,7 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
     text = json.dumps({"format": FORMAT, "files": files}, indent=2, ensure_ascii=False)
     staged = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        staged.write_text(f"{text}\n")
+        staged.write_text(f"{text}\n", encoding="utf-8")
         os.replace(staged, path)
     finally:
         staged.unlink(missing_ok=True)

@@ -37,6 +37,13 @@ def test_a_closed_module_refuses_calls(host, guests):
     assert kernels.to_bytes() == (guests / "add_n.wasm").read_bytes()
 
 
+def test_a_closed_module_is_not_registered(host, guests):
+    kernels = host.load(guests / "add_n.wasm")
+    kernels.close()
+    with pytest.raises(callbox.CallError, match=CLOSED):
+        kernels.register()
+
+
 def test_other_modules_of_the_file_stay_open(host, guests):
     one, other = (host.load(guests / "add_n.wasm") for _ in range(2))
     one.close()
@@ -166,10 +173,29 @@ def test_idle_call_sites_within_the_limit_stay(counter):
         time.sleep(0.1)
 
 
+def counted(count) -> int:
+    return int(count(result_shape_dtypes=("int32", ())))
+
+
 def test_an_idle_call_site_is_dropped(counter):
     count = callbox.Host(idle_seconds=0.01, idle_bytes=0).load(counter).count
+    assert counted(count) == 1
     # Each pause is one in which the call site is idle, however busy the machine is.
-    assert eventually(lambda: (time.sleep(0.2), int(count(result_shape_dtypes=("int32", ()))) == 1)[1])
+    assert eventually(lambda: (time.sleep(0.2), counted(count) == 1)[1])
+
+
+def test_loads_do_not_put_off_the_drop_of_a_call_site(counter, guests):
+    host = callbox.Host(idle_seconds=0.2, idle_bytes=0)
+    count = host.load(counter).count
+    assert counted(count) == 1
+
+    def begins_again() -> bool:
+        for _ in range(20):
+            host.load(guests / "add_n.wasm")
+            time.sleep(0.02)
+        return counted(count) == 1
+
+    assert eventually(begins_again)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])

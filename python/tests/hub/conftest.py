@@ -208,7 +208,8 @@ def own_home(tmp_path_factory, monkeypatch):
     """Keeps downloads apart from the user's."""
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf-home"))
     monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+    own = ("HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_TOKEN")
+    for name in [name for name in os.environ if name.lower().endswith("_proxy") or name in own]:
         monkeypatch.delenv(name)
 
 

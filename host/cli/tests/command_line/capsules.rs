@@ -186,6 +186,12 @@ fn a_strangers_capsule_gets_no_grants_and_no_higher_limits() {
         "FAILED_PRECONDITION",
         "no limit for `deadline_ms`, above 10000 here",
     );
+    let mut parts = Parts::new();
+    parts.record["deadline_ms"] = json!(u64::MAX);
+    parts.refused(
+        "FAILED_PRECONDITION",
+        "recorded with 18446744073709551615 for `deadline_ms`, above 10000 here",
+    );
     for grants in [
         json!({"directories": [{"path": "/", "name": "/"}]}),
         json!({"clock": true}),
@@ -209,6 +215,32 @@ fn a_strangers_capsule_gets_no_grants_and_no_higher_limits() {
     parts.record["policy"]["limits"]["memory_bytes"] = json!(1);
     let message = "c: expected a memory of at most 1 bytes, found one of 65536";
     parts.refused("RESOURCE_EXHAUSTED", message);
+}
+
+#[test]
+fn mathematics_that_the_user_withholds_is_not_given() {
+    let folder = Folder::new();
+    folder.write("c", Parts::new().file());
+    folder.write(
+        "policy.json",
+        json!({"grants": {"maths": false}}).to_string(),
+    );
+    let words = ["replay", "c", "--policy", "policy.json"];
+    let message = "recorded with lent mathematics, which the policy here withholds";
+    refuse(&folder, &words, 1, "FAILED_PRECONDITION", message);
+}
+
+#[test]
+fn a_giant_capsule_is_not_read() {
+    let folder = Folder::new();
+    folder.write("c", Parts::new().file());
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(folder.path("c"));
+    // Without data: the file takes no room.
+    file.unwrap().set_len(1 << 40).unwrap();
+    let message = "c: expected a capsule of at most 1107296256 bytes, found 1099511627776";
+    refuse(&folder, &["replay", "c"], 1, "RESOURCE_EXHAUSTED", message);
 }
 
 #[test]
