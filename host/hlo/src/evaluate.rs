@@ -11,8 +11,9 @@
 //! converts some pairs of types through `f32`, which rounds twice.
 //!
 //! Long operations share threads ([`teamwork`]), and elementwise instructions that follow each
-//! other run together ([`pass`]). Neither changes bits. Operations of F32 that give the same bits
-//! without the wide type do without it ([`direct`]).
+//! other run together ([`pass`]). Neither depends on the number of threads. F32 does without the
+//! wide type where results are the same, or, for `exp`, `log`, `logistic` and `tanh`, as accurate
+//! ([`direct`]). Large products and long sums have orders of their own ([`dot`], [`reduce`]).
 //!
 //! Instructions have been verified. A contradiction is reported as a bug of the host.
 

@@ -92,3 +92,20 @@ fn a_pass_gives_the_bits_of_single_instructions() {
         assert!(found == expected, "the bits differ with {threads} threads");
     }
 }
+
+#[test]
+fn a_broadcast_that_transposes_is_right() {
+    let text = "HloModule m\nENTRY main {\n  x = f32[100,120] parameter(0)\n  \
+        t = f32[120,100] broadcast(x), dimensions={1,0}\n  \
+        ROOT y = f32[120,100] negate(t)\n}";
+    let program = Program::from_hlo_text(text).unwrap();
+    let executable = Executable::compile(&program, &Registry::new(), Platform::Host).unwrap();
+    let shape = ArrayShape::new(ElementType::F32, &[100, 120]).unwrap();
+    let x = Vec::from_iter((0..12_000).map(|i| i as f32));
+    let bytes = x.iter().copied().flat_map(f32::to_le_bytes).collect();
+    let x = Literal::from_bytes(shape, bytes).unwrap();
+    let found = executable.execute(0, &[x], &ExecuteOptions::default());
+    let transposed = (0..120).flat_map(|r| (0..100).map(move |c| -((c * 120 + r) as f32)));
+    let expected = Vec::from_iter(transposed.flat_map(f32::to_le_bytes));
+    assert!(found.unwrap().bytes() == Some(expected.as_slice()));
+}

@@ -90,7 +90,8 @@ impl<'a> Open<'a> {
             | Opcode::Copy
             | Opcode::BitcastConvert
             | Opcode::Select => operands.iter().all(|id| is_here(id) || is_scalar(id)),
-            Opcode::Broadcast(_) => operands
+            // One that also transposes does not read along its operand's rows.
+            Opcode::Broadcast(to) if to.is_sorted() => operands
                 .iter()
                 .all(|id| self.array(*id).is_some() && !self.members.contains_key(&id.index())),
             _ => false,
@@ -104,16 +105,20 @@ impl<'a> Open<'a> {
     /// Whether the instruction can run before the pass, and is cheap enough to wait for.
     fn lets_pass(&self, instruction: &Instruction) -> bool {
         let is_apart = |id: &InstructionId| !self.members.contains_key(&id.index());
-        matches!(
+        // All that run before the pass are in memory at once.
+        let is_small = || {
+            let array = instruction.shape.as_array();
+            array.is_none_or(|array| array.element_count() < LEAST)
+        };
+        let is_cheap = matches!(
             instruction.opcode,
             Opcode::Parameter(_)
                 | Opcode::Constant(_)
                 | Opcode::Broadcast(_)
                 | Opcode::GetTupleElement(_)
-                | Opcode::Iota(_)
                 | Opcode::Reshape
-        ) && !self.order.is_empty()
-            && instruction.operands.iter().all(is_apart)
+        ) || matches!(instruction.opcode, Opcode::Iota(_)) && is_small();
+        is_cheap && !self.order.is_empty() && instruction.operands.iter().all(is_apart)
     }
 
     /// Ends the pass. Broadcasts alone are no pass.
