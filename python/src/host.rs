@@ -159,7 +159,10 @@ pub(crate) struct Host(Arc<HostCore>);
 #[pymethods]
 impl Host {
     #[new]
-    #[pyo3(signature = (*, policy=None, traps=None, isolation=None, cache_dir=None, idle_seconds=Some(10.0), idle_bytes=16 << 20))]
+    #[pyo3(signature = (
+        *, policy=None, traps=None, isolation=None, cache_dir=None,
+        idle_seconds=Some(10.0), idle_bytes=16 << 20
+    ))]
     fn new(
         py: Python<'_>,
         policy: Option<&Bound<'_, PyAny>>,

@@ -51,6 +51,9 @@ fn black_scholes_grad(
         ("volatility", volatility.shape()),
         ("dprice", dprice.shape()),
         ("dspot", dspot.shape()),
+        ("dstrike", dstrike.shape()),
+        ("dyears", dyears.shape()),
+        ("dvolatility", dvolatility.shape()),
     ])?;
     for (i, dprice) in dprice.iter().enumerate() {
         let option = Contract::new([spot[i], strike[i], years[i], volatility[i]], rate, put);
