@@ -245,6 +245,22 @@ pub struct Guard {
     pub is_negated: bool,
 }
 
+impl Guard {
+    pub(crate) fn when(predicate: RegisterId) -> Self {
+        Self {
+            predicate,
+            is_negated: false,
+        }
+    }
+
+    pub(crate) fn unless(predicate: RegisterId) -> Self {
+        Self {
+            predicate,
+            is_negated: true,
+        }
+    }
+}
+
 /// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {

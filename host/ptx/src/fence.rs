@@ -18,10 +18,9 @@ mod groups;
 mod prologue;
 mod writer;
 
-use self::writer::Writer;
+use self::writer::{Writer, emit, memory};
 use crate::ast::{
-    Address, Base, Function, Guard, Instruction, LabelId, Linkage, Module, Operand, Statement,
-    VariableId,
+    Base, Function, Guard, Instruction, LabelId, Linkage, Module, Operand, Statement, VariableId,
 };
 use crate::table::{Action, Opcode};
 use crate::types::{Space, Type};
@@ -87,7 +86,7 @@ pub struct Fenced {
     pub module: Module,
     /// The places that a record can name.
     pub sites: Vec<Site>,
-    /// Instructions before and after.
+    /// The number of instructions in the author's kernel, and in the fenced one.
     pub instructions: (usize, usize),
 }
 
@@ -277,38 +276,18 @@ impl<'f> Fencer<'f> {
 
     /// Notes a site, unless the thread noted one before.
     fn note(&mut self, site: u32, guard: Option<Guard>, offset: Option<Operand>) {
-        let known = Operand::Register(self.writer.site);
-        let is_first = self.writer.register(Type::Pred);
-        let first = Operand::Register(is_first);
-        match guard {
-            None => self.writer.emit(
-                None,
-                Opcode::Setp,
-                &["eq", "u32"],
-                vec![first, known, integer(0)],
-            ),
-            Some(guard) => self.writer.emit(
-                None,
-                Opcode::Setp,
-                &["eq", "and", "u32"],
-                vec![first, known, integer(0), predicate(guard)],
-            ),
+        let writer = &mut self.writer;
+        let (noted, is_first) = (writer.site, writer.register(Type::Pred));
+        match guard.map(predicate) {
+            None => emit!(writer => Setp ["eq", "u32"] is_first, noted, 0),
+            Some(guard) => emit!(writer => Setp ["eq", "and", "u32"] is_first, noted, 0, guard),
         }
-        let guard = Some(Guard {
-            predicate: is_first,
-            is_negated: false,
-        });
-        let known = Operand::Register(self.writer.site);
-        self.writer.emit(
-            guard,
-            Opcode::Mov,
-            &["u32"],
-            vec![known, integer(u64::from(site))],
-        );
+        let first = Some(Guard::when(is_first));
+        let site = vec![noted.into(), Operand::from(u64::from(site))];
+        writer.emit(first, Opcode::Mov, &["u32"], site);
         if let Some(offset) = offset {
-            let place = Operand::Register(self.writer.offset);
-            self.writer
-                .emit(guard, Opcode::Mov, &["b64"], vec![place, offset]);
+            let operands = vec![writer.offset.into(), offset];
+            writer.emit(first, Opcode::Mov, &["b64"], operands);
         }
     }
 
@@ -331,21 +310,9 @@ impl<'f> Fencer<'f> {
         let counter = self.writer.register(Type::U32);
         let [slow, back] = [self.writer.label(), self.writer.label()];
         let is_due = self.writer.register(Type::Pred);
-        let count = || Operand::Register(counter);
-        self.writer.emit(
-            None,
-            Opcode::Sub,
-            &["u32"],
-            vec![count(), count(), integer(1)],
-        );
-        let operands = vec![Operand::Register(is_due), count(), integer(0)];
-        self.writer
-            .emit(None, Opcode::Setp, &["eq", "u32"], operands);
-        let guard = Guard {
-            predicate: is_due,
-            is_negated: false,
-        };
-        self.writer.branch(Some(guard), slow);
+        emit!(self.writer => Sub ["u32"] counter, counter, 1);
+        emit!(self.writer => Setp ["eq", "u32"] is_due, counter, 0);
+        self.writer.branch(Some(Guard::when(is_due)), slow);
         self.writer.place(back);
         self.slow.push((look, slow, back, counter, line));
     }
@@ -355,60 +322,25 @@ impl<'f> Fencer<'f> {
             let site = self.site(line, Fault::Stopped);
             let writer = &mut self.writer;
             writer.place(slow);
-            let period = integer(u64::from(look.period));
-            writer.emit(
-                None,
-                Opcode::Mov,
-                &["u32"],
-                vec![Operand::Register(counter), period],
-            );
-            let word = Operand::Register(writer.register(Type::U32));
-            let stop = writer.register(Type::Pred);
+            emit!(writer => Mov ["u32"] counter, u64::from(look.period));
+            let [word, stop] = [writer.register(Type::U32), writer.register(Type::Pred)];
             let place = record(writer, Record::STOP);
-            writer.emit(
-                None,
-                Opcode::Ld,
-                &["volatile", "global", "u32"],
-                vec![word.clone(), place],
-            );
-            let seen = || Operand::Register(stop);
-            writer.emit(
-                None,
-                Opcode::Setp,
-                &["ne", "u32"],
-                vec![seen(), word, integer(0)],
-            );
+            emit!(writer => Ld ["volatile", "global", "u32"] word, place);
+            emit!(writer => Setp ["ne", "u32"] stop, word, 0);
             match look.leaving {
                 Leaving::Thread => {}
-                Leaving::Warp => writer.emit(
-                    None,
-                    Opcode::Vote,
-                    &["sync", "any", "pred"],
-                    vec![seen(), seen(), integer(u64::from(u32::MAX))],
-                ),
-                Leaving::Block => writer.emit(
-                    None,
-                    Opcode::Barrier,
-                    &["red", "or", "pred"],
-                    vec![seen(), integer(0), seen()],
-                ),
+                Leaving::Warp => {
+                    let lanes = u64::from(u32::MAX);
+                    emit!(writer => Vote ["sync", "any", "pred"] stop, stop, lanes);
+                }
+                Leaving::Block => emit!(writer => Barrier ["red", "or", "pred"] stop, 0, stop),
             }
-            writer.branch(
-                Some(Guard {
-                    predicate: stop,
-                    is_negated: true,
-                }),
-                back,
-            );
+            writer.branch(Some(Guard::unless(stop)), back);
             self.note(site, None, None);
             let end = self.end;
             self.writer.branch(None, end);
         }
     }
-}
-
-fn integer(value: u64) -> Operand {
-    Operand::Immediate(crate::ast::Immediate::Integer(value))
 }
 
 /// A guard as an operand.
@@ -422,11 +354,7 @@ fn predicate(guard: Guard) -> Operand {
 
 /// A place in the record.
 fn record(writer: &Writer, offset: usize) -> Operand {
-    Operand::Address(Address {
-        base: Base::Register(writer.record),
-        offset: offset as i64,
-        coordinates: Vec::new(),
-    })
+    memory(Base::Register(writer.record), offset as i64)
 }
 
 fn variable_operand(variable: VariableId) -> Operand {

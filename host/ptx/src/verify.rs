@@ -178,13 +178,8 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
     let mut blocks = vec![None; flow.steps.len()];
     let mut checks = Vec::new();
     for &block in &flow.order {
-        for (step, place) in blocks
-            .iter_mut()
-            .enumerate()
-            .take(flow.blocks[block].end)
-            .skip(flow.blocks[block].first)
-        {
-            *place = Some(block);
+        for step in flow.blocks[block].first..flow.blocks[block].end {
+            blocks[step] = Some(block);
             match accesses::plan(&solution, block, step) {
                 Ok(found) => checks.extend(found),
                 Err(refusal) => refusals.push(refusal),

@@ -1,8 +1,9 @@
 //! The comparison of an address with what it may reach.
 
+use super::Fencer;
 use super::groups::{Need, Verdicts};
-use super::{Fencer, integer};
-use crate::ast::{Address, Base, Guard, Instruction, Operand, RegisterId};
+use super::writer::{emit, memory};
+use crate::ast::{Base, Guard, Instruction, Operand, RegisterId};
 use crate::table::{Bytes, Opcode};
 use crate::types::Type;
 use crate::verify::{Check, Decision, Origin};
@@ -45,65 +46,30 @@ impl Fencer<'_> {
             && let Some(size) = instruction.operands.get(index)
         {
             // A copy of no bytes reads nothing.
-            let operands = vec![
-                Operand::Register(fits),
-                size.clone(),
-                integer(0),
-                Operand::Register(fits),
-            ];
-            self.writer
-                .emit(None, Opcode::Setp, &["eq", "or", "u32"], operands);
+            emit!(self.writer => Setp ["eq", "or", "u32"] fits, size.clone(), 0, fits);
         }
         let (runs, failed) = match instruction.guard {
-            None => (
-                fits,
-                Guard {
-                    predicate: fits,
-                    is_negated: true,
-                },
-            ),
+            None => (fits, Guard::unless(fits)),
             Some(guard) => {
                 // Without the guard, nothing failed.
                 let failed = self.writer.register(Type::Pred);
                 let runs = self.writer.register(Type::Pred);
-                let own = match guard.is_negated {
-                    false => Operand::Register(guard.predicate),
-                    true => {
-                        let own = self.writer.register(Type::Pred);
-                        let from = Operand::Register(guard.predicate);
-                        self.writer.emit(
-                            None,
-                            Opcode::Not,
-                            &["pred"],
-                            vec![Operand::Register(own), from],
-                        );
-                        Operand::Register(own)
-                    }
+                let own = if guard.is_negated {
+                    let own = self.writer.register(Type::Pred);
+                    emit!(self.writer => Not ["pred"] own, guard.predicate);
+                    own
+                } else {
+                    guard.predicate
                 };
-                let all = vec![
-                    Operand::Register(runs),
-                    Operand::Register(fits),
-                    own.clone(),
-                ];
-                self.writer.emit(None, Opcode::And, &["pred"], all);
-                let rest = vec![Operand::Register(failed), Operand::Register(runs), own];
-                self.writer.emit(None, Opcode::Xor, &["pred"], rest);
-                (
-                    runs,
-                    Guard {
-                        predicate: failed,
-                        is_negated: false,
-                    },
-                )
+                emit!(self.writer => And ["pred"] runs, fits, own);
+                emit!(self.writer => Xor ["pred"] failed, runs, own);
+                (runs, Guard::when(failed))
             }
         };
         let site = self.access_site(instruction, check);
         self.note(site, Some(failed), offset);
         Verdicts {
-            runs: Guard {
-                predicate: runs,
-                is_negated: false,
-            },
+            runs: Guard::when(runs),
             failed,
         }
     }
@@ -123,45 +89,19 @@ impl Fencer<'_> {
         let (fits, offset) = self.compared(address, need, within);
         let bits = self.writer.bits(address);
         let start = self.writer.origin(origin, bits);
-        let clamped = self
-            .writer
-            .register(if bits == 32 { Type::B32 } else { Type::B64 });
+        let clamped = self.writer.address(bits);
         let [add, selp] = if bits == 32 {
             ["s32", "b32"]
         } else {
             ["s64", "b64"]
         };
-        let to = || Operand::Register(clamped);
-        let distance = integer(need.low as u64);
-        self.writer.emit(
-            None,
-            Opcode::Add,
-            &[add],
-            vec![to(), Operand::Register(address), distance],
-        );
-        let operands = vec![
-            to(),
-            to(),
-            Operand::Register(start),
-            Operand::Register(fits),
-        ];
-        self.writer.emit(None, Opcode::Selp, &[selp], operands);
+        emit!(self.writer => Add [add] clamped, address, need.low as u64);
+        emit!(self.writer => Selp [selp] clamped, clamped, start, fits);
         if let Some(place) = instruction.operands.get_mut(check.operand) {
-            *place = Operand::Address(Address {
-                base: Base::Register(clamped),
-                offset: 0,
-                coordinates: Vec::new(),
-            });
+            *place = memory(Base::Register(clamped), 0);
         }
         let site = self.access_site(instruction, check);
-        self.note(
-            site,
-            Some(Guard {
-                predicate: fits,
-                is_negated: true,
-            }),
-            offset,
-        );
+        self.note(site, Some(Guard::unless(fits)), offset);
     }
 
     /// The register of an address, without the offset.
@@ -173,15 +113,10 @@ impl Fencer<'_> {
         let from = match base {
             Base::Register(register) => return register,
             Base::Variable(variable) => super::variable_operand(variable),
-            Base::Nothing => integer(0),
+            Base::Nothing => Operand::from(0),
         };
         let register = self.writer.register(Type::B64);
-        self.writer.emit(
-            None,
-            Opcode::Mov,
-            &["u64"],
-            vec![Operand::Register(register), from],
-        );
+        emit!(self.writer => Mov ["u64"] register, from);
         register
     }
 
@@ -199,19 +134,12 @@ impl Fencer<'_> {
         } else {
             ["s64", "u64", "b64"]
         };
-        let kind = if bits == 32 { Type::B32 } else { Type::B64 };
         let fits = self.writer.register(Type::Pred);
         let mut offset = None;
         for (index, origin) in within.iter().enumerate() {
             let start = self.writer.origin(*origin, bits);
-            let distance = self.writer.register(kind);
-            let there = || Operand::Register(distance);
-            let operands = vec![
-                there(),
-                Operand::Register(address),
-                Operand::Register(start),
-            ];
-            self.writer.emit(None, Opcode::Sub, &[signed], operands);
+            let distance = self.writer.address(bits);
+            emit!(self.writer => Sub [signed] distance, address, start);
             // A register of 32 bits is itself compared: adding its offset may be done in 64.
             let low = if bits == 32 {
                 need.low.min(0)
@@ -219,8 +147,7 @@ impl Fencer<'_> {
                 need.low
             };
             if low != 0 {
-                let operands = vec![there(), there(), integer(low as u64)];
-                self.writer.emit(None, Opcode::Add, &[signed], operands);
+                emit!(self.writer => Add [signed] distance, distance, low as u64);
             }
             let most = i128::from(self.length(*origin)) - (need.high - low);
             let (order, limit) = match u64::try_from(most) {
@@ -228,27 +155,18 @@ impl Fencer<'_> {
                 // Nothing fits.
                 Err(_) => ("lt", 0),
             };
-            let mut operands = vec![Operand::Register(fits), there(), integer(limit)];
             if index == 0 {
-                self.writer
-                    .emit(None, Opcode::Setp, &[order, unsigned], operands);
+                emit!(self.writer => Setp [order, unsigned] fits, distance, limit);
             } else {
-                operands.push(Operand::Register(fits));
-                self.writer
-                    .emit(None, Opcode::Setp, &[order, "or", unsigned], operands);
+                emit!(self.writer => Setp [order, "or", unsigned] fits, distance, limit, fits);
             }
             offset = (within.len() == 1).then(|| self.wide(distance));
         }
         if let Some((align, at)) = need.align {
-            let rest = self.writer.register(kind);
-            let mask = integer(u64::from(align) - 1);
-            let operands = vec![Operand::Register(rest), Operand::Register(address), mask];
-            self.writer.emit(None, Opcode::And, &[plain], operands);
+            let rest = self.writer.address(bits);
+            emit!(self.writer => And [plain] rest, address, u64::from(align) - 1);
             let wanted = at.wrapping_neg().rem_euclid(i64::from(align)) as u64;
-            let all = Operand::Register(fits);
-            let operands = vec![all.clone(), Operand::Register(rest), integer(wanted), all];
-            self.writer
-                .emit(None, Opcode::Setp, &["eq", "and", plain], operands);
+            emit!(self.writer => Setp ["eq", "and", plain] fits, rest, wanted, fits);
         }
         (fits, offset)
     }
@@ -256,13 +174,11 @@ impl Fencer<'_> {
     /// A register as 64 bits.
     fn wide(&mut self, register: RegisterId) -> Operand {
         if self.writer.bits(register) == 64 {
-            return Operand::Register(register);
+            return register.into();
         }
-        let wide = Operand::Register(self.writer.register(Type::B64));
-        let operands = vec![wide.clone(), Operand::Register(register)];
-        self.writer
-            .emit(None, Opcode::Cvt, &["s64", "s32"], operands);
-        wide
+        let wide = self.writer.register(Type::B64);
+        emit!(self.writer => Cvt ["s64", "s32"] wide, register);
+        wide.into()
     }
 
     fn length(&self, origin: Origin) -> u64 {

@@ -52,46 +52,48 @@ impl Groups {
             let Some(instruction) = instructions.get(check.step) else {
                 continue;
             };
-            let Some((need, register, within)) = need(instruction, check) else {
+            let Some(wanted) = need(instruction, check) else {
                 continue;
             };
-            let value = |register: RegisterId| {
-                let reads = plan.bases.get(check.step)?;
-                reads
-                    .iter()
-                    .find(|(known, _)| *known == register)
-                    .map(|(_, value)| *value)
-            };
-            let guard = instruction
-                .guard
-                .and_then(|guard| Some((value(guard.predicate)?, guard.is_negated)));
-            let block = plan.blocks.get(check.step).copied().flatten();
-            let index = match (register.and_then(value), block) {
-                (Some(value), Some(block))
-                    if can_share(check) && guard.is_some() == instruction.guard.is_some() =>
-                {
-                    let key = (block, value, guard, within);
-                    match open
-                        .get(&key)
-                        .copied()
-                        .filter(|&index| groups.joins(index, need))
-                    {
-                        Some(index) => index,
-                        None => {
-                            groups.needs.push(need);
-                            open.insert(key, groups.needs.len() - 1);
-                            groups.needs.len() - 1
-                        }
-                    }
-                }
-                _ => {
-                    groups.needs.push(need);
-                    groups.needs.len() - 1
-                }
-            };
+            let index = groups.group(plan, check, instruction, wanted, &mut open);
             groups.members.insert((check.step, check.operand), index);
         }
         groups
+    }
+
+    /// The group of a check: an open one that it can join, or a new one.
+    fn group(
+        &mut self,
+        plan: &Plan,
+        check: &Check,
+        instruction: &Instruction,
+        (need, register, within): (Need, Option<RegisterId>, Vec<Origin>),
+        open: &mut BTreeMap<Key, usize>,
+    ) -> usize {
+        let value = |register: RegisterId| {
+            let mut reads = plan.bases.get(check.step)?.iter();
+            let found = reads.find(|(known, _)| *known == register);
+            found.map(|(_, value)| *value)
+        };
+        let guard = instruction
+            .guard
+            .and_then(|guard| Some((value(guard.predicate)?, guard.is_negated)));
+        let block = plan.blocks.get(check.step).copied().flatten();
+        let can_share = can_share(check) && guard.is_some() == instruction.guard.is_some();
+        let key = match (register.and_then(value), block) {
+            (Some(value), Some(block)) if can_share => Some((block, value, guard, within)),
+            _ => None,
+        };
+        let known = key.as_ref().and_then(|key| open.get(key).copied());
+        if let Some(index) = known.filter(|&index| self.joins(index, need)) {
+            return index;
+        }
+        self.needs.push(need);
+        let index = self.needs.len() - 1;
+        if let Some(key) = key {
+            open.insert(key, index);
+        }
+        index
     }
 
     /// Adds a need to a group, and returns whether the group can hold it.

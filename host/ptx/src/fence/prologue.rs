@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fencer, Record, integer, record, variable_operand};
+use super::writer::{emit, memory};
+use super::{Fencer, Record, record, variable_operand};
 use crate::ast::{Address, Base, Guard, Operand, RegisterId, Special, Statement, VariableId};
 use crate::table::Opcode;
 use crate::types::{Space, Type};
@@ -35,8 +36,7 @@ impl Fencer<'_> {
             self.writer.zero(*register, None);
         }
         for (look, _, _, counter, _) in &self.slow {
-            let operands = vec![Operand::Register(*counter), integer(u64::from(look.period))];
-            self.writer.emit(None, Opcode::Mov, &["u32"], operands);
+            emit!(self.writer => Mov ["u32"] *counter, u64::from(look.period));
         }
         self.zero_shared();
         self.writer.append(body);
@@ -81,39 +81,23 @@ impl Fencer<'_> {
             let width = u64::from(variable_align(found).min(8));
             let start = self.writer.register(Type::B32);
             let from = variable_operand(self.writer.shifted_variable(variable));
-            self.writer.emit(
-                None,
-                Opcode::Mov,
-                &["u32"],
-                vec![Operand::Register(start), from],
-            );
+            emit!(self.writer => Mov ["u32"] start, from);
             self.zero_elements(thread, start, 0, bytes / width, width);
             self.zero_elements(thread, start, bytes / width * width, bytes % width, 1);
         }
-        self.writer
-            .emit(None, Opcode::Barrier, &["sync"], vec![integer(0)]);
+        emit!(self.writer => Barrier ["sync"] 0);
     }
 
     /// The number of this thread in its block.
     fn thread_index(&mut self) -> RegisterId {
         let [width, height, _] = self.proof.launch.block;
         let index = self.writer.register(Type::B32);
-        let to = || Operand::Register(index);
-        let read = |special| vec![to(), Operand::Special(special)];
-        self.writer
-            .emit(None, Opcode::Mov, &["u32"], read(Special::TidZ));
+        let writer = &mut self.writer;
+        emit!(writer => Mov ["u32"] index, Operand::Special(Special::TidZ));
         for (special, size) in [(Special::TidY, height), (Special::TidX, width)] {
-            let next = self.writer.register(Type::B32);
-            let operands = vec![Operand::Register(next), Operand::Special(special)];
-            self.writer.emit(None, Opcode::Mov, &["u32"], operands);
-            let operands = vec![
-                to(),
-                to(),
-                integer(u64::from(size)),
-                Operand::Register(next),
-            ];
-            self.writer
-                .emit(None, Opcode::Mad, &["lo", "s32"], operands);
+            let next = writer.register(Type::B32);
+            emit!(writer => Mov ["u32"] next, Operand::Special(special));
+            emit!(writer => Mad ["lo", "s32"] index, index, u64::from(size), next);
         }
         index
     }
@@ -139,32 +123,14 @@ impl Fencer<'_> {
             .product();
         let writer = &mut self.writer;
         let [index, address] = [writer.register(Type::B32), writer.register(Type::B32)];
-        let [one, place] = [index, address].map(|register| move || Operand::Register(register));
-        writer.emit(
-            None,
-            Opcode::Mov,
-            &["b32"],
-            vec![one(), Operand::Register(thread)],
-        );
-        let operands = vec![place(), one(), integer(width), Operand::Register(start)];
-        writer.emit(None, Opcode::Mad, &["lo", "s32"], operands);
+        emit!(writer => Mov ["b32"] index, thread);
+        emit!(writer => Mad ["lo", "s32"] address, index, width, start);
         let [again, done] = [writer.label(), writer.label()];
         let is_in = writer.register(Type::Pred);
         writer.place(again);
-        let operands = vec![Operand::Register(is_in), one(), integer(count)];
-        writer.emit(None, Opcode::Setp, &["lt", "u32"], operands);
-        writer.branch(
-            Some(Guard {
-                predicate: is_in,
-                is_negated: true,
-            }),
-            done,
-        );
-        let target = Operand::Address(Address {
-            base: Base::Register(address),
-            offset: offset as i64,
-            coordinates: Vec::new(),
-        });
+        emit!(writer => Setp ["lt", "u32"] is_in, index, count);
+        writer.branch(Some(Guard::unless(is_in)), done);
+        let target = memory(Base::Register(address), offset as i64);
         let zero = writer.register(if width == 8 { Type::B64 } else { Type::B32 });
         writer.zero(zero, None);
         let kind = match width {
@@ -173,21 +139,10 @@ impl Fencer<'_> {
             2 => "b16",
             _ => "b8",
         };
-        writer.emit(
-            None,
-            Opcode::St,
-            &["shared", kind],
-            vec![target, Operand::Register(zero)],
-        );
+        emit!(writer => St ["shared", kind] target, zero);
         if count > threads {
-            writer.emit(
-                None,
-                Opcode::Add,
-                &["s32"],
-                vec![one(), one(), integer(threads)],
-            );
-            let step = integer(threads * width);
-            writer.emit(None, Opcode::Add, &["s32"], vec![place(), place(), step]);
+            emit!(writer => Add ["s32"] index, index, threads);
+            emit!(writer => Add ["s32"] address, address, threads * width);
             writer.branch(None, again);
         }
         writer.place(done);
@@ -201,30 +156,15 @@ impl Fencer<'_> {
         let end = self.end;
         self.writer.place(end);
         let writer = &mut self.writer;
+        let (site, offset) = (writer.site, writer.offset);
         let is_done = writer.register(Type::Pred);
-        let guard = Some(Guard {
-            predicate: is_done,
-            is_negated: false,
-        });
-        let done = || Operand::Register(is_done);
-        let site = Operand::Register(writer.site);
-        writer.emit(
-            None,
-            Opcode::Setp,
-            &["eq", "u32"],
-            vec![done(), site.clone(), integer(0)],
-        );
+        let guard = Some(Guard::when(is_done));
+        emit!(writer => Setp ["eq", "u32"] is_done, site, 0);
         writer.emit(guard, Opcode::Ret, &[], Vec::new());
         let before = writer.register(Type::B32);
-        let operands = vec![
-            Operand::Register(before),
-            record(writer, Record::SITE),
-            integer(0),
-            site,
-        ];
-        writer.emit(None, Opcode::Atom, &["global", "cas", "b32"], operands);
-        let operands = vec![done(), Operand::Register(before), integer(0)];
-        writer.emit(None, Opcode::Setp, &["ne", "u32"], operands);
+        let noted = record(writer, Record::SITE);
+        emit!(writer => Atom ["global", "cas", "b32"] before, noted, 0, site);
+        emit!(writer => Setp ["ne", "u32"] is_done, before, 0);
         writer.emit(guard, Opcode::Ret, &[], Vec::new());
         let specials = [
             (Special::TidX, Record::THREAD),
@@ -236,16 +176,12 @@ impl Fencer<'_> {
         ];
         for (special, place) in specials {
             let value = writer.register(Type::B32);
-            let operands = vec![Operand::Register(value), Operand::Special(special)];
-            writer.emit(None, Opcode::Mov, &["u32"], operands);
-            let operands = vec![record(writer, place), Operand::Register(value)];
-            writer.emit(None, Opcode::St, &["global", "u32"], operands);
+            let to = record(writer, place);
+            emit!(writer => Mov ["u32"] value, Operand::Special(special));
+            emit!(writer => St ["global", "u32"] to, value);
         }
-        let operands = vec![
-            record(writer, Record::OFFSET),
-            Operand::Register(writer.offset),
-        ];
-        writer.emit(None, Opcode::St, &["global", "b64"], operands);
-        writer.emit(None, Opcode::Ret, &[], Vec::new());
+        let to = record(writer, Record::OFFSET);
+        emit!(writer => St ["global", "b64"] to, offset);
+        emit!(writer => Ret []);
     }
 }

@@ -3,11 +3,45 @@
 use std::collections::BTreeMap;
 
 use crate::ast::{
-    Address, Base, Function, Guard, Instruction, Label, LabelId, Line, Linkage, Modifier, Opcode,
-    Operand, Register, RegisterId, Statement, Variable, VariableId,
+    Address, Base, Function, Guard, Immediate, Instruction, Label, LabelId, Line, Linkage,
+    Modifier, Opcode, Operand, Register, RegisterId, Statement, Variable, VariableId,
 };
 use crate::types::{Space, Type};
 use crate::verify::Origin;
+
+/// Writes an instruction without a guard: `emit!(writer => Setp ["eq", "u32"] found, one, 0)`.
+macro_rules! emit {
+    ($writer:expr => $opcode:ident [$($name:expr),*] $($operand:expr),*) => {
+        $writer.emit(
+            None,
+            Opcode::$opcode,
+            &[$($name),*],
+            vec![$(Operand::from($operand)),*],
+        )
+    };
+}
+pub(super) use emit;
+
+impl From<RegisterId> for Operand {
+    fn from(register: RegisterId) -> Self {
+        Self::Register(register)
+    }
+}
+
+impl From<u64> for Operand {
+    fn from(value: u64) -> Self {
+        Self::Immediate(Immediate::Integer(value))
+    }
+}
+
+/// `[base+offset]`.
+pub(super) fn memory(base: Base, offset: i64) -> Operand {
+    Operand::Address(Address {
+        base,
+        offset,
+        coordinates: Vec::new(),
+    })
+}
 
 pub(super) struct Writer {
     registers: Vec<Register>,
@@ -46,6 +80,11 @@ impl Writer {
     pub(super) fn register(&mut self, kind: Type) -> RegisterId {
         self.registers.push(Register { kind });
         RegisterId(self.registers.len() as u32 - 1)
+    }
+
+    /// A register for an address of this width.
+    pub(super) fn address(&mut self, bits: u32) -> RegisterId {
+        self.register(if bits == 32 { Type::B32 } else { Type::B64 })
     }
 
     pub(super) fn bits(&self, register: RegisterId) -> u32 {
@@ -91,19 +130,18 @@ impl Writer {
 
     /// Sets a register to zero.
     pub(super) fn zero(&mut self, register: RegisterId, guard: Option<Guard>) {
-        let to = Operand::Register(register);
         let kind = match self.bits(register) {
             1 => {
-                let same = || Operand::Register(self.site);
-                let operands = vec![to, same(), same()];
-                self.emit(guard, Opcode::Setp, &["ne", "u32"], operands);
+                let operands = [register, self.site, self.site].map(Operand::from);
+                self.emit(guard, Opcode::Setp, &["ne", "u32"], operands.into());
                 return;
             }
             16 => "b16",
             32 => "b32",
             _ => "b64",
         };
-        self.emit(guard, Opcode::Mov, &[kind], vec![to, super::integer(0)]);
+        let operands = vec![register.into(), Operand::from(0)];
+        self.emit(guard, Opcode::Mov, &[kind], operands);
     }
 
     /// The register with the address of a buffer or a variable. The prologue sets it.
@@ -111,7 +149,7 @@ impl Writer {
         if let Some(&register) = self.origins.get(&(origin, bits)) {
             return register;
         }
-        let register = self.register(if bits == 32 { Type::B32 } else { Type::B64 });
+        let register = self.address(bits);
         self.origins.insert((origin, bits), register);
         register
     }
@@ -139,33 +177,22 @@ impl Writer {
     /// Writes what sets the registers of all origins.
     pub(super) fn set_origins(&mut self) {
         for ((origin, bits), register) in self.origins.clone() {
-            let to = Operand::Register(register);
             match origin {
                 Origin::Buffer(index) => {
-                    let address = self.parameter(index);
-                    self.emit(None, Opcode::Ld, &["param", "u64"], vec![to, address]);
+                    emit!(self => Ld ["param", "u64"] register, parameter(index));
                 }
                 Origin::Variable(variable) => {
                     let from = super::variable_operand(self.shifted_variable(variable));
                     let kind = if bits == 32 { "u32" } else { "u64" };
-                    self.emit(None, Opcode::Mov, &[kind], vec![to, from]);
+                    emit!(self => Mov [kind] register, from);
                 }
             }
         }
     }
 
     pub(super) fn set_record(&mut self) {
-        let address = self.parameter(self.parameters);
-        let to = Operand::Register(self.record);
-        self.emit(None, Opcode::Ld, &["param", "u64"], vec![to, address]);
-    }
-
-    fn parameter(&self, index: usize) -> Operand {
-        Operand::Address(Address {
-            base: Base::Variable(VariableId::Function(index as u32)),
-            offset: 0,
-            coordinates: Vec::new(),
-        })
+        let address = parameter(self.parameters);
+        emit!(self => Ld ["param", "u64"] self.record, address);
     }
 
     /// A variable's index in the new function, which has one more parameter.
@@ -238,4 +265,9 @@ impl Writer {
             ..function.clone()
         }
     }
+}
+
+/// The place of a parameter.
+fn parameter(index: usize) -> Operand {
+    memory(Base::Variable(VariableId::Function(index as u32)), 0)
 }

@@ -203,20 +203,8 @@ impl Subject<'_> {
                     Range::new(width, a.0.max(b.0), a.1.max(b.1))
                 }
             }
-            Opcode::Div | Opcode::Rem => {
-                let by = number(2, width).read(signed);
-                let value = number(1, width).read(signed);
-                if by.0 != by.1 || by.0 <= 0 {
-                    return None;
-                }
-                let rem = by.0 - 1;
-                match (instruction.opcode, value.0 >= 0) {
-                    (Opcode::Div, _) => Range::new(width, value.0 / by.0, value.1 / by.0),
-                    (_, true) if value.1 < by.0 => number(1, width),
-                    (_, true) => Range::new(width, 0, rem),
-                    (_, false) => Range::new(width, -rem, rem),
-                }
-            }
+            Opcode::Div => quotient(number(1, width), number(2, width), signed)?,
+            Opcode::Rem => remainder(number(1, width), number(2, width), signed)?,
             Opcode::Bfe => {
                 let length = number(3, 32).value()?.min(u64::from(width)) as u32;
                 if length == 0 {
@@ -317,4 +305,29 @@ fn product(
         return Some(Contents::number(found).add(operand(3, width)));
     }
     Some(Contents::number(found))
+}
+
+/// The divisor, if it is a positive constant.
+fn divisor(by: Range, signed: bool) -> Option<i128> {
+    let by = by.read(signed);
+    (by.0 == by.1 && by.0 > 0).then_some(by.0)
+}
+
+fn quotient(value: Range, by: Range, signed: bool) -> Option<Range> {
+    let divisor = divisor(by, signed)?;
+    let (low, high) = value.read(signed);
+    Some(Range::new(value.bits, low / divisor, high / divisor))
+}
+
+fn remainder(value: Range, by: Range, signed: bool) -> Option<Range> {
+    let divisor = divisor(by, signed)?;
+    let (low, high) = value.read(signed);
+    let most = divisor - 1;
+    Some(if low < 0 {
+        Range::new(value.bits, -most, most)
+    } else if high < divisor {
+        value
+    } else {
+        Range::new(value.bits, 0, most)
+    })
 }

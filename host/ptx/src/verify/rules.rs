@@ -347,6 +347,39 @@ fn is_assertion(module: &Module, instruction: &Instruction) -> bool {
     })
 }
 
+/// Why a barrier may wait for threads that do not reach it.
+fn block_problem(is_whole: bool, agreement: Agreement) -> Option<&'static str> {
+    if !is_whole {
+        Some("it is not barrier 0 for all threads of the block")
+    } else if agreement > Agreement::Block {
+        Some("not all threads of the block certainly reach it")
+    } else {
+        None
+    }
+}
+
+/// Why a collective instruction with a mask of lanes may wait for lanes that do not reach it.
+fn lanes_problem(is_whole: bool, agreement: Agreement) -> Option<&'static str> {
+    if !is_whole {
+        Some("its mask does not certainly name all lanes of the warp")
+    } else if agreement > Agreement::Warp {
+        Some("not all lanes of the warp certainly reach it")
+    } else {
+        None
+    }
+}
+
+/// Why an instruction of whole warps may run in a part of one.
+fn warp_problem(is_whole: bool, is_guarded: bool, agreement: Agreement) -> Option<&'static str> {
+    if !is_whole {
+        Some("the block's last warp may not be whole")
+    } else if is_guarded || agreement > Agreement::Warp {
+        Some("not all lanes of the warp certainly reach it")
+    } else {
+        None
+    }
+}
+
 /// Checks that barriers and collective instructions are met by all threads that they wait for.
 pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<Refusal> {
     let subject = solution.subject;
@@ -375,13 +408,8 @@ pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<
                     is_arrival,
                 } => {
                     let is_plain = barrier.is_none_or(|operand| value(operand) == Some(0));
-                    if !is_plain || count.is_some() || is_arrival {
-                        Some("it is not barrier 0 for all threads of the block".to_owned())
-                    } else if agreement > Agreement::Block {
-                        Some("not all threads of the block certainly reach it".to_owned())
-                    } else {
-                        None
-                    }
+                    let is_whole = is_plain && count.is_none() && !is_arrival;
+                    block_problem(is_whole, agreement)
                 }
                 Meeting::Lanes { mask } => {
                     let present = if threads >= 32 || subject.open.block {
@@ -390,28 +418,22 @@ pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<
                         (1 << threads) - 1
                     };
                     let is_whole = value(mask).is_some_and(|mask| mask as u32 & present == present);
-                    if !is_whole {
-                        Some("its mask does not certainly name all lanes of the warp".to_owned())
-                    } else if agreement > Agreement::Warp {
-                        Some("not all lanes of the warp certainly reach it".to_owned())
-                    } else {
-                        None
-                    }
+                    lanes_problem(is_whole, agreement)
                 }
-                Meeting::Warp if subject.open.block || !threads.is_multiple_of(32) => {
-                    Some("the block's last warp may not be whole".to_owned())
+                Meeting::Warp => {
+                    let is_whole = !subject.open.block && threads.is_multiple_of(32);
+                    warp_problem(is_whole, step.instruction.guard.is_some(), agreement)
                 }
-                Meeting::Warp
-                    if step.instruction.guard.is_some() || agreement > Agreement::Warp =>
-                {
-                    Some("not all lanes of the warp certainly reach it".to_owned())
-                }
-                Meeting::Warp => None,
             };
             if let Some(reason) = problem {
                 let cure = "let all threads that it waits for reach it: branch on values that they \
                             have in common";
-                found.push(refusal(step.instruction, Rule::Barrier, reason, cure));
+                found.push(refusal(
+                    step.instruction,
+                    Rule::Barrier,
+                    reason.to_owned(),
+                    cure,
+                ));
             }
         }
     }

@@ -153,15 +153,35 @@ fn joined_registers(
     flow: &Flow<'_>,
     most: usize,
 ) -> Option<Vec<BTreeSet<RegisterId>>> {
+    let assigned = assignments(function, flow)?;
+    let frontiers = frontiers(flow);
+    let mut joined = vec![BTreeSet::new(); flow.blocks.len()];
+    let mut total = 0;
+    for (index, mut open) in assigned.into_iter().enumerate() {
+        while let Some(block) = open.pop() {
+            for &to in &frontiers[block] {
+                if joined[to].insert(RegisterId(index as u32)) {
+                    total += 1 + flow.blocks[to].before.len();
+                    if total > most {
+                        return None;
+                    }
+                    open.push(to);
+                }
+            }
+        }
+    }
+    Some(joined)
+}
+
+/// The blocks that assign each register that is read in another block.
+fn assignments(function: &Function, flow: &Flow<'_>) -> Option<Vec<Vec<usize>>> {
     let count = function.registers.len();
     let mut assigned: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut crosses = vec![false; count];
     for &block in &flow.order {
         let mut own = BTreeSet::new();
-        for step in flow
-            .steps
-            .get(flow.blocks[block].first..flow.blocks[block].end)?
-        {
+        let steps = flow.blocks[block].first..flow.blocks[block].end;
+        for step in flow.steps.get(steps)? {
             let is_guarded = step.instruction.guard.is_some();
             let written = writes(step.instruction, &step.form.roles);
             let kept = if is_guarded { written.as_slice() } else { &[] };
@@ -177,28 +197,12 @@ fn joined_registers(
             }
         }
     }
-    let frontiers = frontiers(flow);
-    let mut joined = vec![BTreeSet::new(); flow.blocks.len()];
-    let mut total = 0;
-    for (index, blocks) in assigned
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| crosses[*index])
-    {
-        let mut open = blocks.clone();
-        while let Some(block) = open.pop() {
-            for &to in &frontiers[block] {
-                if joined[to].insert(RegisterId(index as u32)) {
-                    total += 1 + flow.blocks[to].before.len();
-                    if total > most {
-                        return None;
-                    }
-                    open.push(to);
-                }
-            }
+    for (blocks, crosses) in std::iter::zip(&mut assigned, crosses) {
+        if !crosses {
+            blocks.clear();
         }
     }
-    Some(joined)
+    Some(assigned)
 }
 
 fn frontiers(flow: &Flow<'_>) -> Vec<BTreeSet<usize>> {

@@ -5,7 +5,7 @@ use super::{
     AccessReport, Launch, Limits, LoopReport, Param, Proof, Refusal, examine, parameter,
     variable_bytes,
 };
-use crate::ast::{Base, Function, Module, Operand, RegisterId, Statement};
+use crate::ast::{Base, Function, Instruction, Module, Operand, RegisterId, Statement};
 use crate::table::Opcode;
 
 /// The fields of a [`Launch`] that are not known.
@@ -134,6 +134,18 @@ pub fn unknown_launch(function: &Function) -> Launch {
 /// Passes over a body, each of which follows values through a loop once more.
 const PASSES: usize = 4;
 
+/// The operands that an address may be computed from.
+fn sources(instruction: &Instruction) -> &[Operand] {
+    let operands = &instruction.operands;
+    let sources = match instruction.opcode {
+        Opcode::Ld | Opcode::Mov | Opcode::Cvta | Opcode::Add | Opcode::Sub => operands.get(1..),
+        Opcode::Mad => operands.get(3..),
+        Opcode::Selp => operands.get(1..3),
+        _ => None,
+    };
+    sources.unwrap_or_default()
+}
+
 /// The parameters that are declared as pointers, or that global addresses are computed from.
 fn pointers(function: &Function) -> Vec<bool> {
     let declared = function.variables.iter().take(function.parameters);
@@ -145,19 +157,11 @@ fn pointers(function: &Function) -> Vec<bool> {
             let Statement::Instruction(instruction) = statement else {
                 continue;
             };
-            let sources = match instruction.opcode {
-                Opcode::Ld | Opcode::Mov | Opcode::Cvta | Opcode::Add | Opcode::Sub => {
-                    instruction.operands.get(1..).unwrap_or_default()
-                }
-                Opcode::Mad => instruction.operands.get(3..).unwrap_or_default(),
-                Opcode::Selp => instruction.operands.get(1..3).unwrap_or_default(),
-                _ => &[],
-            };
             let Some(Operand::Register(target)) = instruction.operands.first() else {
                 continue;
             };
             let mut all = Vec::new();
-            for source in sources {
+            for source in sources(instruction) {
                 match source {
                     Operand::Register(register) => all.extend(of(&parts, *register)),
                     Operand::Address(address) => {

@@ -4,9 +4,9 @@ use super::flow::Flow;
 use super::solve::Solution;
 use super::ssa::{Definition, ValueId};
 use super::values::Subject;
-use crate::ast::{Immediate, Operand};
+use crate::ast::{Immediate, Instruction, Operand};
 use crate::special::Special;
-use crate::table::{Opcode, Role};
+use crate::table::{Form, Opcode, Role};
 use crate::types::Space;
 
 /// The threads that are proved to agree. A lesser value means more threads.
@@ -117,27 +117,15 @@ impl Uniformity {
             Some(Operand::Immediate(Immediate::Integer(value))) => Some(*value),
             Some(Operand::Register(register)) => {
                 let contents = solution.contents(subject.read(step, *register)?);
-                contents
-                    .origin
-                    .is_none()
-                    .then(|| contents.range.value())
-                    .flatten()
+                contents.as_number().value()
             }
             _ => None,
         };
         let is_thread = |index: usize| self.is_thread_index(subject, step, operand(index));
         let inputs = self.inputs(subject, step);
         match instruction.opcode {
-            Opcode::Ld | Opcode::Ldu => {
-                let is_constant = subject.flow.steps[step].form.roles.iter().any(|role| {
-                    matches!(role, Role::Memory(access) if matches!(access.space, Space::Param | Space::Const))
-                });
-                if is_constant {
-                    inputs
-                } else {
-                    Agreement::Thread
-                }
-            }
+            Opcode::Ld | Opcode::Ldu if reads_constants(&subject.flow.steps[step].form) => inputs,
+            Opcode::Ld | Opcode::Ldu => Agreement::Thread,
             Opcode::Atom
             | Opcode::Activemask
             | Opcode::Elect
@@ -165,14 +153,7 @@ impl Uniformity {
                 Agreement::Warp
             }
             Opcode::Setp if instruction.operands.len() == 3 && is_thread(1) => {
-                // Whether a thread is before the first lane of some warp.
-                let by = constant(2).filter(|by| *by < 1 << 31);
-                let splits = instruction.names().find_map(|name| match name {
-                    "lt" | "ge" | "lo" | "hs" => by.map(|by| by % 32 == 0),
-                    "gt" | "le" | "hi" | "ls" => by.map(|by| by % 32 == 31),
-                    _ => None,
-                });
-                if splits == Some(true) {
+                if constant(2).is_some_and(|by| splits_at_warp(instruction, by)) {
                     Agreement::Warp
                 } else {
                     inputs
@@ -305,4 +286,24 @@ fn depend(
     if let Some(end) = end {
         raise(&mut joins[end], agreement);
     }
+}
+
+/// Whether an instruction reads parameters or constants, which all threads see alike.
+fn reads_constants(form: &Form) -> bool {
+    let mut roles = form.roles.iter();
+    roles.any(|role| match role {
+        Role::Memory(access) => matches!(access.space, Space::Param | Space::Const),
+        _ => false,
+    })
+}
+
+/// Whether the comparison of a thread's index with a number gives all lanes of a warp one answer:
+/// whether a thread comes before the first lane of some warp.
+fn splits_at_warp(instruction: &Instruction, by: u64) -> bool {
+    by < 1 << 31
+        && instruction.names().any(|name| match name {
+            "lt" | "ge" | "lo" | "hs" => by % 32 == 0,
+            "gt" | "le" | "hi" | "ls" => by % 32 == 31,
+            _ => false,
+        })
 }

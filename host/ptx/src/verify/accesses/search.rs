@@ -89,17 +89,11 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// The memory that an access may reach: the origin of its address, or all memory of the launch if
-/// the origin is unknown.
-fn candidates(
-    subject: &Subject<'_>,
-    origin: Option<Origin>,
-    access: Access,
-    bytes: u64,
-) -> Result<Vec<Origin>, Reason> {
+/// Whether a buffer or variable has room for an access, and may be read or written by it.
+fn may_reach(subject: &Subject<'_>, origin: Origin, access: Access, bytes: u64) -> bool {
     let writes = access.action != Action::Load;
-    let is_allowed = |origin: &Origin| match origin {
-        Origin::Buffer(index) => match subject.launch.params.get(*index) {
+    match origin {
+        Origin::Buffer(index) => match subject.launch.params.get(index) {
             Some(Param::Buffer {
                 writable,
                 bytes: length,
@@ -112,15 +106,26 @@ fn candidates(
         },
         Origin::Variable(variable) => {
             let is_constant = subject
-                .variable(*variable)
+                .variable(variable)
                 .is_none_or(|variable| matches!(variable.space, Space::Global | Space::Const));
             // A collective access that fails goes to the variable's first byte.
-            let align = subject.variable(*variable).map_or(1, variable_align);
+            let align = subject.variable(variable).map_or(1, variable_align);
             let is_wrong = access.is_collective && align < access.align;
-            let has_room = subject.may_have(*variable, bytes);
+            let has_room = subject.may_have(variable, bytes);
             !(is_wrong || is_constant && writes) && has_room
         }
-    };
+    }
+}
+
+/// The memory that an access may reach: the origin of its address, or all memory of the launch if
+/// the origin is unknown.
+fn candidates(
+    subject: &Subject<'_>,
+    origin: Option<Origin>,
+    access: Access,
+    bytes: u64,
+) -> Result<Vec<Origin>, Reason> {
+    let is_allowed = |origin: &Origin| may_reach(subject, *origin, access, bytes);
     if let Some(origin) = origin {
         return Ok(Some(origin).filter(is_allowed).into_iter().collect());
     }

@@ -93,13 +93,10 @@ impl Solution<'_> {
                 return None;
             }
             let constant = |operand: Option<&Operand>| {
-                let contents =
-                    subject.operand(step, operand, bits, &mut |part| self.contents_so_far(part));
-                contents
-                    .origin
-                    .is_none()
-                    .then(|| contents.range.value())
-                    .flatten()
+                subject
+                    .operand(step, operand, bits, &mut |part| self.contents_so_far(part))
+                    .as_number()
+                    .value()
             };
             let register = |index: usize| match instruction.operands.get(index) {
                 Some(Operand::Register(register)) => subject.read(step, *register),
