@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use callbox_core::policy::Limits;
-use callbox_core::values::Result;
+use callbox_core::values::{Result, Status};
 
-use crate::compile::too_slow;
 use crate::failure::{exhausted, status};
 use crate::processor_time::LEAST_SHARE;
 use crate::turns::Turns;
@@ -124,4 +123,14 @@ impl Clock {
             _ => Err(too_slow(limit)),
         }
     }
+}
+
+/// DEADLINE_EXCEEDED for a module that takes longer to compile than `limit`.
+#[must_use]
+pub fn too_slow(limit: Duration) -> Status {
+    status!(
+        DeadlineExceeded,
+        Guest,
+        "expected the module to compile within {limit:?} (`compile_time_ms`), found that it takes longer"
+    )
 }

@@ -41,7 +41,7 @@ pub(crate) use self::entry::VerifiedEntry;
 pub(crate) use self::identity::Identity;
 use self::secret::Secret;
 use crate::code::Code;
-use crate::compile::CompiledCode;
+use crate::compiler::CompiledCode;
 use crate::load::{TrustedCode, load};
 
 /// The options of a cache.

@@ -10,44 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox_core::policy::CompileIn;
-use callbox_core::untrusted_text::{clean_line, sanitize};
 use callbox_core::values::{Result, Status};
 
-use crate::code::Code;
-use crate::compiler::{CompileJob, Compiler, NotCompiled};
-use crate::compiler_threads;
-use crate::failure::{caller_exhausted, exhausted, host_exhausted, invalid, status};
+use crate::budget::too_slow;
+use crate::compiler::{CompileJob, CompiledCode, CompiledIn, Compiler, NotCompiled};
+use crate::failure::{caller_exhausted, host_exhausted, status};
 use crate::file::ModuleFile;
-use crate::float_mode::FloatMode;
-use crate::panics;
 use crate::permits::MOST_COMPILATIONS;
-use crate::rewrite::rewrite;
 use crate::shared::EngineShared;
-
-/// The longest message about a panic that is shown, in bytes.
-const MAX_PANIC: usize = 256;
-
-/// Native code as a compiler returned it. Only this file makes one: see [`load`](crate::load).
-#[derive(Debug)]
-pub(crate) struct CompiledCode(Code);
-
-impl CompiledCode {
-    /// The serialized module.
-    pub(crate) fn code(&self) -> &Code {
-        &self.0
-    }
-}
-
-/// Where a module was compiled.
-#[derive(Clone, Debug)]
-pub enum CompiledIn {
-    /// Nowhere: the code came from the cache.
-    Cache,
-    /// In another process, by the engine's [`Compiler`].
-    Process,
-    /// In this process. The status says why, if the policy prefers another process.
-    ThisProcess(Option<Status>),
-}
 
 /// Compiles a validated module.
 ///
@@ -81,7 +51,7 @@ fn compile_somewhere(
         None => Err(NotCompiled::NoProcess(no_compiler())),
     };
     match outcome {
-        Ok(code) => Ok((CompiledCode(code), CompiledIn::Process)),
+        Ok(code) => Ok((code, CompiledIn::Process)),
         Err(NotCompiled::Failed(status)) => Err(status),
         Err(NotCompiled::Crowded { status, used }) => {
             let time = policy.limits.compile_refusal;
@@ -112,9 +82,9 @@ fn compile_elsewhere(
     compiler: &dyn Compiler,
     file: &ModuleFile,
     earlier: Duration,
-) -> Result<Code, NotCompiled> {
+) -> Result<CompiledCode, NotCompiled> {
     let limits = &shared.policy.limits;
-    compiler.compile(&CompileJob {
+    let job = CompileJob {
         wasm: file.bytes(),
         settings: &shared.compiler_settings,
         fingerprint: shared.fingerprint,
@@ -123,15 +93,15 @@ fn compile_elsewhere(
         earlier,
         memory_bytes: limits.compile_memory_bytes,
         message_bytes: limits.message_bytes,
-    })
+    };
+    CompiledCode::from_compiler(compiler, &job)
 }
 
 fn compile_here(shared: &EngineShared, file: &ModuleFile) -> Result<CompiledCode> {
-    let bytes = match shared.policy.limits.compile_time {
-        None => precompile(&shared.engine, file.bytes(), message_bytes(shared))?,
-        Some(limit) => compile_within(limit, shared, file)?,
-    };
-    Ok(CompiledCode(bytes.into()))
+    match shared.policy.limits.compile_time {
+        None => CompiledCode::compile(&shared.engine, file.bytes(), message_bytes(shared)),
+        Some(limit) => compile_within(limit, shared, file),
+    }
 }
 
 /// The time at which the limit is reached. Reading the file counts.
@@ -143,54 +113,12 @@ fn message_bytes(shared: &EngineShared) -> usize {
     shared.policy.limits.message_bytes
 }
 
-/// The module of a valid file as it is compiled.
-///
-/// # Errors
-/// INTERNAL if the file is not valid.
-pub(crate) fn rewritten(wasm: &[u8]) -> Result<Vec<u8>> {
-    rewrite(wasm).map_err(|error| {
-        Status::internal(format!("a module that was checked cannot be read: {error}"))
-    })
-}
-
-/// Compiles a valid file to native code. A panic of the compiler becomes a status.
-///
-/// # Errors
-/// As for [`CodeCompiler::compile`](crate::CodeCompiler::compile).
-pub(crate) fn precompile(
-    engine: &wasmtime::Engine,
-    wasm: &[u8],
-    message_bytes: usize,
-) -> Result<Vec<u8>> {
-    compiler_threads::start()?;
-    let wasm = rewritten(wasm)?;
-    // The compiler computes constants in the mode that guests have.
-    let _mode = FloatMode::WASM.set();
-    let compiled = panics::catch(|| engine.precompile_module(&wasm)).map_err(|message| {
-        let status = status!(
-            Internal,
-            Guest,
-            "the compiler panicked on the module: {message}"
-        );
-        clean_line(status, message_bytes.min(MAX_PANIC))
-    })?;
-    compiled.map_err(|error| {
-        if error.is::<wasmtime::OutOfMemory>() {
-            return exhausted(format!(
-                "expected memory to compile the module in, found too little: {error:#}"
-            ));
-        }
-        let text = format!("{error:#}");
-        // The text may quote the module's names, whose line ends would forge lines of a log.
-        let text = sanitize(text.as_bytes(), text.len(), message_bytes).replace(['\n', '\t'], " ");
-        invalid(format!(
-            "expected a module within the features and limits of this host: {text}"
-        ))
-    })
-}
-
 /// Compiles on a thread of its own, which is abandoned after `limit`.
-fn compile_within(limit: Duration, shared: &EngineShared, file: &ModuleFile) -> Result<Vec<u8>> {
+fn compile_within(
+    limit: Duration,
+    shared: &EngineShared,
+    file: &ModuleFile,
+) -> Result<CompiledCode> {
     let begun = Instant::now();
     let left = limit.saturating_sub(file.read_in());
     if left < limit && left.is_zero() {
@@ -211,7 +139,7 @@ fn compile_within(limit: Duration, shared: &EngineShared, file: &ModuleFile) -> 
     let work = {
         let permit = Arc::clone(&permit);
         move || {
-            let compiled = precompile(&engine, &wasm, message_bytes);
+            let compiled = CompiledCode::compile(&engine, &wasm, message_bytes);
             drop(permit);
             // Fails if the caller has given up waiting.
             let _ = sender.send(compiled);
@@ -233,14 +161,4 @@ fn compile_within(limit: Duration, shared: &EngineShared, file: &ModuleFile) -> 
             "a thread that compiles ended without a word",
         )),
     }
-}
-
-/// DEADLINE_EXCEEDED for a module that takes longer to compile than `limit`.
-#[must_use]
-pub fn too_slow(limit: Duration) -> Status {
-    status!(
-        DeadlineExceeded,
-        Guest,
-        "expected the module to compile within {limit:?} (`compile_time_ms`), found that it takes longer"
-    )
 }

@@ -6,19 +6,12 @@ use callbox_core::values::{Result, Status};
 
 #[cfg(feature = "cache")]
 use crate::cache::{Cache, CacheOutcome};
-use crate::compile::{CompiledCode, CompiledIn, compile};
+use crate::compile::compile;
+use crate::compiler::{CompiledCode, CompiledIn};
 use crate::file::ModuleFile;
 use crate::load::{TrustedCode, load};
 use crate::loads::After;
-use crate::shared::EngineShared;
-
-/// A module's native code, and where it came from.
-pub(crate) struct Compiled {
-    pub(crate) module: wasmtime::Module,
-    pub(crate) place: CompiledIn,
-    #[cfg(feature = "cache")]
-    pub(crate) cache_outcome: CacheOutcome,
-}
+use crate::shared::{Compiled, EngineShared};
 
 impl Compiled {
     /// The code of a file, whose bytes it drops as soon as they are compiled. Concurrent loads of

@@ -13,23 +13,29 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use callbox_core::policy::{Policy, Traps};
+use callbox_core::untrusted_text::{clean_line, sanitize};
 use callbox_core::values::{Result, Status};
 use serde::{Deserialize, Serialize};
 use wasmtime::WasmFeatures;
 
 use crate::allocation::Allocation;
 use crate::code::Code;
-use crate::compile::precompile;
 use crate::compiler_threads;
-use crate::failure::host_exhausted;
+use crate::failure::{exhausted, host_exhausted, invalid, status};
 use crate::features;
 use crate::fingerprint::fingerprint;
+use crate::float_mode::FloatMode;
+use crate::panics;
+use crate::rewrite::rewrite;
 
 /// The bytes that a memory that moves reserves beyond those in use, so that it moves seldom.
 const GROWTH: u64 = 32 << 20;
 
 /// The bytes of its guard regions. Guests check each access themselves.
 const COMPACT_GUARD: u64 = 64 << 10;
+
+/// The longest message about a panic that is shown, in bytes.
+const MAX_PANIC: usize = 256;
 
 /// Compiles modules for engines, in another process.
 ///
@@ -189,4 +195,92 @@ impl fmt::Debug for CodeCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CodeCompiler").finish_non_exhaustive()
     }
+}
+
+/// Native code as a compiler returned it. Only this file makes one: see [`load`](crate::load).
+#[derive(Debug)]
+pub(crate) struct CompiledCode(Code);
+
+impl CompiledCode {
+    /// Has a compiler in another process compile a module.
+    ///
+    /// # Errors
+    /// As for [`Compiler::compile`].
+    pub(crate) fn from_compiler(
+        compiler: &dyn Compiler,
+        job: &CompileJob<'_>,
+    ) -> Result<Self, NotCompiled> {
+        compiler.compile(job).map(Self)
+    }
+
+    /// Compiles a valid file in this process.
+    ///
+    /// # Errors
+    /// As for [`CodeCompiler::compile`].
+    pub(crate) fn compile(
+        engine: &wasmtime::Engine,
+        wasm: &[u8],
+        message_bytes: usize,
+    ) -> Result<Self> {
+        let bytes = precompile(engine, wasm, message_bytes)?;
+        Ok(Self(bytes.into()))
+    }
+
+    /// The serialized module.
+    pub(crate) fn code(&self) -> &Code {
+        &self.0
+    }
+}
+
+/// Where a module was compiled.
+#[derive(Clone, Debug)]
+pub enum CompiledIn {
+    /// Nowhere: the code came from the cache.
+    Cache,
+    /// In another process, by the engine's [`Compiler`].
+    Process,
+    /// In this process. The status says why, if the policy prefers another process.
+    ThisProcess(Option<Status>),
+}
+
+/// The module of a valid file as it is compiled.
+///
+/// # Errors
+/// INTERNAL if the file is not valid.
+pub(crate) fn rewritten(wasm: &[u8]) -> Result<Vec<u8>> {
+    rewrite(wasm).map_err(|error| {
+        Status::internal(format!("a module that was checked cannot be read: {error}"))
+    })
+}
+
+/// Compiles a valid file to native code. A panic of the compiler becomes a status.
+///
+/// # Errors
+/// As for [`CodeCompiler::compile`].
+fn precompile(engine: &wasmtime::Engine, wasm: &[u8], message_bytes: usize) -> Result<Vec<u8>> {
+    compiler_threads::start()?;
+    let wasm = rewritten(wasm)?;
+    // The compiler computes constants in the mode that guests have.
+    let _mode = FloatMode::WASM.set();
+    let compiled = panics::catch(|| engine.precompile_module(&wasm)).map_err(|message| {
+        let status = status!(
+            Internal,
+            Guest,
+            "the compiler panicked on the module: {message}"
+        );
+        clean_line(status, message_bytes.min(MAX_PANIC))
+    })?;
+    compiled.map_err(|error| {
+        if error.is::<wasmtime::OutOfMemory>() {
+            return exhausted(format!(
+                "expected memory to compile the module in, found too little: {error:#}"
+            ));
+        }
+        let text = format!("{error:#}");
+        // The text may quote the module's names, whose line ends would forge lines of a log.
+        let text = sanitize(text.as_bytes(), text.len(), message_bytes).replace(['\n', '\t'], " ");
+        invalid(format!(
+            "expected a module within the features and limits of this host: {text}"
+        ))
+    })
 }

@@ -20,7 +20,7 @@ use callbox_core::untrusted_text::{clean_line, shown_name};
 use callbox_core::values::Result;
 
 use crate::budget::Budget;
-use crate::compile;
+use crate::compiler;
 use crate::failure::{exhausted, invalid};
 use crate::features::{self, NeededFeatures};
 use crate::info::ModuleInfo;
@@ -180,7 +180,7 @@ impl ModuleFile {
     /// INTERNAL if the module cannot be rewritten.
     #[doc(hidden)]
     pub fn rewritten(&self) -> Result<Vec<u8>> {
-        compile::rewritten(&self.bytes)
+        compiler::rewritten(&self.bytes)
     }
 
     /// The bytes, for a thread that may outlive this file.

@@ -3,49 +3,12 @@
 //! A call that is shorter than a tick of the [`ticker`](crate::ticker) reads no clock. The ticker
 //! stops a longer one by its [`watch`](crate::stop).
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use callbox_core::call::{CallOptions, CancelToken, Deadline};
 
+pub(crate) use crate::stop::Interrupted;
 use crate::stop::Lease;
-
-/// Why a guest was interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interrupted {
-    /// Its deadline passed.
-    Deadline = 1,
-    /// Its caller cancelled it.
-    Cancelled = 2,
-}
-
-impl Interrupted {
-    /// The reason as the highest byte of a stop word.
-    pub(crate) fn to_byte(self) -> u8 {
-        self as u8
-    }
-
-    /// The reason in the highest byte of a stop word.
-    #[inline]
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Deadline),
-            2 => Some(Self::Cancelled),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deadline => "the deadline passed",
-            Self::Cancelled => "the call was cancelled",
-        })
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// When the current call is interrupted.
 pub(crate) struct Interrupt {

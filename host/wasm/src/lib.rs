@@ -107,6 +107,7 @@ mod processor_time;
 mod purity;
 mod quota;
 mod refusals;
+mod requirements;
 mod rewrite;
 mod sections;
 mod shared;
@@ -125,6 +126,8 @@ mod work;
 pub use allocation::Allocation;
 #[doc(hidden)]
 pub use allocation::address_space_in_use;
+#[doc(hidden)]
+pub use budget::too_slow;
 #[cfg(feature = "cache")]
 pub use cache::{Cache, CacheOptions, CacheOutcome, CacheProblem, CacheReport, CacheReportSink};
 #[doc(hidden)]
@@ -134,10 +137,7 @@ pub use callbox_core::call::Mapping;
 #[doc(hidden)]
 pub use claim::faults;
 pub use code::{Code, CodeBuffer};
-pub use compile::CompiledIn;
-#[doc(hidden)]
-pub use compile::too_slow;
-pub use compiler::{CodeCompiler, CompileJob, Compiler, CompilerSettings, NotCompiled};
+pub use compiler::{CodeCompiler, CompileJob, CompiledIn, Compiler, CompilerSettings, NotCompiled};
 pub use config::{CompileReportSink, Config, LogRecord};
 pub use engine::Engine;
 pub use file::{ModuleFile, inspect};

@@ -7,7 +7,7 @@
 #[cfg(feature = "cache")]
 use crate::cache::VerifiedEntry;
 use crate::code::LARGE;
-use crate::compile::CompiledCode;
+use crate::compiler::CompiledCode;
 
 /// Compiled code from a source that callbox vouches for.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) fn load(
 ) -> wasmtime::Result<wasmtime::Module> {
     // wasmtime requires unaltered output of its compiler.
     //
-    // - Compiled: only `compile.rs` makes a `CompiledCode`. Its bytes come from
+    // - Compiled: only `compiler.rs` makes a `CompiledCode`. Its bytes come from
     //   `Engine::precompile_module` in this process, or from `Compiler::compile`, an unsafe trait
     //   whose implementations promise them. callbox-process gets them through a socket from a child
     //   that it started, which is trusted as the compiler is in this process.

@@ -25,12 +25,16 @@ mod sort;
 
 use callbox_core::policy::Grants;
 use callbox_core::values::{Result, Status};
-
 #[cfg(feature = "maths")]
-pub(crate) use self::functions::define;
+use wasmtime::Linker;
+
 use crate::failure::status;
 use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
+#[cfg(feature = "maths")]
+use crate::import::define_computation;
 use crate::sections::ImportedItem;
+#[cfg(feature = "maths")]
+use crate::state::GuestState;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
@@ -52,6 +56,21 @@ const FUNCTIONS: [(&str, &str); 13] = [
     ("argsort-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
     ("gemm", "(i32)"),
 ];
+
+/// Defines the functions.
+///
+/// # Errors
+/// wasmtime's, if the linker has an import of one of the names.
+#[cfg(feature = "maths")]
+pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
+    let module = &format!("{MATHS_MODULE}{MATHS_VERSION}");
+    define_computation(linker, module, "map", functions::map)?;
+    define_computation(linker, module, "convert", convert::convert)?;
+    rows::define(linker, module)?;
+    norm::define(linker, module)?;
+    sort::define(linker, module)?;
+    define_computation(linker, module, "gemm", product::gemm)
+}
 
 /// Checks the grant, the version and the type of an import of mathematics. Returns `None` for other
 /// imports. Messages call the import `name`.

@@ -11,13 +11,12 @@ use callbox_core::values::{Result, Status};
 #[cfg(feature = "cache")]
 use crate::cache::CacheOutcome;
 use crate::capabilities::ModuleCapabilities;
-use crate::compile::CompiledIn;
-use crate::compiled::Compiled;
+use crate::compiler::CompiledIn;
 use crate::file::ModuleFile;
 use crate::frame::abi;
 use crate::info::ModuleInfo;
 use crate::linked::Linked;
-use crate::shared::EngineShared;
+use crate::shared::{Compiled, EngineShared};
 use crate::state::GuestState;
 
 /// A guest's module, checked and compiled.

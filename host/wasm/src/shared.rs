@@ -10,9 +10,8 @@ use callbox_core::values::{Result, Status};
 
 use crate::allocation::{Allocation, PoolShare};
 #[cfg(feature = "cache")]
-use crate::cache::{Cache, Identity};
-use crate::compiled::Compiled;
-use crate::compiler::{Compiler, CompilerSettings};
+use crate::cache::{Cache, CacheOutcome, Identity};
+use crate::compiler::{CompiledIn, Compiler, CompilerSettings};
 use crate::config::{CompileReportSink, Config, LogSink};
 use crate::discard::Discarder;
 use crate::failure::status;
@@ -64,6 +63,14 @@ pub(crate) struct EngineShared {
     pub(crate) id: u64,
     /// The pools of this engine's modules, for [`EngineShared::evict_one`].
     pools: Mutex<Vec<Weak<dyn Evict>>>,
+}
+
+/// A module's native code, and where it came from.
+pub(crate) struct Compiled {
+    pub(crate) module: wasmtime::Module,
+    pub(crate) place: CompiledIn,
+    #[cfg(feature = "cache")]
+    pub(crate) cache_outcome: CacheOutcome,
 }
 
 impl fmt::Debug for EngineShared {

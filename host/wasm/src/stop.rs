@@ -25,6 +25,7 @@ mod word;
 
 pub(crate) use self::pool::{Lease, Watches};
 pub(crate) use self::watch::Watch;
+pub(crate) use self::word::Interrupted;
 
 #[cfg(test)]
 mod tests;

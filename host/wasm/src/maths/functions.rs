@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use callbox_abi::Elementwise;
-use wasmtime::{Caller, Linker};
+use wasmtime::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::{convert, norm, product, rows, sort};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
-use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
 use crate::import::{self, charge};
 use crate::interrupt::Interrupted;
 use crate::memory::GuestMemory;
@@ -25,20 +23,6 @@ pub(super) const FUEL_OF_ELEMENT: u64 = 16;
 
 /// The fuel of a row besides its elements'.
 pub(super) const FUEL_OF_ROW: u64 = 64;
-
-/// Defines the functions.
-///
-/// # Errors
-/// wasmtime's, if the linker has an import of one of the names.
-pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
-    let module = &format!("{MATHS_MODULE}{MATHS_VERSION}");
-    import::define_computation(linker, module, "map", map)?;
-    import::define_computation(linker, module, "convert", convert::convert)?;
-    rows::define(linker, module)?;
-    norm::define(linker, module)?;
-    sort::define(linker, module)?;
-    import::define_computation(linker, module, "gemm", product::gemm)
-}
 
 /// An array in the guest's memory.
 #[derive(Clone, Copy)]
@@ -181,7 +165,7 @@ pub(super) fn borrow<'c>(
     Ok((memory, || state.interrupt.check()))
 }
 
-fn map(
+pub(super) fn map(
     caller: &mut Caller<'_, GuestState>,
     [function, x, x_length, y, y_length]: [Claim<u32>; 5],
 ) -> wasmtime::Result<()> {

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use callbox_core::call::{CancelToken, Deadline};
 use wasmtime::SharedMemory;
 
-use super::word::StopWord;
+use super::word::{Interrupted, StopWord};
 use crate::fork;
-use crate::interrupt::Interrupted;
 use crate::ticker::TICK;
 
 /// In [`Watch::began`]: a call whose beginning is not known yet. The other bits are its number.

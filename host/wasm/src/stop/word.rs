@@ -26,17 +26,54 @@
     reason = "wasmtime hands out the bytes of a shared memory as cells, which only a cast turns into an atomic, and keeps its address"
 )]
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::{MemoryType, SharedMemory};
 
-use crate::interrupt::Interrupted;
 use crate::rewrite::STOP_BYTE;
 
 /// The bits below the byte that the guest reads.
 const COUNT_BITS: u32 = 8 * STOP_BYTE as u32;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// Why a guest was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// Its deadline passed.
+    Deadline = 1,
+    /// Its caller cancelled it.
+    Cancelled = 2,
+}
+
+impl Interrupted {
+    /// The reason as the highest byte of a stop word.
+    pub(crate) fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The reason in the highest byte of a stop word.
+    #[inline]
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Deadline),
+            2 => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deadline => "the deadline passed",
+            Self::Cancelled => "the call was cancelled",
+        })
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// The stop word of one instance, with its memory.
 pub(super) struct StopWord {
