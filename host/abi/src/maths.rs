@@ -118,9 +118,9 @@ pub struct Product {
     pub number: u8,
     /// Unused.
     pub padding: [u8; 3],
-    /// The factor of the product.
+    /// The product is multiplied by this number.
     pub alpha: f64,
-    /// The factor of the result's earlier elements.
+    /// The result's previous elements are multiplied by this number, and added.
     pub beta: f64,
 }
 

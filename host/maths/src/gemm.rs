@@ -50,7 +50,7 @@ impl Number for f64 {}
 #[derive(Clone, Copy)]
 struct Tile {
     matrix: usize,
-    /// The first row, column and term.
+    /// The indices of the first row, column and term.
     at: [usize; 3],
     /// The numbers of rows, columns and terms.
     sizes: [usize; 3],

@@ -116,7 +116,7 @@ pub(crate) fn nth<T>(x: &[T], row: usize, columns: usize) -> &[T] {
 pub(crate) struct Work(usize);
 
 impl Work {
-    /// Adds work in elements. Pauses once the work since the last pause reaches a few pieces.
+    /// Notes that `elements` were computed. Pauses after every few pieces.
     #[inline]
     pub(crate) fn did<E>(
         &mut self,

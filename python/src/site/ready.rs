@@ -72,7 +72,7 @@ impl Saved {
 /// The memory that a call site keeps for its arrays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arena {
-    /// Tells the arenas of a process apart. Call sites whose instances are the same have one.
+    /// Identifies the arena within the process. Call sites that share instances share an arena.
     pub(crate) id: u64,
     pub(crate) bytes: usize,
 }

@@ -5,7 +5,7 @@ use callbox::cuda::ptx::types::Space;
 use callbox::cuda::ptx::verify::{AccessReport, LoopEnd, LoopReport, Refusal, Verdict};
 use serde::Serialize;
 
-/// What must be trusted to run a kernel. The greatest is a file's.
+/// What must be trusted to run a kernel. A file has the greatest grade of its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {

@@ -113,7 +113,7 @@ impl Signature {
         check::check(self, site)
     }
 
-    /// Checks the attributes of a call site like one that has been checked, by typed FFI.
+    /// Checks other attributes for a call site that passed [`Signature::check`], as typed FFI.
     ///
     /// # Errors
     /// As for [`Signature::check`].

@@ -11,7 +11,7 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 use super::Running;
 use crate::guard::locked;
 
-/// How often launches are looked at.
+/// The time between two looks at the running launches.
 const TICK: Duration = Duration::from_millis(1);
 
 static WATCHED: Mutex<Vec<Weak<Running>>> = Mutex::new(Vec::new());

@@ -149,7 +149,7 @@ fn step(
     Literal::from_leaves(shape.clone(), leaves).map_err(bug)
 }
 
-/// Makes a literal from each literal's array.
+/// Applies `make` to the array of each literal.
 fn collect(
     literals: &[Literal],
     make: impl Fn(&Array<'_>) -> Result<Literal>,

@@ -53,7 +53,7 @@ pub(super) type Sites = BTreeMap<usize, Vec<usize>>;
 pub(super) struct Step {
     /// The instruction, or the last one of a pass.
     pub(super) instruction: InstructionId,
-    /// Several instructions that run at once.
+    /// The instructions of a pass, which run together, tile by tile.
     pub(super) pass: Option<Pass>,
     /// Values that no later step reads.
     pub(super) last_uses: Vec<InstructionId>,

@@ -5,11 +5,11 @@ use std::fmt;
 /// The distances between neighbours in a batch of matrices, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
-    /// From one matrix to the next.
+    /// The elements from one matrix to the next.
     pub batch: usize,
-    /// From one row to the next.
+    /// The elements from one row to the next.
     pub row: usize,
-    /// From one column to the next.
+    /// The elements from one column to the next.
     pub column: usize,
 }
 
