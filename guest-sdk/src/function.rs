@@ -40,7 +40,7 @@ use crate::{AnyOperand, AnyResult, AttributeKind, ElementType, Failure, Shape, S
 #[derive(Clone, Copy)]
 pub struct FunctionRef<'a> {
     number: u32,
-    /// The number is valid during one call only.
+    /// Ties the function to its call, after which the number means nothing.
     call: PhantomData<&'a ()>,
 }
 

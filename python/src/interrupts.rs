@@ -266,7 +266,7 @@ fn wake() {
     }
 }
 
-/// The watching thread.
+/// Cancels running calls when a signal has come, until the process ends.
 fn watch() {
     let mut cancelled = 0;
     let mut seen = 0;

@@ -94,7 +94,7 @@ impl ImageKind {
 /// A target: its declaration, and the kernels that a call launches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelTarget {
-    /// The declaration.
+    /// The declared name, operands, results and attributes.
     pub signature: Signature,
     /// The launches of a call, in order.
     pub launches: Vec<Launch>,

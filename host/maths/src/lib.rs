@@ -4,6 +4,21 @@
 //! has. They know nothing of WebAssembly: `callbox-wasm` checks a guest's ranges and calls them on
 //! slices of its memory.
 //!
+//! # Example
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! // Called between two pieces of a long computation: an error stops it.
+//! let mut pause = || Ok::<(), Infallible>(());
+//! let x = [1.0_f32, 2.0, 3.0, 0.0, 0.0, 0.0];
+//! let mut y = [0.0; 6];
+//! callbox_maths::softmax_rows(Some(&x), 3, &mut y, &mut pause)?;
+//! assert!((y[0] + y[1] + y[2] - 1.0).abs() < 1e-6);
+//! assert_eq!(y[3], y[4]);
+//! # Ok::<(), Infallible>(())
+//! ```
+//!
 //! # Decisions
 //!
 //! - Elementwise functions, conversions and functions of rows give the same bits on every machine.
@@ -16,6 +31,16 @@
 //!   closure `pause`, which can stop it by an error. The results are then partly written.
 //! - Accuracy is given in units in the last place (ULP) of the exact result, and tested against
 //!   functions in F64, or in twice its digits.
+//!
+//! # Features
+//!
+//! None.
+//!
+//! # Where to go next
+//!
+//! - The feature `maths` of `callbox-wasm` lends these functions to guests.
+//! - `callbox_guest::maths` calls them in a kernel, and `wit/maths/callbox-maths.wit` specifies
+//!   them.
 
 pub mod convert;
 pub mod elementwise;

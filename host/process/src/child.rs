@@ -39,7 +39,7 @@ const LEAF_LENGTH: usize = 10;
 /// Bytes of a status message beyond the guest's text.
 pub(super) const CONTEXT: usize = 4096;
 
-/// Bytes of a log message that say that it was cut.
+/// The most bytes that a note on a cut adds to a log message.
 const NOTE: usize = 64;
 
 /// A worker.

@@ -41,7 +41,7 @@ unsafe impl Compiler for CompilerProcess {
 }
 
 impl CompilerProcess {
-    /// Fails.
+    /// Fails: this system has no child processes for guests.
     ///
     /// # Errors
     /// UNIMPLEMENTED.
@@ -57,13 +57,13 @@ fn unimplemented() -> Status {
     ))
 }
 
-/// Fails.
+/// Returns a failure: this system has no child processes for guests.
 #[must_use]
 pub fn worker_main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Fails.
+/// Fails: this system has no child processes for guests.
 ///
 /// # Errors
 /// UNIMPLEMENTED.
@@ -72,7 +72,7 @@ pub fn confine() -> Result<()> {
     Err(unimplemented())
 }
 
-/// Fails.
+/// Fails: this system has no child processes for guests.
 ///
 /// # Errors
 /// UNIMPLEMENTED.
@@ -82,7 +82,7 @@ pub fn confine_compiler() -> Result<()> {
 }
 
 impl Sandbox {
-    /// Fails.
+    /// Fails: this system has no child processes for guests.
     ///
     /// # Errors
     /// UNIMPLEMENTED.

@@ -97,7 +97,8 @@ enum Remaining {
 }
 
 impl Beginning {
-    /// `deadline` is the remainder of the deadline in `options`.
+    /// The beginning of an execution, where `deadline` is the remainder of the deadline in
+    /// `options`.
     pub(super) fn new(
         options: &CallOptions,
         deadline: Option<Deadline>,

@@ -11,6 +11,46 @@
 //! `callbox-cuda` launches fenced kernels. [`survey`](verify::survey) reports on kernels whose
 //! launch is not known.
 //!
+//! # Example
+//!
+//! ```
+//! use callbox_ptx::fence::fence;
+//! use callbox_ptx::verify::{self, Launch, Param, verify};
+//! use callbox_ptx::{Limits, print, read};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = ".version 8.0
+//!     .target sm_80
+//!     .address_size 64
+//!     .visible .entry first(.param .u64 x) {
+//!         .reg .b64 %x;
+//!         ld.param.u64 %x, [x];
+//!         st.global.u32 [%x], 7;
+//!         ret;
+//!     }";
+//! let module = read(text, "first.ptx", &Limits::default())?;
+//! let launch = Launch {
+//!     grid: [1, 1, 1],
+//!     block: [32, 1, 1],
+//!     shared_bytes: 0,
+//!     params: vec![Param::Buffer {
+//!         bytes: 4,
+//!         writable: true,
+//!         align: 16,
+//!     }],
+//!     has_clock: false,
+//! };
+//! let limits = verify::Limits::default();
+//! let proof = verify(&module, "first", &launch, &limits);
+//! let proof = proof.map_err(|refusals| refusals[0].to_string())?;
+//! // The store is proved to be in range: the fence adds no check.
+//! let fenced = fence(&module, &proof);
+//! assert!(fenced.sites.is_empty());
+//! assert!(print(&fenced.module).contains("st.global.u32"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Limits
 //!
 //! - The driver and its assembler are trusted: neither may remove a check. `cargo xtask ptx` looks
@@ -21,6 +61,16 @@
 //! - Generic addresses of shared memory, calls, `brx`, partial masks, named barriers, `mbarrier`,
 //!   `wgmma`, bulk copies, clusters and tensor memory are refused.
 //! - An index that is read from memory is always checked when the kernel runs.
+//!
+//! # Features
+//!
+//! None: the crate has no dependencies.
+//!
+//! # Where to go next
+//!
+//! - `callbox ptx FILE.ptx` prints what the verifier finds in a kernel, and why it is refused.
+//! - [`verify`](mod@verify) has the launches and limits, and [`table`] the supported instructions.
+//! - [`fence`](mod@fence) has the record in which a fenced kernel notes its faults.
 
 pub mod ast;
 mod error;

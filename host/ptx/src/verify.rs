@@ -16,6 +16,7 @@ mod facts;
 mod flow;
 mod launch;
 mod loops;
+mod meetings;
 mod range;
 mod refusal;
 mod report;
@@ -174,7 +175,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
     let flow = subject.flow;
     let solution = Solution::new(subject);
     let uniformity = Uniformity::new(&solution);
-    let mut refusals = rules::meetings(&solution, &uniformity);
+    let mut refusals = meetings::check(&solution, &uniformity);
     let mut blocks = vec![None; flow.steps.len()];
     let mut checks = Vec::new();
     for &block in &flow.order {

@@ -47,7 +47,7 @@ impl Linked {
         }
     }
 
-    /// The module for an instance in this store, with the stop memory of the store's watch.
+    /// Links the module for an instance in this store, with the stop memory of the store's watch.
     ///
     /// # Errors
     /// wasmtime's, if the module has an import that is not defined.

@@ -44,7 +44,7 @@ pub(crate) struct Turns {
     used: Duration,
     /// The thread's processor time at the end of the first turn.
     processor_time: Option<Duration>,
-    /// Whether the current turn is one of those that are limited.
+    /// Whether the current turn counts towards the limit on concurrent turns.
     is_counted: bool,
 }
 

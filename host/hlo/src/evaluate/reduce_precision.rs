@@ -46,7 +46,7 @@ pub(super) fn reduce_precision(
     blocks([x], bits, |[x], out| each(x, out, |x| rounding.apply(x)))
 }
 
-/// Rounds in a wider type.
+/// Rounds elements of a narrow type in a wider one.
 ///
 /// The special values of types of 8 bits and less are not where IEEE 754 has them. XLA:CPU, too,
 /// rounds them in a type that contains their numbers, which decides which numbers are subnormal.

@@ -4,7 +4,7 @@ use super::{arrays, bare, check_dimension, count, declared_array, distinct_dimen
 use crate::instruction::Domain;
 use callbox_core::values::{ArrayShape, Result, Shape};
 
-/// The rule of XLA's verifier: numbers only, and never a scalar.
+/// Checks an iota as XLA's verifier does: it has numbers, and is not a scalar.
 pub(super) fn iota(
     dimension: usize,
     operands: &[&Shape],

@@ -262,7 +262,7 @@ impl<'a> Body<'_, '_, 'a> {
         });
     }
 
-    /// Returns what the innermost open scope has that has it.
+    /// Searches the open scopes, the innermost first.
     fn lookup<T>(&self, find: impl Fn(&Scope<'a>) -> Option<T>) -> Option<T> {
         let scopes = self.open.iter().rev();
         scopes

@@ -1,8 +1,6 @@
-//! Rules on declarations, launches, single instructions, and on who waits for whom.
+//! Rules on declarations, launches and single instructions.
 
 use super::flow::Flow;
-use super::solve::Solution;
-use super::uniform::{Agreement, Uniformity};
 use super::{
     Launch, Limits, Open, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
 };
@@ -345,99 +343,6 @@ fn is_assertion(module: &Module, instruction: &Instruction) -> bool {
             .is_some_and(|function| function.name == "__assertfail" && function.body.is_none()),
         _ => false,
     })
-}
-
-/// Why a barrier may wait for threads that do not reach it.
-fn block_problem(is_whole: bool, agreement: Agreement) -> Option<&'static str> {
-    if !is_whole {
-        Some("it is not barrier 0 for all threads of the block")
-    } else if agreement > Agreement::Block {
-        Some("not all threads of the block certainly reach it")
-    } else {
-        None
-    }
-}
-
-/// Why a collective instruction with a mask of lanes may wait for lanes that do not reach it.
-fn lanes_problem(is_whole: bool, agreement: Agreement) -> Option<&'static str> {
-    if !is_whole {
-        Some("its mask does not certainly name all lanes of the warp")
-    } else if agreement > Agreement::Warp {
-        Some("not all lanes of the warp certainly reach it")
-    } else {
-        None
-    }
-}
-
-/// Why an instruction of whole warps may run in a part of one.
-fn warp_problem(is_whole: bool, is_guarded: bool, agreement: Agreement) -> Option<&'static str> {
-    if !is_whole {
-        Some("the block's last warp may not be whole")
-    } else if is_guarded || agreement > Agreement::Warp {
-        Some("not all lanes of the warp certainly reach it")
-    } else {
-        None
-    }
-}
-
-/// Checks that barriers and collective instructions are met by all threads that they wait for.
-pub(crate) fn meetings(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<Refusal> {
-    let subject = solution.subject;
-    let flow = subject.flow;
-    let threads = subject
-        .launch
-        .block
-        .iter()
-        .fold(1_u32, |all, &one| all.saturating_mul(one));
-    let mut found = Vec::new();
-    for &block in &flow.order {
-        for index in flow.blocks[block].first..flow.blocks[block].end {
-            let step = &flow.steps[index];
-            let agreement = uniformity.blocks[block].max(uniformity.guard(subject, index));
-            let value = |operand: usize| {
-                let operand = step.instruction.operands.get(operand);
-                let contents =
-                    subject.operand(index, operand, 32, &mut |value| solution.contents(value));
-                contents.as_number().value()
-            };
-            let problem = match step.form.meeting {
-                Meeting::Nothing | Meeting::OwnWork => None,
-                Meeting::Block {
-                    barrier,
-                    count,
-                    is_arrival,
-                } => {
-                    let is_plain = barrier.is_none_or(|operand| value(operand) == Some(0));
-                    let is_whole = is_plain && count.is_none() && !is_arrival;
-                    block_problem(is_whole, agreement)
-                }
-                Meeting::Lanes { mask } => {
-                    let present = if threads >= 32 || subject.open.block {
-                        u32::MAX
-                    } else {
-                        (1 << threads) - 1
-                    };
-                    let is_whole = value(mask).is_some_and(|mask| mask as u32 & present == present);
-                    lanes_problem(is_whole, agreement)
-                }
-                Meeting::Warp => {
-                    let is_whole = !subject.open.block && threads.is_multiple_of(32);
-                    warp_problem(is_whole, step.instruction.guard.is_some(), agreement)
-                }
-            };
-            if let Some(reason) = problem {
-                let cure = "let all threads that it waits for reach it: branch on values that they \
-                            have in common";
-                found.push(refusal(
-                    step.instruction,
-                    Rule::Barrier,
-                    reason.to_owned(),
-                    cure,
-                ));
-            }
-        }
-    }
-    found
 }
 
 /// The steps that end a thread.

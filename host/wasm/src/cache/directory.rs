@@ -154,7 +154,7 @@ impl Directory {
         }
     }
 
-    /// Writes a file with a unique name, which it returns.
+    /// Writes a temporary file, and returns its unique name.
     fn write_unfinished(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<String> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(no_random_bytes)?;

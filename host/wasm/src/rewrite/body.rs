@@ -109,9 +109,9 @@ impl<'a> Bodies<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
-    /// A look follows.
+    /// The guest looks at the stop word after the operator.
     LookAfter,
-    /// A look precedes, because the operator may take longer than others.
+    /// The guest looks at the stop word before the operator, which may take longer than others.
     LookBefore,
     /// The index of the memory is added to an access.
     Access,
