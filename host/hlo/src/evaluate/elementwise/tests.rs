@@ -97,10 +97,10 @@ fn no_elements_make_an_operation_panic() {
             std::slice::from_ref(&x),
         );
         let mut results = 0;
-        for operation in UNARY {
+        for operation in UnaryOperation::ALL.iter().copied() {
             results += usize::from(attempt(Opcode::Unary(operation), &[&x]).is_ok());
         }
-        for operation in BINARY {
+        for operation in BinaryOperation::ALL.iter().copied() {
             results += usize::from(attempt(Opcode::Binary(operation), &[&x, &turned]).is_ok());
         }
         assert!(results > 10, "{element_type}");
@@ -122,10 +122,10 @@ fn no_complex_numbers_make_an_operation_panic() {
         "c128[81]",
         std::slice::from_ref(&x),
     );
-    for operation in UNARY {
+    for operation in UnaryOperation::ALL.iter().copied() {
         drop(attempt(Opcode::Unary(operation), &[&x]));
     }
-    for operation in BINARY {
+    for operation in BinaryOperation::ALL.iter().copied() {
         drop(attempt(Opcode::Binary(operation), &[&x, &y]));
     }
 }
@@ -136,57 +136,3 @@ fn attempt(opcode: Opcode, operands: &[&Literal]) -> Result<Literal> {
     let operands = operands.iter().copied().cloned().collect::<Vec<_>>();
     evaluate_alone(&instruction(opcode, &shape.to_string(), &[]), &operands)
 }
-
-const UNARY: [UnaryOperation; 26] = {
-    use UnaryOperation as U;
-    [
-        U::Abs,
-        U::Cbrt,
-        U::Ceil,
-        U::CountLeadingZeros,
-        U::Cosine,
-        U::Erf,
-        U::Exponential,
-        U::ExponentialMinusOne,
-        U::Floor,
-        U::Imag,
-        U::IsFinite,
-        U::Log,
-        U::LogPlusOne,
-        U::Logistic,
-        U::Negate,
-        U::Not,
-        U::PopulationCount,
-        U::Real,
-        U::RoundNearestAfz,
-        U::RoundNearestEven,
-        U::Rsqrt,
-        U::Sign,
-        U::Sine,
-        U::Sqrt,
-        U::Tan,
-        U::Tanh,
-    ]
-};
-
-const BINARY: [BinaryOperation; 16] = {
-    use BinaryOperation as B;
-    [
-        B::Add,
-        B::And,
-        B::Atan2,
-        B::Complex,
-        B::Divide,
-        B::Maximum,
-        B::Minimum,
-        B::Multiply,
-        B::Or,
-        B::Power,
-        B::Remainder,
-        B::ShiftLeft,
-        B::ShiftRightArithmetic,
-        B::ShiftRightLogical,
-        B::Subtract,
-        B::Xor,
-    ]
-};

@@ -6,7 +6,7 @@ mod elementwise;
 mod movement;
 
 use arbitrary::{Result, Unstructured};
-use callbox::program::{BinaryOperation, Op, Program, ProgramBuilder, UnaryOperation};
+use callbox::program::{BinaryOperation, Op, Program, ProgramBuilder};
 use callbox::{ArrayShape, ElementType, Layout, Literal, Shape, StatusCode};
 
 use crate::generate::{self, dimensions, permutation};
@@ -46,60 +46,6 @@ const TYPES: [ElementType; 17] = [
     ElementType::C64,
     ElementType::C128,
 ];
-
-const UNARY: [UnaryOperation; 26] = {
-    use UnaryOperation as U;
-    [
-        U::Abs,
-        U::Cbrt,
-        U::Ceil,
-        U::CountLeadingZeros,
-        U::Cosine,
-        U::Erf,
-        U::Exponential,
-        U::ExponentialMinusOne,
-        U::Floor,
-        U::Imag,
-        U::IsFinite,
-        U::Log,
-        U::LogPlusOne,
-        U::Logistic,
-        U::Negate,
-        U::Not,
-        U::PopulationCount,
-        U::Real,
-        U::RoundNearestAfz,
-        U::RoundNearestEven,
-        U::Rsqrt,
-        U::Sign,
-        U::Sine,
-        U::Sqrt,
-        U::Tan,
-        U::Tanh,
-    ]
-};
-
-const BINARY: [BinaryOperation; 16] = {
-    use BinaryOperation as B;
-    [
-        B::Add,
-        B::And,
-        B::Atan2,
-        B::Complex,
-        B::Divide,
-        B::Maximum,
-        B::Minimum,
-        B::Multiply,
-        B::Or,
-        B::Power,
-        B::Remainder,
-        B::ShiftLeft,
-        B::ShiftRightArithmetic,
-        B::ShiftRightLogical,
-        B::Subtract,
-        B::Xor,
-    ]
-};
 
 /// Operations that are exact on integers.
 const EXACT: [BinaryOperation; 6] = {

@@ -1,23 +1,23 @@
 //! Elementwise operations and bit conversions.
 
 use arbitrary::Result;
-use callbox::program::{Comparison, ComparisonOrder, Op};
+use callbox::program::{BinaryOperation, Comparison, ComparisonOrder, Op, UnaryOperation};
 use callbox::{ArrayShape, ElementType, Layout};
 
-use super::{BINARY, Building, Step, TYPES, UNARY, made};
+use super::{Building, Step, TYPES, made};
 use crate::generate::permutation;
 
 impl Building<'_, '_> {
     pub(super) fn unary(&mut self) -> Step {
         let (x, _) = self.any()?;
-        let operation = *self.u.choose(&UNARY)?;
+        let operation = *self.u.choose(UnaryOperation::ALL)?;
         Ok(made(self.builder.unary(operation, x)))
     }
 
     pub(super) fn binary(&mut self) -> Step {
         let (x, shape) = self.any()?;
         let y = self.same(&shape)?;
-        let operation = *self.u.choose(&BINARY)?;
+        let operation = *self.u.choose(BinaryOperation::ALL)?;
         Ok(made(self.builder.binary(operation, x, y)))
     }
 
