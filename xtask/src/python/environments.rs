@@ -31,6 +31,14 @@ const OLD_PYTHONS: [(u32, u32); 3] = [(3, 11), (3, 12), (3, 13)];
 /// Reads and writes files that have kernels beside weights.
 const SAFETENSORS: &str = "safetensors==0.8.0";
 
+/// The tests that the newest JAX adds to those with NumPy alone, which has the same NumPy.
+const BESIDE_NUMPY: [&str; 4] = [
+    "python/tests/core/test_address_space.py",
+    "python/tests/hub",
+    "python/tests/jax",
+    "python/tests/jit",
+];
+
 /// Packages that jax.export needs and JAX does not require.
 const EXPORT: [&str; 2] = ["absl-py", "flatbuffers"];
 
@@ -151,7 +159,8 @@ impl Tested {
                 vec![tests, ignore("jax"), ignore("errors.py")]
             }
             Kind::Torch => vec!["python/tests/torch".to_owned()],
-            Kind::New | Kind::Old => vec![
+            Kind::New => BESIDE_NUMPY.map(str::to_owned).to_vec(),
+            Kind::Old => vec![
                 "python/tests".to_owned(),
                 "--ignore=python/tests/torch".to_owned(),
             ],
