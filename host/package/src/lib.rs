@@ -48,6 +48,10 @@
 //! every system, and two paths differ in more than case. A file that is itself a WebAssembly module
 //! is refused: a package holds one module. Every failure is a status that is blamed on the guest.
 //!
+//! # Features
+//!
+//! None.
+//!
 //! # Where to go next
 //!
 //! The repository's `docs/shipping.md` describes the folder that `callbox pack` reads.
