@@ -302,7 +302,7 @@ fn reads_constants(form: &Form) -> bool {
 fn splits_at_warp(instruction: &Instruction, by: u64) -> bool {
     by < 1 << 31
         && instruction.names().any(|name| match name {
-            "lt" | "ge" | "lo" | "hs" => by % 32 == 0,
+            "lt" | "ge" | "lo" | "hs" => by.is_multiple_of(32),
             "gt" | "le" | "hi" | "ls" => by % 32 == 31,
             _ => false,
         })
