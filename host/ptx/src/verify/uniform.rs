@@ -140,9 +140,8 @@ impl Uniformity {
             Opcode::Shfl => {
                 // Every lane reads the same lane.
                 let is_broadcast = instruction.has("idx") && constant(3) == Some(31);
-                let is_fixed = is_broadcast && constant(2).is_some();
                 let has_predicate = matches!(operand(0), Some(Operand::Pair(_)));
-                if is_fixed && !has_predicate {
+                if is_broadcast && constant(2).is_some() && !has_predicate {
                     Agreement::Warp
                 } else {
                     Agreement::Thread
@@ -152,12 +151,12 @@ impl Uniformity {
             Opcode::And if is_thread(1) && constant(2).is_some_and(|mask| mask & 31 == 0) => {
                 Agreement::Warp
             }
-            Opcode::Setp if instruction.operands.len() == 3 && is_thread(1) => {
-                if constant(2).is_some_and(|by| splits_at_warp(instruction, by)) {
-                    Agreement::Warp
-                } else {
-                    inputs
-                }
+            Opcode::Setp
+                if instruction.operands.len() == 3
+                    && is_thread(1)
+                    && constant(2).is_some_and(|by| splits_at_warp(instruction, by)) =>
+            {
+                Agreement::Warp
             }
             _ => inputs,
         }

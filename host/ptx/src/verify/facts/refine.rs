@@ -1,7 +1,7 @@
 //! What a value's range tells about the values that it is made of.
 
 use super::Place;
-use crate::ast::{Immediate, Operand};
+use crate::ast::{Immediate, Instruction, Operand};
 use crate::table::Opcode;
 use crate::verify::range::Range;
 use crate::verify::ssa::{Definition, ValueId};
@@ -78,15 +78,7 @@ impl Place<'_, '_> {
                 }
             }
             Opcode::Mul if instruction.has("lo") || instruction.has("wide") => {
-                let (factor, at) = match (instruction.operands.get(1), instruction.operands.get(2))
-                {
-                    (_, Some(Operand::Immediate(Immediate::Integer(factor)))) => (*factor, 1),
-                    (Some(Operand::Immediate(Immediate::Integer(factor))), _) => (*factor, 2),
-                    _ => return,
-                };
-                let factor = i128::from(factor);
-                // Factors that have the same value read as signed.
-                if (1..1 << 30).contains(&factor)
+                if let Some((factor, at)) = constant_factor(instruction)
                     && let Some(from) = self.register(step, at, kind.bits())
                     && kind.bits() == bits
                 {
@@ -205,4 +197,16 @@ impl Place<'_, '_> {
             self.refine(from, Range::new(now.bits, least, most), depth);
         }
     }
+}
+
+/// The constant factor of a multiplication, if it has the same value read as signed, and the index
+/// of the other factor.
+fn constant_factor(instruction: &Instruction) -> Option<(i128, usize)> {
+    let integer = |index: usize| match instruction.operands.get(index) {
+        Some(Operand::Immediate(Immediate::Integer(factor))) => Some(i128::from(*factor)),
+        _ => None,
+    };
+    let found = integer(2).map(|factor| (factor, 1));
+    let found = found.or_else(|| Some((integer(1)?, 2)));
+    found.filter(|(factor, _)| (1..1 << 30).contains(factor))
 }
