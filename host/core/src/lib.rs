@@ -38,6 +38,8 @@
 
 pub mod call;
 pub mod graph_launch;
+#[doc(hidden)]
+pub mod locks;
 pub mod policy;
 mod registry;
 pub mod text;

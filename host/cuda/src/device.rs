@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use callbox_core::call::{Device, DeviceBuffer, DeviceMemory, DeviceQueue, Platform};
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use cudarc::driver::sys::{CUdevice_attribute, CUstream};
 
 use super::driver::{Context, MemoryKind, Module, Relaxed, Stream, kind_of, ordinal_of};
 use super::failure::DriverFailure;
-use super::guard::locked;
 use super::probe::probe;
 use super::queue::CudaQueue;
 use super::staging::Staging;

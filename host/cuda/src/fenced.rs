@@ -12,6 +12,7 @@ mod watcher;
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::CallSite;
+use callbox_core::locks::locked;
 use callbox_core::policy::Gpu;
 use callbox_core::untrusted_text::clean_line;
 use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
@@ -21,7 +22,6 @@ use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
 use sha2::{Digest, Sha256};
 
 pub(super) use self::running::{Bounds, Running};
-use super::guard::locked;
 use super::manifest::{PlannedCall, PlannedLaunch, PlannedParameter};
 
 /// The alignment of addresses that launches are verified for first, in bytes. No access is wider.

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex};
 
 use callbox_core::call::{DeviceBuffer, DeviceQueue, Stage};
 use callbox_core::graph_launch;
+use callbox_core::locks::locked;
 use callbox_core::values::{Result, Status, StatusCode};
 
 use self::cache::{GraphCache, GraphEntry, GraphKey, GraphState};
 use super::call::{CudaBuffer, CudaCall};
 use super::driver::{Graph, GraphExec, Updated};
-use super::guard::locked;
 use super::module::{CudaModule, CudaTarget};
 use super::queue::Captured;
 

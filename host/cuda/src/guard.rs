@@ -1,17 +1,8 @@
-//! Panics: locks that ignore poisoning, and targets whose panic becomes a status.
+//! Targets whose panic becomes a status.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox_core::values::{Blame, Result, Status, StatusCode};
-
-/// Locks a mutex, poisoned or not.
-///
-/// Every mutex of this crate guards data that is consistent between any two statements, so that a
-/// panic while it is locked leaves nothing half done.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Runs a target's code, and turns its panic into a status.
 ///

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use callbox_core::call::{
     CallOptions, CallSite, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue, Signature,
 };
+use callbox_core::locks::locked;
 use callbox_core::policy::Gpu;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use sha2::{Digest, Sha256};
@@ -26,7 +27,6 @@ use super::driver::{Function, Relaxed};
 use super::fenced::{Arrays, Bounds, FencedImage, FencedKernel, USUAL_ALIGN, check_scratch};
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
-use super::guard::locked;
 use super::manifest::{
     self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
 };

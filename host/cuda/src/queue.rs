@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::{DeviceBuffer, DeviceMemory, DeviceQueue};
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use self::capture::Capture;
@@ -22,7 +23,6 @@ pub(super) use self::capture::Captured;
 use super::device::{Borrowed, CudaDevice};
 use super::driver::{Allocation, Event, Outcome, Pinned, Stream, fill};
 use super::fenced::Running;
-use super::guard::locked;
 use super::staging::Kept;
 
 /// The work of an execution on a device.

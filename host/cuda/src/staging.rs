@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::DeviceBuffer;
+use callbox_core::locks::locked;
 use callbox_core::values::{Result, Status};
 
 use super::driver::{Context, Event, GraphExec, HostTask, Outcome, Pinned, Stream};
 use super::fenced::Running;
-use super::guard::locked;
 
 /// The smallest slot, in bytes.
 const MIN_SLOT: usize = 4 << 10;

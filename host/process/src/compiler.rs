@@ -32,9 +32,10 @@ mod times;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, too_slow};
 
@@ -325,10 +326,6 @@ impl Shared {
         // The lock is released before the child is dropped.
         drop(evicted);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn before_fork() -> Status {

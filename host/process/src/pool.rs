@@ -1,6 +1,8 @@
 //! Idle workers of one executable.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use callbox_core::locks::locked;
 
 use crate::child::Process;
 
@@ -34,7 +36,7 @@ impl Pool {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Process>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::config::{LogSink, SandboxConfig};
 use crate::module::ProcessModule;
 use crate::pool::Pool;
 use crate::spawner::Spawner;
+use callbox_core::locks::locked;
 use callbox_core::policy::{CompileIn, Grants, Policy};
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::ModuleFile;
@@ -178,14 +179,14 @@ impl Shared {
 
     /// Makes the idle workers of a pool evictable.
     pub(super) fn add_pool(&self, pool: &Arc<Pool>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = locked(&self.pools);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
     }
 
     /// Drops an idle worker, if there is one.
     fn evict_one(&self) -> bool {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = locked(&self.pools);
         let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
         drop(pools);
         alive.iter().any(|pool| pool.take().is_some())

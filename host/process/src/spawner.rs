@@ -8,10 +8,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use callbox_core::locks::locked;
 
 use crate::child::START;
 use crate::config::Worker;
@@ -99,7 +101,7 @@ impl Spawner {
     }
 
     fn send(&self, job: Job) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = locked(&self.jobs);
         if let Some(jobs) = &*jobs {
             // If the thread has ended, its workers have been killed.
             let _ = jobs.send(job);
@@ -109,7 +111,7 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = locked(&self.jobs);
         *jobs = None;
         drop(jobs);
         if let Some(thread) = self.thread.take()

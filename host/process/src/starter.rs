@@ -5,7 +5,7 @@
 //! a worker eventually.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::exchange::{Loss, Patience};
 use crate::message::Request;
 use crate::module::ProcessModule;
 use callbox_core::call::{CallSite, CancelToken};
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 /// The interval at which a wait without a deadline checks whether the call should still run.
@@ -144,7 +145,7 @@ impl Starter {
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<Start>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.left)
     }
 }
 

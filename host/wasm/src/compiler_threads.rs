@@ -5,10 +5,11 @@
 //! fail.
 
 use std::num::NonZeroUsize;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use callbox_core::locks::locked;
 use callbox_core::values::Result;
 use rayon_core::{ThreadBuilder, ThreadPoolBuilder};
 
@@ -27,7 +28,7 @@ pub(crate) fn start() -> Result<()> {
     if fork::is_child() {
         return Ok(());
     }
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut started = locked(&STARTED);
     if !*started {
         hand_to_rayon(threads()?);
         *started = true;

@@ -8,11 +8,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox_core::call::CancelToken;
+use callbox_core::locks::locked;
 
 /// The smallest memory that is freed in the background. Less takes a fraction of a millisecond.
 pub(crate) const LARGE: usize = 8 << 20;
@@ -48,7 +49,7 @@ pub(crate) struct Helping(Arc<Progress>);
 impl Helping {
     /// Whether a call waits for an instance.
     pub(crate) fn is_awaited(&self) -> bool {
-        lock(&self.0.counts).calls > 0
+        locked(&self.0.counts).calls > 0
     }
 }
 
@@ -100,10 +101,10 @@ impl Discarder {
     /// Runs deleters in the background. If too many are waiting, drops these there without running
     /// them. The token stops them when their instance is needed.
     pub(crate) fn run_deleters(&self, deleters: impl FnOnce(CancelToken) + Send + 'static) {
-        if *lock(&self.deleters.waiting) >= MOST_DELETERS {
+        if *locked(&self.deleters.waiting) >= MOST_DELETERS {
             return self.free(deleters);
         }
-        let token = lock(&self.hurry).clone();
+        let token = locked(&self.hurry).clone();
         self.deleters
             .enqueue(&self.progress, Box::new(move || deleters(token)));
     }
@@ -115,18 +116,18 @@ impl Discarder {
 
     /// Stops all deleters that are waiting or running.
     fn hurry(&self) {
-        std::mem::take(&mut *lock(&self.hurry)).cancel();
+        std::mem::take(&mut *locked(&self.hurry)).cancel();
     }
 
     /// Counts an instance that helps with a call until the value is dropped.
     pub(crate) fn helping(&self) -> Helping {
-        lock(&self.progress.counts).waiting += 1;
+        locked(&self.progress.counts).waiting += 1;
         Helping(Arc::clone(&self.progress))
     }
 
     /// The number of instances taken back so far.
     pub(crate) fn done(&self) -> u64 {
-        lock(&self.progress.counts).done
+        locked(&self.progress.counts).done
     }
 
     /// Waits until more than `seen` instances were taken back. Returns false if none is waiting, at
@@ -168,8 +169,8 @@ impl Lane {
         let Some(queue) = queue else {
             return;
         };
-        *lock(&self.waiting) += 1;
-        lock(&progress.counts).waiting += 1;
+        *locked(&self.waiting) += 1;
+        locked(&progress.counts).waiting += 1;
         if queue.send(job).is_err() {
             // The thread ended, so that `send` dropped the job here.
             self.note_done(progress);
@@ -185,7 +186,7 @@ impl Lane {
             for job in receiver {
                 // The log's sink may panic in a deleter. The panic ends this instance alone.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                *lock(&waiting) -= 1;
+                *locked(&waiting) -= 1;
                 progress.note_done();
             }
         };
@@ -195,7 +196,7 @@ impl Lane {
     }
 
     fn note_done(&self, progress: &Progress) {
-        *lock(&self.waiting) -= 1;
+        *locked(&self.waiting) -= 1;
         progress.note_done();
     }
 }
@@ -205,21 +206,21 @@ struct WaitingCall<'a>(&'a Progress);
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
-        lock(&self.0.counts).calls -= 1;
+        locked(&self.0.counts).calls -= 1;
     }
 }
 
 impl Progress {
     /// Counts a call that waits until the value is dropped.
     fn call_waits(&self) -> WaitingCall<'_> {
-        lock(&self.counts).calls += 1;
+        locked(&self.counts).calls += 1;
         WaitingCall(self)
     }
 
     /// Waits until more than `seen` jobs are done, or until `deadline`. Returns whether there is
     /// room, or `None` if waiting longer may help.
     fn wait(&self, seen: u64, deadline: Instant) -> Option<bool> {
-        let counts = lock(&self.counts);
+        let counts = locked(&self.counts);
         let left = deadline.saturating_duration_since(Instant::now());
         let (counts, _) = self
             .changed
@@ -237,15 +238,11 @@ impl Progress {
     }
 
     fn note_done(&self) {
-        let mut counts = lock(&self.counts);
+        let mut counts = locked(&self.counts);
         counts.waiting -= 1;
         counts.done += 1;
         self.changed.notify_all();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -300,7 +297,7 @@ mod tests {
             }
             let (slow, ran) = (Slow(gate), Arc::clone(&ran));
             discarder.run_deleters(move |_| {
-                *lock(&ran) += 1;
+                *locked(&ran) += 1;
                 drop(slow);
             });
         }
@@ -309,7 +306,7 @@ mod tests {
         while discarder.done() < 2 * COUNT as u64 {
             discarder.wait(discarder.done(), later(), None);
         }
-        assert_eq!(*lock(&ran), MOST_DELETERS);
+        assert_eq!(*locked(&ran), MOST_DELETERS);
     }
 
     /// Deleters that run on block neither memories nor a call that needs room.

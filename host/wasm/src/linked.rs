@@ -3,7 +3,9 @@
 //! All imports but the stop memory are the same for every instance. Resolving them takes longer
 //! than the rest of a fresh instance's start, so that the result is kept.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use callbox_core::locks::locked;
 
 use wasmtime::{InstancePre, Linker, Store};
 
@@ -57,7 +59,7 @@ impl Linked {
     ) -> wasmtime::Result<InstancePre<GuestState>> {
         let watch = store.data().interrupt.watch();
         let (id, memory) = (watch.id(), watch.memory().clone());
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ready = locked(&self.ready);
         if let Some((_, pre)) = ready.iter().find(|(of, _)| *of == id) {
             return Ok(pre.clone());
         }

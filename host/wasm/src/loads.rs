@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use callbox_core::locks::locked;
 use callbox_core::values::{Result, Status};
 
 /// Whether later loads share a load's result.
@@ -83,14 +84,14 @@ impl<T> Loads<T> {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<[u8; 32], Slot<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 
 impl<T> Flight<T> {
     /// Waits for the load, whose own limit on time bounds the wait.
     fn wait(&self) -> Result<Arc<T>> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = locked(&self.outcome);
         loop {
             match &*outcome {
                 Some(outcome) => return outcome.clone(),
@@ -103,7 +104,7 @@ impl<T> Flight<T> {
     }
 
     fn end(&self, outcome: Result<Arc<T>>) {
-        let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = locked(&self.outcome);
         place.get_or_insert(outcome);
         self.ended.notify_all();
     }

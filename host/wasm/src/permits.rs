@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use callbox_core::locks::locked;
+
 /// The concurrent compilations of an engine that a caller waits for.
 pub(crate) const MOST_COMPILATIONS: usize = 8;
 
@@ -53,7 +55,7 @@ impl CompilePermits {
     }
 
     fn locked(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.running)
     }
 }
 

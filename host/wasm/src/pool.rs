@@ -13,6 +13,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use callbox_core::locks::locked;
+
 use crate::instance::Instance;
 use crate::shared::Evict;
 
@@ -45,7 +47,7 @@ impl Pool {
     pub(crate) fn lease(&self) -> Lease<'_> {
         match self.slots.iter().find_map(try_lock) {
             Some(slot) => Lease::Slot(slot),
-            None => Lease::Overflow(&self.overflow, lock(&self.overflow).pop()),
+            None => Lease::Overflow(&self.overflow, locked(&self.overflow).pop()),
         }
     }
 }
@@ -58,7 +60,7 @@ impl Evict for Pool {
             .iter()
             .rev()
             .find_map(|slot| try_lock(slot)?.take());
-        let taken = taken.or_else(|| lock(&self.overflow).pop());
+        let taken = taken.or_else(|| locked(&self.overflow).pop());
         taken.map(Instance::discard).is_some()
     }
 }
@@ -100,7 +102,7 @@ impl Drop for Lease<'_> {
         if let Self::Overflow(overflow, instance) = self
             && let Some(instance) = instance.take()
         {
-            lock(overflow).push(instance);
+            locked(overflow).push(instance);
         }
     }
 }
@@ -118,8 +120,4 @@ fn try_lock(slot: &Mutex<Option<Instance>>) -> Option<MutexGuard<'_, Option<Inst
 
 fn exclusive<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

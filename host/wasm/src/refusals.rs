@@ -2,9 +2,10 @@
 //! those that other work kept from compiling, the time is remembered that they used.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 /// The most modules that are remembered. The oldest one is forgotten first.
@@ -76,7 +77,7 @@ impl Refusals {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Failure, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use callbox_core::call::Threads;
+use callbox_core::locks::locked;
 use callbox_core::policy::{CompileIn, Policy};
 use callbox_core::values::{Result, Status};
 
@@ -185,14 +186,14 @@ impl EngineShared {
 
     /// Registers a pool whose idle instances may be evicted.
     pub(crate) fn add_pool(&self, pool: Weak<dyn Evict>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = locked(&self.pools);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(pool);
     }
 
     /// Discards an idle instance of any module, and returns false if there is none.
     pub(crate) fn evict_one(&self) -> bool {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = locked(&self.pools);
         let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
         drop(pools);
         alive.iter().any(|pool| pool.evict_one())

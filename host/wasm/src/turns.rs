@@ -10,6 +10,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use callbox_core::locks::locked;
+
 use crate::{fork, processor_time};
 
 /// How long a file is read before others get a turn.
@@ -116,7 +118,7 @@ impl Readers {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Waits for a turn of a file that has been read for `used`. Returns whether it got one.

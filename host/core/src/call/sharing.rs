@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
+use crate::locks::locked;
 use crate::values::{Result, Status};
 
 /// The bytes in and out from which a call is shared from its start on. Waking a thread takes as
@@ -167,7 +168,7 @@ impl Claims {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Adds a thread. Returns its number and the options of its calls.

@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Threads;
+use crate::locks::locked;
 
 /// A closure that several threads may run at one time.
 type Work<'a> = &'a (dyn Fn() + Sync + 'a);
@@ -80,7 +81,7 @@ impl Loan {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Runs the closure, unless the loan has ended.

@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::locks::locked;
+
 /// Work for another thread.
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -81,7 +83,7 @@ impl Threads for ThreadPool {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Starts a thread. Drops the job if that is impossible.

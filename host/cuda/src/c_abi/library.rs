@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::{ApiVersion, Signature};
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use libloading::Library;
 use sha2::{Digest, Sha256};
@@ -18,7 +19,6 @@ use super::status::{STATUS_API, StatusApi};
 use super::{Buffers, CEntry, CFunction, NamedFunction};
 use crate::files::{MAX_BYTES, read};
 use crate::grants::NativeGrants;
-use crate::guard::locked;
 use crate::module::{Code, CudaModule, undeclared};
 
 /// A function of a library that becomes a target.

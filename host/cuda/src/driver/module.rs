@@ -6,11 +6,12 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
+use callbox_core::locks::locked;
+
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
 use super::{Context, Outcome, Stream};
 use crate::failure::DriverFailure;
-use crate::guard::locked;
 use crate::manifest::PlannedLaunch;
 
 /// The code of a module.

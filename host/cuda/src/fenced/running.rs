@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use callbox_core::call::CancelToken;
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_ptx::fence::{Fault, Record};
 use callbox_ptx::table::Action;
@@ -13,7 +14,6 @@ use callbox_ptx::verify::Param;
 
 use super::{FencedKernel, watcher};
 use crate::driver::{HostTask, Pinned};
-use crate::guard::locked;
 
 /// The deadline, the limit and the cancel token of a launch.
 #[derive(Clone, Debug, Default)]

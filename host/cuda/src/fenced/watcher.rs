@@ -6,10 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use super::Running;
-use crate::guard::locked;
 
 /// The time between two looks at the running launches.
 const TICK: Duration = Duration::from_millis(1);

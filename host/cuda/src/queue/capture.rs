@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use callbox_core::call::DeviceBuffer;
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use super::{CudaQueue, FirstFailure};
 use crate::device::CudaDevice;
 use crate::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome};
-use crate::guard::locked;
 use crate::staging::Kept;
 
 /// A capture that is under way.

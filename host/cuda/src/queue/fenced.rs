@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use callbox_core::call::DeviceQueue;
+use callbox_core::locks::locked;
 use callbox_core::values::Result;
 use callbox_ptx::fence::Record;
 
 use super::CudaQueue;
 use crate::fenced::{Bounds, FencedKernel, Running};
-use crate::guard::locked;
 use crate::staging::Kept;
 
 /// The most records that wait to be read. Beyond it, the queue waits for its stream.

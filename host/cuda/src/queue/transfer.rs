@@ -13,11 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use callbox_core::call::{DeviceBuffer, DeviceQueue, HostWork};
+use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use super::{CudaQueue, FirstFailure};
 use crate::driver::{Allocation, HostTask, Outcome, Pinned, copy};
-use crate::guard::{guarded, locked};
+use crate::guard::guarded;
 use crate::staging::{Kept, places};
 
 impl DeviceQueue for CudaQueue {

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use callbox_core::locks::locked;
+
 use super::times::Clock;
 use crate::exchange::Closer;
 
@@ -116,7 +118,7 @@ impl Places {
 
 impl Shared {
     fn locked(&self) -> MutexGuard<'_, Jobs> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.jobs)
     }
 
     fn wait<'a>(&self, jobs: MutexGuard<'a, Jobs>, until: Option<Instant>) -> MutexGuard<'a, Jobs> {

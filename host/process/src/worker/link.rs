@@ -3,12 +3,13 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::cannot;
 use crate::buffers::Buffers;
 use crate::message::{FunctionCall, LENGTH, Reply, Request, decode, encode};
 use callbox_core::call::{Bounds, Functions};
+use callbox_core::locks::locked;
 use callbox_core::values::{Literal, Result, Shape, Status};
 use serde_bytes::ByteBuf;
 
@@ -39,26 +40,26 @@ impl Link {
 
     pub(super) fn send(&self, reply: &Reply) -> Result<()> {
         let bytes = encode(reply)?;
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = locked(&self.socket);
         socket.write_all(&bytes).map_err(cannot)
     }
 
     /// Sends bytes that a message has announced.
     pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = locked(&self.socket);
         socket.write_all(bytes).map_err(cannot)
     }
 
     /// Receives bytes that a message has announced.
     pub(super) fn receive_bytes(&self, length: usize) -> Result<Vec<u8>> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = locked(&self.socket);
         let mut bytes = callbox_core::values::zeroed(length)?;
         socket.read_exact(&mut bytes).map_err(cannot)?;
         Ok(bytes)
     }
 
     pub(super) fn receive(&self) -> Result<Request> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = locked(&self.socket);
         let mut length = [0; LENGTH];
         socket.read_exact(&mut length).map_err(cannot)?;
         let mut bytes = callbox_core::values::zeroed(u32::from_le_bytes(length) as usize)?;

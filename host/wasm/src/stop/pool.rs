@@ -1,9 +1,10 @@
 //! The watches of an engine.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use callbox_core::locks::locked;
 use callbox_core::values::Result;
 
 use super::Watch;
@@ -39,7 +40,7 @@ impl Watches {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the caller, if there is no address space left for another.
     pub(crate) fn lease(self: &Arc<Self>, engine: &wasmtime::Engine) -> Result<Lease> {
-        let free = lock(&self.free).pop();
+        let free = locked(&self.free).pop();
         let watch = match free {
             Some(watch) => watch,
             None => self.add(engine)?,
@@ -51,7 +52,7 @@ impl Watches {
     }
 
     fn add(&self, engine: &wasmtime::Engine) -> Result<Arc<Watch>> {
-        let mut all = lock(&self.all);
+        let mut all = locked(&self.all);
         let watch = Watch::new(engine, all.len(), self.origin).map_err(|error| {
             let advice = allocation::advice();
             caller_exhausted(format!(
@@ -65,7 +66,7 @@ impl Watches {
 
     /// Stops every guest that is over. Returns whether any guest was running.
     pub(crate) fn tick(&self) -> bool {
-        let all = lock(&self.all);
+        let all = locked(&self.all);
         all.iter().fold(false, |any, watch| watch.tick() | any)
     }
 }
@@ -84,10 +85,6 @@ impl Drop for Lease {
         // After a panic in the host, the watch is still armed.
         self.watch.disarm();
         self.watch.set_token(None);
-        lock(&self.watches.free).push(Arc::clone(&self.watch));
+        locked(&self.watches.free).push(Arc::clone(&self.watch));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

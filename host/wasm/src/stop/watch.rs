@@ -1,10 +1,11 @@
 //! The watch of an instance: its stop word, and the bounds of its current call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use callbox_core::call::{CancelToken, Deadline};
+use callbox_core::locks::locked;
 use wasmtime::SharedMemory;
 
 use super::word::{Interrupted, StopWord};
@@ -169,7 +170,7 @@ impl Watch {
     }
 
     fn lock_token(&self) -> MutexGuard<'_, Option<CancelToken>> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.token)
     }
 }
 
