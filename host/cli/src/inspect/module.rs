@@ -8,6 +8,7 @@ use callbox::wasm::{ModuleInfo, inspect, stack_above_data};
 
 use super::fields::{bytes, field, list, target};
 use super::package::InspectedPackage;
+use super::slow;
 use crate::failure::Outcome;
 use crate::files::npy;
 use crate::text::name;
@@ -21,6 +22,8 @@ pub(crate) struct InspectedModule {
     pub(crate) features: Vec<&'static str>,
     /// Whether a stack that overflows overwrites the module's data.
     pub(crate) stack_above_data: bool,
+    /// Warnings about its speed.
+    pub(crate) slow: Vec<String>,
     /// Why a host with the default limits would not load it.
     pub(crate) problem: Option<Status>,
     /// What it carries as a package, if it is one.
@@ -43,6 +46,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
     Ok(InspectedModule {
         features: info.features.clone(),
         stack_above_data: stack_above_data(&bytes),
+        slow: slow::warnings(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
         info,
@@ -86,6 +90,7 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
             "the stack lies above the data and overwrites it on overflow: link with -Wl,--stack-first",
         ));
     }
+    lines.extend(inspected.slow.iter().map(|warning| field("warning", warning)));
     let imports = info.imports.iter();
     let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));
     lines.extend(list("imports", imports));
