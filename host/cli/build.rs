@@ -21,8 +21,7 @@ const PARTS: [&str; 11] = [
 ];
 
 /// The members of the workspace that the parts are.
-const MEMBERS: &str =
-    r#"members = ["guest-sdk", "guest-sdk/macros", "host/abi", "host/maths"]"#;
+const MEMBERS: &str = r#"members = ["guest-sdk", "guest-sdk/macros", "host/abi", "host/maths"]"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../..");
@@ -70,9 +69,9 @@ fn add(root: &Path, path: &str, files: &mut Vec<String>) -> Result<(), Box<dyn E
 
 /// The repository's manifest with the parts as its only members.
 fn workspace(manifest: &str) -> String {
-    let lines = manifest.lines().filter(|line| {
-        !line.starts_with("exclude = ") && !line.starts_with('#')
-    });
+    let lines = manifest
+        .lines()
+        .filter(|line| !line.starts_with("exclude = ") && !line.starts_with('#'));
     let lines = lines.map(|line| {
         if line.starts_with("members = ") {
             MEMBERS

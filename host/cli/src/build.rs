@@ -116,7 +116,12 @@ pub(super) fn packed(folder: &Path, with_tests: bool) -> Outcome<Vec<u8>> {
     }
     let contents = folder::read(folder)?;
     let (module, header) = (&contents.module, &contents.header);
-    let packed = callbox_package::pack(module, header, &contents.files, &callbox_package::Limits::default());
+    let packed = callbox_package::pack(
+        module,
+        header,
+        &contents.files,
+        &callbox_package::Limits::default(),
+    );
     Ok(packed.map_err(|status| status.context(folder.display()))?)
 }
 
@@ -206,7 +211,9 @@ fn name(folder: &Path, real: &Path) -> Outcome<String> {
     if header.exists() {
         let text = regular_file::read(&header, callbox_package::Limits::default().header_bytes)?;
         let read = Header::from_json(&text).map_err(Status::invalid_argument);
-        return Ok(read.map_err(|status| status.context(header.display()))?.name);
+        return Ok(read
+            .map_err(|status| status.context(header.display()))?
+            .name);
     }
     let name = real.file_name().and_then(|name| name.to_str());
     Ok(name.unwrap_or("kernel").to_owned())

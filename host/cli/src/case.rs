@@ -13,7 +13,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use callbox::call::ApiVersion;
-use callbox::{ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode};
+use callbox::{
+    ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
+};
 use callbox_package::Package;
 use serde::Deserialize;
 
@@ -55,7 +57,10 @@ enum Expect {
     /// Results with any values: a benchmark.
     Anything,
     Results(Vec<Literal>, Tolerance),
-    Status { code: StatusCode, contains: String },
+    Status {
+        code: StatusCode,
+        contains: String,
+    },
 }
 
 /// The JSON of a case.
@@ -210,11 +215,21 @@ impl Case {
             platforms: None,
             expect: ExpectText::default(),
         };
-        let operands = shapes.into_iter().map(values::filled).collect::<Result<_, _>>()?;
+        let operands = shapes
+            .into_iter()
+            .map(values::filled)
+            .collect::<Result<_, _>>()?;
         let case = Self::assemble(path, text, operands, Expect::Anything)?;
-        let results = case.result.leaves().iter().map(|leaf| leaf.byte_size()).sum::<usize>();
+        let results = case
+            .result
+            .leaves()
+            .iter()
+            .map(|leaf| leaf.byte_size())
+            .sum::<usize>();
         if results > MOST_ARRAYS {
-            return Err(format!("expected results of at most {MOST_ARRAYS} bytes, found {results}"));
+            return Err(format!(
+                "expected results of at most {MOST_ARRAYS} bytes, found {results}"
+            ));
         }
         Ok(case)
     }

@@ -85,8 +85,8 @@ fn write(arguments: &Arguments) -> Outcome<String> {
     fs::create_dir(path).map_err(|error| cannot(path, &error))?;
     for (file, text) in files::files(name, arguments.lang, form) {
         let file = path.join(file);
-        let written = fs::create_dir_all(file.parent().unwrap_or(path))
-            .and_then(|()| fs::write(&file, text));
+        let written =
+            fs::create_dir_all(file.parent().unwrap_or(path)).and_then(|()| fs::write(&file, text));
         written.map_err(|error| cannot(&file, &error))?;
     }
     Ok(format!(

@@ -65,7 +65,10 @@ pub(super) fn watch(arguments: &Arguments) -> ExitCode {
 /// Lists the files that are watched.
 fn snapshot(folder: &Path) -> Outcome<Snapshot> {
     let cannot = |error: io::Error| {
-        Failure::file(format!("expected to read the folder {}", folder.display()), &error)
+        Failure::file(
+            format!("expected to read the folder {}", folder.display()),
+            &error,
+        )
     };
     // The header may be wrong for a moment, while its author edits it.
     let module = match Project::find(folder) {

@@ -42,15 +42,23 @@ pub(super) fn build(project: &Project) -> Outcome<PathBuf> {
     if !config.is_file() {
         let message = "expected clang's flags and callbox.h, found no such file: \
                        `callbox new --lang c` makes a folder with them";
-        return Err(Status::invalid_argument(message).context(config.display()).into());
+        return Err(Status::invalid_argument(message)
+            .context(config.display())
+            .into());
     }
     let module = project.target_folder()?.join("module.wasm");
     let mut config_flag = OsString::from("--config=");
     config_flag.push(&config);
     let mut command = Command::new(clang(&module)?);
-    command.current_dir(&project.folder).arg(config_flag).args(&FLAGS[1..]);
+    command
+        .current_dir(&project.folder)
+        .arg(config_flag)
+        .args(&FLAGS[1..]);
     let sources = sources(&project.folder.join("src"));
-    if sources.iter().any(|source| source.extension() != Some("c".as_ref())) {
+    if sources
+        .iter()
+        .any(|source| source.extension() != Some("c".as_ref()))
+    {
         command.args(["-fno-exceptions", "-fno-rtti"]);
     }
     command.args(sources).arg("-o").arg(&module);
@@ -87,7 +95,10 @@ fn compile_natively(project: &Project, source: &Path) -> Outcome<PathBuf> {
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let program = folder.join(format!("{stem}.native"));
     let mut command = Command::new(clang(&folder.join("module.wasm"))?);
-    command.current_dir(&project.folder).args(FLAGS).args(["-I", "src"]);
+    command
+        .current_dir(&project.folder)
+        .args(FLAGS)
+        .args(["-I", "src"]);
     command.arg(source).arg("-o").arg(&program).arg("-lm");
     let failed = format!("clang did not compile {}", source.display());
     tool::run(&mut command, MISSING, &failed)?;
@@ -116,7 +127,19 @@ fn clang(module: &Path) -> Outcome<OsString> {
 /// Whether an empty source becomes a module.
 fn links(program: &OsString, module: &Path) -> bool {
     let mut command = Command::new(program);
-    command.args(["--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-x", "c", "-", "-o"]);
-    command.arg(module).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args([
+        "--target=wasm32",
+        "-nostdlib",
+        "-Wl,--no-entry",
+        "-x",
+        "c",
+        "-",
+        "-o",
+    ]);
+    command
+        .arg(module)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -29,7 +29,9 @@ pub(super) fn build(project: &Project) -> Outcome<PathBuf> {
     command.args(["build", "--release", "--lib", "--target", WASM]);
     command.arg("--message-format=json-render-diagnostics");
     // The caller's flags would replace those of the crate's configuration.
-    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     if !project.folder.join(".cargo/config.toml").exists() {
         command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS);
     }
@@ -38,8 +40,10 @@ pub(super) fn build(project: &Project) -> Outcome<PathBuf> {
     let modules = messages.lines().filter_map(module);
     // Cargo builds the dependencies first.
     let module = modules.last().ok_or_else(|| {
-        Status::invalid_argument("expected `crate-type = [\"cdylib\"]` in `[lib]`: no module was built")
-            .context(project.folder.join("Cargo.toml").display())
+        Status::invalid_argument(
+            "expected `crate-type = [\"cdylib\"]` in `[lib]`: no module was built",
+        )
+        .context(project.folder.join("Cargo.toml").display())
     });
     Ok(module?)
 }
@@ -49,7 +53,9 @@ fn module(message: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(message).ok()?;
     let files = message.get("filenames")?.as_array()?;
     let mut files = files.iter().filter_map(Value::as_str);
-    files.find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+    files
+        .find(|file| file.ends_with(".wasm"))
+        .map(PathBuf::from)
 }
 
 pub(super) fn test(project: &Project) -> Outcome<()> {
@@ -61,7 +67,10 @@ pub(super) fn bench(project: &Project) -> Outcome<Option<String>> {
     if !project.folder.join("benches/native.rs").is_file() {
         return Ok(None);
     }
-    let failed = format!("the native benchmark of {} failed", project.folder.display());
+    let failed = format!(
+        "the native benchmark of {} failed",
+        project.folder.display()
+    );
     let mut command = cargo(project);
     command.args(["bench", "--bench", "native"]);
     tool::output(&mut command, MISSING, &failed).map(Some)

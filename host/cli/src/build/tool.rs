@@ -13,9 +13,14 @@ const MOST_OUTPUT: u64 = 64 << 20;
 /// Runs a tool, whose output goes to standard error. `missing` is the message if it does not exist,
 /// and `failed` if it fails.
 pub(super) fn run(command: &mut Command, missing: &str, failed: &str) -> Outcome<()> {
-    command.stdin(Stdio::null()).stdout(Stdio::from(io::stderr()));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(io::stderr()));
     let status = command.status();
-    check(status.map_err(|error| cannot_start(command, missing, &error))?, failed)
+    check(
+        status.map_err(|error| cannot_start(command, missing, &error))?,
+        failed,
+    )
 }
 
 /// Runs a tool, and returns its standard output.
@@ -29,7 +34,10 @@ pub(super) fn output(command: &mut Command, missing: &str, failed: &str) -> Outc
         read.map_err(|error| cannot_start(command, missing, &error))?;
     }
     let status = child.wait();
-    check(status.map_err(|error| cannot_start(command, missing, &error))?, failed)?;
+    check(
+        status.map_err(|error| cannot_start(command, missing, &error))?,
+        failed,
+    )?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -45,7 +53,11 @@ fn cannot_start(command: &Command, missing: &str, error: &io::Error) -> Failure 
         return not_found(missing);
     }
     let program = command.get_program().display();
-    Failure::from(Failure::file(format!("expected to run {program}"), error).status().clone())
+    Failure::from(
+        Failure::file(format!("expected to run {program}"), error)
+            .status()
+            .clone(),
+    )
 }
 
 /// A tool that is missing. The message says for what it is needed and how to get it.

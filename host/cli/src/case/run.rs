@@ -34,7 +34,9 @@ impl Case {
                 }
             }
             (Expect::Anything, Ok(_)) => Ending::Passed,
-            (Expect::Results(..) | Expect::Anything, Err(status)) => Ending::Failed(status.to_string()),
+            (Expect::Results(..) | Expect::Anything, Err(status)) => {
+                Ending::Failed(status.to_string())
+            }
             (Expect::Status { code, contains }, Err(status)) => {
                 if status.code() == *code && status.message().contains(contains) {
                     return Ending::Passed;

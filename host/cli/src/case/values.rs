@@ -90,7 +90,9 @@ pub(super) fn filled(shape: ArrayShape) -> Result<Literal, String> {
         let most = if element_type.is_pred() { 2 } else { 7 };
         scattered.map(|bits| (bits % most) as f64).collect()
     } else {
-        scattered.map(|bits| bits as f64 / f64::from(1 << 24)).collect()
+        scattered
+            .map(|bits| bits as f64 / f64::from(1 << 24))
+            .collect()
     };
     literal(numbers).map_err(|status: Status| status.message().to_owned())
 }

@@ -22,8 +22,8 @@ pub(crate) struct InspectedModule {
     pub(crate) features: Vec<&'static str>,
     /// Whether a stack that overflows overwrites the module's data.
     pub(crate) stack_above_data: bool,
-    /// Warnings about its speed.
-    pub(crate) slow: Vec<String>,
+    /// Whether loops compute one element at a time for want of vector instructions.
+    pub(crate) scalar_loops: bool,
     /// Why a host with the default limits would not load it.
     pub(crate) problem: Option<Status>,
     /// What it carries as a package, if it is one.
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
     Ok(InspectedModule {
         features: info.features.clone(),
         stack_above_data: stack_above_data(&bytes),
-        slow: slow::warnings(&bytes),
+        scalar_loops: slow::scalar_loops(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
         info,
@@ -90,7 +90,9 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
             "the stack lies above the data and overwrites it on overflow: link with -Wl,--stack-first",
         ));
     }
-    lines.extend(inspected.slow.iter().map(|warning| field("warning", warning)));
+    if inspected.scalar_loops {
+        lines.push(field("warning", slow::SCALAR_LOOPS));
+    }
     let imports = info.imports.iter();
     let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));
     lines.extend(list("imports", imports));

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wasmparser::{
-    CustomSectionReader, FunctionBody, KnownCustom, Name, Operator, Parser, Payload,
-};
+use wasmparser::{CustomSectionReader, FunctionBody, KnownCustom, Name, Operator, Parser, Payload};
 
 /// How LLVM notes in the section `target_features` that a module may have vectors.
 const HAS_SIMD128: &[u8] = b"+\x07simd128";
@@ -13,38 +11,45 @@ const HAS_SIMD128: &[u8] = b"+\x07simd128";
 const MOST_NAMED: usize = 8;
 
 /// What to write instead of functions of C's library, which compute one element at a time.
-const CURES: [(&[&str], &str); 4] = [
+const CURES: [(&[&str], &str); 5] = [
     (
         &["fmaxf", "fmax", "fminf", "fmin"],
         "a comparison, `if a > b { a } else { b }`, becomes vectors",
     ),
-    (&["fmaf", "fma"], "`a * b + c` becomes vectors, and rounds twice"),
+    (
+        &["fmaf", "fma"],
+        "`a * b + c` becomes vectors, and rounds twice",
+    ),
     (
         &["roundf", "round"],
         "`round_ties_even` and `rint` are one instruction, and round halves to even numbers",
     ),
     (
-        &[
-            "expf", "exp", "logf", "log", "tanhf", "tanh", "erff", "erf", "sinf", "sin", "cosf",
-            "cos",
-        ],
+        &["expf", "logf", "tanhf", "erff", "sinf", "cosf"],
         "`callbox_guest::maths` and callbox_maths.h compute whole slices",
     ),
+    (
+        &["exp", "log", "tanh", "erf", "sin", "cos"],
+        "a polynomial becomes vectors, and callbox_guest::maths has it in F32",
+    ),
 ];
+
+/// The warning about a module with [`scalar_loops`].
+pub(crate) const SCALAR_LOOPS: &str = "the module was compiled without vector instructions, which make loops up to four times as \
+     fast: `callbox build`, -Ctarget-feature=+simd128 (Rust) or -msimd128 (C) turns them on";
+
+/// Returns whether loops of the module compute floating-point numbers in memory one at a time,
+/// because its compiler could not use vectors.
+pub(crate) fn scalar_loops(wasm: &[u8]) -> bool {
+    Module::of(wasm).has_needless_scalar_loops()
+}
 
 /// Returns warnings for the module's author. The module is valid.
 ///
 /// LLVM takes names and features along in custom sections; a module without them gets fewer
 /// warnings.
 pub(crate) fn warnings(wasm: &[u8]) -> Vec<String> {
-    let mut module = Module::default();
-    for payload in Parser::new(0).parse_all(wasm) {
-        if payload.is_ok_and(|payload| module.read(payload).is_some()) {
-            continue;
-        }
-        break;
-    }
-    module.warnings()
+    Module::of(wasm).warnings()
 }
 
 /// What matters of a module.
@@ -61,6 +66,17 @@ struct Module {
 }
 
 impl Module {
+    fn of(wasm: &[u8]) -> Self {
+        let mut module = Self::default();
+        for payload in Parser::new(0).parse_all(wasm) {
+            if payload.is_ok_and(|payload| module.read(payload).is_some()) {
+                continue;
+            }
+            break;
+        }
+        module
+    }
+
     fn read(&mut self, payload: Payload<'_>) -> Option<()> {
         match payload {
             Payload::CodeSectionEntry(body) => self.function(&body)?,
@@ -80,8 +96,12 @@ impl Module {
         };
         for names in sections.into_iter().flatten() {
             if let Name::Function(functions) = names {
-                let cured = functions.into_iter().flatten().filter(|f| cure(f.name).is_some());
-                self.names.extend(cured.map(|f| (f.index, f.name.to_owned())));
+                let cured = functions
+                    .into_iter()
+                    .flatten()
+                    .filter(|f| cure(f.name).is_some());
+                self.names
+                    .extend(cured.map(|f| (f.index, f.name.to_owned())));
             }
         }
     }
@@ -109,20 +129,24 @@ impl Module {
         Some(())
     }
 
+    fn has_needless_scalar_loops(&self) -> bool {
+        self.has_scalar_loop && !self.has_vectors && !self.may_have_vectors
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.has_scalar_loop && !self.has_vectors && !self.may_have_vectors {
-            warnings.push(
-                "the module was compiled without vector instructions, which make loops up to four \
-                 times as fast: `callbox build`, -Ctarget-feature=+simd128 (Rust) or -msimd128 \
-                 (C) turns them on"
-                    .to_owned(),
-            );
+        if self.has_needless_scalar_loops() {
+            warnings.push(SCALAR_LOOPS.to_owned());
         }
-        let called = self.called_in_loops.iter().filter_map(|index| self.names.get(index));
+        let called = self
+            .called_in_loops
+            .iter()
+            .filter_map(|index| self.names.get(index));
         for name in called.take(MOST_NAMED) {
             if let Some(cure) = cure(name) {
-                warnings.push(format!("a loop calls `{name}` for each element: {cure}"));
+                warnings.push(format!(
+                    "a loop calls `{name}`, which computes one element at a time: {cure}"
+                ));
             }
         }
         warnings
@@ -132,7 +156,9 @@ impl Module {
 /// What to write instead of a function.
 fn cure(name: &str) -> Option<&'static str> {
     let mut cures = CURES.iter();
-    cures.find(|(names, _)| names.contains(&name)).map(|(_, cure)| *cure)
+    cures
+        .find(|(names, _)| names.contains(&name))
+        .map(|(_, cure)| *cure)
 }
 
 #[cfg(test)]
@@ -176,7 +202,10 @@ mod tests {
     fn slow_functions_in_loops_are_named() {
         let call = "f32.const 0 f32.const 0 call $fmaxf drop";
         let found = of(&format!("loop {call} end"));
-        assert!(found.starts_with("a loop calls `fmaxf` for each element: a comparison"), "{found}");
+        assert!(
+            found.starts_with("a loop calls `fmaxf`, which computes one element at a time: a comp"),
+            "{found}"
+        );
         assert_eq!(of(call), "");
     }
 

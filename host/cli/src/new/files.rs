@@ -41,8 +41,14 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
     let tools = CI_TOOLS.iter().find(|(of, _)| *of == language);
     let tools = tools.map_or("", |(_, tools)| tools);
     let ignored = "/target/\n/*.wasm\n__pycache__/\n";
-    let case = choose(template!("rows_case.json"), template!("elementwise_case.json"));
-    let bench = choose(template!("rows_bench.json"), template!("elementwise_bench.json"));
+    let case = choose(
+        template!("rows_case.json"),
+        template!("elementwise_case.json"),
+    );
+    let bench = choose(
+        template!("rows_bench.json"),
+        template!("elementwise_bench.json"),
+    );
     let mut files = vec![
         ("callbox-package.json", template!("package.json")),
         ("README.md", template!("README.md")),
@@ -55,23 +61,44 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
         Language::Rust => vec![
             ("Cargo.toml", template!("rust/Cargo.toml")),
             (".cargo/config.toml", template!("rust/config.toml")),
-            ("src/lib.rs", choose(template!("rust/rows.rs"), template!("rust/elementwise.rs"))),
+            (
+                "src/lib.rs",
+                choose(template!("rust/rows.rs"), template!("rust/elementwise.rs")),
+            ),
             ("benches/native.rs", template!("rust/native.rs")),
         ],
         Language::C => vec![
-            ("src/NAME.c", choose(template!("c/rows.c"), template!("c/elementwise.c"))),
-            ("src/NAME.h", choose(template!("c/rows.h"), template!("c/elementwise.h"))),
+            (
+                "src/NAME.c",
+                choose(template!("c/rows.c"), template!("c/elementwise.c")),
+            ),
+            (
+                "src/NAME.h",
+                choose(template!("c/rows.h"), template!("c/elementwise.h")),
+            ),
             (
                 "tests/NAME.c",
-                choose(template!("c/rows_test.c"), template!("c/elementwise_test.c")),
+                choose(
+                    template!("c/rows_test.c"),
+                    template!("c/elementwise_test.c"),
+                ),
             ),
             ("benches/native.c", template!("c/native.c")),
         ],
         Language::Python => vec![
-            ("NAME.py", choose(template!("python/rows.py"), template!("python/elementwise.py"))),
+            (
+                "NAME.py",
+                choose(
+                    template!("python/rows.py"),
+                    template!("python/elementwise.py"),
+                ),
+            ),
             (
                 "tests/test_NAME.py",
-                choose(template!("python/rows_test.py"), template!("python/elementwise_test.py")),
+                choose(
+                    template!("python/rows_test.py"),
+                    template!("python/elementwise_test.py"),
+                ),
             ),
         ],
     });
@@ -86,11 +113,19 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
             .replace("TOOLS", tools)
             .replace("ELEMENTS", elements)
             .replace("DIMENSIONS", choose("1000, 1000", "1_000_000"))
-            .replace("ATTRIBUTE", choose("", "    call.attribute(\"factor\", 2.0_f32);\n"))
-            .replace("COMPUTE", choose("compute(x, 1000, 1000, y)", "compute(x, COUNT, 2.0f, y)"))
+            .replace(
+                "ATTRIBUTE",
+                choose("", "    call.attribute(\"factor\", 2.0_f32);\n"),
+            )
+            .replace(
+                "COMPUTE",
+                choose("compute(x, 1000, 1000, y)", "compute(x, COUNT, 2.0f, y)"),
+            )
     };
     let files = files.into_iter();
-    let mut files: Vec<_> = files.map(|(path, text)| (path.replace("NAME", name), fill(text))).collect();
+    let mut files: Vec<_> = files
+        .map(|(path, text)| (path.replace("NAME", name), fill(text)))
+        .collect();
     files.extend(sdk(language));
     files
 }

@@ -50,7 +50,10 @@ fn help_teaches() {
         ),
         (&["test", "--help"], &["--platform", "Examples:"]),
         (&["new", "--help"], &["--lang", "callbox-sdk/"]),
-        (&["build", "--help"], &["CALLBOX_CLANG", "callbox-package.json"]),
+        (
+            &["build", "--help"],
+            &["CALLBOX_CLANG", "callbox-package.json"],
+        ),
         (&["bench", "--help"], &["benches/NAME.json", "NANOSECONDS"]),
         (&["watch", "--help"], &["Ctrl-C", "Examples:"]),
         (&["diff", "--help"], &["Examples:", "\"changes\""]),
