@@ -24,7 +24,8 @@ Examples:
 
 Cases run on Host, and on CUDA if the package has a native twin and this machine a device. A case
 that is not run says why. The exit code is 0 if a case ran and none failed. A folder, as of
-`callbox new`, is built before, and its native tests run first.
+`callbox new`, is built before, and its native tests run first: unlike a package, its build scripts
+and native tests run with your rights.
 
 With --json, standard output is one object, as of `callbox pack`.";
 

@@ -6,12 +6,62 @@ use crate::build::{Language, SDK};
 /// The files of the SDK, with their paths in the repository.
 const SDK_FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 
-/// The template of this name.
+/// A file of a new kernel.
+struct Template {
+    path: &'static str,
+    elementwise: &'static str,
+    rows: &'static str,
+}
+
+/// The template of a path: one for both forms, or one for each.
 macro_rules! template {
-    ($name:literal) => {
-        include_str!(concat!($name, ".in"))
+    ($path:literal, $text:literal) => {
+        template!($path, $text, $text)
+    };
+    ($path:literal, $elementwise:literal, $rows:literal) => {
+        Template {
+            path: $path,
+            elementwise: include_str!(concat!($elementwise, ".in")),
+            rows: include_str!(concat!($rows, ".in")),
+        }
     };
 }
+
+const SHARED: &[Template] = &[
+    template!("callbox-package.json", "package.json"),
+    template!("README.md", "README.md"),
+    template!(".gitignore", "gitignore"),
+    template!(".github/workflows/ci.yml", "ci.yml"),
+    template!("cases/NAME.json", "elementwise_case.json", "rows_case.json"),
+    template!(
+        "benches/NAME.json",
+        "elementwise_bench.json",
+        "rows_bench.json"
+    ),
+];
+
+const RUST: &[Template] = &[
+    template!("Cargo.toml", "rust/Cargo.toml"),
+    template!(".cargo/config.toml", "rust/config.toml"),
+    template!("src/lib.rs", "rust/elementwise.rs", "rust/rows.rs"),
+    template!("benches/native.rs", "rust/native.rs"),
+];
+
+const C: &[Template] = &[
+    template!("src/NAME.c", "c/elementwise.c", "c/rows.c"),
+    template!("src/NAME.h", "c/elementwise.h", "c/rows.h"),
+    template!("tests/NAME.c", "c/elementwise_test.c", "c/rows_test.c"),
+    template!("benches/native.c", "c/native.c"),
+];
+
+const PYTHON: &[Template] = &[
+    template!("NAME.py", "python/elementwise.py", "python/rows.py"),
+    template!(
+        "tests/test_NAME.py",
+        "python/elementwise_test.py",
+        "python/rows_test.py"
+    ),
+];
 
 /// What the CI file installs besides callbox.
 const CI_TOOLS: [(Language, &str); 3] = [
@@ -40,71 +90,10 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
     );
     let tools = CI_TOOLS.iter().find(|(of, _)| *of == language);
     let tools = tools.map_or("", |(_, tools)| tools);
-    let ignored = "/target/\n/*.wasm\n__pycache__/\n";
-    let case = choose(
-        template!("rows_case.json"),
-        template!("elementwise_case.json"),
-    );
-    let bench = choose(
-        template!("rows_bench.json"),
-        template!("elementwise_bench.json"),
-    );
-    let mut files = vec![
-        ("callbox-package.json", template!("package.json")),
-        ("README.md", template!("README.md")),
-        (".gitignore", ignored),
-        (".github/workflows/ci.yml", template!("ci.yml")),
-        ("cases/NAME.json", case),
-        ("benches/NAME.json", bench),
-    ];
-    files.extend(match language {
-        Language::Rust => vec![
-            ("Cargo.toml", template!("rust/Cargo.toml")),
-            (".cargo/config.toml", template!("rust/config.toml")),
-            (
-                "src/lib.rs",
-                choose(template!("rust/rows.rs"), template!("rust/elementwise.rs")),
-            ),
-            ("benches/native.rs", template!("rust/native.rs")),
-        ],
-        Language::C => vec![
-            (
-                "src/NAME.c",
-                choose(template!("c/rows.c"), template!("c/elementwise.c")),
-            ),
-            (
-                "src/NAME.h",
-                choose(template!("c/rows.h"), template!("c/elementwise.h")),
-            ),
-            (
-                "tests/NAME.c",
-                choose(
-                    template!("c/rows_test.c"),
-                    template!("c/elementwise_test.c"),
-                ),
-            ),
-            ("benches/native.c", template!("c/native.c")),
-        ],
-        Language::Python => vec![
-            (
-                "NAME.py",
-                choose(
-                    template!("python/rows.py"),
-                    template!("python/elementwise.py"),
-                ),
-            ),
-            (
-                "tests/test_NAME.py",
-                choose(
-                    template!("python/rows_test.py"),
-                    template!("python/elementwise_test.py"),
-                ),
-            ),
-        ],
-    });
-    let elements = match language {
-        Language::C => "1000000",
-        Language::Rust | Language::Python => "1_000_000",
+    let (own, elements) = match language {
+        Language::Rust => (RUST, "1_000_000"),
+        Language::C => (C, "1000000"),
+        Language::Python => (PYTHON, "1_000_000"),
     };
     let fill = |text: &str| {
         text.replace("NAME", name)
@@ -122,12 +111,12 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
                 choose("compute(x, 1000, 1000, y)", "compute(x, COUNT, 2.0f, y)"),
             )
     };
-    let files = files.into_iter();
-    let mut files: Vec<_> = files
-        .map(|(path, text)| (path.replace("NAME", name), fill(text)))
-        .collect();
-    files.extend(sdk(language));
-    files
+    let templates = SHARED.iter().chain(own);
+    let files = templates.map(|template| {
+        let text = choose(template.rows, template.elementwise);
+        (template.path.replace("NAME", name), fill(text))
+    });
+    files.chain(sdk(language)).collect()
 }
 
 /// The copy of the SDK that a kernel in this language needs.
