@@ -1,7 +1,9 @@
 """Cases of counts, sparse matrices, places, prices and sets."""
 
+from fractions import Fraction
+
 import numpy as np
-from scipy import sparse, special
+from scipy import linalg, sparse, special
 
 from case import Writer
 
@@ -158,6 +160,61 @@ def write_prices(out):
         out.case(name, [*operands, dprice], slopes, attributes, 4096, target)
 
 
+def runge_kutta(slope, x, step):
+    """One step, in exact arithmetic."""
+    move = lambda x, factor, slope: [a + factor * b for a, b in zip(x, slope, strict=True)]
+    k1 = slope(x)
+    k2 = slope(move(x, step / 2, k1))
+    k3 = slope(move(x, step / 2, k2))
+    k4 = slope(move(x, step, k3))
+    for weight, k in [(1, k1), (2, k2), (2, k3), (1, k4)]:
+        x = move(x, weight * step / 6, k)
+    return x
+
+
+def write_equations(out, rng):
+    x, a = rng.normal(size=(3, 4)), rng.normal(size=(4, 4))
+    # A step of a linear equation is the exponential's series up to the fourth power.
+    power, transition = np.eye(4), np.eye(4)
+    for k in range(1, 5):
+        power = power @ (0.125 * a) / k
+        transition = transition + power
+    attributes = {"step": np.float64(0.125), "steps": np.int32(3)}
+    expected = x @ np.linalg.matrix_power(transition, 3).T
+    origin = "the series of the exponential, in NumPy"
+    out.case("linear_ode", [x, a], [expected], attributes, 16, origin=origin)
+    attributes = {"step": np.float64(1 / 1024), "steps": np.int32(1024)}
+    expected = x @ linalg.expm(a).T
+    # The method's error is the fourth power of a step's.
+    origin = "scipy.linalg.expm"
+    out.case("linear_ode_to_one", [x, a], [expected], attributes, 4096, "linear_ode", origin)
+    out.refused(
+        "linear_ode_steps",
+        "linear_ode",
+        [x, a],
+        ["f64[3,4]"],
+        {"step": np.float64(0.5), "steps": np.int32(-1)},
+        "INVALID_ARGUMENT",
+        "expected steps from 0 to 1000000, found -1",
+    )
+
+    names = ["alpha", "beta", "gamma", "delta"]
+    values = dict(zip(names, [1.5, 0.75, 3.0, 1.25], strict=True))
+    alpha, beta, gamma, delta = (Fraction(value) for value in values.values())
+    slope = lambda x: [
+        alpha * x[0] - beta * x[0] * x[1],
+        delta * x[0] * x[1] - gamma * x[1],
+    ]
+    x = np.array([[10.0, 5.0], [1.0, 2.0], [0.0, 1.0]])
+    rows = [[Fraction(value) for value in row] for row in x]
+    for _ in range(2):
+        rows = [runge_kutta(slope, row, Fraction(1, 64)) for row in rows]
+    expected = np.array([[float(value) for value in row] for row in rows])
+    attributes = {name: np.float64(value) for name, value in values.items()}
+    attributes |= {"step": np.float64(1 / 64), "steps": np.int32(2)}
+    out.case("lotka_volterra", [x], [expected], attributes, 4, origin="fractions, in Python")
+
+
 def write_filters(out, rng):
     keys = rng.integers(0, WORD, 12, np.uint64)
     old = np.zeros(16, np.uint8)
@@ -181,3 +238,4 @@ def write():
     write_places(out, rng)
     write_prices(out)
     write_filters(out, rng)
+    write_equations(out, rng)

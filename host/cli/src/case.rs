@@ -13,7 +13,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use callbox::call::ApiVersion;
-use callbox::{Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode};
+use callbox::{
+    ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
+};
 use callbox_package::Package;
 use serde::Deserialize;
 
@@ -52,8 +54,13 @@ pub(super) struct Case {
 /// The expected outcome.
 #[derive(Debug)]
 enum Expect {
+    /// Results with any values: a benchmark.
+    Anything,
     Results(Vec<Literal>, Tolerance),
-    Status { code: StatusCode, contains: String },
+    Status {
+        code: StatusCode,
+        contains: String,
+    },
 }
 
 /// The JSON of a case.
@@ -84,7 +91,7 @@ struct CallText {
     api_version: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectText {
     results: Option<Vec<LiteralText>>,
@@ -181,6 +188,52 @@ impl Case {
         })
     }
 
+    /// Reads a benchmark: a call without expected results, whose operands are shapes. Their
+    /// elements are numbers from 0 to 1, or whole numbers from 0 to 6.
+    ///
+    /// # Errors
+    /// A message about the first thing that is wrong.
+    pub(super) fn read_benchmark(path: &str, text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct BenchmarkText {
+            call: CallText,
+            operands: Vec<String>,
+        }
+        let text: BenchmarkText =
+            serde_json::from_slice(text).map_err(|error| name(&error.to_string()))?;
+        if text.call.results.is_none() {
+            return Err("expected the shapes `results` in `call`, found none".to_owned());
+        }
+        let shapes = text.operands.iter().map(|shape| parsed(shape));
+        let shapes = shapes.collect::<Result<Vec<ArrayShape>, String>>()?;
+        let text = CaseText {
+            _origin: String::new(),
+            call: text.call,
+            operands: Vec::new(),
+            deadline_ms: None,
+            platforms: None,
+            expect: ExpectText::default(),
+        };
+        let operands = shapes
+            .into_iter()
+            .map(values::filled)
+            .collect::<Result<_, _>>()?;
+        let case = Self::assemble(path, text, operands, Expect::Anything)?;
+        let results = case
+            .result
+            .leaves()
+            .iter()
+            .map(|leaf| leaf.byte_size())
+            .sum::<usize>();
+        if results > MOST_ARRAYS {
+            return Err(format!(
+                "expected results of at most {MOST_ARRAYS} bytes, found {results}"
+            ));
+        }
+        Ok(case)
+    }
+
     /// The target that the case calls.
     pub(super) fn target(&self) -> &str {
         &self.target
@@ -204,7 +257,7 @@ fn result_shape(call: &CallText, expect: &Expect) -> Result<Shape, String> {
             .iter()
             .map(|result| result.shape().clone())
             .collect(),
-        (None, Expect::Status { .. }) => {
+        (None, Expect::Status { .. } | Expect::Anything) => {
             return Err("expected the shapes `results` in `call`, found none".to_owned());
         }
     };

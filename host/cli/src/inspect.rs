@@ -7,6 +7,7 @@ mod library;
 mod manifest;
 mod module;
 mod package;
+pub(super) mod slow;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ needed. --allow-native takes the digest of a library, or of a manifest with its 
 With --json, standard output is one object, of failures too (then module is null):
   {\"status\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
    \"module\":{\"size\":...,\"sha256\":...,\"memory\":{\"initial\":...,\"maximum\":...},
-    \"stack_above_data\":...,
+    \"stack_above_data\":...,\"scalar_loops\":...,
     \"loads\":{\"code\":...,\"number\":...,\"message\":...,\"recoverable\":...,\"blame\":...},
     \"features\":[...],\"imports\":[{\"module\":...,\"name\":...,\"type\":...}],
     \"exports\":[{\"name\":...,\"type\":...}],\"has_metadata\":...,
@@ -52,7 +53,8 @@ With --json, standard output is one object, of failures too (then module is null
       \"derivatives\":{...},\"files\":[{\"path\":...,\"size\":...}]}}}
   Sizes are in bytes; operands, results and attributes are null if not declared. loads is OK,
   or the status with which the host would refuse the module. package is null for a plain module. stack_above_data is true if a stack
-  that overflows overwrites the module's data instead of trapping. For a manifest, module is replaced by
+  that overflows overwrites the module's data instead of trapping. scalar_loops is true
+  if loops lack vector instructions. For a manifest, module is replaced by
    \"manifest\":{\"size\":...,\"digest\":...,\"grade\":...,\"format\":...,
     \"images\":[{\"name\":...,\"kind\":...,\"file\":...,\"size\":...,\"sha256\":...,\"problem\":...,
       \"source\":{\"file\":...,\"sha256\":...,\"found_sha256\":...,\"agrees\":...},

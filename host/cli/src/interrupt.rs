@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use callbox::CancelToken;
 
 /// The exit code that shells give a process killed by SIGINT.
-const INTERRUPTED: i32 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// The token that Ctrl-C cancels.
 pub(super) fn token() -> CancelToken {
@@ -18,7 +18,7 @@ pub(super) fn token() -> CancelToken {
         // If no handler can be set, Ctrl-C ends the process at once.
         let _ = ctrlc::set_handler(move || {
             if cancelled.is_cancelled() {
-                process::exit(INTERRUPTED);
+                process::exit(INTERRUPTED.into());
             }
             cancelled.cancel();
         });

@@ -1,5 +1,5 @@
-//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `pack`,
-//! `test`, `diff`, `lock`, `replay`, `doctor` and `policy`.
+//! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
+//! `build`, `bench`, `watch`, `pack`, `test`, `diff`, `lock`, `replay`, `doctor` and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -42,6 +42,8 @@ mod arguments;
 mod arrays;
 mod attribute;
 mod backend;
+mod bench;
+mod build;
 mod call;
 mod capsule;
 mod case;
@@ -58,6 +60,7 @@ mod lock;
 mod modules;
 #[cfg_attr(not(feature = "cuda"), path = "native_left_out.rs")]
 mod native;
+mod new;
 mod output;
 mod pack;
 mod package;
@@ -75,6 +78,7 @@ mod test;
 mod text;
 mod timing;
 mod user_data;
+mod watch;
 mod write_file;
 
 use std::process::ExitCode;
@@ -112,7 +116,8 @@ Examples:
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
-/// a PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test`
+/// a PTX file; `annotate` declares a module's targets; `new` makes the folder of a kernel, which
+/// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test`
 /// runs the cases that a package carries, `diff` compares two, and `lock` pins the files that a
 /// program uses; `replay` repeats a recorded call; `doctor` shows what this machine has for
 /// kernels. A guest that traps, loops or lies ends in a status, never in a crash.
@@ -133,6 +138,10 @@ enum Command {
     #[cfg(feature = "cuda")]
     Ptx(ptx::Arguments),
     Annotate(annotate::Arguments),
+    New(new::Arguments),
+    Build(build::Arguments),
+    Bench(bench::Arguments),
+    Watch(watch::Arguments),
     Pack(pack::Arguments),
     Test(test::Arguments),
     Diff(diff::Arguments),
@@ -160,6 +169,10 @@ pub fn main() -> ExitCode {
             #[cfg(feature = "cuda")]
             Command::Ptx(arguments) => ptx::show(&arguments),
             Command::Annotate(arguments) => annotate::annotate(&arguments),
+            Command::New(arguments) => new::new(&arguments),
+            Command::Build(arguments) => build::build(&arguments),
+            Command::Bench(arguments) => bench::bench(&arguments),
+            Command::Watch(arguments) => watch::watch(&arguments),
             Command::Pack(arguments) => pack::pack(&arguments),
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),

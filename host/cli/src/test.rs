@@ -1,6 +1,6 @@
 //! `callbox test`: runs a package's own cases.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use callbox::{CallOptions, Deadline, Platform, Status};
@@ -13,25 +13,28 @@ use super::package::report::Report;
 use super::package::{self, twin::Twin};
 use super::platform::{self, PlatformArguments};
 use super::policy::PolicyArguments;
-use super::{native, output, pack, progress};
+use super::{build, native, output, pack, progress};
 
 const EXAMPLES: &str = "\
 Examples:
   callbox test softmax-1.0.0.wasm
   callbox test softmax-1.0.0.wasm --platform CUDA
   callbox test softmax-1.0.0.wasm --isolate process --json
+  callbox test softmax/
 
 Cases run on Host, and on CUDA if the package has a native twin and this machine a device. A case
-that is not run says why. The exit code is 0 if a case ran and none failed.
+that is not run says why. The exit code is 0 if a case ran and none failed. A folder, as of
+`callbox new`, is built before, and its native tests run first: unlike a package, its build scripts
+and native tests run with your rights.
 
 With --json, standard output is one object, as of `callbox pack`.";
 
 /// Run the cases that a package carries, on every platform that is there
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The package
-    #[arg(value_name = "FILE.wasm")]
+    /// The package, or the folder of one
+    #[arg(value_name = "FILE.wasm|DIR")]
     file: PathBuf,
 
     /// Run the cases on this platform only, and fail if it is not there
@@ -55,6 +58,16 @@ pub(super) struct Arguments {
     json: bool,
 }
 
+impl Arguments {
+    /// The arguments of `callbox test FILE`.
+    pub(super) fn of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 pub(super) fn test(arguments: &Arguments) -> ExitCode {
     let mut report = None;
     let outcome = run(arguments, &mut report);
@@ -63,7 +76,11 @@ pub(super) fn test(arguments: &Arguments) -> ExitCode {
 
 fn run(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     let in_file = |status: Status| status.context(arguments.file.display());
-    let bytes = package::read_file(&arguments.file)?;
+    let bytes = if arguments.file.is_dir() {
+        build::packed(&arguments.file, true)?
+    } else {
+        package::read_file(&arguments.file)?
+    };
     // A file that is no package is refused before the module is validated.
     callbox_package::read(&bytes, &Limits::default()).map_err(in_file)?;
     let mut loader = Loader::new(&arguments.policy)?;

@@ -34,27 +34,42 @@ impl TimingArguments {
         if !self.time {
             return Ok(());
         }
-        let begin = Instant::now();
-        let calls = Arc::clone(module).prepare(vec![site.clone()], options)?;
-        let mut execution = calls.begin(options, None, &[0])?;
-        execution.initialize()?;
-        let prepared = begin.elapsed();
-
-        let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
-        let leaves = site.result.leaves();
-        let results = leaves.iter().map(|leaf| zeroed(leaf.byte_size()));
-        let mut results = results.collect::<Result<Vec<_>>>()?;
-        let mut times = Vec::new();
-        for _ in 0..self.repeat {
-            let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
-            let begin = Instant::now();
-            execution.call(0, &operands, &mut buffers)?;
-            times.push(begin.elapsed());
-        }
+        let (prepared, times) = sample(module, site, operands, options, |times| {
+            times.len() < self.repeat as usize
+        })?;
         // Without standard error there is nowhere to report to.
         let _ = writeln!(std::io::stderr(), "{}", describe(prepared, times));
         Ok(())
     }
+}
+
+/// Prepares a call, and measures it once and again while `wants_more` of the times says so. Returns
+/// the time of the preparation and those of the calls.
+pub(super) fn sample(
+    module: &Arc<dyn TargetModule>,
+    site: &CallSite,
+    operands: &[Literal],
+    options: &CallOptions,
+    wants_more: impl Fn(&[Duration]) -> bool,
+) -> Result<(Duration, Vec<Duration>)> {
+    let begin = Instant::now();
+    let calls = Arc::clone(module).prepare(vec![site.clone()], options)?;
+    let mut execution = calls.begin(options, None, &[0])?;
+    execution.initialize()?;
+    let prepared = begin.elapsed();
+
+    let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
+    let leaves = site.result.leaves();
+    let results = leaves.iter().map(|leaf| zeroed(leaf.byte_size()));
+    let mut results = results.collect::<Result<Vec<_>>>()?;
+    let mut times = Vec::new();
+    while times.is_empty() || wants_more(&times) {
+        let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
+        let begin = Instant::now();
+        execution.call(0, &operands, &mut buffers)?;
+        times.push(begin.elapsed());
+    }
+    Ok((prepared, times))
 }
 
 fn describe(prepared: Duration, mut times: Vec<Duration>) -> String {

@@ -3,6 +3,7 @@
 mod bloom;
 mod counts;
 mod geohash;
+mod ode;
 mod options;
 mod places;
 mod segments;

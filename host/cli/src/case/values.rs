@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{MOST_ARRAYS, parsed, too_large};
 use crate::attribute::{attribute, literal, type_named};
+use crate::convert::convert;
 use crate::files::{ReadError, npy};
 use crate::package::wrong;
 use crate::text::name;
@@ -70,6 +71,30 @@ impl Arrays<'_, '_> {
             _ => Err("expected exactly one of `values`, `hex` and `file`".to_owned()),
         }
     }
+}
+
+/// The operand of a benchmark, of at most the bytes that a package's arrays may have.
+pub(super) fn filled(shape: ArrayShape) -> Result<Literal, String> {
+    if shape.byte_size() > MOST_ARRAYS {
+        return Err(format!("expected at most {MOST_ARRAYS} bytes of {shape}"));
+    }
+    let element_type = shape.element_type();
+    let literal = |numbers: Vec<f64>| {
+        let wide = Literal::array(shape.dimensions(), &numbers)?;
+        convert(wide, element_type)
+    };
+    let steps = 0..shape.element_count() as u64;
+    // A multiplicative congruence gives numbers without a pattern that a kernel could profit from.
+    let scattered = steps.map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
+    let numbers = if element_type.is_pred() || element_type.is_integral() {
+        let most = if element_type.is_pred() { 2 } else { 7 };
+        scattered.map(|bits| (bits % most) as f64).collect()
+    } else {
+        scattered
+            .map(|bits| bits as f64 / f64::from(1 << 24))
+            .collect()
+    };
+    literal(numbers).map_err(|status: Status| status.message().to_owned())
 }
 
 fn of_values(shape: ArrayShape, values: &[Value]) -> Result<Literal, String> {

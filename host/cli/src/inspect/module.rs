@@ -8,6 +8,7 @@ use callbox::wasm::{ModuleInfo, inspect, stack_above_data};
 
 use super::fields::{bytes, field, list, target};
 use super::package::InspectedPackage;
+use super::slow;
 use crate::failure::Outcome;
 use crate::files::npy;
 use crate::text::name;
@@ -21,6 +22,8 @@ pub(crate) struct InspectedModule {
     pub(crate) features: Vec<&'static str>,
     /// Whether a stack that overflows overwrites the module's data.
     pub(crate) stack_above_data: bool,
+    /// Whether loops compute one element at a time for want of vector instructions.
+    pub(crate) scalar_loops: bool,
     /// Why a host with the default limits would not load it.
     pub(crate) problem: Option<Status>,
     /// What it carries as a package, if it is one.
@@ -43,6 +46,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
     Ok(InspectedModule {
         features: info.features.clone(),
         stack_above_data: stack_above_data(&bytes),
+        scalar_loops: slow::scalar_loops(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
         info,
@@ -85,6 +89,9 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
             "warning",
             "the stack lies above the data and overwrites it on overflow: link with -Wl,--stack-first",
         ));
+    }
+    if inspected.scalar_loops {
+        lines.push(field("warning", slow::SCALAR_LOOPS));
     }
     let imports = info.imports.iter();
     let imports = imports.map(|i| format!("{} {} {}", name(&i.module), name(&i.name), i.ty));

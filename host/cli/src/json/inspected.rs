@@ -37,6 +37,7 @@ fn module(inspected: &InspectedModule) -> Value {
         "sha256": info.sha256,
         "memory": memory,
         "stack_above_data": inspected.stack_above_data,
+        "scalar_loops": inspected.scalar_loops,
         "loads": status(inspected.problem.as_ref()),
         "features": inspected.features,
         "imports": imports.collect::<Vec<_>>(),

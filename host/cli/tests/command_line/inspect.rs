@@ -209,3 +209,23 @@ fn other_files_are_the_callers_mistake() {
         assert!(message.ends_with(found), "{message}");
     }
 }
+
+#[test]
+fn loops_without_vectors_are_warned_of() {
+    let folder = Folder::new();
+    let module =
+        |body: &str| format!("(module (memory (export \"memory\") 1) (func (local i32) {body}))");
+    let copy = "local.get 0 local.get 0 f32.load f32.store";
+    folder.module("slow.wasm", &module(&format!("loop {copy} end")));
+    folder.module("straight.wasm", &module(copy));
+    for (file, is_slow) in [("slow.wasm", true), ("straight.wasm", false)] {
+        let shown = folder.run(&["inspect", file]).done();
+        assert_eq!(
+            shown.contains("-msimd128 (C) turns them on"),
+            is_slow,
+            "{shown}"
+        );
+        let object = folder.run(&["inspect", file, "--json"]).object();
+        assert_eq!(object["module"]["scalar_loops"], is_slow);
+    }
+}

@@ -28,6 +28,7 @@ mod inputs;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod kernels;
 mod locks;
 mod manifests;
 mod modules;

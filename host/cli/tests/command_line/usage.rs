@@ -49,6 +49,13 @@ fn help_teaches() {
             &["callbox-package.json", "\"derivatives\"", "Exit codes:"],
         ),
         (&["test", "--help"], &["--platform", "Examples:"]),
+        (&["new", "--help"], &["--lang", "callbox-sdk/"]),
+        (
+            &["build", "--help"],
+            &["CALLBOX_CLANG", "callbox-package.json"],
+        ),
+        (&["bench", "--help"], &["benches/NAME.json", "NANOSECONDS"]),
+        (&["watch", "--help"], &["Ctrl-C", "Examples:"]),
         (&["diff", "--help"], &["Examples:", "\"changes\""]),
         (&["lock", "--help"], &["Examples:", "\"digest\""]),
         (&["help", "run"], &["Examples:", "--lock"]),

@@ -1,0 +1,398 @@
+//! `callbox new`, `build`, `test`, `bench` and `watch` on the folder of a kernel.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::guests::NEGATE;
+use crate::packages::{CASE, HEADER};
+use crate::support::{Folder, Ran, text};
+
+/// Changes a file of a kernel.
+#[track_caller]
+fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
+    let found = fs::read_to_string(folder.path(file)).unwrap();
+    assert!(found.contains(from), "{file}: {found}");
+    folder.write(file, found.replace(from, to));
+}
+
+/// Expects an exit code, and words on standard error.
+#[track_caller]
+fn fails(ran: &Ran, code: i32, words: &[&str]) {
+    assert_eq!(ran.code, code, "{ran:?}");
+    for word in words {
+        assert!(ran.stderr.contains(word), "expected {word:?} in {ran:?}");
+    }
+}
+
+#[test]
+fn a_new_folder_has_all_files_and_no_gaps() {
+    let folder = Folder::new();
+    for (language, own) in [
+        (
+            "rust",
+            &[
+                "Cargo.toml",
+                "src/lib.rs",
+                "benches/native.rs",
+                ".cargo/config.toml",
+            ][..],
+        ),
+        (
+            "c",
+            &["src/k.c", "src/k.h", "tests/k.c", "benches/native.c"],
+        ),
+        ("python", &["k.py", "tests/test_k.py"]),
+    ] {
+        for form in ["--elementwise", "--rows"] {
+            let path = format!("{language}{form}/k");
+            fs::create_dir(folder.path(&format!("{language}{form}"))).unwrap();
+            let made = folder.run(&["new", &path, "--lang", language, form]).done();
+            assert_eq!(
+                made,
+                format!("{path}\n  next: cd {path} && callbox test .\n")
+            );
+            let shared = [
+                "callbox-package.json",
+                "README.md",
+                ".gitignore",
+                "cases/k.json",
+            ];
+            let more = ["benches/k.json", ".github/workflows/ci.yml"];
+            for file in shared.iter().chain(&more).chain(own) {
+                let text = fs::read_to_string(folder.path(&format!("{path}/{file}"))).unwrap();
+                for gap in [
+                    "NAME",
+                    "DESCRIPTION",
+                    "VERSION",
+                    "TOOLS",
+                    "ELEMENTS",
+                    "DIMENSIONS",
+                    "ATTRIBUTE",
+                    "COMPUTE",
+                ] {
+                    assert!(!text.contains(gap), "{file} has {gap}: {text}");
+                }
+            }
+        }
+    }
+    let sdk = folder.list("rust--rows/k/callbox-sdk");
+    assert_eq!(
+        sdk,
+        [
+            "Cargo.toml",
+            "LICENSE-APACHE",
+            "LICENSE-MIT",
+            "guest-sdk",
+            "host"
+        ]
+    );
+    let sdk = folder.list("c--rows/k/callbox-sdk/guest-sdk");
+    assert_eq!(sdk, ["include", "wasm32-wasi.cfg", "wasm32.cfg"]);
+}
+
+#[test]
+fn names_and_folders_that_cannot_be_are_refused() {
+    let folder = Folder::new();
+    folder.write("there/file", "kept");
+    for (arguments, message) in [
+        (&["new", "there"][..], "expected to make there: "),
+        (&["new", "absent/k"], "expected to make absent/k: "),
+        (&["new", "Scale"], "found \"Scale\""),
+        (
+            &["new", "2d"],
+            "lower-case letters, digits and `_` with a letter first",
+        ),
+        (&["new", "a-b"], "found \"a-b\""),
+        (&["new", ".."], "found \"\""),
+        (
+            &["new", "match"],
+            "`match` is reserved in Rust, C or Python",
+        ),
+        (&["new", "callbox"], "`callbox` is reserved"),
+        (
+            &["new", "k", "--lang", "cobol"],
+            "[possible values: rust, c, python]",
+        ),
+        (
+            &["new", "k", "--rows", "--elementwise"],
+            "cannot be used with",
+        ),
+    ] {
+        fails(&folder.run(arguments), 2, &[message]);
+    }
+    assert_eq!(folder.list("."), ["there"]);
+    assert_eq!(folder.list("there"), ["file"]);
+}
+
+#[test]
+fn folders_without_sources_are_refused() {
+    let folder = Folder::new();
+    folder.write("k/README.md", "");
+    for command in ["build", "test", "bench"] {
+        let ran = folder.run(&[command, "absent"]);
+        fails(&ran, 2, &["NOT_FOUND", "absent"]);
+    }
+    fails(
+        &folder.run(&["watch", "absent"]),
+        2,
+        &["NOT_FOUND", "absent"],
+    );
+    let words = ["k: expected the sources of a kernel: Cargo.toml, src/*.c or NAME.py"];
+    fails(&folder.run(&["build", "k"]), 1, &words);
+    fails(&folder.run(&["test", "k"]), 2, &["callbox-package.json"]);
+    folder.write("k/callbox-package.json", "{");
+    fails(
+        &folder.run(&["build", "k"]),
+        1,
+        &["callbox-package.json", "the header is wrong"],
+    );
+    // A module without sources is tested as it is.
+    folder.module("k/negate.wasm", NEGATE);
+    folder
+        .write("k/callbox-package.json", HEADER)
+        .write("k/cases/a.json", CASE);
+    let tested = folder.run(&["test", "k"]).done();
+    assert!(tested.contains("passed"), "{tested}");
+}
+
+#[test]
+fn a_kernel_in_c_is_built_tested_and_measured() {
+    let folder = Folder::new();
+    for (name, form) in [("center", "--rows"), ("scale", "--elementwise")] {
+        folder.run(&["new", name, "--lang", "c", form]).done();
+        let built = folder.run(&["build", name]).done();
+        assert!(built.contains(&format!("{name}.wasm, ")), "{built}");
+        assert!(built.ends_with(&format!("\n  {name}\n")), "{built}");
+        let tested = folder.run(&["test", name]).done();
+        assert!(tested.contains("1 passed, 0 failed"), "{tested}");
+        // The module is as a plain clang makes it: with vectors.
+        let shown = folder
+            .run(&["inspect", &format!("{name}/{name}.wasm")])
+            .done();
+        assert!(
+            shown.contains("simd") && !shown.contains("warning"),
+            "{shown}"
+        );
+    }
+    let measured = folder.run(&["bench", "scale"]).done();
+    assert!(
+        measured.starts_with("scale: ") && measured.contains(", native "),
+        "{measured}"
+    );
+    let packed = folder.run(&["pack", "scale", "-o", "scale.wasm"]).done();
+    assert!(packed.starts_with("scale 0.1.0\n"), "{packed}");
+    // The cases of a package are measured, without native code.
+    let measured = folder.run(&["bench", "scale.wasm"]).done();
+    assert!(
+        measured.starts_with("scale: ") && !measured.contains("native"),
+        "{measured}"
+    );
+}
+
+#[test]
+fn mistakes_in_c_are_told_with_the_compilers_lines() {
+    let folder = Folder::new();
+    folder.run(&["new", "k", "--lang", "c"]).done();
+    // A wrong native test, then a wrong case, then a wrong native benchmark.
+    replace(&folder, "k/tests/k.c", "-4.0f", "-5.0f");
+    let words = ["element 1: expected -5, found -4", "tests/k.c failed"];
+    fails(&folder.run(&["test", "k"]), 1, &words);
+    replace(&folder, "k/tests/k.c", "-5.0f", "-4.0f");
+    replace(&folder, "k/cases/k.json", "[2, -4, 1]", "[2, -4, 2]");
+    let ran = folder.run(&["test", "k"]);
+    assert!(ran.code == 1 && ran.stdout.contains("failed"), "{ran:?}");
+    replace(&folder, "k/benches/native.c", "%.0f", "time");
+    fails(
+        &folder.run(&["bench", "k"]),
+        1,
+        &["`NAME NANOSECONDS`", "k time"],
+    );
+
+    folder.write(
+        "k/benches/k.json",
+        r#"{"call": {"target": "k"}, "operands": ["f32[2]"]}"#,
+    );
+    let words = ["benches/k.json: expected the shapes `results` in `call`"];
+    fails(&folder.run(&["bench", "k"]), 1, &words);
+    folder.write("k/benches/k.json", "[");
+    fails(&folder.run(&["bench", "k"]), 1, &["benches/k.json", "EOF"]);
+
+    replace(&folder, "k/src/k.c", "*factor,", "*missing,");
+    let before = fs::read(folder.path("k/k.wasm")).unwrap();
+    let words = [
+        "src/k.c:",
+        "use of undeclared identifier 'missing'",
+        "clang did not compile",
+    ];
+    fails(&folder.run(&["build", "k"]), 1, &words);
+    assert_eq!(fs::read(folder.path("k/k.wasm")).unwrap(), before);
+    fs::remove_dir_all(folder.path("k/callbox-sdk")).unwrap();
+    fails(
+        &folder.run(&["build", "k"]),
+        1,
+        &["wasm32.cfg", "`callbox new --lang c`"],
+    );
+}
+
+#[test]
+fn missing_tools_are_named_with_their_cure() {
+    let folder = Folder::new();
+    for (language, name, cure) in [
+        ("rust", "r", "install Rust from https://rustup.rs"),
+        ("c", "c", "install clang and lld"),
+        (
+            "python",
+            "p",
+            "install Python 3.11 or newer with callbox[jit]",
+        ),
+    ] {
+        folder.run(&["new", name, "--lang", language]).done();
+        let mut command = folder.command(&["build", name]);
+        let cleared = command.env("PATH", "").env_remove("CALLBOX_CLANG");
+        let ran = Ran::new(&cleared.env_remove("CALLBOX_PYTHON").output().unwrap());
+        fails(&ran, 1, &["error: NOT_FOUND: ", "is missing, which", cure]);
+        assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
+    }
+    let mut command = folder.command(&["build", "c"]);
+    let ran = Ran::new(&command.env("CALLBOX_CLANG", "absent").output().unwrap());
+    fails(
+        &ran,
+        1,
+        &["CALLBOX_CLANG=absent cannot compile and link for wasm32"],
+    );
+}
+
+/// Cargo's builds are kept in the target folder, and take their crates from cargo's cache.
+#[test]
+fn a_kernel_in_rust_is_built_and_tested() {
+    let folder = Folder::new();
+    folder.run(&["new", "center", "--rows"]).done();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        command
+            .env("CARGO_TARGET_DIR", &target)
+            .env("CARGO_NET_OFFLINE", "true");
+        Ran::new(&command.output().unwrap())
+    };
+    let ran = run(&["test", "center"]);
+    if ran
+        .stderr
+        .contains("run `rustup target add wasm32-unknown-unknown`")
+    {
+        // A machine with Debian's compiler alone. `cargo xtask guests` can use that one.
+        fails(
+            &ran,
+            1,
+            &[
+                "NOT_FOUND",
+                "the standard library for wasm32-unknown-unknown",
+            ],
+        );
+        return;
+    }
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr.contains("tests::rows_have_the_mean_zero ... ok"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stdout.contains("cases/center.json") && ran.stdout.contains("passed"),
+        "{ran:?}"
+    );
+    let shown = folder.run(&["inspect", "center/center.wasm"]).done();
+    assert!(
+        shown.contains("simd") && !shown.contains("warning"),
+        "{shown}"
+    );
+
+    replace(&folder, "center/src/lib.rs", "x - mean", "x - missing");
+    let words = [
+        "cannot find value `missing`",
+        "--> src/lib.rs:",
+        "cargo did not build",
+    ];
+    fails(&run(&["build", "center"]), 1, &words);
+}
+
+/// A stand-in for Python shows what is run: compiling needs the Python package.
+#[cfg(unix)]
+#[test]
+fn a_kernel_in_python_is_built_by_the_chosen_python() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = Folder::new();
+    folder.run(&["new", "negate", "--lang", "python"]).done();
+    folder
+        .module("module.wasm", NEGATE)
+        .write("negate/cases/negate.json", CASE);
+    let script = "#!/bin/sh\necho \"$1 $3 $4 $PYTHONPATH\" >&2\n\
+                  test \"$1\" = -c || exit 0\ncp ../module.wasm \"$5\"\n";
+    folder.write("python", script);
+    let python = folder.path("python");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        command
+            .env("CALLBOX_PYTHON", &python)
+            .env_remove("PYTHONPATH");
+        Ran::new(&command.output().unwrap())
+    };
+    let ran = run(&["test", "negate"]);
+    assert!(ran.code == 0 && ran.stdout.contains("passed"), "{ran:?}");
+    let folder_of_kernel = fs::canonicalize(folder.path("negate")).unwrap();
+    let test = folder_of_kernel.join("tests/test_negate.py");
+    let words = [
+        "-c negate.py negate",
+        &format!("{}   {}", text(&test), text(&folder_of_kernel)),
+    ];
+    fails(&ran, 0, &words);
+    folder.write(
+        "python",
+        "#!/bin/sh\necho 'negate.py:9: no strings' >&2\nexit 1\n",
+    );
+    let words = ["negate.py:9: no strings", "callbox.jit did not compile"];
+    fails(&run(&["build", "negate"]), 1, &words);
+}
+
+#[test]
+fn a_watched_folder_is_tested_again_when_a_file_changes() {
+    let folder = Folder::new();
+    folder.module("k/negate.wasm", NEGATE);
+    folder
+        .write("k/callbox-package.json", HEADER)
+        .write("k/cases/a.json", CASE);
+    let mut command = folder.command(&["watch", "k"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut next = |word: &str| {
+        let found = notes
+            .by_ref()
+            .find(|line| line.as_ref().unwrap().contains(word));
+        found.unwrap().unwrap()
+    };
+    next("watching k");
+    // A renamed file is never read in part.
+    let put = |name: &str, text: &str| {
+        folder.write("k/.part", text);
+        fs::rename(folder.path("k/.part"), folder.path(name)).unwrap();
+    };
+    put(
+        "k/cases/a.json",
+        &CASE.replace("[-1, 2.5, -0.0]", "[-1, 2.5, 77]"),
+    );
+    next("error: ");
+    next("watching k");
+    put("k/cases/b.json", CASE);
+    next("watching k");
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("b.json"), "{shown}");
+}
