@@ -237,6 +237,10 @@ fn ending(status: Option<&StatusRecord>) -> String {
     };
     let (code, message) = (shortened(&status.code), &status.message);
     let kept = &message[..message.floor_char_boundary(MOST_SHOWN)];
-    let end = if kept.len() < message.len() { "..." } else { "" };
+    let end = if kept.len() < message.len() {
+        "..."
+    } else {
+        ""
+    };
     name(&format!("{code}: {kept}{end}"))
 }

@@ -260,15 +260,15 @@ fn a_capsule_of_many_arrays_takes_time_in_proportion() {
     views.extend((0..OPERANDS).map(|i| (format!("operand.{i}"), view(&[]))));
     let folder = Folder::new();
     folder.write("c", serialize(views, None).unwrap());
-    let ran = limited(&folder, 200, &["replay", "c", "--compile", "this_process"]);
+    let ran = limited(&folder, 200, &["replay", "c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let message = "error: INVALID_ARGUMENT: c: tensor";
+    let message = "error: FAILED_PRECONDITION: c: the call ";
     assert!(ran.stderr.starts_with(message), "{ran:?}");
 }
 
 #[test]
 fn long_texts_of_a_capsule_are_cut() {
-    let long = "\u{1b}".repeat(1 << 20);
+    let long = "\u{1b}".repeat(1 << 18);
     let mut parts = Parts::new();
     parts.record["callbox"] = json!(long);
     parts.record["module"]["file"] = json!(long);
