@@ -6,6 +6,7 @@
 
 mod record;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use callbox::policy::{Grants, Policy};
@@ -14,8 +15,9 @@ use sha2::{Digest, Sha256};
 
 use self::record::Record;
 pub(super) use self::record::StatusRecord;
-use super::failure::Outcome;
-use super::files::{ReadError, tensors};
+use super::failure::{Failure, Outcome};
+use super::files::ReadError;
+use super::files::tensors::{self, Tensors};
 use super::{regular_file, write_file};
 
 /// The most bytes that the arrays and the module of a capsule have together.
@@ -101,9 +103,8 @@ impl Capsule {
     /// INVALID_ARGUMENT if the file is no capsule, or its module has another digest; wrong usage if
     /// it cannot be read.
     pub(super) fn read(path: &Path) -> Outcome<Self> {
-        check_size(path)?;
-        let bytes = |name: &str| array(path, name, ElementType::U8).map(into_bytes);
-        let json = bytes("capsule")?;
+        let mut arrays = Arrays::open(path)?;
+        let json = into_bytes(arrays.read("capsule", ElementType::U8)?);
         let in_file = |status: Status| status.context(path.display());
         if json.len() > MOST_JSON {
             let message = format!("expected at most {MOST_JSON} bytes of JSON");
@@ -111,7 +112,7 @@ impl Capsule {
             return Err(in_file(status).into());
         }
         let record = Record::from_json(&json).map_err(in_file)?;
-        let module = bytes("module")?;
+        let module = into_bytes(arrays.read("module", ElementType::U8)?);
         record.check_module(&module).map_err(in_file)?;
         let site = record.site().map_err(in_file)?;
         let mut operands = Vec::new();
@@ -121,7 +122,7 @@ impl Capsule {
                     "operand {i} is not an array"
                 )))
             })?;
-            let found = array(path, &format!("operand.{i}"), shape.element_type())?;
+            let found = arrays.read(&format!("operand.{i}"), shape.element_type())?;
             operands.push(Literal::from_bytes(shape.clone(), into_bytes(found)).map_err(in_file)?);
         }
         let outcome = match record.status.clone() {
@@ -129,7 +130,7 @@ impl Capsule {
             None => {
                 let mut results = Vec::new();
                 for (i, shape) in site.result.leaves().into_iter().enumerate() {
-                    let found = array(path, &format!("result.{i}"), shape.element_type())?;
+                    let found = arrays.read(&format!("result.{i}"), shape.element_type())?;
                     results.push(into_bytes(found));
                 }
                 Ok(results)
@@ -148,29 +149,42 @@ impl Capsule {
     }
 }
 
-/// Reads an array of a capsule.
-fn array(path: &Path, name: &str, element_type: ElementType) -> Outcome<Literal> {
-    let read = tensors::read(regular_file::open(path)?, name, Some(element_type));
-    read.map_err(|error| match error {
-        ReadError::Io(error) => regular_file::cannot(path, &error),
-        ReadError::Status(status) => status.context(path.display()).into(),
-    })
+/// The arrays of a capsule, which is opened once: another file may take its path meanwhile.
+struct Arrays<'a> {
+    path: &'a Path,
+    tensors: Tensors<File>,
 }
 
-/// Checks the size of a file before anything of it is read.
-fn check_size(path: &Path) -> Outcome<()> {
-    // The call, its JSON, and the header of the file.
-    const MOST: u64 = MOST_BYTES as u64 + 2 * MOST_JSON as u64;
-    let metadata = regular_file::open(path)?.metadata();
-    let size = metadata
-        .map_err(|error| regular_file::cannot(path, &error))?
-        .len();
-    if size > MOST {
-        let message = format!("expected a capsule of at most {MOST} bytes, found {size}");
-        let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
-        return Err(status.context(path.display()).into());
+impl<'a> Arrays<'a> {
+    /// Opens a file and checks its size before anything of it is read.
+    fn open(path: &'a Path) -> Outcome<Self> {
+        // The call, its JSON, and the header of the file.
+        const MOST: u64 = MOST_BYTES as u64 + 2 * MOST_JSON as u64;
+        let file = regular_file::open(path)?;
+        let metadata = file.metadata();
+        let size = metadata
+            .map_err(|error| regular_file::cannot(path, &error))?
+            .len();
+        if size > MOST {
+            let message = format!("expected a capsule of at most {MOST} bytes, found {size}");
+            let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
+            return Err(status.context(path.display()).into());
+        }
+        let tensors = Tensors::open(file).map_err(|error| not_read(path, error))?;
+        Ok(Self { path, tensors })
     }
-    Ok(())
+
+    fn read(&mut self, name: &str, element_type: ElementType) -> Outcome<Literal> {
+        let read = self.tensors.read(name, Some(element_type));
+        read.map_err(|error| not_read(self.path, error))
+    }
+}
+
+fn not_read(path: &Path, error: ReadError) -> Failure {
+    match error {
+        ReadError::Io(error) => regular_file::cannot(path, &error),
+        ReadError::Status(status) => status.context(path.display()).into(),
+    }
 }
 
 fn into_bytes(array: Literal) -> Vec<u8> {

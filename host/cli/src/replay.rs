@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use callbox::policy::{Policy, Traps};
 use callbox::{Blame, CallOptions, Deadline, Status, StatusCode};
+use callbox_core::text::shortened;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,6 +16,9 @@ use super::inspect::field;
 use super::policy::PolicyArguments;
 use super::text::{name, printable};
 use super::{call, json, output, progress};
+
+/// The most bytes of a recorded message that are shown.
+const MOST_SHOWN: usize = 8192;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -211,9 +215,9 @@ impl Replay {
 
     fn describe(&self) -> String {
         let lines = [
-            name(&self.target),
-            field("module", &name(&self.module)),
-            field("callbox", &name(&self.callbox)),
+            name(&shortened(&self.target)),
+            field("module", &name(&shortened(&self.module))),
+            field("callbox", &name(&shortened(&self.callbox))),
             field("recorded", &ending(self.recorded.as_ref())),
             field("found", &ending(self.found.as_ref())),
         ];
@@ -226,10 +230,17 @@ impl Replay {
     }
 }
 
-/// A status on one line.
+/// A status on one line, cut if a stranger recorded a long one.
 fn ending(status: Option<&StatusRecord>) -> String {
-    status.map_or_else(
-        || "OK".to_owned(),
-        |status| name(&format!("{}: {}", status.code, status.message)),
-    )
+    let Some(status) = status else {
+        return "OK".to_owned();
+    };
+    let (code, message) = (shortened(&status.code), &status.message);
+    let kept = &message[..message.floor_char_boundary(MOST_SHOWN)];
+    let end = if kept.len() < message.len() {
+        "..."
+    } else {
+        ""
+    };
+    name(&format!("{code}: {kept}{end}"))
 }

@@ -6,6 +6,8 @@
 //!
 //! Time grows linearly with the row, whatever its elements are:
 //! - The first elements are those up to a rank, which is found byte by byte.
+//!   Counting bytes costs as much for a row of one element as for one of `SHORT`. The ranks of
+//!   shorter rows are copied instead, and partitioned.
 //! - A range of more than `MERGED` positions is distributed by one byte of the ranks after the
 //!   other (an American flag sort). Smaller ones are sorted in `PIECE`s, which are merged.
 
@@ -18,6 +20,9 @@ use crate::rows::{Element, Real, Work, nth};
 
 /// The most positions whose ranks are copied, to sort and merge them.
 const MERGED: usize = 16 * PIECE;
+
+/// The most elements of a row whose first ones are found among a copy of its ranks.
+const SHORT: usize = 512;
 
 /// The bytes of a position.
 const POSITION_BYTES: usize = size_of::<u32>();
@@ -86,6 +91,10 @@ pub fn argsort_rows<T: Sortable, E>(
             x: nth(x, row, columns),
             is_descending: order == Order::Descending,
         };
+        if columns <= SHORT {
+            sorter.sort_short(row, found, pause)?;
+            continue;
+        }
         sorter.select(row, found, pause)?;
         sorter.sort(row, found, pause)?;
     }
@@ -141,6 +150,27 @@ struct Sorter {
 }
 
 impl Sorter {
+    /// Writes the positions of the first elements of a row of at most [`SHORT`], in order.
+    fn sort_short<T: Sortable, E>(
+        &mut self,
+        row: Row<'_, T>,
+        positions: &mut [i32],
+        pause: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let all = 0..row.x.len() as i32;
+        self.ranks.clear();
+        self.ranks.extend(all.map(|at| row.rank(at)));
+        if positions.len() < self.ranks.len() {
+            self.ranks.select_nth_unstable(positions.len());
+            self.ranks.truncate(positions.len());
+        }
+        self.ranks.sort_unstable();
+        for (to, (_, position)) in positions.iter_mut().zip(&self.ranks) {
+            *to = *position;
+        }
+        self.work.did(8 * row.x.len(), pause)
+    }
+
     /// Writes the positions of the first elements of a row, in any order.
     fn select<T: Sortable, E>(
         &mut self,

@@ -93,11 +93,31 @@ fn check<T: Sortable>(rows: &[Vec<T>], length: usize) {
 
 #[test]
 fn positions_are_those_of_a_stable_sort() {
-    for length in [0, 1, 2, 3, 9, 300, 4095, 4096, 4097, 20_000, 70_001] {
+    for length in [
+        0, 1, 2, 3, 9, 300, 512, 513, 4095, 4096, 4097, 20_000, 70_001,
+    ] {
         let rows = rows(length);
         check(&rows, length);
         let narrow = |row: &Vec<f64>| row.iter().map(|&x| x as f32).collect();
         check::<f32>(&rows.iter().map(narrow).collect::<Vec<_>>(), length);
+    }
+}
+
+/// The fuel of a row is in proportion to its elements, and so is its work: 16 elements for the row,
+/// and 8 for each of its elements.
+#[test]
+fn the_first_of_short_rows_take_little_work() {
+    const ROWS: usize = 1 << 16;
+    for columns in [2, 8] {
+        let x: Vec<f32> = (0..ROWS * columns).map(|i| (i % 5) as f32).collect();
+        let mut positions = vec![0; ROWS];
+        let mut pauses = 0;
+        let mut count = || -> Result<(), Infallible> {
+            pauses += 1;
+            Ok(())
+        };
+        argsort_rows(Order::Ascending, &x, columns, &mut positions, 1, &mut count).unwrap();
+        assert!(pauses <= 16 + 8 * columns, "{pauses}");
     }
 }
 

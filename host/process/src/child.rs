@@ -24,7 +24,7 @@ pub(super) const END: Duration = Duration::from_millis(100);
 /// The time that a worker may take beyond that of its guest.
 pub(super) const GRACE: Duration = Duration::from_millis(100);
 
-/// The time that a worker may take to start, and beyond the limits to compile and to prepare.
+/// The time that a worker may take to start, and beyond the limit to prepare.
 pub(super) const START: Duration = Duration::from_secs(10);
 
 /// Bytes of stack that running a function of the program may need.

@@ -45,7 +45,7 @@ use self::places::{PLACES, Place, Places};
 use self::spare::Spare;
 use crate::config::Worker;
 use crate::exchange::Loss;
-use crate::spawner::Spawner;
+use crate::spawner::{End, Spawner};
 
 /// The most children without a job.
 const MOST_SPARES: usize = 2;
@@ -108,7 +108,7 @@ impl CompilerProcess {
     /// # Errors
     /// RESOURCE_EXHAUSTED if the thread that starts children cannot be started.
     pub fn new(worker: Worker) -> Result<Self> {
-        let spawner = Spawner::start(worker).map_err(|error| {
+        let spawner = Spawner::start(worker, End::AllKilled).map_err(|error| {
             Status::new(
                 StatusCode::ResourceExhausted,
                 Blame::Host,

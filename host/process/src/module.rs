@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::ProcessCall;
 use super::calls::Sites;
-use super::child::{Asking, Process, START};
+use super::child::{Asking, Process};
 use super::message::Request;
 use super::pool::Pool;
 use super::sandbox::Shared;
@@ -85,7 +85,9 @@ impl ProcessModule {
     fn compile(&self, cancel: Option<&CancelToken>) -> Result<Process> {
         let mut process = Process::start(&self.shared, &self.grants, cancel)?;
         let limit = self.shared.policy.limits.compile_time;
-        let until = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(START)));
+        // As for a compiler, reading the file counts, and the start of the worker does not.
+        let left = limit.map(|limit| limit.saturating_sub(self.file.read_in()));
+        let until = left.and_then(|left| Instant::now().checked_add(left));
         let request = Request::Load {
             wasm: self.file.bytes().to_vec().into(),
             label: self.file.label(),

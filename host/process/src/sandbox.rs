@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::config::{LogSink, SandboxConfig};
 use crate::module::ProcessModule;
 use crate::pool::Pool;
-use crate::spawner::Spawner;
+use crate::spawner::{End, Spawner};
 use callbox_core::locks::locked;
 use callbox_core::policy::{CompileIn, Grants, Policy};
 use callbox_core::values::{Blame, Result, Status, StatusCode};
@@ -66,7 +66,7 @@ impl Sandbox {
             worker,
             log,
         } = config;
-        let spawner = Spawner::start(worker).map_err(|error| {
+        let spawner = Spawner::start(worker, End::AllGone).map_err(|error| {
             Status::new(
                 StatusCode::ResourceExhausted,
                 Blame::Host,

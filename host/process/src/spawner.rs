@@ -38,10 +38,21 @@ enum Job {
     Reap(Child),
 }
 
-/// Starts and reaps the workers of one sandbox.
+/// What the end of a spawner waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All its workers are gone.
+    AllGone,
+    /// All its workers are killed. The kernel may take long to free their memory.
+    AllKilled,
+}
+
+/// Starts and reaps workers.
 pub(super) struct Spawner {
     jobs: Mutex<Option<Sender<Job>>>,
-    thread: Option<JoinHandle<()>>,
+    /// Returns the workers that are killed and not yet gone.
+    thread: Option<JoinHandle<Vec<Child>>>,
+    end: End,
     /// The process that the thread belongs to. A forked child does not have the thread.
     process: u32,
 }
@@ -57,7 +68,7 @@ impl Spawner {
     ///
     /// # Errors
     /// The system's error if it cannot start one.
-    pub(super) fn start(worker: Worker) -> io::Result<Self> {
+    pub(super) fn start(worker: Worker, end: End) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("callbox-spawner".to_owned())
@@ -65,6 +76,7 @@ impl Spawner {
         Ok(Self {
             jobs: Mutex::new(Some(sender)),
             thread: Some(thread),
+            end,
             process: process::id(),
         })
     }
@@ -117,15 +129,29 @@ impl Drop for Spawner {
         if let Some(thread) = self.thread.take()
             && self.is_here()
         {
-            // When this returns, all killed workers are gone. The thread does not panic.
-            let _ = thread.join();
+            // The thread does not panic.
+            let mut dying = thread.join().unwrap_or_default();
+            dying.retain_mut(is_alive);
+            if self.end == End::AllGone || dying.is_empty() {
+                wait_for(dying);
+                return;
+            }
+            // Without a thread, the closure is dropped: the processes end unreaped.
+            let reaper = thread::Builder::new().name("callbox-reaper".to_owned());
+            let _ = reaper.spawn(move || wait_for(dying));
         }
+    }
+}
+
+fn wait_for(workers: Vec<Child>) {
+    for mut worker in workers {
+        let _ = worker.wait();
     }
 }
 
 /// Serves jobs. It polls killed workers rather than waiting for one: the kernel may take long to
 /// free a worker's memory.
-fn run(worker: &Worker, jobs: &Receiver<Job>) {
+fn run(worker: &Worker, jobs: &Receiver<Job>) -> Vec<Child> {
     let mut dying = Vec::new();
     loop {
         let job = if dying.is_empty() {
@@ -145,9 +171,7 @@ fn run(worker: &Worker, jobs: &Receiver<Job>) {
         }
         dying.retain_mut(is_alive);
     }
-    for mut child in dying {
-        let _ = child.wait();
-    }
+    dying
 }
 
 /// The number of threads on which a worker compiles: one for each processor, up to a limit.

@@ -220,7 +220,8 @@ fn pooled(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
         .total_core_instances(limits.instances)
         .max_core_instance_size(BASE + limits.functions.saturating_mul(FUNCTION))
         .total_memories(limits.instances)
-        .total_tables(limits.instances)
+        // wasmtime refuses to load a module with tables into a pool without any.
+        .total_tables(limits.instances.max(1))
         .max_memory_size(memory)
         .table_elements(limits.table_elements)
         // Imported memories do not count.

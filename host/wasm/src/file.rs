@@ -193,8 +193,9 @@ impl ModuleFile {
         self.functions
     }
 
-    /// The time that reading the file took.
-    pub(crate) fn read_in(&self) -> Duration {
+    /// The time that reading the file took, which counts towards `compile_time_ms`.
+    #[must_use]
+    pub fn read_in(&self) -> Duration {
         self.read_in
     }
 }

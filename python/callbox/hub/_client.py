@@ -1,13 +1,14 @@
 """Downloads through `huggingface_hub`: its endpoint, tokens, proxies, retries and progress bars.
 
-Files do not go through its cache, whose paths the server chooses and whose files have any size.
+Files do not go through its cache, whose paths the server chooses and whose files have any size. Nor
+do they go through its function for downloads, which sleeps for as long as the server asks.
 """
 
 from __future__ import annotations
 
 import importlib
-import io
 import re
+import time
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,8 +18,12 @@ from ._layout import exhausted, quoted
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
-#: How often an interrupted download may begin anew.
+#: How often a download may begin, and the longest pause before it begins anew, in seconds.
 _MOST_TRIES = 4
+_MOST_PAUSE = 30
+
+#: The longest time between the first byte of a download and the last one, in seconds.
+_MOST_TIME = 1800
 
 _MISSING = "callbox.hub needs huggingface_hub: `pip install 'callbox[hub]'`"
 
@@ -31,6 +36,8 @@ class Client:
             self._hub: Any = importlib.import_module("huggingface_hub")
             self._files: Any = importlib.import_module("huggingface_hub.file_download")
             self._errors: Any = importlib.import_module("huggingface_hub.errors")
+            # The client's own HTTP.
+            self._http: Any = importlib.import_module("httpx2")
         except ImportError as error:
             raise ImportError(_MISSING) from error
         constants = self._hub.constants
@@ -67,17 +74,50 @@ class Client:
             headers.pop("authorization", None)
         # Compressed bytes could become any number of bytes.
         headers["Accept-Encoding"] = "identity"
-        into = _Bounded(most if size is None else size, where)
-        self._ask(
-            where,
-            self._files.http_get,
-            found.location,
-            into,
-            headers=headers,
-            expected_size=found.size if size is None else size,
-            displayed_filename=path.rsplit("/", 1)[-1],
-        )
-        return into.getvalue()
+        most = most if size is None else size
+        contents: bytes = self._ask(where, self._fetch, where, found.location, headers, most, path.rsplit("/", 1)[-1])
+        if found.size is not None and len(contents) < found.size:
+            raise CallError(
+                "UNAVAILABLE", f"{where}: expected {found.size} bytes, the hub sent {len(contents)}", blame="host"
+            )
+        return contents
+
+    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str) -> bytes:
+        """Downloads at most `most` bytes. An interrupted download begins anew."""
+        for tries in range(1, _MOST_TRIES + 1):
+            pause = 2 ** (tries - 1)
+            try:
+                with self._hub.get_session().stream(
+                    "GET", url, headers=headers, timeout=self._hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
+                ) as response:
+                    if response.status_code not in (408, 429):
+                        self._hub.utils.hf_raise_for_status(response)
+                        return self._receive(where, response, most, name)
+                    asked = response.headers.get("Retry-After", "")
+                    pause = int(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else pause
+                    problem = f"{response.status_code}: the hub asks to come back in {pause} seconds"
+            except self._http.TransportError as error:
+                problem = _reason(error)
+            if pause > _MOST_PAUSE or tries == _MOST_TRIES:
+                break
+            time.sleep(pause)
+        raise CallError("UNAVAILABLE", f"{where}: the download failed {tries} times: {problem}", blame="host")
+
+    def _receive(self, where: str, response: Any, most: int, name: str) -> bytes:
+        """The body of a response, which may have any length."""
+        contents = bytearray()
+        until = time.monotonic() + _MOST_TIME
+        with self._hub.utils.tqdm(desc=name[-40:], total=most, unit="B", unit_scale=True) as progress:
+            for chunk in response.iter_bytes():
+                if len(contents) + len(chunk) > most:
+                    raise exhausted(f"{where}: expected at most {most} bytes, the hub sends more")
+                if time.monotonic() > until:
+                    raise CallError(
+                        "UNAVAILABLE", f"{where}: the hub sent {len(contents)} bytes in {_MOST_TIME} s", blame="host"
+                    )
+                contents += chunk
+                progress.update(len(chunk))
+        return bytes(contents)
 
     def _headers(self) -> dict[str, str]:
         headers: dict[str, str] = self._hub.utils.build_hf_headers(
@@ -131,27 +171,6 @@ class Client:
         except Exception as error:
             # The server's answer decides which exceptions the client raises.
             raise CallError("UNAVAILABLE", f"{where}: {_reason(error)}", blame="host") from error
-
-
-class _Bounded(io.BytesIO):
-    """A file in memory with a maximum size."""
-
-    def __init__(self, most: int, where: str) -> None:
-        super().__init__()
-        self._most = most
-        self._where = where
-        self._tries = 0
-
-    def write(self, data: Any, /) -> int:
-        if self.tell() + len(data) > self._most:
-            raise exhausted(f"{self._where}: expected at most {self._most} bytes, the hub sends more")
-        return super().write(data)
-
-    def truncate(self, size: int | None = None, /) -> int:
-        self._tries += 1
-        if self._tries >= _MOST_TRIES:
-            raise CallError("UNAVAILABLE", f"{self._where}: the download began anew {self._tries} times", blame="host")
-        return super().truncate(size)
 
 
 def check_repo_id(repo_id: str) -> None:

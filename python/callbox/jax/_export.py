@@ -88,6 +88,9 @@ def export(function: Any, *, bundle: bool = False, **options: Any) -> Callable[.
             runs it needs no other file. Modules with native code cannot be bundled.
         **options: Those of `jax.export.export`, such as ``platforms``.
 
+    The function that is returned raises CallError with FAILED_PRECONDITION if a module of the
+    bundle was closed.
+
     Example: ``callbox.jax.export(jax.jit(f), bundle=True)(x).serialize()``.
     """
     import jax.export
@@ -98,7 +101,16 @@ def export(function: Any, *, bundle: bool = False, **options: Any) -> Callable[.
     def exported(*args: Any, **kwargs: Any) -> Exported:
         program = exporter(*args, **kwargs)
         keys = dict.fromkeys(_KEY.findall(program.mlir_module()))
-        modules = tuple(module for module in map(loaded_module, keys) if module is not None)
+        found = {key: loaded_module(key) for key in keys}
+        closed = [key for key, module in found.items() if module is None]
+        if bundle and closed:
+            raise CallError(
+                "FAILED_PRECONDITION",
+                f"the program's module, of the key {closed[0]!r}, is closed and cannot be bundled: load the same file "
+                "again with the same policy",
+                blame="caller",
+            )
+        modules = tuple(module for module in found.values() if module is not None)
         native = next((module for module in modules if module.native is not None), None)
         if bundle and native is not None:
             raise ValueError(f"expected modules without native code in a bundle, found {native!r}")
@@ -137,14 +149,13 @@ def deserialize(data: bytes | bytearray, *, host: Host | None = None) -> Exporte
 
 
 def _load(host: Host, described: Mapping[str, Any], file: bytes) -> Module:
-    name = described["name"]
+    name = _shown(described["name"])
     if described["policy"] != host.policy:
-        different = sorted(
-            key for key in {*host.policy, *described["policy"]} if host.policy.get(key) != described["policy"].get(key)
-        )
+        keys = sorted({*host.policy, *described["policy"]})
+        different = [_shown(key) for key in keys if host.policy.get(key) != described["policy"].get(key)]
         raise CallError(
             "FAILED_PRECONDITION",
-            f"the program was exported under another policy, which differs in {', '.join(different)}: "
+            f"the program was exported under another policy, which differs in {', '.join(different[:16])}: "
             "pass host=callbox.Host(policy=...) with the same one, if you grant what it grants",
             blame="caller",
             module=name,
@@ -153,7 +164,7 @@ def _load(host: Host, described: Mapping[str, Any], file: bytes) -> Module:
     if module.key != described["key"]:
         raise CallError(
             "FAILED_PRECONDITION",
-            f"expected a module of the key {described['key']!r}, found {module.key!r}: the bundle was changed",
+            f"expected a module of the key {_shown(described['key'])}, found {module.key}: the bundle was changed",
             blame="caller",
             module=name,
         )
@@ -196,8 +207,14 @@ def _described(given: Any) -> dict[str, Any]:
 
 def _length(given: Any) -> int:
     if type(given) is not int or given < 0:
-        raise TypeError(f"a length is {given!r}")
+        raise TypeError(f"a length is {_shown(repr(given))}")
     return given
+
+
+def _shown(text: str) -> str:
+    """A text of a bundle for a message: short, and quoted if it could control a terminal."""
+    short = text if len(text) <= 80 else f"{text[:80]}..."
+    return short if short.isprintable() else ascii(short)
 
 
 def _name(module: Module) -> str:

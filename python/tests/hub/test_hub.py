@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -165,6 +166,25 @@ def test_a_damaged_cache_is_repaired(hub, good, get, tmp_path):
     hub.requests.clear()
     assert get().digest == digest
     assert len(hub.got()) == 2
+
+
+def test_a_cache_that_cannot_be_written_serves_what_it_has(hub, good, get, tmp_path, monkeypatch):
+    digest = get().digest
+
+    def refuse(**_options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("callbox.hub._cache.tempfile.mkstemp", refuse)
+    assert get().digest == digest
+    # Nothing is kept of another one, of which a warning tells.
+    (tmp_path / "cache" / "sha256" / digest).unlink()
+    with pytest.warns(RuntimeWarning, match="the download is not kept: cannot write to .*: Read-only file system"):
+        assert get().digest == digest
+
+
+def test_a_cache_that_cannot_be_made_is_refused(good, fails, tmp_path):
+    (tmp_path / "file").touch()
+    fails("FAILED_PRECONDITION", "cannot make the folder", cache_dir=tmp_path / "file" / "cache")
 
 
 def test_a_cache_that_others_can_write_is_refused(good, fails, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import time
 import types
 
 import pytest
@@ -189,7 +190,7 @@ def a_bomb(answer):
     [
         (other_bytes, "DATA_LOSS", "rms-norm.wasm: expected "),
         (more_bytes, "RESOURCE_EXHAUSTED", "the hub sends more"),
-        (fewer_bytes, "UNAVAILABLE", "Consistency check failed"),
+        (fewer_bytes, "UNAVAILABLE", " bytes, the hub sent "),
         (a_bomb, "RESOURCE_EXHAUSTED", "the hub sends more"),
     ],
 )
@@ -231,19 +232,55 @@ def test_metadata_without_end_is_refused(hub, good, fails):
     fails("RESOURCE_EXHAUSTED", "expected at most 262144 bytes, the hub sends more")
 
 
-def test_a_hub_that_breaks_off_each_time_is_given_up(hub, variant, fails, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.file_download.time", types.SimpleNamespace(sleep=lambda seconds: None))
-    hub.push("good/rms-norm", "v1", variant(bytes(12 << 20)))
+@pytest.fixture
+def pauses(monkeypatch) -> list[float]:
+    """The pauses before downloads begin anew, which do not last in the test."""
+    pauses: list[float] = []
+    clock = types.SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic)
+    monkeypatch.setattr("callbox.hub._client.time", clock)
+    return pauses
 
+
+def test_a_hub_that_breaks_off_each_time_is_given_up(hub, good, fails, pauses):
     def break_off(request, answer):
         if wasm(request) and request.method == "GET":
             answer.headers["Content-Length"] = str(len(answer.body))
-            answer.body = answer.body[: 11 << 20]
+            answer.body = answer.body[:100]
 
-    # The client begins anew as long as something comes, and the hub ignores where it goes on from.
     hub.lie = break_off
-    fails("UNAVAILABLE", "the download began anew 4 times")
-    assert sum(path.endswith(".wasm") for path in hub.got()) == 5
+    fails("UNAVAILABLE", "rms-norm.wasm: the download failed 4 times: ")
+    assert sum(path.endswith(".wasm") for path in hub.got()) == 4
+    assert pauses == [1, 2, 4]
+
+
+def test_a_hub_that_asks_to_come_back_much_later_is_given_up(hub, good, fails, pauses):
+    def later(request, answer):
+        if request.method == "GET":
+            answer.status, answer.headers, answer.body = 429, {"Retry-After": "3600"}, b""
+
+    hub.lie = later
+    fails("UNAVAILABLE", "failed 1 times: 429: the hub asks to come back in 3600 seconds")
+    assert not pauses
+
+
+def test_a_hub_that_asks_to_come_back_soon_is_asked_again(hub, good, get, pauses):
+    busy = iter(["7", "", "soon"])
+
+    def later(request, answer):
+        if request.method == "GET" and (after := next(busy, None)) is not None:
+            answer.status, answer.headers, answer.body = 429, {"Retry-After": after}, b""
+
+    hub.lie = later
+    assert get().commit == good
+    assert pauses == [7, 2, 4]
+
+
+def test_a_download_that_takes_very_long_is_given_up(good, fails, monkeypatch):
+    # Each look at the clock finds that half an hour has passed.
+    seconds = iter(range(0, 1 << 30, 1801))
+    monkeypatch.setattr("callbox.hub._client.time", types.SimpleNamespace(monotonic=lambda: next(seconds)))
+    error = fails("UNAVAILABLE", "metadata.json: the hub sent 0 bytes in 1800 s")
+    assert error.blame == "host"
 
 
 @pytest.mark.parametrize(

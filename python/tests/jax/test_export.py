@@ -211,6 +211,40 @@ def test_bundles_that_were_changed(load):
     for changed, error, match in wrong.values():
         with pytest.raises(error, match=match):
             callbox.jax.deserialize(changed)
+    module = b'"name": "add_n.wasm"'
+    assert data.count(module) == 1
+    texts = {
+        "a name": (
+            data.replace(b'"add_n.wasm"', b'"\\u001b[2J\\n"', 1).replace(digest, b"0" * 64, 1),
+            "of the key 0000",
+        ),
+        "a key of a policy": (data.replace(b'"traps"', b'"\\u001b["', 1), r"differs in '\\x1b\[', traps: pass"),
+        "a length": (data.replace(b'"program": ', b'"program":"' + b"9" * 999 + b'", "x": ', 1), "a length is '9{79}"),
+    }
+    for changed, match in texts.values():
+        header = int.from_bytes(data[17:25], "little") + len(changed) - len(data)
+        changed = changed[:17] + header.to_bytes(8, "little") + changed[25:]
+        with pytest.raises((ValueError, callbox.CallError), match=match) as caught:
+            callbox.jax.deserialize(changed)
+        assert str(caught.value).isprintable() and len(str(caught.value)) < 300
+        assert (getattr(caught.value, "module", None) or "").isprintable()
     for end in range(0, len(data), 997):
         with pytest.raises(Exception):  # noqa: B017, PT011  whichever, but no crash
             callbox.jax.deserialize(data[:end])
+
+
+def test_a_closed_module_is_not_left_out_of_a_bundle(guests):
+    # No other test loads the file.
+    module = callbox.Host(policy={"limits": {"deadline_ms": 4321}}).load(guests / "add_n.wasm")
+    program = jax.jit(lambda x: callbox.jax.op(module.add_n)(x, n=4.0))
+    x = np.zeros(3, np.float32)
+    exported = callbox.jax.export(program, bundle=True)(x)
+    assert exported.modules == (module,)
+    module.close()
+    with pytest.raises(
+        callbox.CallError, match=f"FAILED_PRECONDITION: .*{module.key}.* is closed and cannot be bundled"
+    ):
+        callbox.jax.export(program, bundle=True)(x)
+    # The bundle that was made before has the file.
+    again = callbox.jax.deserialize(exported.serialize(), host=callbox.Host(policy=module.policy))
+    np.testing.assert_array_equal(again.call(x), np.full(3, 4))

@@ -26,7 +26,8 @@ mod limits;
 mod workers;
 
 use workers::{
-    PROGRAM, alone, assert_confined, children, descriptors, facts, is_zombie, kill, probe, until,
+    PROGRAM, alone, assert_confined, children, descriptors, facts, is_zombie, kill, probe, slow,
+    until,
 };
 
 fn compiler() -> Arc<CompilerProcess> {
@@ -70,31 +71,6 @@ fn call(module: &Arc<Module>) -> Result<i32, Status> {
     let mut result = [0; 4];
     call.call(&[], &mut [&mut result])?;
     Ok(i32::from_le_bytes(result))
-}
-
-/// Nested loops that set each other's locals: a few kilobytes that take minutes to compile.
-fn slow(number: usize) -> Vec<u8> {
-    const DEPTH: usize = 1600;
-    const LOCALS: usize = 200;
-    let mut text = format!(
-        r#"(module (memory (export "memory") 1) (func (export "f") (param i32) (result i32)
-            (local {}) (local.set 1 (i32.const {number}))"#,
-        "i32 ".repeat(LOCALS)
-    );
-    let local = |number: usize| 1 + number % LOCALS;
-    for depth in 0..DEPTH {
-        let (to, from) = (local(depth), local(depth * 7 + 3));
-        write!(
-            text,
-            " (loop (local.set {to} (i32.add (local.get {to}) (local.get {from})))"
-        )
-        .unwrap();
-    }
-    for depth in 0..DEPTH {
-        write!(text, " (br_if 0 (local.get {})))", local(depth)).unwrap();
-    }
-    text.push_str(" (i32.const 0)))");
-    wat::parse_str(text).unwrap()
 }
 
 /// Nested blocks with many results, and branches to all of them that carry these: a few kilobytes

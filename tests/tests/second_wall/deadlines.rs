@@ -5,12 +5,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox::call::TargetModule;
+use callbox::policy::Limits;
+use callbox::process::{Sandbox, Worker};
 use callbox::program::ExecuteOptions;
 use callbox::{Blame, CallOptions, CallSite, CancelToken, Deadline, Literal, Shape, StatusCode};
+use callbox_tests::worker::WORKER;
 
 use super::program;
 use super::workers::{
-    alone, children, double, facts, is_zombie, kill, module, sandbox, site, until,
+    PROGRAM, alone, children, config, double, facts, is_zombie, kill, module, sandbox, site, slow,
+    until,
 };
 
 #[test]
@@ -154,4 +158,26 @@ fn a_call_does_not_wait_for_a_worker_longer_than_its_caller() {
         facts(&outcome.unwrap_err()),
         (StatusCode::Cancelled, Blame::Caller)
     );
+}
+
+#[test]
+fn a_module_that_compiles_slowly_ends_at_its_limit() {
+    let _alone = alone();
+    let mut config = config(Worker::new(PROGRAM, [WORKER]));
+    config.policy.limits = Limits {
+        compile_time: Some(Duration::from_millis(200)),
+        function_work: u64::MAX,
+        module_work: u64::MAX,
+        ..Limits::default()
+    };
+    let sandbox = Sandbox::new(config).unwrap();
+    let begun = Instant::now();
+    let status = sandbox.load(&slow(1)).unwrap_err();
+    assert_eq!(
+        facts(&status),
+        (StatusCode::DeadlineExceeded, Blame::Guest),
+        "{status}"
+    );
+    // Workers once had 10 seconds beyond the limit.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{status}");
 }

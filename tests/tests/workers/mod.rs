@@ -1,6 +1,7 @@
 //! A sandbox with worker processes, and helpers that inspect them.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +37,31 @@ pub(crate) const MODULE: &str = r#"(module
       (i32.load offset=8 (local.get $frame)) (i32.const 1)
       (i32.load offset=16 (local.get $frame)) (i32.const 1)))
     (i32.const 0)))"#;
+
+/// Nested loops that set each other's locals: a few kilobytes that take minutes to compile.
+pub(crate) fn slow(number: usize) -> Vec<u8> {
+    const DEPTH: usize = 1600;
+    const LOCALS: usize = 200;
+    let mut text = format!(
+        r#"(module (memory (export "memory") 1) (func (export "f") (param i32) (result i32)
+            (local {}) (local.set 1 (i32.const {number}))"#,
+        "i32 ".repeat(LOCALS)
+    );
+    let local = |number: usize| 1 + number % LOCALS;
+    for depth in 0..DEPTH {
+        let (to, from) = (local(depth), local(depth * 7 + 3));
+        write!(
+            text,
+            " (loop (local.set {to} (i32.add (local.get {to}) (local.get {from})))"
+        )
+        .unwrap();
+    }
+    for depth in 0..DEPTH {
+        write!(text, " (br_if 0 (local.get {})))", local(depth)).unwrap();
+    }
+    text.push_str(" (i32.const 0)))");
+    wat::parse_str(text).unwrap()
+}
 
 /// Serialises the tests, because they count processes and descriptors.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use callbox::call::ApiVersion;
 use callbox::policy::{Grants, Policy};
 use callbox::{CallSite, Result, Shape, StaticInfo, Status};
+use callbox_core::text::shortened;
 use callbox_core::{attributes_from_mlir, attributes_to_mlir};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -116,7 +117,7 @@ impl Record {
         let record: Self = serde_json::from_slice(text).map_err(|error| {
             Status::invalid_argument(format!(
                 "the capsule is wrong: {}",
-                name(&error.to_string())
+                name(&shortened(&error.to_string()))
             ))
         })?;
         if record.format == FORMAT {
@@ -136,7 +137,7 @@ impl Record {
         }
         Err(Status::invalid_argument(format!(
             "expected a module with SHA-256 {}, found {found}",
-            name(&self.module.sha256)
+            name(&shortened(&self.module.sha256))
         )))
     }
 

@@ -43,34 +43,70 @@ const TYPES: &[(ElementType, Dtype)] = &[
     (ElementType::F8e5m2fnuz, Dtype::F8_E5M2FNUZ),
 ];
 
-/// Reads a tensor: of the file, only the header and the tensor's bytes. If the format has no name
-/// for `expected`, the tensor may be stored as another type.
+/// A file whose header was read.
+#[derive(Debug)]
+pub(crate) struct Tensors<F> {
+    file: F,
+    metadata: Metadata,
+    /// The offset of the elements in the file.
+    data_at: u64,
+}
+
+impl<F: Read + Seek> Tensors<F> {
+    /// Reads the header alone.
+    ///
+    /// # Errors
+    /// The error of `file`; INVALID_ARGUMENT if it is no .safetensors file.
+    pub(crate) fn open(mut file: F) -> Result<Self, ReadError> {
+        let (metadata, data_at) = read_metadata(&mut file)?;
+        Ok(Self {
+            file,
+            metadata,
+            data_at,
+        })
+    }
+
+    /// Reads a tensor. If the format has no name for `expected`, the tensor may be stored as
+    /// another type.
+    ///
+    /// # Errors
+    /// The error of the file; NOT_FOUND if there is no such tensor; INVALID_ARGUMENT if XLA lacks
+    /// its element type, or its elements are not there.
+    pub(crate) fn read(
+        &mut self,
+        name: &str,
+        expected: Option<ElementType>,
+    ) -> Result<Literal, ReadError> {
+        let metadata = &self.metadata;
+        let info = metadata.info(name).ok_or_else(|| unknown(name, metadata))?;
+        let element_type = element_type(info, expected.or_else(|| declared(name, metadata)))?;
+        let shape = ArrayShape::new(element_type, &info.shape)?;
+        let at = self.data_at + info.data_offsets.0 as u64;
+        self.file.seek(SeekFrom::Start(at))?;
+        let mut bytes = Vec::new();
+        (&mut self.file)
+            .take(shape.byte_size() as u64)
+            .read_to_end(&mut bytes)?;
+        if element_type.is_pred() {
+            bytes
+                .iter_mut()
+                .for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        check_range(element_type, &bytes)?;
+        Ok(Literal::from_bytes(shape, bytes)?)
+    }
+}
+
+/// Reads a tensor: of the file, only the header and the tensor's bytes.
 ///
 /// # Errors
-/// The error of `file`; NOT_FOUND if there is no such tensor; INVALID_ARGUMENT if the file is no
-/// .safetensors file or XLA lacks an element type.
+/// Those of [`Tensors::open`] and [`Tensors::read`].
 pub fn read(
-    mut file: impl Read + Seek,
+    file: impl Read + Seek,
     name: &str,
     expected: Option<ElementType>,
 ) -> Result<Literal, ReadError> {
-    let (metadata, data_at) = read_metadata(&mut file)?;
-    let info = metadata
-        .info(name)
-        .ok_or_else(|| unknown(name, &metadata))?;
-    let element_type = element_type(info, expected.or_else(|| declared(name, &metadata)))?;
-    let shape = ArrayShape::new(element_type, &info.shape)?;
-    file.seek(SeekFrom::Start(data_at + info.data_offsets.0 as u64))?;
-    let mut bytes = Vec::new();
-    file.take(shape.byte_size() as u64)
-        .read_to_end(&mut bytes)?;
-    if element_type.is_pred() {
-        bytes
-            .iter_mut()
-            .for_each(|byte| *byte = u8::from(*byte != 0));
-    }
-    check_range(element_type, &bytes)?;
-    Ok(Literal::from_bytes(shape, bytes)?)
+    Tensors::open(file)?.read(name, expected)
 }
 
 /// What the header of a file says, in the words of JSON.

@@ -4,6 +4,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::cost::limited;
 use crate::guests::{FAULTS, NEGATE, SEED};
 use crate::packages::refuse;
 use crate::support::{Folder, Ran};
@@ -241,6 +242,50 @@ fn a_giant_capsule_is_not_read() {
     file.unwrap().set_len(1 << 40).unwrap();
     let message = "c: expected a capsule of at most 1107296256 bytes, found 1099511627776";
     refuse(&folder, &["replay", "c"], 1, "RESOURCE_EXHAUSTED", message);
+}
+
+/// The header of the file is read once, and not for each array.
+#[test]
+fn a_capsule_of_many_arrays_takes_time_in_proportion() {
+    const OPERANDS: usize = 20_000;
+    let mut parts = Parts::new();
+    parts.record["operands"] = json!(vec!["u8[0]"; OPERANDS]);
+    let json = parts.record.to_string().into_bytes();
+    let view = |bytes| TensorView::new(Dtype::U8, vec![<[u8]>::len(bytes)], bytes).unwrap();
+    let mut views = vec![
+        ("capsule".to_owned(), view(&json)),
+        ("module".to_owned(), view(&parts.module)),
+        ("result.0".to_owned(), view(&parts.result)),
+    ];
+    views.extend((0..OPERANDS).map(|i| (format!("operand.{i}"), view(&[]))));
+    let folder = Folder::new();
+    folder.write("c", serialize(views, None).unwrap());
+    let ran = limited(&folder, 200, &["replay", "c"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let message = "error: FAILED_PRECONDITION: c: the call ";
+    assert!(ran.stderr.starts_with(message), "{ran:?}");
+}
+
+#[test]
+fn long_texts_of_a_capsule_are_cut() {
+    let long = "\u{1b}".repeat(1 << 18);
+    let mut parts = Parts::new();
+    parts.record["callbox"] = json!(long);
+    parts.record["module"]["file"] = json!(long);
+    parts.record["status"] = json!({"code": long, "message": long, "recoverable": false,
+        "blame": "guest", "backtrace": []});
+    let folder = Folder::new();
+    folder.write("c", parts.file());
+    let ran = folder.run(&["replay", "c"]);
+    assert_eq!(ran.code, 1);
+    let length = ran.stdout.len() + ran.stderr.len();
+    assert!(length < 200_000, "{length}");
+    parts.record["module"]["sha256"] = json!(long);
+    folder.write("c", parts.file());
+    let ran = folder.run(&["replay", "c"]);
+    let message = "error: INVALID_ARGUMENT: c: expected a module with SHA-256 \\u{1b}";
+    assert!(ran.stderr.starts_with(message), "{ran:?}");
+    assert!(ran.stderr.len() < 4096);
 }
 
 #[test]
