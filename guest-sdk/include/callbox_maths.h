@@ -31,8 +31,11 @@ typedef enum callbox_convertible {
 /* An order of elements. NaNs are greater than every other element. */
 typedef enum callbox_order { CALLBOX_ASCENDING, CALLBOX_DESCENDING } callbox_order;
 
-/* The type of the elements of matrices. */
-typedef enum callbox_number { CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64 } callbox_number;
+/* The type of the elements of `a` and `b` in a product. `c` has elements of the same type if it is
+ * F32 or F64, of F32 for F16 and BF16, and of S32 for S8. */
+typedef enum callbox_number {
+  CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64, CALLBOX_NUMBER_F16, CALLBOX_NUMBER_BF16, CALLBOX_NUMBER_S8
+} callbox_number;
 
 /* A batch of matrices: element `[l, i, j]` is the element number
  * `l * batch_stride + i * row_stride + j * column_stride` of `data`. */
@@ -84,6 +87,10 @@ CALLBOX_ASSERT_FIELD(callbox_product, beta, 88);
 /* Writes the function of each element of `x` to `y`, which is as long and may be `x`. */
 CALLBOX_MATHS("map")
 void callbox_map(uint32_t function, const float *x, size_t x_count, float *y, size_t y_count);
+
+CALLBOX_MATHS("map-f64")
+void callbox_map_f64(uint32_t function, const double *x, size_t x_count, double *y,
+                     size_t y_count);
 
 /* Converts each element of `x`, and writes it to `y`, which has as many. Sizes are in bytes. */
 CALLBOX_MATHS("convert")

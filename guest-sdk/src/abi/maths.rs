@@ -3,7 +3,7 @@
 use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction};
 
 use super::{bytes, bytes_mut};
-use crate::maths::{Converted, MatrixElement, Sizes, Strides};
+use crate::maths::{Converted, Factor, Sizes, Strides};
 
 mod imports {
     use callbox_abi::Product;
@@ -11,6 +11,14 @@ mod imports {
     #[link(wasm_import_module = "callbox:ffi/maths@1.0.0")]
     unsafe extern "C" {
         pub(crate) fn map(function: u32, x: *const f32, x_len: usize, y: *mut f32, y_len: usize);
+        #[link_name = "map-f64"]
+        pub(crate) fn map_f64(
+            function: u32,
+            x: *const f64,
+            x_len: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
         pub(crate) fn convert(
             source: u32,
             x: *const u8,
@@ -115,21 +123,6 @@ mod imports {
     }
 }
 
-/// The import `map`.
-pub(crate) fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
-    let function = u32::from(function.number());
-    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
-    // exclusively.
-    unsafe { imports::map(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len()) }
-}
-
-/// The import `map`, with the operand as the result.
-pub(crate) fn map_in_place(function: Elementwise, y: &mut [f32]) {
-    let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
-    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
-    unsafe { imports::map(function, start, length, start, length) }
-}
-
 /// The import `convert`.
 pub(crate) fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
     let (source, target) = (u32::from(S::NUMBER.number()), u32::from(T::NUMBER.number()));
@@ -139,8 +132,14 @@ pub(crate) fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
     unsafe { imports::convert(source, x.as_ptr(), x.len(), target, y.as_mut_ptr(), y.len()) }
 }
 
-/// The imports of functions of rows.
+/// The imports of functions of elements and rows.
 pub trait Rows: Sized {
+    /// Writes to `y_len` elements from `y`, and reads `x_len` elements from `x`, which may be `y`.
+    ///
+    /// # Safety
+    /// The caller has borrowed the elements, those of `y` exclusively.
+    unsafe fn map(function: u32, x: *const Self, x_len: usize, y: *mut Self, y_len: usize);
+
     /// Writes to `y_len` elements from `y`, and reads `x_len` elements from `x`, which may be `y`.
     ///
     /// # Safety
@@ -158,8 +157,13 @@ pub trait Rows: Sized {
 }
 
 macro_rules! rows {
-    ($type:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident) => {
+    ($type:ident, $map:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident) => {
         impl Rows for $type {
+            unsafe fn map(function: u32, x: *const Self, x_len: usize, y: *mut Self, y_len: usize) {
+                // SAFETY: the caller has borrowed the elements, those of `y` exclusively.
+                unsafe { imports::$map(function, x, x_len, y, y_len) }
+            }
+
             unsafe fn softmax(
                 x: *const Self,
                 x_len: usize,
@@ -200,14 +204,30 @@ macro_rules! rows {
     };
 }
 
-rows!(f32, softmax_rows, reduce_rows, dot_rows, argsort_rows);
+rows!(f32, map, softmax_rows, reduce_rows, dot_rows, argsort_rows);
 rows!(
     f64,
+    map_f64,
     softmax_rows_f64,
     reduce_rows_f64,
     dot_rows_f64,
     argsort_rows_f64
 );
+
+/// A function of each element.
+pub(crate) fn map<T: Rows>(function: Elementwise, x: &[T], y: &mut [T]) {
+    let function = u32::from(function.number());
+    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
+    // exclusively.
+    unsafe { T::map(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len()) }
+}
+
+/// A function of each element, with the operand as the result.
+pub(crate) fn map_in_place<T: Rows>(function: Elementwise, y: &mut [T]) {
+    let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
+    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
+    unsafe { T::map(function, start, length, start, length) }
+}
 
 /// The softmax of rows.
 pub(crate) fn softmax_rows<T: Rows>(x: &[T], columns: usize, y: &mut [T]) {
@@ -282,13 +302,13 @@ pub(crate) fn rms_norm_rows_gradient(
 }
 
 /// The import `gemm`.
-pub(crate) fn gemm<T: MatrixElement>(
+pub(crate) fn gemm<T: Factor>(
     sizes: Sizes,
-    alpha: T,
+    alpha: T::Sum,
     (a, a_strides): (&[T], Strides),
     (b, b_strides): (&[T], Strides),
-    beta: T,
-    (c, c_strides): (&mut [T], Strides),
+    beta: T::Sum,
+    (c, c_strides): (&mut [T::Sum], Strides),
 ) {
     let product = Product {
         a: matrices(a.as_ptr().expose_provenance(), size_of_val(a), a_strides),

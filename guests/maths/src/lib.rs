@@ -2,17 +2,17 @@
 //! rows.
 
 use callbox_guest::maths::{
-    self, Converted, Elementwise, MatrixElement, Order, Reduction, Sizes, Strides,
+    self, Converted, Elementwise, Factor, MatrixElement, Order, Reduction, Sizes, Strides,
 };
 use callbox_guest::{
-    AnyResult, Bf16, Element, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
+    AnyResult, Bf16, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
 };
 
 /// Computes a function of each element.
-#[target(pure)]
-fn elementwise(
-    x: &Operand<f32>,
-    y: &mut ResultBuffer<f32>,
+#[target(pure, T = [f32, f64])]
+fn elementwise<T: MatrixElement>(
+    x: &Operand<T>,
+    y: &mut ResultBuffer<T>,
     #[attr] function: &str,
 ) -> Result<(), Failure> {
     y.expect_dimensions(x.dimensions())?;
@@ -167,11 +167,11 @@ fn rms_norm_rows_gradient(
 }
 
 /// Multiplies matrices: the last two dimensions of the operands, for each index of the others.
-#[target(pure, T = [f32, f64])]
-fn matmul<T: Element + MatrixElement + Default + From<u8>>(
+#[target(pure, T = [f32, f64, F16, Bf16, i8])]
+fn matmul<T: Factor<Sum: Default + From<u8>>>(
     a: &Operand<T>,
     b: &Operand<T>,
-    c: &mut ResultBuffer<T>,
+    c: &mut AnyResult,
     #[attr] transpose_a: bool,
     #[attr] transpose_b: bool,
 ) -> Result<(), Failure> {
@@ -197,6 +197,7 @@ fn matmul<T: Element + MatrixElement + Default + From<u8>>(
     }
     let mut dimensions = batch.to_vec();
     dimensions.extend([rows as i64, columns as i64]);
+    let mut c = c.as_typed::<T::Sum>()?;
     c.expect_dimensions(&dimensions)?;
     let sizes = Sizes {
         batch: batch.iter().product::<i64>() as usize,
@@ -206,11 +207,11 @@ fn matmul<T: Element + MatrixElement + Default + From<u8>>(
     };
     maths::gemm(
         sizes,
-        T::from(1),
+        T::Sum::from(1),
         (a, of_a),
         (b, strides_of_b),
-        T::default(),
-        (c, Strides::row_major(rows, columns)),
+        T::Sum::default(),
+        (&mut c, Strides::row_major(rows, columns)),
     );
     Ok(())
 }

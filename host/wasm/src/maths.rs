@@ -34,8 +34,9 @@ use crate::sections::ImportedItem;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
-const FUNCTIONS: [(&str, &str); 13] = [
+const FUNCTIONS: [(&str, &str); 14] = [
     ("map", "(i32, i32, i32, i32, i32)"),
+    ("map-f64", "(i32, i32, i32, i32, i32)"),
     ("convert", "(i32, i32, i32, i32, i32, i32)"),
     ("softmax-rows", "(i32, i32, i32, i32, i32)"),
     ("reduce-rows", "(i32, i32, i32, i32, i32)"),

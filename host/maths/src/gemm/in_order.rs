@@ -1,6 +1,6 @@
 //! Portable products: terms are added in a fixed order, with the same bits on every machine.
 
-use super::{Gemm, Number, Scaled, Target, Tile, each_tile};
+use super::{Format, Gemm, Number, Scaled, Sum, Target, Tile, each_tile};
 use crate::simd::{self, Vectorized};
 
 /// The most rows, columns and terms between two pauses. The number of terms is part of the results'
@@ -15,15 +15,15 @@ const BLOCKS: usize = PORTABLE_TILE[0].div_ceil(BLOCK_ROWS);
 
 /// Computes products in a fixed order, with `LANES` columns at once: the terms of each element are
 /// added one after the other. `matrixmultiply` would fuse multiplications with additions.
-pub(super) fn in_order<'a, T: Number, const LANES: usize, E>(
+pub(super) fn in_order<'a, F: Format, const LANES: usize, E>(
     gemm: Gemm,
-    product: &Scaled<'a, T>,
-    mut c: Target<'a, T>,
+    product: &Scaled<'a, F>,
+    mut c: Target<'a, F::Sum>,
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     let mut packed = Packed {
-        a: [[[T::ZERO; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
-        b: [[T::ZERO; LANES]; PORTABLE_TILE[2]],
+        a: [[[F::Wide::ZERO; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
+        b: [[F::Wide::ZERO; LANES]; PORTABLE_TILE[2]],
     };
     let compute = |tile: Tile| {
         simd::run(InOrder {
@@ -45,14 +45,14 @@ struct Packed<T, const LANES: usize> {
 
 /// Computes a tile by blocks of [`BLOCK_ROWS`] rows and `LANES` columns, whose sums fit into
 /// registers. The sizes of blocks do not change the order of the terms.
-struct InOrder<'a, 'b, T, const LANES: usize> {
+struct InOrder<'a, 'b, F: Format, const LANES: usize> {
     tile: Tile,
-    product: &'a Scaled<'b, T>,
-    packed: &'a mut Packed<T, LANES>,
-    c: &'a mut Target<'b, T>,
+    product: &'a Scaled<'b, F>,
+    packed: &'a mut Packed<F::Wide, LANES>,
+    c: &'a mut Target<'b, F::Sum>,
 }
 
-impl<T: Number, const LANES: usize> Vectorized for InOrder<'_, '_, T, LANES> {
+impl<F: Format, const LANES: usize> Vectorized for InOrder<'_, '_, F, LANES> {
     type Output = ();
 
     #[inline(always)]
@@ -69,7 +69,8 @@ impl<T: Number, const LANES: usize> Vectorized for InOrder<'_, '_, T, LANES> {
         for i in 0..rows {
             let block = &mut packed.a[i / BLOCK_ROWS][..depth];
             for (packed, term) in block.iter_mut().zip(term..) {
-                packed[i % BLOCK_ROWS] = a.elements[a.strides.place(tile.matrix, row + i, term)];
+                let place = a.strides.place(tile.matrix, row + i, term);
+                packed[i % BLOCK_ROWS] = F::widen(a.elements[place]);
             }
         }
         for first in (0..columns).step_by(LANES) {
@@ -78,10 +79,12 @@ impl<T: Number, const LANES: usize> Vectorized for InOrder<'_, '_, T, LANES> {
                 let place = b.strides.place(tile.matrix, term, column + first);
                 let dense = b.elements.get(place..place + LANES);
                 if let (1, Some(dense)) = (b.strides.column, dense) {
-                    packed.copy_from_slice(dense);
+                    for (packed, x) in packed.iter_mut().zip(dense) {
+                        *packed = F::widen(*x);
+                    }
                 } else {
                     for (lane, packed) in packed[..lanes].iter_mut().enumerate() {
-                        *packed = b.elements[place + lane * b.strides.column];
+                        *packed = F::widen(b.elements[place + lane * b.strides.column]);
                     }
                 }
             }
@@ -90,7 +93,8 @@ impl<T: Number, const LANES: usize> Vectorized for InOrder<'_, '_, T, LANES> {
                 for (i, sums) in (block * BLOCK_ROWS..rows).zip(sums) {
                     for (sum, column) in sums[..lanes].iter().zip(column + first..) {
                         let place = c.strides.place(tile.matrix, row + i, column);
-                        product.finish(tile, *sum, &mut c.elements[place]);
+                        let c = &mut c.elements[place];
+                        *c = F::Sum::finish(product.alpha, *sum, product.beta(tile), *c);
                     }
                 }
             }

@@ -10,6 +10,9 @@
 
 mod accuracy;
 mod convert;
+mod double;
+mod elements_f64;
+mod narrow;
 mod products;
 mod rows;
 

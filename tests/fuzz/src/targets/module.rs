@@ -51,6 +51,7 @@ const IMPORTS: &str = r#"(module
     (import "callbox:ffi/api@1.1.0" "function-message" (func (param i32 i32) (result i32)))
     (import "callbox:ffi/api@1.1.0" "user-data" (func (param i32 i32 i32 i32) (result i64)))
     (import "callbox:ffi/maths@1.0.0" "map" (func (param i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "map-f64" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "convert" (func (param i32 i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "softmax-rows" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "reduce-rows" (func (param i32 i32 i32 i32 i32)))
