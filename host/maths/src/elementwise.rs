@@ -1,8 +1,9 @@
 //! Functions of each element of an array of F32 or F64.
 //!
-//! Those of F64 are the crate `libm`'s, one element at a time. Each of F32 is straight-line code: choices are selections between two computed values, so that
-//! the compiler can compute several elements at once. The coefficients of the polynomials minimise
-//! the largest relative error, by least squares with Lawson's weights.
+//! Those of F64 are the crate `libm`'s, one element at a time. Each of F32 is straight-line code:
+//! choices are selections between two computed values, so that the compiler can compute several
+//! elements at once. The coefficients of the polynomials minimise the largest relative error, by
+//! least squares with Lawson's weights.
 
 use callbox_abi::Elementwise;
 
