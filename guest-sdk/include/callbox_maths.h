@@ -23,6 +23,11 @@ typedef enum callbox_reduction {
   CALLBOX_SUM, CALLBOX_MAX, CALLBOX_ROOT_MEAN_SQUARE
 } callbox_reduction;
 
+/* A discrete Fourier transform. */
+typedef enum callbox_transform {
+  CALLBOX_FORWARD, CALLBOX_INVERSE, CALLBOX_REAL_FORWARD, CALLBOX_REAL_INVERSE
+} callbox_transform;
+
 /* The type of the elements of a conversion. */
 typedef enum callbox_convertible {
   CALLBOX_CONVERT_F32, CALLBOX_CONVERT_F16, CALLBOX_CONVERT_BF16, CALLBOX_CONVERT_S8
@@ -151,6 +156,17 @@ void callbox_argsort_rows(uint32_t order, const float *x, size_t x_count, size_t
 CALLBOX_MATHS("argsort-rows-f64")
 void callbox_argsort_rows_f64(uint32_t order, const double *x, size_t x_count, size_t columns,
                               int32_t *positions, size_t positions_count);
+
+/* Writes the Fourier transform of each row of `x` to a row of `y`, of at most 65536 `points`. A
+ * complex number is its real part and its imaginary part. A row of real numbers has `points` of
+ * them, and its transform has `points / 2 + 1` complex ones. */
+CALLBOX_MATHS("fft-rows")
+void callbox_fft_rows(uint32_t transform, const float *x, size_t x_count, size_t points, float *y,
+                      size_t y_count);
+
+CALLBOX_MATHS("fft-rows-f64")
+void callbox_fft_rows_f64(uint32_t transform, const double *x, size_t x_count, size_t points,
+                          double *y, size_t y_count);
 
 /* Multiplies matrices. */
 CALLBOX_MATHS("gemm") void callbox_gemm(const callbox_product *product);

@@ -39,9 +39,10 @@ use crate::abi::maths as machine;
 #[doc(inline)]
 pub use callbox_abi::{Elementwise, Order, Reduction};
 
-use callbox_abi::{Convertible, Number};
+use callbox_abi::{Convertible, Number, Transform};
 
-use crate::{Bf16, F16};
+use crate::abi::{bytes, bytes_mut, elements, elements_mut};
+use crate::{Bf16, C64, C128, F16};
 
 /// A type of the elements of arrays: [`f32`] or [`f64`]. Products of such matrices have the same
 /// type.
@@ -84,7 +85,7 @@ macro_rules! factors {
 
             #[cfg(not(target_arch = "wasm32"))]
             fn stored(x: &[Self]) -> &[<$format as callbox_maths::gemm::Format>::Stored] {
-                crate::abi::elements(crate::abi::bytes(x)).unwrap_or_default()
+                elements(bytes(x)).unwrap_or_default()
             }
         }
     )*};
@@ -171,6 +172,20 @@ impl Converted for Bf16 {
 
 impl Converted for i8 {
     const NUMBER: Convertible = Convertible::S8;
+}
+
+/// A type of complex numbers: [`C64`] or [`C128`].
+pub trait Complex: crate::Element {
+    /// The type of the parts: [`f32`] or [`f64`].
+    type Part: MatrixElement;
+}
+
+impl Complex for C64 {
+    type Part = f32;
+}
+
+impl Complex for C128 {
+    type Part = f64;
 }
 
 /// The sizes of a batch of products of matrices: `rows x depth` by `depth x columns`.
@@ -316,6 +331,49 @@ pub fn top_k_rows<T: MatrixElement>(
         for (value, &position) in values.iter_mut().zip(positions) {
             *value = row[position as usize];
         }
+    }
+}
+
+/// Writes the discrete Fourier transform of each row of `points` numbers of `x`, at most 65536, to
+/// a row of `y`, which is as long.
+///
+/// ```
+/// use callbox_guest::{C64, maths};
+///
+/// let x = [1.0, 2.0].map(|re| C64 { re, im: 0.0 });
+/// let mut y = x;
+/// maths::fft_rows(&x, 2, &mut y);
+/// assert_eq!(y.map(|y| y.re), [3.0, -1.0]);
+/// ```
+pub fn fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::Forward, x, points, y);
+}
+
+/// The inverse of [`fft_rows`].
+pub fn inverse_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::Inverse, x, points, y);
+}
+
+/// Writes the first `points / 2 + 1` numbers of the discrete Fourier transform of each row of
+/// `points` numbers of `x`, at most 65536, to a row of `y`.
+pub fn real_fft_rows<C: Complex>(x: &[C::Part], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::RealForward, x, points, y);
+}
+
+/// The inverse of [`real_fft_rows`], to rows of `points` numbers.
+pub fn inverse_real_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C::Part]) {
+    transform_rows::<C::Part, _, _>(Transform::RealInverse, x, points, y);
+}
+
+fn transform_rows<T: MatrixElement, X: crate::Element, Y: crate::Element>(
+    transform: Transform,
+    x: &[X],
+    points: usize,
+    y: &mut [Y],
+) {
+    // A complex number is as aligned as its parts.
+    if let (Some(x), Some(y)) = (elements::<T>(bytes(x)), elements_mut(bytes_mut(y))) {
+        machine::fft_rows(transform, x, points, y);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The host's mathematics, on slices of the module's memory.
 
-use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction};
+use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction, Transform};
 
 use super::{bytes, bytes_mut};
 use crate::maths::{Converted, Factor, Sizes, Strides};
@@ -119,6 +119,24 @@ mod imports {
             positions: *mut i32,
             positions_len: usize,
         );
+        #[link_name = "fft-rows"]
+        pub(crate) fn fft_rows(
+            transform: u32,
+            x: *const f32,
+            x_len: usize,
+            points: usize,
+            y: *mut f32,
+            y_len: usize,
+        );
+        #[link_name = "fft-rows-f64"]
+        pub(crate) fn fft_rows_f64(
+            transform: u32,
+            x: *const f64,
+            x_len: usize,
+            points: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
         pub(crate) fn gemm(product: *const Product);
     }
 }
@@ -154,10 +172,16 @@ pub trait Rows: Sized {
 
     /// Writes the positions of the first elements of rows.
     fn argsort(order: Order, x: &[Self], columns: usize, positions: &mut [i32]);
+
+    /// Writes the Fourier transforms of rows.
+    fn fft(transform: Transform, x: &[Self], points: usize, y: &mut [Self]);
 }
 
 macro_rules! rows {
-    ($type:ident, $map:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident) => {
+    (
+        $type:ident, $map:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident,
+        $fft:ident
+    ) => {
         impl Rows for $type {
             unsafe fn map(function: u32, x: *const Self, x_len: usize, y: *mut Self, y_len: usize) {
                 // SAFETY: the caller has borrowed the elements, those of `y` exclusively.
@@ -200,18 +224,36 @@ macro_rules! rows {
                 // borrowed exclusively.
                 unsafe { imports::$argsort(order, x, x_len, columns, start, length) }
             }
+
+            fn fft(transform: Transform, x: &[Self], points: usize, y: &mut [Self]) {
+                let transform = u32::from(transform.number());
+                let (x, x_len) = (x.as_ptr(), x.len());
+                let (start, length) = (y.as_mut_ptr(), y.len());
+                // SAFETY: the host reads the one slice, and writes to the other only, which is
+                // borrowed exclusively.
+                unsafe { imports::$fft(transform, x, x_len, points, start, length) }
+            }
         }
     };
 }
 
-rows!(f32, map, softmax_rows, reduce_rows, dot_rows, argsort_rows);
+rows!(
+    f32,
+    map,
+    softmax_rows,
+    reduce_rows,
+    dot_rows,
+    argsort_rows,
+    fft_rows
+);
 rows!(
     f64,
     map_f64,
     softmax_rows_f64,
     reduce_rows_f64,
     dot_rows_f64,
-    argsort_rows_f64
+    argsort_rows_f64,
+    fft_rows_f64
 );
 
 /// A function of each element.
@@ -256,6 +298,11 @@ pub(crate) fn dot_rows<T: Rows>(a: &[T], b: &[T], y: &mut [T]) {
 /// The positions of the first elements of rows.
 pub(crate) fn argsort_rows<T: Rows>(order: Order, x: &[T], columns: usize, positions: &mut [i32]) {
     T::argsort(order, x, columns, positions);
+}
+
+/// The Fourier transforms of rows.
+pub(crate) fn fft_rows<T: Rows>(transform: Transform, x: &[T], points: usize, y: &mut [T]) {
+    T::fft(transform, x, points, y);
 }
 
 /// The import `rms-norm-rows`.

@@ -7,6 +7,8 @@
 
 use core::convert::Infallible;
 
+use callbox_abi::Transform;
+use callbox_maths::fft;
 use callbox_maths::gemm::{self, Arithmetic, Gemm, Operand, Target};
 use callbox_maths::norm::Forward;
 
@@ -77,6 +79,24 @@ pub(super) fn argsort_rows<T: MatrixElement>(
     let kept = self::columns(positions.len(), x.len().checked_div(columns).unwrap_or(0));
     assert!(kept <= columns, "{kept} positions of {columns} elements");
     let Ok(()) = callbox_maths::argsort_rows(order, x, columns, positions, kept, &mut go_on);
+}
+
+pub(super) fn fft_rows<T: MatrixElement>(
+    transform: Transform,
+    x: &[T],
+    points: usize,
+    y: &mut [T],
+) {
+    let transforms = fft::Rows::new(transform, points);
+    let transforms = transforms.unwrap_or_else(|too_long| panic!("{too_long}"));
+    check_rows(x.len(), transforms.columns_of_x());
+    let rows = x.len().checked_div(transforms.columns_of_x()).unwrap_or(0);
+    assert_eq!(
+        y.len(),
+        rows * transforms.columns_of_y(),
+        "the length of `y`"
+    );
+    let Ok(()) = transforms.transform(x, y, &mut go_on);
 }
 
 pub(super) fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {

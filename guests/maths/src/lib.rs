@@ -2,10 +2,11 @@
 //! rows.
 
 use callbox_guest::maths::{
-    self, Converted, Elementwise, Factor, MatrixElement, Order, Reduction, Sizes, Strides,
+    self, Complex, Converted, Elementwise, Factor, MatrixElement, Order, Reduction, Sizes, Strides,
 };
 use callbox_guest::{
-    AnyResult, Bf16, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
+    AnyOperand, AnyResult, Bf16, C64, C128, ElementType, F16, Failure, Operand, ResultBuffer,
+    Shape, target,
 };
 
 /// Computes a function of each element.
@@ -132,6 +133,65 @@ fn top_k_rows<T: MatrixElement>(
     ])?;
     maths::top_k_rows(x, columns as usize, values, positions);
     Ok(())
+}
+
+/// Computes the Fourier transform over the last axis, or its inverse.
+#[target(pure, T = [C64, C128])]
+fn fft_rows<T: Complex>(
+    #[dimensions(.., n)] x: &Operand<T>,
+    #[dimensions(.., n)] y: &mut ResultBuffer<T>,
+    #[attr] inverse: bool,
+) -> Result<(), Failure> {
+    y.expect_dimensions(x.dimensions())?;
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    let points = x.dimensions().last().map_or(1, |&n| n as usize);
+    if inverse {
+        maths::inverse_fft_rows(x, points, y);
+    } else {
+        maths::fft_rows(x, points, y);
+    }
+    Ok(())
+}
+
+/// Computes the first half of the Fourier transform of each row of real numbers.
+#[target(pure, T = [C64, C128])]
+fn real_fft_rows<T: Complex>(
+    #[dimensions(m, n)] x: &AnyOperand,
+    #[dimensions(m, _h)] y: &mut ResultBuffer<T, 2>,
+) -> Result<(), Failure> {
+    let x = x.as_typed::<T::Part>()?;
+    let rows = expect_matrix(x.shape())?;
+    y.expect_dimensions(&[rows[0], rows[1] / 2 + 1])?;
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    maths::real_fft_rows(&x, rows[1] as usize, y);
+    Ok(())
+}
+
+/// Computes the inverse of `real_fft_rows`.
+#[target(pure, T = [C64, C128])]
+fn inverse_real_fft_rows<T: Complex>(
+    #[dimensions(m, _h)] x: &Operand<T, 2>,
+    #[dimensions(m, n)] y: &mut AnyResult,
+) -> Result<(), Failure> {
+    let mut y = y.as_typed::<T::Part>()?;
+    let rows = expect_matrix(y.shape())?;
+    let half = [rows[0], rows[1] / 2 + 1];
+    if x.dimensions() != half {
+        return Err(Failure::invalid_argument(format!(
+            "expected x to have the dimensions {half:?}, found {:?}",
+            x.dimensions()
+        )));
+    }
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    maths::inverse_real_fft_rows(x, rows[1] as usize, &mut y);
+    Ok(())
+}
+
+fn expect_matrix(shape: Shape<'_>) -> Result<[i64; 2], Failure> {
+    shape
+        .dimensions()
+        .try_into()
+        .map_err(|_| Failure::invalid_argument("expected two dimensions"))
 }
 
 /// Normalises rows by their root mean square.

@@ -79,6 +79,20 @@ numbered! {
 }
 
 numbered! {
+    /// A discrete Fourier transform.
+    pub enum Transform from u32, named by name {
+        /// From complex numbers to complex numbers.
+        Forward = 0, "forward";
+        /// The inverse of `forward`.
+        Inverse = 1, "inverse";
+        /// From real numbers to the first half of the complex ones.
+        RealForward = 2, "real-forward";
+        /// The inverse of `real-forward`.
+        RealInverse = 3, "real-inverse";
+    }
+}
+
+numbered! {
     /// An order of elements.
     pub enum Order from u32, named by name {
         /// The least element first.

@@ -19,6 +19,7 @@
 
 pub mod convert;
 pub mod elementwise;
+pub mod fft;
 pub mod gemm;
 pub mod nearest;
 pub mod norm;
@@ -26,7 +27,7 @@ pub mod rows;
 mod simd;
 pub mod sort;
 
-pub use callbox_abi::{Convertible, Elementwise, Order, Reduction};
+pub use callbox_abi::{Convertible, Elementwise, Order, Reduction, Transform};
 
 pub use elementwise::{map, map_in_place};
 pub use gemm::{Arithmetic, Gemm, gemm, gemm_of};

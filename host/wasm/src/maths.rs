@@ -22,6 +22,8 @@ mod product;
 mod rows;
 #[cfg(feature = "maths")]
 mod sort;
+#[cfg(feature = "maths")]
+mod transform;
 
 use callbox_core::policy::Grants;
 use callbox_core::values::{Result, Status};
@@ -34,7 +36,7 @@ use crate::sections::ImportedItem;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
-const FUNCTIONS: [(&str, &str); 14] = [
+const FUNCTIONS: [(&str, &str); 16] = [
     ("map", "(i32, i32, i32, i32, i32)"),
     ("map-f64", "(i32, i32, i32, i32, i32)"),
     ("convert", "(i32, i32, i32, i32, i32, i32)"),
@@ -51,6 +53,8 @@ const FUNCTIONS: [(&str, &str); 14] = [
     ),
     ("argsort-rows", "(i32, i32, i32, i32, i32, i32)"),
     ("argsort-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
+    ("fft-rows", "(i32, i32, i32, i32, i32, i32)"),
+    ("fft-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
     ("gemm", "(i32)"),
 ];
 

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::{convert, norm, product, rows, sort};
+use super::{convert, norm, product, rows, sort, transform};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi::{MATHS_MODULE, MATHS_VERSION};
@@ -39,6 +39,7 @@ pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     rows::define(linker, module)?;
     norm::define(linker, module)?;
     sort::define(linker, module)?;
+    transform::define(linker, module)?;
     import::define_computation(linker, module, "gemm", product::gemm)
 }
 

@@ -53,6 +53,8 @@ const IMPORTS: &str = r#"(module
     (import "callbox:ffi/maths@1.0.0" "map" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "map-f64" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "convert" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "fft-rows" (func (param i32 i32 i32 i32 i32 i32)))
+    (import "callbox:ffi/maths@1.0.0" "fft-rows-f64" (func (param i32 i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "softmax-rows" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "reduce-rows" (func (param i32 i32 i32 i32 i32)))
     (import "callbox:ffi/maths@1.0.0" "dot-rows" (func (param i32 i32 i32 i32 i32 i32)))
