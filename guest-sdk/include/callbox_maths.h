@@ -23,6 +23,11 @@ typedef enum callbox_reduction {
   CALLBOX_SUM, CALLBOX_MAX, CALLBOX_ROOT_MEAN_SQUARE
 } callbox_reduction;
 
+/* A discrete Fourier transform. */
+typedef enum callbox_transform {
+  CALLBOX_FORWARD, CALLBOX_INVERSE, CALLBOX_REAL_FORWARD, CALLBOX_REAL_INVERSE
+} callbox_transform;
+
 /* The type of the elements of a conversion. */
 typedef enum callbox_convertible {
   CALLBOX_CONVERT_F32, CALLBOX_CONVERT_F16, CALLBOX_CONVERT_BF16, CALLBOX_CONVERT_S8
@@ -31,8 +36,11 @@ typedef enum callbox_convertible {
 /* An order of elements. NaNs are greater than every other element. */
 typedef enum callbox_order { CALLBOX_ASCENDING, CALLBOX_DESCENDING } callbox_order;
 
-/* The type of the elements of matrices. */
-typedef enum callbox_number { CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64 } callbox_number;
+/* The type of the elements of `a` and `b` in a product. `c` has elements of the same type if it is
+ * F32 or F64, of F32 for F16 and BF16, and of S32 for S8. */
+typedef enum callbox_number {
+  CALLBOX_NUMBER_F32, CALLBOX_NUMBER_F64, CALLBOX_NUMBER_F16, CALLBOX_NUMBER_BF16, CALLBOX_NUMBER_S8
+} callbox_number;
 
 /* A batch of matrices: element `[l, i, j]` is the element number
  * `l * batch_stride + i * row_stride + j * column_stride` of `data`. */
@@ -84,6 +92,10 @@ CALLBOX_ASSERT_FIELD(callbox_product, beta, 88);
 /* Writes the function of each element of `x` to `y`, which is as long and may be `x`. */
 CALLBOX_MATHS("map")
 void callbox_map(uint32_t function, const float *x, size_t x_count, float *y, size_t y_count);
+
+CALLBOX_MATHS("map-f64")
+void callbox_map_f64(uint32_t function, const double *x, size_t x_count, double *y,
+                     size_t y_count);
 
 /* Converts each element of `x`, and writes it to `y`, which has as many. Sizes are in bytes. */
 CALLBOX_MATHS("convert")
@@ -144,6 +156,17 @@ void callbox_argsort_rows(uint32_t order, const float *x, size_t x_count, size_t
 CALLBOX_MATHS("argsort-rows-f64")
 void callbox_argsort_rows_f64(uint32_t order, const double *x, size_t x_count, size_t columns,
                               int32_t *positions, size_t positions_count);
+
+/* Writes the Fourier transform of each row of `x` to a row of `y`, of at most 65536 `points`. A
+ * complex number is its real part and its imaginary part. A row of real numbers has `points` of
+ * them, and its transform has `points / 2 + 1` complex ones. */
+CALLBOX_MATHS("fft-rows")
+void callbox_fft_rows(uint32_t transform, const float *x, size_t x_count, size_t points, float *y,
+                      size_t y_count);
+
+CALLBOX_MATHS("fft-rows-f64")
+void callbox_fft_rows_f64(uint32_t transform, const double *x, size_t x_count, size_t points,
+                          double *y, size_t y_count);
 
 /* Multiplies matrices. */
 CALLBOX_MATHS("gemm") void callbox_gemm(const callbox_product *product);

@@ -39,23 +39,64 @@ use crate::abi::maths as machine;
 #[doc(inline)]
 pub use callbox_abi::{Elementwise, Order, Reduction};
 
-use callbox_abi::{Convertible, Number};
+use callbox_abi::{Convertible, Number, Transform};
 
-use crate::{Bf16, F16};
+use crate::abi::{bytes, bytes_mut, elements, elements_mut};
+use crate::{Bf16, C64, C128, F16};
 
-/// A type of the elements of matrices and rows: [`f32`] or [`f64`].
-pub trait MatrixElement: crate::Element + Into<f64> + sealed::Sealed {
+/// A type of the elements of arrays: [`f32`] or [`f64`]. Products of such matrices have the same
+/// type.
+pub trait MatrixElement: Factor<Sum = Self> + Into<f64> + sealed::Sealed {}
+
+impl MatrixElement for f32 {}
+impl MatrixElement for f64 {}
+
+/// A type of the elements of matrices that [`gemm`] multiplies: [`f32`], [`f64`], [`F16`],
+/// [`Bf16`] or [`i8`].
+pub trait Factor: crate::Element + sealed::Multiplied {
+    /// The type of the elements of the product: [`f32`], [`f64`], or [`i32`] for [`i8`].
+    type Sum: crate::Element + Into<f64>;
+
     /// The type's number in the contract.
     #[doc(hidden)]
     const NUMBER: Number;
+
+    /// The type's format in the host's code.
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "wasm32"))]
+    type Format: callbox_maths::gemm::Format<Sum = Self::Sum>;
+
+    /// A slice as the host's code takes it.
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "wasm32"))]
+    fn stored(x: &[Self]) -> &[<Self::Format as callbox_maths::gemm::Format>::Stored];
 }
 
-impl MatrixElement for f32 {
-    const NUMBER: Number = Number::F32;
+macro_rules! factors {
+    ($($type:ty: $number:ident, $format:ty, $sum:ty;)*) => {$(
+        impl sealed::Multiplied for $type {}
+
+        impl Factor for $type {
+            type Sum = $sum;
+            const NUMBER: Number = Number::$number;
+
+            #[cfg(not(target_arch = "wasm32"))]
+            type Format = $format;
+
+            #[cfg(not(target_arch = "wasm32"))]
+            fn stored(x: &[Self]) -> &[<$format as callbox_maths::gemm::Format>::Stored] {
+                elements(bytes(x)).unwrap_or_default()
+            }
+        }
+    )*};
 }
 
-impl MatrixElement for f64 {
-    const NUMBER: Number = Number::F64;
+factors! {
+    f32: F32, f32, f32;
+    f64: F64, f64, f64;
+    F16: F16, callbox_maths::gemm::F16, f32;
+    Bf16: Bf16, callbox_maths::gemm::Bf16, f32;
+    i8: S8, i8, i32;
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -86,7 +127,9 @@ mod sealed {
 
     converted! { f32: F32, F16: F16, Bf16: Bf16, i8: S8, }
 
-    pub trait Sealed: callbox_maths::gemm::Number + callbox_maths::sort::Sortable {}
+    pub trait Multiplied {}
+
+    pub trait Sealed: callbox_maths::sort::Sortable + callbox_maths::elementwise::Element {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }
@@ -100,6 +143,8 @@ mod sealed {
     impl Converted for F16 {}
     impl Converted for Bf16 {}
     impl Converted for i8 {}
+
+    pub trait Multiplied {}
 
     pub trait Sealed: crate::abi::maths::Rows {}
     impl Sealed for f32 {}
@@ -127,6 +172,20 @@ impl Converted for Bf16 {
 
 impl Converted for i8 {
     const NUMBER: Convertible = Convertible::S8;
+}
+
+/// A type of complex numbers: [`C64`] or [`C128`].
+pub trait Complex: crate::Element {
+    /// The type of the parts: [`f32`] or [`f64`].
+    type Part: MatrixElement;
+}
+
+impl Complex for C64 {
+    type Part = f32;
+}
+
+impl Complex for C128 {
+    type Part = f64;
 }
 
 /// The sizes of a batch of products of matrices: `rows x depth` by `depth x columns`.
@@ -176,12 +235,12 @@ impl Strides {
 }
 
 /// Writes the function of each element of `x` to `y`, which is as long.
-pub fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
+pub fn map<T: MatrixElement>(function: Elementwise, x: &[T], y: &mut [T]) {
     machine::map(function, x, y);
 }
 
 /// Replaces each element of `y` by the function of it.
-pub fn map_in_place(function: Elementwise, y: &mut [f32]) {
+pub fn map_in_place<T: MatrixElement>(function: Elementwise, y: &mut [T]) {
     machine::map_in_place(function, y);
 }
 
@@ -275,6 +334,49 @@ pub fn top_k_rows<T: MatrixElement>(
     }
 }
 
+/// Writes the discrete Fourier transform of each row of `points` numbers of `x`, at most 65536, to
+/// a row of `y`, which is as long.
+///
+/// ```
+/// use callbox_guest::{C64, maths};
+///
+/// let x = [1.0, 2.0].map(|re| C64 { re, im: 0.0 });
+/// let mut y = x;
+/// maths::fft_rows(&x, 2, &mut y);
+/// assert_eq!(y.map(|y| y.re), [3.0, -1.0]);
+/// ```
+pub fn fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::Forward, x, points, y);
+}
+
+/// The inverse of [`fft_rows`].
+pub fn inverse_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::Inverse, x, points, y);
+}
+
+/// Writes the first `points / 2 + 1` numbers of the discrete Fourier transform of each row of
+/// `points` numbers of `x`, at most 65536, to a row of `y`.
+pub fn real_fft_rows<C: Complex>(x: &[C::Part], points: usize, y: &mut [C]) {
+    transform_rows::<C::Part, _, _>(Transform::RealForward, x, points, y);
+}
+
+/// The inverse of [`real_fft_rows`], to rows of `points` numbers.
+pub fn inverse_real_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C::Part]) {
+    transform_rows::<C::Part, _, _>(Transform::RealInverse, x, points, y);
+}
+
+fn transform_rows<T: MatrixElement, X: crate::Element, Y: crate::Element>(
+    transform: Transform,
+    x: &[X],
+    points: usize,
+    y: &mut [Y],
+) {
+    // A complex number is as aligned as its parts.
+    if let (Some(x), Some(y)) = (elements::<T>(bytes(x)), elements_mut(bytes_mut(y))) {
+        machine::fft_rows(transform, x, points, y);
+    }
+}
+
 /// Divides each row of `x` by `sqrt(mean(x^2) + eps)`, multiplies it by `weight`, and writes it to
 /// `y`, which is as long as `x`. A row is as long as `weight`.
 pub fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
@@ -295,14 +397,15 @@ pub fn rms_norm_rows_gradient(
 /// Computes `c = alpha a b + beta c` for each matrix of a batch. If `beta` is 0, `c` is not read.
 ///
 /// The slices have all elements that the strides reach, and no two elements of `c` have the same
-/// place.
-pub fn gemm<T: MatrixElement>(
+/// place. Products of [`F16`] and [`Bf16`] are computed in [`f32`]. Those of [`i8`] are exact in
+/// [`i32`], where they wrap around.
+pub fn gemm<T: Factor>(
     sizes: Sizes,
-    alpha: T,
+    alpha: T::Sum,
     (a, a_strides): (&[T], Strides),
     (b, b_strides): (&[T], Strides),
-    beta: T,
-    (c, c_strides): (&mut [T], Strides),
+    beta: T::Sum,
+    (c, c_strides): (&mut [T::Sum], Strides),
 ) {
     machine::gemm(
         sizes,
@@ -316,10 +419,18 @@ pub fn gemm<T: MatrixElement>(
 
 /// Writes the product of two dense row-major matrices to `c`, with the sizes
 /// `[rows, depth, columns]`.
-pub fn matmul<T: MatrixElement + Default + From<u8>>(
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let mut product = [0; 1];
+/// maths::matmul(&[100_i8, -100], &[100, 100], &mut product, [1, 2, 1]);
+/// assert_eq!(product, [0]);
+/// ```
+pub fn matmul<T: Factor<Sum: Default + From<u8>>>(
     a: &[T],
     b: &[T],
-    c: &mut [T],
+    c: &mut [T::Sum],
     [rows, depth, columns]: [usize; 3],
 ) {
     let sizes = Sizes {
@@ -330,10 +441,10 @@ pub fn matmul<T: MatrixElement + Default + From<u8>>(
     };
     gemm(
         sizes,
-        T::from(1),
+        T::Sum::from(1),
         (a, Strides::row_major(rows, depth)),
         (b, Strides::row_major(depth, columns)),
-        T::default(),
+        T::Sum::default(),
         (c, Strides::row_major(rows, columns)),
     );
 }

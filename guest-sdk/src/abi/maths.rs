@@ -1,9 +1,9 @@
 //! The host's mathematics, on slices of the module's memory.
 
-use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction};
+use callbox_abi::{Elementwise, List, Matrices, Order, Product, Reduction, Transform};
 
 use super::{bytes, bytes_mut};
-use crate::maths::{Converted, MatrixElement, Sizes, Strides};
+use crate::maths::{Converted, Factor, Sizes, Strides};
 
 mod imports {
     use callbox_abi::Product;
@@ -11,6 +11,14 @@ mod imports {
     #[link(wasm_import_module = "callbox:ffi/maths@1.0.0")]
     unsafe extern "C" {
         pub(crate) fn map(function: u32, x: *const f32, x_len: usize, y: *mut f32, y_len: usize);
+        #[link_name = "map-f64"]
+        pub(crate) fn map_f64(
+            function: u32,
+            x: *const f64,
+            x_len: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
         pub(crate) fn convert(
             source: u32,
             x: *const u8,
@@ -111,23 +119,26 @@ mod imports {
             positions: *mut i32,
             positions_len: usize,
         );
+        #[link_name = "fft-rows"]
+        pub(crate) fn fft_rows(
+            transform: u32,
+            x: *const f32,
+            x_len: usize,
+            points: usize,
+            y: *mut f32,
+            y_len: usize,
+        );
+        #[link_name = "fft-rows-f64"]
+        pub(crate) fn fft_rows_f64(
+            transform: u32,
+            x: *const f64,
+            x_len: usize,
+            points: usize,
+            y: *mut f64,
+            y_len: usize,
+        );
         pub(crate) fn gemm(product: *const Product);
     }
-}
-
-/// The import `map`.
-pub(crate) fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
-    let function = u32::from(function.number());
-    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
-    // exclusively.
-    unsafe { imports::map(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len()) }
-}
-
-/// The import `map`, with the operand as the result.
-pub(crate) fn map_in_place(function: Elementwise, y: &mut [f32]) {
-    let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
-    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
-    unsafe { imports::map(function, start, length, start, length) }
 }
 
 /// The import `convert`.
@@ -139,8 +150,14 @@ pub(crate) fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
     unsafe { imports::convert(source, x.as_ptr(), x.len(), target, y.as_mut_ptr(), y.len()) }
 }
 
-/// The imports of functions of rows.
+/// The imports of functions of elements and rows.
 pub trait Rows: Sized {
+    /// Writes to `y_len` elements from `y`, and reads `x_len` elements from `x`, which may be `y`.
+    ///
+    /// # Safety
+    /// The caller has borrowed the elements, those of `y` exclusively.
+    unsafe fn map(function: u32, x: *const Self, x_len: usize, y: *mut Self, y_len: usize);
+
     /// Writes to `y_len` elements from `y`, and reads `x_len` elements from `x`, which may be `y`.
     ///
     /// # Safety
@@ -155,11 +172,22 @@ pub trait Rows: Sized {
 
     /// Writes the positions of the first elements of rows.
     fn argsort(order: Order, x: &[Self], columns: usize, positions: &mut [i32]);
+
+    /// Writes the Fourier transforms of rows.
+    fn fft(transform: Transform, x: &[Self], points: usize, y: &mut [Self]);
 }
 
 macro_rules! rows {
-    ($type:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident) => {
+    (
+        $type:ident, $map:ident, $softmax:ident, $reduce:ident, $dot:ident, $argsort:ident,
+        $fft:ident
+    ) => {
         impl Rows for $type {
+            unsafe fn map(function: u32, x: *const Self, x_len: usize, y: *mut Self, y_len: usize) {
+                // SAFETY: the caller has borrowed the elements, those of `y` exclusively.
+                unsafe { imports::$map(function, x, x_len, y, y_len) }
+            }
+
             unsafe fn softmax(
                 x: *const Self,
                 x_len: usize,
@@ -196,18 +224,52 @@ macro_rules! rows {
                 // borrowed exclusively.
                 unsafe { imports::$argsort(order, x, x_len, columns, start, length) }
             }
+
+            fn fft(transform: Transform, x: &[Self], points: usize, y: &mut [Self]) {
+                let transform = u32::from(transform.number());
+                let (x, x_len) = (x.as_ptr(), x.len());
+                let (start, length) = (y.as_mut_ptr(), y.len());
+                // SAFETY: the host reads the one slice, and writes to the other only, which is
+                // borrowed exclusively.
+                unsafe { imports::$fft(transform, x, x_len, points, start, length) }
+            }
         }
     };
 }
 
-rows!(f32, softmax_rows, reduce_rows, dot_rows, argsort_rows);
+rows!(
+    f32,
+    map,
+    softmax_rows,
+    reduce_rows,
+    dot_rows,
+    argsort_rows,
+    fft_rows
+);
 rows!(
     f64,
+    map_f64,
     softmax_rows_f64,
     reduce_rows_f64,
     dot_rows_f64,
-    argsort_rows_f64
+    argsort_rows_f64,
+    fft_rows_f64
 );
+
+/// A function of each element.
+pub(crate) fn map<T: Rows>(function: Elementwise, x: &[T], y: &mut [T]) {
+    let function = u32::from(function.number());
+    // SAFETY: the host reads the one slice, and writes to the other only, which is borrowed
+    // exclusively.
+    unsafe { T::map(function, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len()) }
+}
+
+/// A function of each element, with the operand as the result.
+pub(crate) fn map_in_place<T: Rows>(function: Elementwise, y: &mut [T]) {
+    let (function, start, length) = (u32::from(function.number()), y.as_mut_ptr(), y.len());
+    // SAFETY: the host reads and writes this slice only, which is borrowed exclusively.
+    unsafe { T::map(function, start, length, start, length) }
+}
 
 /// The softmax of rows.
 pub(crate) fn softmax_rows<T: Rows>(x: &[T], columns: usize, y: &mut [T]) {
@@ -236,6 +298,11 @@ pub(crate) fn dot_rows<T: Rows>(a: &[T], b: &[T], y: &mut [T]) {
 /// The positions of the first elements of rows.
 pub(crate) fn argsort_rows<T: Rows>(order: Order, x: &[T], columns: usize, positions: &mut [i32]) {
     T::argsort(order, x, columns, positions);
+}
+
+/// The Fourier transforms of rows.
+pub(crate) fn fft_rows<T: Rows>(transform: Transform, x: &[T], points: usize, y: &mut [T]) {
+    T::fft(transform, x, points, y);
 }
 
 /// The import `rms-norm-rows`.
@@ -282,13 +349,13 @@ pub(crate) fn rms_norm_rows_gradient(
 }
 
 /// The import `gemm`.
-pub(crate) fn gemm<T: MatrixElement>(
+pub(crate) fn gemm<T: Factor>(
     sizes: Sizes,
-    alpha: T,
+    alpha: T::Sum,
     (a, a_strides): (&[T], Strides),
     (b, b_strides): (&[T], Strides),
-    beta: T,
-    (c, c_strides): (&mut [T], Strides),
+    beta: T::Sum,
+    (c, c_strides): (&mut [T::Sum], Strides),
 ) {
     let product = Product {
         a: matrices(a.as_ptr().expose_provenance(), size_of_val(a), a_strides),

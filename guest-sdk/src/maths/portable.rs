@@ -7,22 +7,24 @@
 
 use core::convert::Infallible;
 
+use callbox_abi::Transform;
+use callbox_maths::fft;
 use callbox_maths::gemm::{self, Arithmetic, Gemm, Operand, Target};
 use callbox_maths::norm::Forward;
 
-use super::{Converted, Elementwise, MatrixElement, Order, Reduction, Sizes, Strides};
+use super::{Converted, Elementwise, Factor, MatrixElement, Order, Reduction, Sizes, Strides};
 
 /// Lets a computation go on: natively nothing stops it.
 fn go_on() -> Result<(), Infallible> {
     Ok(())
 }
 
-pub(super) fn map(function: Elementwise, x: &[f32], y: &mut [f32]) {
+pub(super) fn map<T: MatrixElement>(function: Elementwise, x: &[T], y: &mut [T]) {
     assert_eq!(x.len(), y.len(), "the lengths of `x` and `y`");
     let Ok(()) = callbox_maths::map(function, x, y, &mut go_on);
 }
 
-pub(super) fn map_in_place(function: Elementwise, y: &mut [f32]) {
+pub(super) fn map_in_place<T: MatrixElement>(function: Elementwise, y: &mut [T]) {
     let Ok(()) = callbox_maths::map_in_place(function, y, &mut go_on);
 }
 
@@ -79,6 +81,24 @@ pub(super) fn argsort_rows<T: MatrixElement>(
     let Ok(()) = callbox_maths::argsort_rows(order, x, columns, positions, kept, &mut go_on);
 }
 
+pub(super) fn fft_rows<T: MatrixElement>(
+    transform: Transform,
+    x: &[T],
+    points: usize,
+    y: &mut [T],
+) {
+    let transforms = fft::Rows::new(transform, points);
+    let transforms = transforms.unwrap_or_else(|too_long| panic!("{too_long}"));
+    check_rows(x.len(), transforms.columns_of_x());
+    let rows = x.len().checked_div(transforms.columns_of_x()).unwrap_or(0);
+    assert_eq!(
+        y.len(),
+        rows * transforms.columns_of_y(),
+        "the length of `y`"
+    );
+    let Ok(()) = transforms.transform(x, y, &mut go_on);
+}
+
 pub(super) fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     assert_eq!(x.len(), y.len(), "the lengths of `x` and `y`");
     check_rows(x.len(), weight.len());
@@ -115,13 +135,13 @@ fn refuse(what: &str, misfit: &gemm::Misfit) -> ! {
     panic!("{what}: {misfit}")
 }
 
-pub(super) fn gemm<T: MatrixElement>(
+pub(super) fn gemm<T: Factor>(
     sizes: Sizes,
-    alpha: T,
+    alpha: T::Sum,
     (a, a_strides): (&[T], Strides),
     (b, b_strides): (&[T], Strides),
-    beta: T,
-    (c, c_strides): (&mut [T], Strides),
+    beta: T::Sum,
+    (c, c_strides): (&mut [T::Sum], Strides),
 ) {
     let Sizes {
         batch,
@@ -136,10 +156,11 @@ pub(super) fn gemm<T: MatrixElement>(
         depth,
         arithmetic: Arithmetic::Portable,
     };
+    let (a, b) = (T::stored(a), T::stored(b));
     let a = Operand::new(a, a_strides.into(), [batch, rows, depth]);
     let b = Operand::new(b, b_strides.into(), [batch, depth, columns]);
     let c = Target::new(c, c_strides.into(), [batch, rows, columns]);
-    let Ok(()) = callbox_maths::gemm(
+    let Ok(()) = callbox_maths::gemm_of::<T::Format, _>(
         product,
         alpha,
         a.unwrap_or_else(|misfit| refuse("a", &misfit)),

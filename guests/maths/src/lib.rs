@@ -2,17 +2,18 @@
 //! rows.
 
 use callbox_guest::maths::{
-    self, Converted, Elementwise, MatrixElement, Order, Reduction, Sizes, Strides,
+    self, Complex, Converted, Elementwise, Factor, MatrixElement, Order, Reduction, Sizes, Strides,
 };
 use callbox_guest::{
-    AnyResult, Bf16, Element, ElementType, F16, Failure, Operand, ResultBuffer, Shape, target,
+    AnyOperand, AnyResult, Bf16, C64, C128, ElementType, F16, Failure, Operand, ResultBuffer,
+    Shape, target,
 };
 
 /// Computes a function of each element.
-#[target(pure)]
-fn elementwise(
-    x: &Operand<f32>,
-    y: &mut ResultBuffer<f32>,
+#[target(pure, T = [f32, f64])]
+fn elementwise<T: MatrixElement>(
+    x: &Operand<T>,
+    y: &mut ResultBuffer<T>,
     #[attr] function: &str,
 ) -> Result<(), Failure> {
     y.expect_dimensions(x.dimensions())?;
@@ -134,6 +135,65 @@ fn top_k_rows<T: MatrixElement>(
     Ok(())
 }
 
+/// Computes the Fourier transform over the last axis, or its inverse.
+#[target(pure, T = [C64, C128])]
+fn fft_rows<T: Complex>(
+    #[dimensions(.., n)] x: &Operand<T>,
+    #[dimensions(.., n)] y: &mut ResultBuffer<T>,
+    #[attr] inverse: bool,
+) -> Result<(), Failure> {
+    y.expect_dimensions(x.dimensions())?;
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    let points = x.dimensions().last().map_or(1, |&n| n as usize);
+    if inverse {
+        maths::inverse_fft_rows(x, points, y);
+    } else {
+        maths::fft_rows(x, points, y);
+    }
+    Ok(())
+}
+
+/// Computes the first half of the Fourier transform of each row of real numbers.
+#[target(pure, T = [C64, C128])]
+fn real_fft_rows<T: Complex>(
+    #[dimensions(m, n)] x: &AnyOperand,
+    #[dimensions(m, _h)] y: &mut ResultBuffer<T, 2>,
+) -> Result<(), Failure> {
+    let x = x.as_typed::<T::Part>()?;
+    let rows = expect_matrix(x.shape())?;
+    y.expect_dimensions(&[rows[0], rows[1] / 2 + 1])?;
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    maths::real_fft_rows(&x, rows[1] as usize, y);
+    Ok(())
+}
+
+/// Computes the inverse of `real_fft_rows`.
+#[target(pure, T = [C64, C128])]
+fn inverse_real_fft_rows<T: Complex>(
+    #[dimensions(m, _h)] x: &Operand<T, 2>,
+    #[dimensions(m, n)] y: &mut AnyResult,
+) -> Result<(), Failure> {
+    let mut y = y.as_typed::<T::Part>()?;
+    let rows = expect_matrix(y.shape())?;
+    let half = [rows[0], rows[1] / 2 + 1];
+    if x.dimensions() != half {
+        return Err(Failure::invalid_argument(format!(
+            "expected x to have the dimensions {half:?}, found {:?}",
+            x.dimensions()
+        )));
+    }
+    expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
+    maths::inverse_real_fft_rows(x, rows[1] as usize, &mut y);
+    Ok(())
+}
+
+fn expect_matrix(shape: Shape<'_>) -> Result<[i64; 2], Failure> {
+    shape
+        .dimensions()
+        .try_into()
+        .map_err(|_| Failure::invalid_argument("expected two dimensions"))
+}
+
 /// Normalises rows by their root mean square.
 #[target(pure)]
 fn rms_norm_rows(
@@ -167,11 +227,11 @@ fn rms_norm_rows_gradient(
 }
 
 /// Multiplies matrices: the last two dimensions of the operands, for each index of the others.
-#[target(pure, T = [f32, f64])]
-fn matmul<T: Element + MatrixElement + Default + From<u8>>(
+#[target(pure, T = [f32, f64, F16, Bf16, i8])]
+fn matmul<T: Factor<Sum: Default + From<u8>>>(
     a: &Operand<T>,
     b: &Operand<T>,
-    c: &mut ResultBuffer<T>,
+    c: &mut AnyResult,
     #[attr] transpose_a: bool,
     #[attr] transpose_b: bool,
 ) -> Result<(), Failure> {
@@ -197,6 +257,7 @@ fn matmul<T: Element + MatrixElement + Default + From<u8>>(
     }
     let mut dimensions = batch.to_vec();
     dimensions.extend([rows as i64, columns as i64]);
+    let mut c = c.as_typed::<T::Sum>()?;
     c.expect_dimensions(&dimensions)?;
     let sizes = Sizes {
         batch: batch.iter().product::<i64>() as usize,
@@ -206,11 +267,11 @@ fn matmul<T: Element + MatrixElement + Default + From<u8>>(
     };
     maths::gemm(
         sizes,
-        T::from(1),
+        T::Sum::from(1),
         (a, of_a),
         (b, strides_of_b),
-        T::default(),
-        (c, Strides::row_major(rows, columns)),
+        T::Sum::default(),
+        (&mut c, Strides::row_major(rows, columns)),
     );
     Ok(())
 }

@@ -53,7 +53,7 @@ mod record;
 pub use element_type::ElementType;
 pub use maths::{
     Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Order, Product,
-    Reduction,
+    Reduction, Transform,
 };
 pub use numbers::{ApiVersion, AttributeKind, LogLevel, Stage, StatusCode, UnknownName};
 pub use record::{Attribute, BaseCallFrame, Buffer, CallFrame, List, OptionU32};

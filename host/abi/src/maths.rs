@@ -49,12 +49,18 @@ numbered! {
 }
 
 numbered! {
-    /// The type of the elements of matrices.
+    /// The type of the elements of matrices that are multiplied.
     pub enum Number from u8, named by name {
         /// F32.
         F32 = 0, "f32";
         /// F64.
         F64 = 1, "f64";
+        /// F16, with a result of F32.
+        F16 = 2, "f16";
+        /// BF16, with a result of F32.
+        Bf16 = 3, "bf16";
+        /// S8, with a result of S32.
+        S8 = 4, "s8";
     }
 }
 
@@ -69,6 +75,20 @@ numbered! {
         Bf16 = 2, "bf16";
         /// S8.
         S8 = 3, "s8";
+    }
+}
+
+numbered! {
+    /// A discrete Fourier transform.
+    pub enum Transform from u32, named by name {
+        /// From complex numbers to complex numbers.
+        Forward = 0, "forward";
+        /// The inverse of `forward`.
+        Inverse = 1, "inverse";
+        /// From real numbers to the first half of the complex ones.
+        RealForward = 2, "real-forward";
+        /// The inverse of `real-forward`.
+        RealInverse = 3, "real-inverse";
     }
 }
 

@@ -106,7 +106,7 @@ fn widen(x: Source<'_>, y: &mut [f32]) {
     match x {
         Source::F32(x) => pairs(x, y, canonical),
         Source::F16(x) => pairs(x, y, f16_to_f32),
-        Source::Bf16(x) => pairs(x, y, |x| canonical(f32::from_bits(u32::from(x) << 16))),
+        Source::Bf16(x) => pairs(x, y, bf16_to_f32),
         Source::S8(x) => pairs(x, y, f32::from),
     }
 }
@@ -142,7 +142,12 @@ const INFINITY: u32 = 0x7f80_0000;
 const BIAS: u32 = (127 - 15) << 23;
 
 #[inline(always)]
-fn f16_to_f32(x: u16) -> f32 {
+pub(crate) fn bf16_to_f32(x: u16) -> f32 {
+    canonical(f32::from_bits(u32::from(x) << 16))
+}
+
+#[inline(always)]
+pub(crate) fn f16_to_f32(x: u16) -> f32 {
     /// 2^-24, the unit of the numbers whose exponent is 0.
     const UNIT: f32 = f32::from_bits(0x3380_0000);
     let magnitude = u32::from(x & 0x7fff);

@@ -1,29 +1,62 @@
-//! Functions of each element of an array of F32.
+//! Functions of each element of an array of F32 or F64.
 //!
-//! Each function is straight-line code: choices are selections between two computed values, so that
-//! the compiler can compute several elements at once. The coefficients of the polynomials minimise
-//! the largest relative error, by least squares with Lawson's weights.
+//! Those of F64 are the crate `libm`'s, one element at a time. Each of F32 is straight-line code:
+//! choices are selections between two computed values, so that the compiler can compute several
+//! elements at once. The coefficients of the polynomials minimise the largest relative error, by
+//! least squares with Lawson's weights.
 
 use callbox_abi::Elementwise;
 
+use crate::rows::{self, Real};
 use crate::simd::{self, Vectorized};
 use crate::{PIECE, canonical};
+
+/// A type of elements: `f32` or `f64`.
+pub trait Element: rows::Element {
+    /// Replaces each element by the function of it.
+    #[doc(hidden)]
+    fn replace(function: Elementwise, y: &mut [Self]);
+}
+
+impl Element for f32 {
+    fn replace(function: Elementwise, y: &mut [Self]) {
+        piece(function, y);
+    }
+}
+
+impl Element for f64 {
+    fn replace(function: Elementwise, y: &mut [Self]) {
+        let function = match function {
+            Elementwise::Exp => libm::exp,
+            Elementwise::Log => libm::log,
+            Elementwise::Tanh => libm::tanh,
+            Elementwise::Erf => libm::erf,
+            Elementwise::Sigmoid => sigmoid_f64,
+            Elementwise::Rsqrt => |x: Self| 1.0 / x.sqrt(),
+            Elementwise::Sin => libm::sin,
+            Elementwise::Cos => libm::cos,
+        };
+        for y in y {
+            *y = Real::canonical(function(*y));
+        }
+    }
+}
 
 /// Writes the function of each element of `x` to `y`, as far as the shorter of the two goes.
 ///
 /// # Errors
 /// The error of `pause`.
-pub fn map<E>(
+pub fn map<T: Element, E>(
     function: Elementwise,
-    x: &[f32],
-    y: &mut [f32],
+    x: &[T],
+    y: &mut [T],
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     for (x, y) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)) {
         let length = x.len().min(y.len());
         let (x, y) = (&x[..length], &mut y[..length]);
         y.copy_from_slice(x);
-        piece(function, y);
+        T::replace(function, y);
         pause()?;
     }
     Ok(())
@@ -33,13 +66,13 @@ pub fn map<E>(
 ///
 /// # Errors
 /// The error of `pause`.
-pub fn map_in_place<E>(
+pub fn map_in_place<T: Element, E>(
     function: Elementwise,
-    y: &mut [f32],
+    y: &mut [T],
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     for y in y.chunks_mut(PIECE) {
-        piece(function, y);
+        T::replace(function, y);
         pause()?;
     }
     Ok(())
@@ -232,6 +265,13 @@ fn erf(x: f32) -> f32 {
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     let e = exp(-x.abs());
+    let numerator = if x < 0.0 { e } else { 1.0 };
+    numerator / (1.0 + e)
+}
+
+/// [`sigmoid`] of F64.
+fn sigmoid_f64(x: f64) -> f64 {
+    let e = libm::exp(-x.abs());
     let numerator = if x < 0.0 { e } else { 1.0 };
     numerator / (1.0 + e)
 }

@@ -1,15 +1,21 @@
 //! Products of matrices, in batches and with strides: `C = alpha A B + beta C`.
 //!
-//! This file has `unsafe` code: the crate `matrixmultiply` takes pointers. [`Operand`] and
-//! [`Target`] are the proof that the elements are in bounds.
+//! Elements narrower than F32 are widened to F32, tile by tile. Sums of S8 are exact: a tile has at
+//! most 256 terms of at most 2^14, whose sum is an integer of F32.
+//!
+//! This file has `unsafe` code: the crate `matrixmultiply` takes pointers.
 
 #![allow(unsafe_code, reason = "calls `matrixmultiply`, which takes pointers")]
 
+mod formats;
 mod in_order;
 mod matrices;
+mod packed;
 
+pub use self::formats::{Bf16, F16, Format, Number, Sum};
 use self::in_order::in_order;
 pub use self::matrices::{Misfit, Operand, Strides, Target};
+use self::packed::{Buffers, View};
 
 /// The most rows, columns and terms of a product that is computed between two pauses: as fast as a
 /// larger one, and a third of a millisecond with AVX2.
@@ -40,12 +46,6 @@ pub struct Gemm {
     pub arithmetic: Arithmetic,
 }
 
-/// A type of matrix elements.
-pub trait Number: sealed::Number {}
-
-impl Number for f32 {}
-impl Number for f64 {}
-
 /// The part of a product that is computed between two pauses.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -69,7 +69,26 @@ pub fn gemm<T: Number, E>(
     a: Operand<'_, T>,
     b: Operand<'_, T>,
     beta: T,
-    mut c: Target<'_, T>,
+    c: Target<'_, T>,
+    pause: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    gemm_of::<T, E>(gemm, alpha, a, b, beta, c, pause)
+}
+
+/// [`gemm()`] of elements of any format. Sums of S8 wrap around.
+///
+/// # Errors
+/// As for [`gemm()`].
+///
+/// # Panics
+/// As for [`gemm()`].
+pub fn gemm_of<F: Format, E>(
+    gemm: Gemm,
+    alpha: F::Sum,
+    a: Operand<'_, F::Stored>,
+    b: Operand<'_, F::Stored>,
+    beta: F::Sum,
+    mut c: Target<'_, F::Sum>,
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     let Gemm {
@@ -85,44 +104,35 @@ pub fn gemm<T: Number, E>(
     if rows == 0 || columns == 0 {
         return Ok(());
     }
-    let product = Scaled { alpha, a, b, beta };
+    let product = Scaled::<F> { alpha, a, b, beta };
     match arithmetic {
         // A product of no terms only scales C.
         Arithmetic::Fastest if depth > 0 => {
-            let compute = |tile: Tile| fastest(tile, &product, &mut c);
+            let mut buffers = Buffers::default();
+            let compute = |tile: Tile| fastest(tile, &product, &mut buffers, &mut c);
             each_tile(gemm, FASTEST_TILE, compute, pause)
         }
         // The sums of a block fill half of AVX2's registers.
-        _ if size_of::<T>() == size_of::<f32>() => in_order::<_, 16, _>(gemm, &product, c, pause),
-        _ => in_order::<_, 8, _>(gemm, &product, c, pause),
+        _ if size_of::<F::Wide>() == size_of::<f32>() => {
+            in_order::<F, 16, _>(gemm, &product, c, pause)
+        }
+        _ => in_order::<F, 8, _>(gemm, &product, c, pause),
     }
 }
 
 /// The operands and factors of a product.
-struct Scaled<'a, T> {
-    alpha: T,
-    a: Operand<'a, T>,
-    b: Operand<'a, T>,
-    beta: T,
+struct Scaled<'a, F: Format> {
+    alpha: F::Sum,
+    a: Operand<'a, F::Stored>,
+    b: Operand<'a, F::Stored>,
+    beta: F::Sum,
 }
 
-impl<T: Number> Scaled<'_, T> {
+impl<F: Format> Scaled<'_, F> {
     /// The factor of C's elements before a tile: the first terms scale them, all others add.
-    fn beta(&self, tile: Tile) -> T {
+    fn beta(&self, tile: Tile) -> F::Sum {
         let [_, _, term] = tile.at;
-        if term == 0 { self.beta } else { T::ONE }
-    }
-
-    /// Writes an element of C: a sum of terms, and the element before.
-    #[inline(always)]
-    fn finish(&self, tile: Tile, sum: T, c: &mut T) {
-        let (product, beta) = (self.alpha * sum, self.beta(tile));
-        let sum = if beta == T::ZERO {
-            product
-        } else {
-            product + beta * *c
-        };
-        *c = sum.canonical();
+        if term == 0 { self.beta } else { F::Sum::ONE }
     }
 }
 
@@ -156,37 +166,84 @@ fn each_tile<E>(
 }
 
 /// Computes a tile with `matrixmultiply`.
-fn fastest<T: Number>(tile: Tile, product: &Scaled<'_, T>, c: &mut Target<'_, T>) {
+fn fastest<F: Format>(
+    tile: Tile,
+    product: &Scaled<'_, F>,
+    buffers: &mut Buffers<F::Wide>,
+    c: &mut Target<'_, F::Sum>,
+) {
     let [row, column, term] = tile.at;
     let [rows, columns, depth] = tile.sizes;
-    let Scaled { alpha, a, b, .. } = product;
-    let place_of_a = a.strides.place(tile.matrix, row, term);
-    let place_of_b = b.strides.place(tile.matrix, term, column);
-    let place_of_c = c.strides.place(tile.matrix, row, column);
-    let first = |place: usize, elements: &[T]| elements[place..].as_ptr();
-    // SAFETY: `gemm` compared the sizes with those that `Operand::new` and `Target::new` checked,
-    // and the tile is within them: every element that the strides reach from the first one is in
-    // bounds of its slice. No two elements of C have the same place. The three slices are borrowed,
-    // C exclusively, so that C overlaps neither A nor B. Slices have at most `isize::MAX` bytes;
-    // a larger stride belongs to a dimension of one element, which no step uses.
+    let Buffers { a, b, sums } = buffers;
+    let a = View::of::<F>(product.a, [tile.matrix, row, term], [rows, depth], a);
+    let b = View::of::<F>(product.b, [tile.matrix, term, column], [depth, columns], b);
+    let (alpha, beta) = (product.alpha, product.beta(tile));
+    let strides = c.strides;
+    let place = |row, column| strides.place(tile.matrix, row, column);
+    let c = &mut c.elements[place(row, column)..];
+    if let Some(c) = F::Sum::as_wide(c) {
+        let strides = [strides.row, strides.column];
+        // SAFETY: no two elements of C have the same place: `Target::new` checked it.
+        unsafe { multiply(tile.sizes, alpha.wide(), a, b, beta.wide(), c, strides) }
+        return;
+    }
+    sums.resize(rows * columns, F::Wide::ZERO);
+    let (one, zero) = (F::Wide::ONE, F::Wide::ZERO);
+    // SAFETY: the strides of a dense matrix give each element a place of its own.
+    unsafe { multiply(tile.sizes, one, a, b, zero, sums, [columns, 1]) }
+    for (i, sums) in sums.chunks_exact(columns).enumerate() {
+        for (j, sum) in sums.iter().enumerate() {
+            let c = &mut c[i * strides.row + j * strides.column];
+            *c = F::Sum::finish(alpha, *sum, beta, *c);
+        }
+    }
+}
+
+/// Computes `C = alpha A B + beta C`, with the rows, columns and terms of `sizes`.
+///
+/// # Safety
+/// The strides must give each element of C a place of its own.
+unsafe fn multiply<T: Number>(
+    [rows, columns, depth]: [usize; 3],
+    alpha: T,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    beta: T,
+    c: &mut [T],
+    c_strides: [usize; 2],
+) {
+    check_end(a.elements, [rows, depth], a.strides);
+    check_end(b.elements, [depth, columns], b.strides);
+    check_end(c, [rows, columns], c_strides);
+    // SAFETY: every element that the strides reach from the first one is in bounds of its slice:
+    // `check_end` checked it. No two elements of C have the same place: the caller's promise. The
+    // slices are borrowed, C exclusively, so that C overlaps neither A nor B. Slices have at most
+    // `isize::MAX` bytes; a larger stride belongs to a dimension of one element, which no step
+    // uses.
     unsafe {
         T::multiply(sealed::Product {
             sizes: [rows, depth, columns],
-            alpha: *alpha,
-            a: first(place_of_a, a.elements),
-            a_strides: [a.strides.row as isize, a.strides.column as isize],
-            b: first(place_of_b, b.elements),
-            b_strides: [b.strides.row as isize, b.strides.column as isize],
-            beta: product.beta(tile),
-            c: c.elements[place_of_c..].as_mut_ptr(),
-            c_strides: [c.strides.row as isize, c.strides.column as isize],
+            alpha,
+            a: a.elements.as_ptr(),
+            a_strides: a.strides.map(|stride| stride as isize),
+            b: b.elements.as_ptr(),
+            b_strides: b.strides.map(|stride| stride as isize),
+            beta,
+            c: c.as_mut_ptr(),
+            c_strides: c_strides.map(|stride| stride as isize),
         });
     }
 }
 
-mod sealed {
-    use std::ops::{Add, Mul};
+/// Checks that a matrix of one element or more ends in bounds.
+fn check_end<T>(elements: &[T], [rows, columns]: [usize; 2], strides: [usize; 2]) {
+    let steps = [(rows, strides[0]), (columns, strides[1])];
+    let last = steps.map(|(size, stride)| (size as u128 - 1) * stride as u128);
+    let end = last[0].saturating_add(last[1]);
+    assert!(end < elements.len() as u128, "a matrix past its slice");
+}
 
+mod sealed {
     /// The arguments of `matrixmultiply`'s functions.
     pub struct Product<T> {
         /// The rows, terms and columns.
@@ -201,29 +258,16 @@ mod sealed {
         pub c_strides: [isize; 2],
     }
 
-    pub trait Number: Copy + PartialEq + Add<Output = Self> + Mul<Output = Self> + 'static {
-        const ZERO: Self;
-        const ONE: Self;
-
-        fn canonical(self) -> Self;
-
+    pub trait Multiply: Sized {
         /// # Safety
         /// Every element that the sizes and strides reach from the pointers must be valid, C's for
         /// writing, at places of their own, and not among A's or B's.
         unsafe fn multiply(product: Product<Self>);
     }
 
-    macro_rules! number {
-        ($type:ident, $nan:literal, $function:ident) => {
-            impl Number for $type {
-                const ZERO: Self = 0.0;
-                const ONE: Self = 1.0;
-
-                #[inline(always)]
-                fn canonical(self) -> Self {
-                    Self::from_bits(if self.is_nan() { $nan } else { self.to_bits() })
-                }
-
+    macro_rules! multiply {
+        ($type:ident, $function:ident) => {
+            impl Multiply for $type {
                 unsafe fn multiply(product: Product<Self>) {
                     let Product {
                         sizes: [m, k, n],
@@ -247,6 +291,6 @@ mod sealed {
         };
     }
 
-    number!(f32, 0x7fc0_0000, sgemm);
-    number!(f64, 0x7ff8_0000_0000_0000, dgemm);
+    multiply!(f32, sgemm);
+    multiply!(f64, dgemm);
 }

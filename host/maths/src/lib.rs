@@ -24,7 +24,7 @@
 //! - Elementwise functions, conversions and functions of rows give the same bits on every machine.
 //!   Each is one piece of code without fused multiplication, in a fixed order, which the compiler
 //!   makes into vectors of each width (`simd`). Only [`gemm()`] has a faster form whose bits depend
-//!   on the processor ([`Arithmetic`]).
+//!   on the processor ([`Arithmetic`]). Elementwise functions of F64 are those of the crate `libm`.
 //! - A NaN in a result is the canonical one (`0x7fc00000` in F32), except in
 //!   [`Arithmetic::Fastest`].
 //! - A long call is cut into pieces of well below a millisecond. Between two pieces it calls the
@@ -44,6 +44,7 @@
 
 pub mod convert;
 pub mod elementwise;
+pub mod fft;
 pub mod gemm;
 pub mod nearest;
 pub mod norm;
@@ -51,10 +52,10 @@ pub mod rows;
 mod simd;
 pub mod sort;
 
-pub use callbox_abi::{Convertible, Elementwise, Order, Reduction};
+pub use callbox_abi::{Convertible, Elementwise, Order, Reduction, Transform};
 
 pub use elementwise::{map, map_in_place};
-pub use gemm::{Arithmetic, Gemm, gemm};
+pub use gemm::{Arithmetic, Gemm, gemm, gemm_of};
 pub use norm::{rms_norm_rows, rms_norm_rows_gradient};
 pub use rows::{dot_rows, reduce_rows, softmax_rows};
 pub use sort::argsort_rows;

@@ -22,6 +22,8 @@ mod product;
 mod rows;
 #[cfg(feature = "maths")]
 mod sort;
+#[cfg(feature = "maths")]
+mod transform;
 
 use callbox_core::policy::Grants;
 use callbox_core::values::{Result, Status};
@@ -38,8 +40,9 @@ use crate::state::GuestState;
 
 /// The functions, and their parameters as the canonical ABI flattens them. A record of more than 16
 /// numbers is a pointer.
-const FUNCTIONS: [(&str, &str); 13] = [
+const FUNCTIONS: [(&str, &str); 16] = [
     ("map", "(i32, i32, i32, i32, i32)"),
+    ("map-f64", "(i32, i32, i32, i32, i32)"),
     ("convert", "(i32, i32, i32, i32, i32, i32)"),
     ("softmax-rows", "(i32, i32, i32, i32, i32)"),
     ("reduce-rows", "(i32, i32, i32, i32, i32)"),
@@ -54,6 +57,8 @@ const FUNCTIONS: [(&str, &str); 13] = [
     ),
     ("argsort-rows", "(i32, i32, i32, i32, i32, i32)"),
     ("argsort-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
+    ("fft-rows", "(i32, i32, i32, i32, i32, i32)"),
+    ("fft-rows-f64", "(i32, i32, i32, i32, i32, i32)"),
     ("gemm", "(i32)"),
 ];
 
@@ -64,11 +69,13 @@ const FUNCTIONS: [(&str, &str); 13] = [
 #[cfg(feature = "maths")]
 pub(crate) fn define(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     let module = &format!("{MATHS_MODULE}{MATHS_VERSION}");
-    define_computation(linker, module, "map", functions::map)?;
+    define_computation(linker, module, "map", functions::map::<f32>)?;
+    define_computation(linker, module, "map-f64", functions::map::<f64>)?;
     define_computation(linker, module, "convert", convert::convert)?;
     rows::define(linker, module)?;
     norm::define(linker, module)?;
     sort::define(linker, module)?;
+    transform::define(linker, module)?;
     define_computation(linker, module, "gemm", product::gemm)
 }
 

@@ -12,7 +12,7 @@ use callbox::policy::{Grants, Policy};
 use callbox::wasm::{Config, Engine};
 use callbox_abi::{
     Convertible, Elementwise, MATHS_MODULE, MATHS_VERSION, Matrices, Number, Order, Product,
-    Reduction,
+    Reduction, Transform,
 };
 use callbox_tests::{module, run};
 use wit_parser::abi::{AbiVariant, WasmType};
@@ -97,12 +97,14 @@ fn functions_and_types_have_the_contracts_numbers() {
         Convertible::ALL.map(Convertible::name)
     );
     assert_eq!(cases("order"), Order::ALL.map(Order::name));
+    assert_eq!(cases("transform"), Transform::ALL.map(Transform::name));
     let in_order = |numbers: &[u8]| (0..).zip(numbers).all(|(number, found)| number == *found);
     assert!(in_order(&Elementwise::ALL.map(Elementwise::number)));
     assert!(in_order(&Reduction::ALL.map(Reduction::number)));
     assert!(in_order(&Number::ALL.map(Number::number)));
     assert!(in_order(&Convertible::ALL.map(Convertible::number)));
     assert!(in_order(&Order::ALL.map(Order::number)));
+    assert!(in_order(&Transform::ALL.map(Transform::number)));
 }
 
 /// The functions, with their flattened types as WebAssembly text. A single record of more than 16
@@ -204,6 +206,7 @@ fn the_c_header_has_the_contracts_layout_and_numbers() {
         ("elementwise", "CALLBOX_", Elementwise::ALL.len()),
         ("reduction", "CALLBOX_", Reduction::ALL.len()),
         ("number", "CALLBOX_NUMBER_", Number::ALL.len()),
+        ("transform", "CALLBOX_", Transform::ALL.len()),
     ] {
         let (_, rest) = header
             .split_once(&format!("enum callbox_{name} {{"))

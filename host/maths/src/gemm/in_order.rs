@@ -1,6 +1,8 @@
 //! Portable products: terms are added in a fixed order, with the same bits on every machine.
 
-use super::{Gemm, Number, Scaled, Target, Tile, each_tile};
+use std::ops::Range;
+
+use super::{Format, Gemm, Number, Scaled, Sum, Target, Tile, each_tile};
 use crate::simd::{self, Vectorized};
 
 /// The most rows, columns and terms between two pauses. The number of terms is part of the results'
@@ -15,23 +17,38 @@ const BLOCKS: usize = PORTABLE_TILE[0].div_ceil(BLOCK_ROWS);
 
 /// Computes products in a fixed order, with `LANES` columns at once: the terms of each element are
 /// added one after the other. `matrixmultiply` would fuse multiplications with additions.
-pub(super) fn in_order<'a, T: Number, const LANES: usize, E>(
+///
+/// A tile is computed by blocks of [`BLOCK_ROWS`] rows and `LANES` columns, whose sums fit into
+/// registers. The sizes of blocks do not change the order of the terms.
+pub(super) fn in_order<'a, F: Format, const LANES: usize, E>(
     gemm: Gemm,
-    product: &Scaled<'a, T>,
-    mut c: Target<'a, T>,
+    product: &Scaled<'a, F>,
+    mut c: Target<'a, F::Sum>,
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut packed = Packed {
-        a: [[[T::ZERO; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
-        b: [[T::ZERO; LANES]; PORTABLE_TILE[2]],
+    let mut packed = Packed::<F::Wide, LANES> {
+        a: [[[F::Wide::ZERO; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
+        b: [[F::Wide::ZERO; LANES]; PORTABLE_TILE[2]],
+        sums: [[[F::Wide::ZERO; LANES]; BLOCK_ROWS]; BLOCKS],
     };
     let compute = |tile: Tile| {
-        simd::run(InOrder {
-            tile,
-            product,
-            packed: &mut packed,
-            c: &mut c,
-        });
+        let [rows, columns, depth] = tile.sizes;
+        packed.read_rows(tile, product);
+        for first in (0..columns).step_by(LANES) {
+            let lanes = LANES.min(columns - first);
+            simd::run(ReadColumns::<F, LANES> {
+                tile,
+                product,
+                columns: first..first + lanes,
+                to: &mut packed.b[..depth],
+            });
+            simd::run(Blocks {
+                a: &packed.a[..rows.div_ceil(BLOCK_ROWS)],
+                b: &packed.b[..depth],
+                sums: &mut packed.sums,
+            });
+            packed.write(tile, product, first..first + lanes, &mut c);
+        }
     };
     each_tile(gemm, PORTABLE_TILE, compute, pause)
 }
@@ -41,59 +58,89 @@ pub(super) fn in_order<'a, T: Number, const LANES: usize, E>(
 struct Packed<T, const LANES: usize> {
     a: [[[T; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
     b: [[T; LANES]; PORTABLE_TILE[2]],
+    sums: [[[T; LANES]; BLOCK_ROWS]; BLOCKS],
 }
 
-/// Computes a tile by blocks of [`BLOCK_ROWS`] rows and `LANES` columns, whose sums fit into
-/// registers. The sizes of blocks do not change the order of the terms.
-struct InOrder<'a, 'b, T, const LANES: usize> {
+impl<T: Number, const LANES: usize> Packed<T, LANES> {
+    fn read_rows<F: Format<Wide = T>>(&mut self, tile: Tile, product: &Scaled<'_, F>) {
+        let ([row, _, term], [rows, _, depth]) = (tile.at, tile.sizes);
+        let a = product.a;
+        for i in 0..rows {
+            let block = &mut self.a[i / BLOCK_ROWS][..depth];
+            for (packed, term) in block.iter_mut().zip(term..) {
+                let place = a.strides.place(tile.matrix, row + i, term);
+                packed[i % BLOCK_ROWS] = F::widen(a.elements[place]);
+            }
+        }
+    }
+
+    /// Writes these columns of a tile of C.
+    fn write<F: Format<Wide = T>>(
+        &self,
+        tile: Tile,
+        product: &Scaled<'_, F>,
+        columns: Range<usize>,
+        c: &mut Target<'_, F::Sum>,
+    ) {
+        let [row, column, _] = tile.at;
+        let beta = product.beta(tile);
+        let rows = row..row + tile.sizes[0];
+        for (row, sums) in rows.zip(self.sums.as_flattened()) {
+            for (sum, at) in sums.iter().zip(columns.clone()) {
+                let c = &mut c.elements[c.strides.place(tile.matrix, row, column + at)];
+                *c = F::Sum::finish(product.alpha, *sum, beta, *c);
+            }
+        }
+    }
+}
+
+/// Reads columns of a tile of B.
+struct ReadColumns<'a, 'b, F: Format, const LANES: usize> {
     tile: Tile,
-    product: &'a Scaled<'b, T>,
-    packed: &'a mut Packed<T, LANES>,
-    c: &'a mut Target<'b, T>,
+    product: &'a Scaled<'b, F>,
+    columns: Range<usize>,
+    to: &'a mut [[F::Wide; LANES]],
 }
 
-impl<T: Number, const LANES: usize> Vectorized for InOrder<'_, '_, T, LANES> {
+impl<F: Format, const LANES: usize> Vectorized for ReadColumns<'_, '_, F, LANES> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Self {
-            tile,
-            product,
-            packed,
-            c,
-        } = self;
-        let [row, column, term] = tile.at;
-        let [rows, columns, depth] = tile.sizes;
-        let Scaled { a, b, .. } = product;
-        for i in 0..rows {
-            let block = &mut packed.a[i / BLOCK_ROWS][..depth];
-            for (packed, term) in block.iter_mut().zip(term..) {
-                packed[i % BLOCK_ROWS] = a.elements[a.strides.place(tile.matrix, row + i, term)];
+        let [_, column, term] = self.tile.at;
+        let b = self.product.b;
+        for (packed, term) in self.to.iter_mut().zip(term..) {
+            let place = b
+                .strides
+                .place(self.tile.matrix, term, column + self.columns.start);
+            let dense = b.elements.get(place..place + LANES);
+            if let (1, Some(dense)) = (b.strides.column, dense) {
+                for (packed, x) in packed.iter_mut().zip(dense) {
+                    *packed = F::widen(*x);
+                }
+            } else {
+                for (lane, packed) in packed[..self.columns.len()].iter_mut().enumerate() {
+                    *packed = F::widen(b.elements[place + lane * b.strides.column]);
+                }
             }
         }
-        for first in (0..columns).step_by(LANES) {
-            let lanes = LANES.min(columns - first);
-            for (packed, term) in packed.b[..depth].iter_mut().zip(term..) {
-                let place = b.strides.place(tile.matrix, term, column + first);
-                let dense = b.elements.get(place..place + LANES);
-                if let (1, Some(dense)) = (b.strides.column, dense) {
-                    packed.copy_from_slice(dense);
-                } else {
-                    for (lane, packed) in packed[..lanes].iter_mut().enumerate() {
-                        *packed = b.elements[place + lane * b.strides.column];
-                    }
-                }
-            }
-            for (block, of_a) in packed.a[..rows.div_ceil(BLOCK_ROWS)].iter().enumerate() {
-                let sums = block_sums(&of_a[..depth], &packed.b[..depth]);
-                for (i, sums) in (block * BLOCK_ROWS..rows).zip(sums) {
-                    for (sum, column) in sums[..lanes].iter().zip(column + first..) {
-                        let place = c.strides.place(tile.matrix, row + i, column);
-                        product.finish(tile, *sum, &mut c.elements[place]);
-                    }
-                }
-            }
+    }
+}
+
+/// Computes the sums of blocks. Alone in a function, the loop keeps its sums in registers.
+struct Blocks<'a, T, const LANES: usize> {
+    a: &'a [[[T; BLOCK_ROWS]; PORTABLE_TILE[2]]],
+    b: &'a [[T; LANES]],
+    sums: &'a mut [[[T; LANES]; BLOCK_ROWS]; BLOCKS],
+}
+
+impl<T: Number, const LANES: usize> Vectorized for Blocks<'_, T, LANES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (sums, a) in self.sums.iter_mut().zip(self.a) {
+            *sums = block_sums(a, self.b);
         }
     }
 }

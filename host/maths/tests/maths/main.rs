@@ -10,6 +10,10 @@
 
 mod accuracy;
 mod convert;
+mod double;
+mod elements_f64;
+mod fft;
+mod narrow;
 mod products;
 mod rows;
 

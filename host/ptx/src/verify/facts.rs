@@ -15,8 +15,10 @@ use crate::table::Opcode;
 
 /// The greatest depth to which expressions are evaluated again and conditions are taken apart.
 const DEPTH: u32 = 24;
-/// The most values that are evaluated again at one place.
-const WORK: u32 = 2_000;
+/// The most values that are evaluated again at one place, and at all places of an entry: each
+/// block has one. Less work proves less, so that more is checked at run time.
+const WORK: usize = 2_000;
+const WORK_OF_ENTRY: usize = 2_000_000;
 
 /// Hashes numbers of values. They count from zero, so that no kernel makes them collide.
 #[derive(Default)]
@@ -47,7 +49,7 @@ pub(crate) struct Place<'p, 's> {
     known: ByValue<Contents>,
     /// The least and the greatest number of turns that loops have made, by their headers.
     turns: BTreeMap<usize, (i128, i128)>,
-    work: u32,
+    work: usize,
     /// Whether the conditions contradict one another: control never comes here.
     pub(crate) is_impossible: bool,
 }
@@ -60,7 +62,7 @@ impl<'p, 's> Place<'p, 's> {
             truths: ByValue::default(),
             known: ByValue::default(),
             turns: BTreeMap::new(),
-            work: WORK,
+            work: WORK.min(WORK_OF_ENTRY / solution.subject.flow.blocks.len().max(1)),
             is_impossible: false,
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use callbox_abi::Elementwise;
+use callbox_maths::elementwise;
 use wasmtime::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -165,24 +166,38 @@ pub(super) fn borrow<'c>(
     Ok((memory, || state.interrupt.check()))
 }
 
-pub(super) fn map(
+/// A type of elements, and what messages call its function and its arrays.
+pub(super) trait Element: elementwise::Element + FromBytes + IntoBytes + Immutable + KnownLayout {
+    const NAMES: [&str; 3];
+}
+
+impl Element for f32 {
+    const NAMES: [&str; 3] = ["map", "map's x", "map's y"];
+}
+
+impl Element for f64 {
+    const NAMES: [&str; 3] = ["map-f64", "map-f64's x", "map-f64's y"];
+}
+
+pub(super) fn map<T: Element>(
     caller: &mut Caller<'_, GuestState>,
     [function, x, x_length, y, y_length]: [Claim<u32>; 5],
 ) -> wasmtime::Result<()> {
+    let [name, x_name, y_name] = T::NAMES;
     let function = function
         .check(Elementwise::from_number)
-        .map_err(|number| invalid(format!("map: expected a function to 7, found {number}")))?;
-    let x = Array::new("map's x", x, x_length);
-    let y = Array::new("map's y", y, y_length);
+        .map_err(|number| invalid(format!("{name}: expected a function to 7, found {number}")))?;
+    let x = Array::new(x_name, x, x_length);
+    let y = Array::new(y_name, y, y_length);
     y.check_as_long_as(&x)?;
     charge(caller, FUEL_OF_ELEMENT * y.count as u64)?;
-    let (mut memory, mut pause) = borrow(caller, "map")?;
-    let (x_range, y_range) = (x.range::<f32>(&memory)?, y.range::<f32>(&memory)?);
+    let (mut memory, mut pause) = borrow(caller, name)?;
+    let (x_range, y_range) = (x.range::<T>(&memory)?, y.range::<T>(&memory)?);
     if x_range == y_range {
-        let arrays = arrays(&mut memory, (y.what, y_range), [])?;
+        let arrays = arrays::<T, 0>(&mut memory, (y.what, y_range), [])?;
         callbox_maths::map_in_place(function, arrays.result, &mut pause)?;
     } else {
-        let arrays = arrays(&mut memory, (y.what, y_range), [(x.what, x_range)])?;
+        let arrays = arrays::<T, 1>(&mut memory, (y.what, y_range), [(x.what, x_range)])?;
         callbox_maths::map(function, arrays.operands[0], arrays.result, &mut pause)?;
     }
     Ok(())

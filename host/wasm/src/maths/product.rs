@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use callbox_maths::gemm::{Arithmetic, Gemm, Operand, Strides, Target};
+use callbox_maths::gemm::{Arithmetic, Bf16, F16, Format, Gemm, Operand, Strides, Target};
 use wasmtime::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::functions::{Arrays, arrays, borrow};
+use super::functions::{borrow, elements, elements_mut, overlap};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi::{Number, matrices, product};
@@ -41,23 +41,23 @@ struct Product {
     beta: f64,
 }
 
-/// A type of matrix elements.
-trait Element: callbox_maths::gemm::Number + FromBytes + IntoBytes + Immutable + KnownLayout {
-    /// Rounds a number to this type.
-    fn rounded(number: f64) -> Self;
+/// A type of the elements of a result.
+trait Rounded: FromBytes + IntoBytes + KnownLayout {
+    /// Rounds a factor to this type.
+    fn rounded(factor: f64) -> Self;
 }
 
-impl Element for f32 {
-    fn rounded(number: f64) -> Self {
-        number as Self
-    }
+macro_rules! rounded {
+    ($($type:ty),*) => {$(
+        impl Rounded for $type {
+            fn rounded(factor: f64) -> Self {
+                factor as Self
+            }
+        }
+    )*};
 }
 
-impl Element for f64 {
-    fn rounded(number: f64) -> Self {
-        number
-    }
-}
+rounded!(f32, f64, i32);
 
 /// Serves `gemm`.
 pub(super) fn gemm(
@@ -75,6 +75,9 @@ pub(super) fn gemm(
     match product.number {
         Number::F32 => multiply::<f32>(&product, &mut memory, &mut pause),
         Number::F64 => multiply::<f64>(&product, &mut memory, &mut pause),
+        Number::F16 => multiply::<F16>(&product, &mut memory, &mut pause),
+        Number::Bf16 => multiply::<Bf16>(&product, &mut memory, &mut pause),
+        Number::S8 => multiply::<i8>(&product, &mut memory, &mut pause),
     }
 }
 
@@ -83,7 +86,7 @@ fn number(memory: &GuestMemory<'_>, record: Claim<u32>) -> Result<Number> {
     let number = memory.read(RECORD, record.plus(product::NUMBER), 1)?[0];
     Number::from_number(number).ok_or_else(|| {
         invalid(format!(
-            "gemm: expected the number of an element type to 1, found {number}"
+            "gemm: expected the number of an element type to 4, found {number}"
         ))
     })
 }
@@ -170,26 +173,28 @@ impl Matrices {
     }
 }
 
-fn multiply<T: Element>(
+fn multiply<F: Format<Stored: FromBytes + Immutable + KnownLayout, Sum: Rounded>>(
     product: &Product,
     memory: &mut GuestMemory<'_>,
     pause: &mut dyn FnMut() -> Result<(), Interrupted>,
 ) -> wasmtime::Result<()> {
     let Product { a, b, c, .. } = product;
-    let operands = [a.range::<T>(memory)?, b.range::<T>(memory)?];
-    let Arrays {
-        result,
-        operands: [a_elements, b_elements],
-    } = arrays::<T, 2>(memory, c.range::<T>(memory)?, operands)?;
-    let operand = |of: &Matrices, elements| {
-        Operand::new(elements, of.strides, of.sizes).map_err(|misfit| of.misfit(&misfit))
+    let operands = [a.range::<F::Stored>(memory)?, b.range::<F::Stored>(memory)?];
+    let (what, result) = c.range::<F::Sum>(memory)?;
+    let ([result], [a_bytes, b_bytes]) = memory
+        .results_and_operands([result], operands)
+        .ok_or_else(|| overlap(what))?;
+    let result = elements_mut(result)?;
+    let operand = |of: &Matrices, bytes| -> Result<_> {
+        let made = Operand::new(elements(bytes)?, of.strides, of.sizes);
+        made.map_err(|misfit| of.misfit(&misfit))
     };
-    callbox_maths::gemm(
+    callbox_maths::gemm_of::<F, _>(
         product.sizes,
-        T::rounded(product.alpha),
-        operand(a, a_elements)?,
-        operand(b, b_elements)?,
-        T::rounded(product.beta),
+        F::Sum::rounded(product.alpha),
+        operand(a, a_bytes)?,
+        operand(b, b_bytes)?,
+        F::Sum::rounded(product.beta),
         Target::new(result, c.strides, c.sizes).map_err(|misfit| c.misfit(&misfit))?,
         pause,
     )?;
