@@ -10,6 +10,7 @@ use super::fields::{bytes, field, list, target};
 use super::package::InspectedPackage;
 use crate::failure::Outcome;
 use crate::files::npy;
+use crate::signing::{self, DescribedSigner};
 use crate::text::name;
 use crate::{modules, package};
 
@@ -25,6 +26,8 @@ pub(crate) struct InspectedModule {
     pub(crate) problem: Option<Status>,
     /// What it carries as a package, if it is one.
     pub(crate) package: Option<InspectedPackage>,
+    /// Its signatures.
+    pub(crate) signers: Vec<DescribedSigner>,
 }
 
 pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
@@ -45,6 +48,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
         stack_above_data: stack_above_data(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
+        signers: signing::of_module(&bytes),
         info,
     })
 }
@@ -80,6 +84,7 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
         field("memory", &memory(info)),
         field("features", &features),
     ];
+    lines.splice(2..2, signing::lines_of(&inspected.signers));
     if inspected.stack_above_data {
         lines.push(field(
             "warning",
