@@ -27,6 +27,7 @@ mod signature;
 mod site;
 mod stats;
 mod targets;
+mod trusted;
 mod xla;
 
 use pyo3::prelude::*;
