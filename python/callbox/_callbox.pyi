@@ -438,5 +438,8 @@ def last_failure(code: int) -> str | None:
 def find_failure(text: str) -> CallError | None:
     """The last failure of a call in a program whose code and message are in the text."""
 
+def target_stats() -> list[dict[str, Any]]:
+    """The counters of every target that the hosts of this process have loaded."""
+
 def loaded_module(key: str) -> Module | None:
     """The module with this key, if this process has loaded it."""

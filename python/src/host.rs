@@ -21,7 +21,7 @@ use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
 use crate::native::Native;
 use crate::registry;
-use crate::stats::Stats;
+use crate::stats::HostStats;
 use crate::trusted;
 
 /// The state that all modules of a host share.
@@ -29,7 +29,7 @@ pub(crate) struct HostCore {
     pub(crate) policy: Policy,
     /// The rules about signatures.
     trust: Option<Trust>,
-    pub(crate) stats: Arc<Stats>,
+    pub(crate) stats: Arc<HostStats>,
     cache: Option<Arc<Cache>>,
     logs: Arc<Logs>,
     /// The program of processes that compile.
@@ -52,7 +52,7 @@ impl HostCore {
             policy,
             trust,
             cache,
-            stats: Arc::default(),
+            stats: HostStats::new(),
             logs,
             worker,
             engine: RwLock::new(engine),
@@ -293,16 +293,7 @@ impl Host {
     /// If several hosts have the same policy and load the same file, calls of compiled programs
     /// count for the host that the program was traced with first.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = PyDict::new(py);
-        for (name, count) in self.0.stats.totals() {
-            stats.set_item(name, count)?;
-        }
-        let failures = PyDict::new(py);
-        for (code, count) in self.0.stats.failures() {
-            failures.set_item(code, count)?;
-        }
-        stats.set_item("failures", failures)?;
-        Ok(stats)
+        self.0.stats.total().to_dict(py, false)
     }
 
     /// Takes the log messages of guests since the last time: dicts of `level` and `message`.

@@ -47,6 +47,8 @@ mod _callbox {
     #[pymodule_export]
     use super::site::StaticInfo;
     #[pymodule_export]
+    use super::stats::target_stats;
+    #[pymodule_export]
     use super::targets::Target;
     #[pymodule_export]
     use super::xla::{error_name, ffi_capsules, last_failure};
