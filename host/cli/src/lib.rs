@@ -115,8 +115,9 @@ Examples:
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
 /// a PTX file; `annotate` declares a module's targets; `pack` makes a package of a folder, `test`
 /// runs the cases that a package carries, `diff` compares two, `sign` and `verify` say who made
-/// one, and `lock` pins the files that a program uses; `replay` repeats a recorded call; `doctor` shows what this machine has for
-/// kernels. A guest that traps, loops or lies ends in a status, never in a crash.
+/// one, and `lock` pins the files that a program uses; `replay` repeats a recorded call;
+/// `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in a
+/// status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]

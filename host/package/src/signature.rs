@@ -68,7 +68,7 @@ pub enum Signer {
     /// The signature names this key, which did not sign this module.
     Wrong(PublicKey),
     /// The signature names its key with these bytes, which are not the key, or has another
-    /// algorithm than Ed25519. Whoever knows the key can check the former.
+    /// algorithm than Ed25519. A verifier that has the key can check the former.
     Unknown(Vec<u8>),
 }
 

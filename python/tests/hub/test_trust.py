@@ -185,7 +185,7 @@ def test_kernels_of_the_hub_have_their_names_in_rules(hub, variant, rms_norm, ge
 
 
 def test_the_twin_is_the_one_that_was_signed(hub, variant, guests, add_n, get):
-    """Whoever can write the repository, and not sign, exchanges the twin and its digest."""
+    """An attacker who can write the repository, and not sign, exchanges the twin and its digest."""
     sources = guests.resolve().parents[1] / "guests/add_n"
     twin = {name: (sources / name).read_bytes() for name in ("callbox.json", "add_n.ptx")}
     other = {**twin, "add_n.ptx": twin["add_n.ptx"] + b"\n"}

@@ -190,7 +190,7 @@ fn mistakes_are_told() {
     assert!(inspected.contains("\n  signed by unknown: "), "{inspected}");
 }
 
-/// Twins, cases and documentation of a signed package that somebody exchanged, a signature of other
+/// Twins, cases and documentation of a signed package that were exchanged, a signature of other
 /// content, a section more, and an unsigned module.
 #[test]
 fn what_was_changed_after_signing_does_not_load() {
