@@ -49,6 +49,7 @@ from ._callbox import (
     last_failure,
 )
 from ._embedded import load
+from ._stats import stats
 
 if TYPE_CHECKING:
     from ._jit import CompileError, jit
@@ -72,6 +73,7 @@ __all__ = [
     "jit",
     "last_failure",
     "load",
+    "stats",
 ]
 
 

@@ -65,6 +65,8 @@ class Host:
             stages or static information. "fresh": none.
         cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
             created if missing.
+        trust: The rules about signatures, as a mapping or JSON text: see `callbox sign`. A module
+            that is not signed as a rule for its name asks is not loaded.
         idle_seconds: How long a call site keeps the memory of its arrays after its last call. The
             next call takes new memory. None: as long as the module is loaded.
         idle_bytes: The memory that idle call sites may keep for longer, those with the latest calls
@@ -83,6 +85,7 @@ class Host:
         traps: Literal["explicit", "signals"] | None = None,
         isolation: Literal["executable", "fresh"] | None = None,
         cache_dir: str | PathLike[str] | None = None,
+        trust: Mapping[str, Any] | str | bytes | None = None,
         idle_seconds: float | None = ...,
         idle_bytes: int = ...,
     ) -> Host: ...
@@ -96,6 +99,7 @@ class Host:
         *,
         native: str | PathLike[str] | None = None,
         allow_native: str | Sequence[str] | None = None,
+        name: str | None = None,
     ) -> Module:
         """Loads a module: checks it against the limits and the ABI, reads its metadata and compiles
         it.
@@ -110,6 +114,8 @@ class Host:
                 Their kernels can read and write all memory of the process: one that is wrong is
                 undefined behaviour, as in any native extension. `callbox inspect callbox.json`
                 prints the digest, and the error for a missing digest names it.
+            name: The name that the rules of `trust` are for. None: the absolute path of the file,
+                or nothing for bytes.
 
         Returns:
             The module, with its targets as attributes.
@@ -118,7 +124,8 @@ class Host:
             FileNotFoundError: The file does not exist.
             ValueError: The module has no targets.
             CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
-                granted, or if native code is not allowed.
+                granted, if native code is not allowed, or if a rule of `trust` asks for another
+                signature.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -430,6 +437,9 @@ def last_failure(code: int) -> str | None:
 
 def find_failure(text: str) -> CallError | None:
     """The last failure of a call in a program whose code and message are in the text."""
+
+def target_stats() -> list[dict[str, Any]]:
+    """The counters of every target that the hosts of this process have loaded."""
 
 def loaded_module(key: str) -> Module | None:
     """The module with this key, if this process has loaded it."""

@@ -50,23 +50,26 @@ def load(
             file.seek(0)
             # The host reads one byte past its limit at most.
             contents = file.read(_most(host) + 1)
-            return _checked(path, contents, host, digest)
-        return _checked(path, _tensor(path, file, name, _most(host)), host, digest)
+            return _checked(path, contents, host, digest, None)
+        key, contents = _tensor(path, file, name, _most(host))
+        return _checked(path, contents, host, digest, key)
 
 
-def _checked(path: str, contents: bytes, host: Host, wanted: str | None) -> Module:
+def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor: str | None) -> Module:
     found = hashlib.sha256(contents).hexdigest()
     if wanted is not None and found != wanted:
         raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
     try:
-        return host.load(contents)
+        # The name for rules about signatures.
+        real = os.path.realpath(path).replace("\\", "/")
+        return host.load(contents, name=real if tensor is None else f"{real}#{tensor}")
     except CallError as error:
         kind = type(error)
         raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None
 
 
-def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> bytes:
-    """The bytes of a tensor that is a module."""
+def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str, bytes]:
+    """The name and the bytes of a tensor that is a module."""
     header, start, size = _header(path, file)
     found = {key: info for key, info in header.items() if key.startswith(PREFIX)}
     if name is None and len(found) == 1:
@@ -96,7 +99,7 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> bytes:
             "RESOURCE_EXHAUSTED", f"{path}: expected a module of at most {most} bytes (`module_bytes`), found {length}"
         )
     file.seek(start + offsets[0])
-    return file.read(length)
+    return key, file.read(length)
 
 
 def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:

@@ -8,6 +8,7 @@ use callbox::policy::{Isolation, Policy, Traps};
 use callbox::process::Worker;
 use callbox::wasm::{Cache, CacheOptions, Config, Engine};
 use callbox::{Blame, Status, StatusCode};
+use callbox_package::Trust;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -20,12 +21,15 @@ use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
 use crate::native::Native;
 use crate::registry;
-use crate::stats::Stats;
+use crate::stats::HostStats;
+use crate::trusted;
 
 /// The state that all modules of a host share.
 pub(crate) struct HostCore {
     pub(crate) policy: Policy,
-    pub(crate) stats: Arc<Stats>,
+    /// The rules about signatures.
+    trust: Option<Trust>,
+    pub(crate) stats: Arc<HostStats>,
     cache: Option<Arc<Cache>>,
     logs: Arc<Logs>,
     /// The program of processes that compile.
@@ -37,6 +41,7 @@ pub(crate) struct HostCore {
 impl HostCore {
     fn new(
         policy: Policy,
+        trust: Option<Trust>,
         cache: Option<Arc<Cache>>,
         worker: Option<Worker>,
         idle: Idle,
@@ -45,8 +50,9 @@ impl HostCore {
         let engine = new_engine(&policy, cache.as_ref(), &logs, worker.as_ref())?;
         Ok(Self {
             policy,
+            trust,
             cache,
-            stats: Arc::default(),
+            stats: HostStats::new(),
             logs,
             worker,
             engine: RwLock::new(engine),
@@ -145,6 +151,8 @@ fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> callbox::
 ///         stages or static information. "fresh": none.
 ///     cache_dir: A directory for compiled modules, with mode 0700 and owned by the user. It is
 ///         created if missing.
+///     trust: The rules about signatures, as a mapping or JSON text: see `callbox sign`. A module
+///         that is not signed as a rule for its name asks is not loaded.
 ///     idle_seconds: How long a call site keeps the memory of its arrays after its last call. The
 ///         next call takes new memory. None: as long as the module is loaded.
 ///     idle_bytes: The memory that idle call sites may keep for longer, those with the latest calls
@@ -160,7 +168,7 @@ pub(crate) struct Host(Arc<HostCore>);
 impl Host {
     #[new]
     #[pyo3(signature = (
-        *, policy=None, traps=None, isolation=None, cache_dir=None,
+        *, policy=None, traps=None, isolation=None, cache_dir=None, trust=None,
         idle_seconds=Some(10.0), idle_bytes=16 << 20
     ))]
     fn new(
@@ -169,19 +177,30 @@ impl Host {
         traps: Option<&str>,
         isolation: Option<&str>,
         cache_dir: Option<PathBuf>,
+        trust: Option<&Bound<'_, PyAny>>,
         idle_seconds: Option<f64>,
         idle_bytes: usize,
     ) -> PyResult<Self> {
         interrupts::install(py)?;
         let idle = Idle::new(idle_seconds, idle_bytes)?;
         let policy = read_policy(py, policy, traps, isolation)?;
+        let trust = trust.map(|rules| {
+            // JSON text as it is: reading it into a dict would hide a rule that is given twice.
+            let text = match (rules.extract::<String>(), rules.extract::<&[u8]>()) {
+                (Ok(text), _) => text.into_bytes(),
+                (_, Ok(bytes)) => bytes.to_vec(),
+                _ => json_text(&mapping(rules, "rules")?)?.into_bytes(),
+            };
+            or_raise(py, Trust::from_json(&text))
+        });
+        let trust = trust.transpose()?;
         let cache = cache_dir.map(|path| {
             let cache = py.detach(|| Cache::open_ambient(&path, CacheOptions::default()));
             or_raise(py, cache).map(Arc::new)
         });
         let cache = cache.transpose()?;
         let worker = compiler::worker(py)?;
-        let core = py.detach(|| HostCore::new(policy, cache, worker, idle));
+        let core = py.detach(|| HostCore::new(policy, trust, cache, worker, idle));
         Ok(Self(Arc::new(or_raise(py, core)?)))
     }
 
@@ -207,6 +226,8 @@ impl Host {
     ///         one that is wrong is undefined behaviour, as in any native extension. Cubins,
     ///         fatbins and CUDA sources need it. `callbox inspect callbox.json` prints the digest,
     ///         and the error for a missing digest names it.
+    ///     name: The name that the rules of `trust` are for. None: the absolute path of the file,
+    ///         or nothing for bytes.
     ///
     /// Returns:
     ///     The module, with its targets as attributes.
@@ -216,14 +237,16 @@ impl Host {
     ///     ValueError: The module has no targets.
     ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
     ///         granted, if native code is not allowed, or if PTX cannot be fenced.
-    #[pyo3(signature = (source, *, native=None, allow_native=None))]
+    #[pyo3(signature = (source, *, native=None, allow_native=None, name=None))]
     fn load(
         &self,
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         native: Option<PathBuf>,
         allow_native: Option<&Bound<'_, PyAny>>,
+        name: Option<&str>,
     ) -> PyResult<Module> {
+        let known_as = name;
         let (name, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
         let digests = digests(allow_native)?;
         let native = native.map(|path| {
@@ -231,6 +254,22 @@ impl Host {
             or_raise(py, native)
         });
         let native = native.transpose()?;
+        if let Some(trust) = &self.0.trust {
+            let known_as =
+                known_as.map_or_else(|| trusted::name_of(name.as_deref()), str::to_owned);
+            let checked = trusted::check(
+                trust,
+                &known_as,
+                &bytes,
+                native.as_ref(),
+                &self.0.policy.gpu,
+            );
+            let checked = checked.map_err(|status| match &name {
+                Some(path) => status.context(path.display()),
+                None => status,
+            });
+            or_raise(py, checked)?;
+        }
         let core = py.detach(|| ModuleCore::new(&self.0, bytes, name.as_deref(), native));
         let core = core.map_err(|status| match &name {
             Some(path) => status.context(path.display()),
@@ -254,16 +293,7 @@ impl Host {
     /// If several hosts have the same policy and load the same file, calls of compiled programs
     /// count for the host that the program was traced with first.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = PyDict::new(py);
-        for (name, count) in self.0.stats.totals() {
-            stats.set_item(name, count)?;
-        }
-        let failures = PyDict::new(py);
-        for (code, count) in self.0.stats.failures() {
-            failures.set_item(code, count)?;
-        }
-        stats.set_item("failures", failures)?;
-        Ok(stats)
+        self.0.stats.total().to_dict(py, false)
     }
 
     /// Takes the log messages of guests since the last time: dicts of `level` and `message`.
@@ -316,27 +346,9 @@ fn read_policy(
     traps: Option<&str>,
     isolation: Option<&str>,
 ) -> PyResult<Policy> {
-    let json = py.import("json")?;
     let fields = match policy {
         None => PyDict::new(py),
-        Some(policy) => {
-            let read = if policy.is_instance_of::<PyString>() || policy.is_instance_of::<PyBytes>()
-            {
-                json.call_method1("loads", (policy,))?
-            } else {
-                policy.clone()
-            };
-            let dict = py.get_type::<PyDict>();
-            let is_mapping =
-                read.is_instance(&py.import("collections.abc")?.getattr("Mapping")?)?;
-            if !is_mapping {
-                return Err(PyTypeError::new_err(format!(
-                    "expected a policy as a mapping or as JSON text of an object, found {}",
-                    read.get_type().name()?
-                )));
-            }
-            dict.call1((read,))?.cast_into::<PyDict>()?
-        }
+        Some(policy) => mapping(policy, "a policy")?,
     };
     for (field, value) in [("traps", traps), ("isolation", isolation)] {
         let Some(value) = value else { continue };
@@ -353,8 +365,32 @@ fn read_policy(
     if !fields.contains("traps")? {
         fields.set_item("traps", "explicit")?;
     }
-    let text: String = json.call_method1("dumps", (fields,))?.extract()?;
-    or_raise(py, Policy::from_json(text.as_bytes()))
+    or_raise(py, Policy::from_json(json_text(&fields)?.as_bytes()))
+}
+
+/// A mapping, or the object of JSON text, as a dict.
+fn mapping<'py>(given: &Bound<'py, PyAny>, what: &str) -> PyResult<Bound<'py, PyDict>> {
+    let py = given.py();
+    let read = if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+        py.import("json")?.call_method1("loads", (given,))?
+    } else {
+        given.clone()
+    };
+    if !read.is_instance(&py.import("collections.abc")?.getattr("Mapping")?)? {
+        return Err(PyTypeError::new_err(format!(
+            "expected {what} as a mapping or as JSON text of an object, found {}",
+            read.get_type().name()?
+        )));
+    }
+    Ok(py
+        .get_type::<PyDict>()
+        .call1((read,))?
+        .cast_into::<PyDict>()?)
+}
+
+fn json_text(fields: &Bound<'_, PyDict>) -> PyResult<String> {
+    let json = fields.py().import("json")?;
+    json.call_method1("dumps", (fields,))?.extract()
 }
 
 /// Reads a module, and returns its path if it has one.

@@ -27,6 +27,7 @@ mod signature;
 mod site;
 mod stats;
 mod targets;
+mod trusted;
 mod xla;
 
 use pyo3::prelude::*;
@@ -45,6 +46,8 @@ mod _callbox {
     use super::signature::{Attribute, Buffer};
     #[pymodule_export]
     use super::site::StaticInfo;
+    #[pymodule_export]
+    use super::stats::target_stats;
     #[pymodule_export]
     use super::targets::Target;
     #[pymodule_export]

@@ -27,7 +27,7 @@ use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
 use crate::site::{Ready, Shapes, SiteText, to_hex};
-use crate::stats::Stats;
+use crate::stats::{Counted, Stats};
 use crate::targets::Target;
 
 /// A module, shared by its Python objects and by compiled programs.
@@ -50,6 +50,9 @@ pub(crate) struct TargetInfo {
     pub(crate) signature: Signature,
     /// The index of its grants in [`ModuleCore::grants`].
     group: usize,
+    pub(crate) stats: Arc<Stats>,
+    /// The counters of its native code.
+    pub(crate) native_stats: Arc<Stats>,
 }
 
 impl ModuleCore {
@@ -73,7 +76,25 @@ impl ModuleCore {
                 grants.push(own.clone());
                 grants.len() - 1
             });
-            targets.push(TargetInfo { signature, group });
+            let counted = |platform| {
+                host.stats.of(Counted {
+                    module: file.label(),
+                    sha256: info.sha256.clone(),
+                    target: signature.name.clone(),
+                    platform,
+                })
+            };
+            let stats = counted("Host");
+            let native_stats = match &native {
+                Some(_) => counted("CUDA"),
+                None => Arc::clone(&stats),
+            };
+            targets.push(TargetInfo {
+                stats,
+                native_stats,
+                signature,
+                group,
+            });
         }
         let key = key(&info.sha256, host, native.as_ref())?;
         let loaded = Loaded::new(host.engine()?, &file, &grants)?;
@@ -164,11 +185,6 @@ impl ModuleCore {
         (&self.key, &self.sha256, self.label(), policy).into_pyobject(py)
     }
 
-    /// The counters of the host's calls.
-    pub(crate) fn stats(&self) -> &Arc<Stats> {
-        &self.host.stats
-    }
-
     /// The index of the target with this name.
     pub(crate) fn target(&self, name: &str) -> Option<usize> {
         self.targets
@@ -203,7 +219,7 @@ impl ModuleCore {
                     shapes,
                     key.family.passage,
                     options,
-                    &self.host.stats,
+                    &target.stats,
                 )?
             }
         };

@@ -25,6 +25,8 @@ pub(crate) struct Native {
     pub(crate) module: Arc<CudaModule>,
     /// The digest of the manifest with its images.
     pub(crate) digest: String,
+    /// The grants that it was loaded with.
+    pub(crate) grants: NativeGrants,
     /// The call sites of programs, ready to be launched on any device.
     sites: Mutex<HashMap<SiteKey, Arc<Launches>>>,
 }
@@ -44,6 +46,7 @@ impl Native {
         Ok(Self {
             module,
             digest,
+            grants,
             sites: Mutex::default(),
         })
     }

@@ -15,6 +15,7 @@ use super::inspect::{memory, target_lines};
 use super::json;
 use super::output;
 use super::package::{self, twin};
+use super::signing;
 use super::text::{name, printable};
 
 const EXAMPLES: &str = "\
@@ -23,7 +24,7 @@ Examples:
   callbox diff old.wasm new.wasm --json
 
 Compares the package's name, version, licence and origin, the targets with their signatures, the
-imports, whether the default policy loads the module, its memory and code, the derivatives, the
+signatures, imports, whether the default policy loads the module, its memory and code, the derivatives, the
 native twin, the cases and the documentation. Nothing is run. The exit code is 0 whether or not
 something changed.
 
@@ -56,6 +57,7 @@ pub(super) struct Arguments {
 #[serde(rename_all = "snake_case")]
 enum FactKind {
     Package,
+    Signature,
     Loads,
     Import,
     Target,
@@ -71,6 +73,7 @@ impl FactKind {
     fn word(self) -> &'static str {
         match self {
             Self::Package => "package",
+            Self::Signature => "signature",
             Self::Loads => "loads",
             Self::Import => "import",
             Self::Target => "target",
@@ -169,6 +172,9 @@ fn facts(bytes: &[u8]) -> callbox::Result<Facts> {
     };
     add(FactKind::Loads, "with the default policy", loads);
     add(FactKind::Memory, "exported", memory(&info));
+    for signer in signing::of_module(bytes) {
+        add(FactKind::Signature, &signer.key, signer.state.to_owned());
+    }
     let module = package.as_ref().map_or(bytes, Package::module);
     add(FactKind::Code, "module", summary(module));
     for import in &info.imports {

@@ -50,7 +50,8 @@ With --json, standard output is one object, of failures too (then module is null
       \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
       \"traits\":[...],\"documentation\":...}],
     \"package\":{\"name\":...,\"version\":...,\"license\":...,\"description\":...,\"source\":...,
-      \"derivatives\":{...},\"files\":[{\"path\":...,\"size\":...}]}}}
+      \"derivatives\":{...},\"files\":[{\"path\":...,\"size\":...}]},
+    \"signers\":[{\"key\":...,\"state\":...}]}}
   Sizes are in bytes; operands, results and attributes are null if not declared. loads is OK,
   or the status with which the host would refuse the module. package is null for a plain module. stack_above_data is true if a stack
   that overflows overwrites the module's data instead of trapping. scalar_loops is true

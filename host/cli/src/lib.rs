@@ -1,5 +1,6 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
-//! `build`, `bench`, `watch`, `pack`, `test`, `diff`, `lock`, `replay`, `doctor` and `policy`.
+//! `build`, `bench`, `watch`, `pack`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`, `doctor`
+//! and `policy`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -73,6 +74,7 @@ mod registered;
 mod regular_file;
 mod replay;
 mod run;
+mod signing;
 mod summary;
 mod test;
 mod text;
@@ -117,10 +119,10 @@ Examples:
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
 /// a PTX file; `annotate` declares a module's targets; `new` makes the folder of a kernel, which
-/// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test`
-/// runs the cases that a package carries, `diff` compares two, and `lock` pins the files that a
-/// program uses; `replay` repeats a recorded call; `doctor` shows what this machine has for
-/// kernels. A guest that traps, loops or lies ends in a status, never in a crash.
+/// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test` runs the cases
+/// that a package carries, `diff` compares two, `sign` and `verify` say who made one, and `lock`
+/// pins the files that a program uses; `replay` repeats a recorded call; `doctor` shows what this
+/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
 /// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
 /// keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
@@ -146,6 +148,8 @@ enum Command {
     Test(test::Arguments),
     Diff(diff::Arguments),
     Lock(lock::Arguments),
+    Sign(signing::SignArguments),
+    Verify(signing::VerifyArguments),
     Replay(replay::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
@@ -177,6 +181,8 @@ pub fn main() -> ExitCode {
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),
             Command::Lock(arguments) => lock::lock(&arguments),
+            Command::Sign(arguments) => signing::sign(&arguments),
+            Command::Verify(arguments) => signing::verify(&arguments),
             Command::Replay(arguments) => replay::replay(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
@@ -217,6 +223,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             Some("pack" | "test") => json::command::<()>("package", Err(&failure)),
             Some("diff") => json::command::<()>("diff", Err(&failure)),
             Some("lock") => json::command::<()>("lock", Err(&failure)),
+            Some("sign" | "verify") => json::command::<()>("signature", Err(&failure)),
             _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());

@@ -10,6 +10,7 @@ use callbox::call::TargetModule;
 use callbox::graph_launch::GraphLaunch;
 use callbox::policy::Grants;
 use callbox::wasm::ModuleFile;
+use callbox_package::Trust;
 
 use super::arguments::TargetArgument;
 use super::backend::Backend;
@@ -18,7 +19,7 @@ use super::lock::Lock;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
-use super::regular_file;
+use super::{regular_file, signing};
 
 /// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
@@ -73,6 +74,7 @@ pub(super) fn load(
 pub(super) struct Loader {
     backend: Backend,
     lock: Option<Lock>,
+    trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
     modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
     /// The number of files that are done, for messages.
@@ -98,6 +100,7 @@ impl Loader {
         Ok(Self {
             backend: policy.backend()?,
             lock: policy.lock()?,
+            trust: policy.trust()?,
             files: HashMap::new(),
             modules: HashMap::new(),
             progress: String::new(),
@@ -117,7 +120,8 @@ impl Loader {
         Ok(file)
     }
 
-    /// Describes a file that was read. The lock, if there is one, must have it.
+    /// Describes a file that was read. The lock, if there is one, must have it, and the rules about
+    /// signatures must hold.
     pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<OpenedFile> {
         let size = bytes.len();
         let contents = self.backend.read(bytes);
@@ -125,6 +129,7 @@ impl Loader {
         if let Some(lock) = &self.lock {
             lock.check(path, &contents.info().sha256, size as u64)?;
         }
+        signing::check_module(self.trust.as_ref(), path, contents.bytes())?;
         Ok(OpenedFile {
             path: path.to_owned(),
             real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),

@@ -17,7 +17,7 @@ use callbox::cuda::{CudaDevice, CudaModule, GraphLaunch, LibraryTarget, NativeGr
 use callbox::policy::Gpu;
 use callbox::program::{Executable, Program};
 use callbox::{Registry, Result, Status};
-use callbox_package::{Limits, Package};
+use callbox_package::{Limits, Package, Trust};
 
 use super::call::Loaded;
 use super::failure::{Failure, Outcome};
@@ -29,7 +29,7 @@ use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
-use super::regular_file;
+use super::{regular_file, signing};
 
 /// Binds a program to native targets. Code that is neither granted nor fenced is refused before a
 /// device is opened.
@@ -137,13 +137,14 @@ fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) ->
     Ok(registered.into_registry()?)
 }
 
-/// Loads native code with the grants and the lock of a command.
+/// Loads native code with the grants, the lock and the rules about signatures of a command.
 struct Loader {
     /// The digests of `--allow-native`.
     granted: Vec<String>,
     grants: NativeGrants,
     gpu: Gpu,
     lock: Option<Lock>,
+    trust: Option<Trust>,
 }
 
 impl Loader {
@@ -153,6 +154,7 @@ impl Loader {
             grants: grants(platform.allow_native.iter())?,
             gpu: policy.read()?.gpu,
             lock: policy.lock()?,
+            trust: policy.trust()?,
         })
     }
 
@@ -165,6 +167,7 @@ impl Loader {
         {
             return self.package(path);
         }
+        signing::check_native(self.trust.as_ref(), path)?;
         let module = CudaModule::load_manifest(path, &self.grants, &self.gpu)?;
         if let Some(lock) = &self.lock {
             // The identity ends with the digest of the bytes that were loaded. No kernel has run.
@@ -181,11 +184,13 @@ impl Loader {
         if let Some(lock) = &self.lock {
             lock.check(path, &package.sha256(), bytes.len() as u64)?;
         }
+        signing::check_module(self.trust.as_ref(), path, &bytes)?;
         twin::load(&package, &self.grants, &self.gpu).map_err(in_file)
     }
 
     fn library(&self, path: &Path, targets: &[LibraryTarget]) -> Outcome<Arc<CudaModule>> {
         check_readable(path)?;
+        signing::check_native(self.trust.as_ref(), path)?;
         let mut grants = self.grants.clone();
         if let Some(lock) = &self.lock {
             let (digest, size) = native_digest(Kind::Library, path)?;

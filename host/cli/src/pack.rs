@@ -15,7 +15,7 @@ use super::modules::{Loader, OpenedFile};
 use super::package::report::Report;
 use super::package::{self, folder};
 use super::policy::PolicyArguments;
-use super::{output, progress, write_file};
+use super::{output, progress, signing, write_file};
 
 const EXAMPLES: &str = "\
 The folder has:
@@ -69,6 +69,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE.safetensors", conflicts_with = "output")]
     into: Option<PathBuf>,
 
+    /// Sign the package with this key, as `callbox sign` does
+    #[arg(long, value_name = "FILE.pem")]
+    sign: Option<PathBuf>,
+
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -85,7 +89,10 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     let in_folder = |status: callbox::Status| status.context(arguments.folder.display());
     let limits = Limits::default();
     let (module, header, files) = (&contents.module, &contents.header, &contents.files);
-    let packed = callbox_package::pack(module, header, files, &limits).map_err(in_folder)?;
+    let mut packed = callbox_package::pack(module, header, files, &limits).map_err(in_folder)?;
+    if let Some(key) = &arguments.sign {
+        packed = callbox_package::sign(&packed, &signing::secret_key(key)?).map_err(in_folder)?;
+    }
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| format!("{}-{}.wasm", header.name, header.version).into());
 

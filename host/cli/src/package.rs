@@ -28,7 +28,7 @@ pub(super) fn read_file(path: &Path) -> Outcome<Vec<u8>> {
 }
 
 /// The file and the name of a path that ends with `.safetensors#NAME`, unless it is a file itself.
-fn tensor_in(path: &Path) -> Option<(PathBuf, &str)> {
+pub(super) fn tensor_in(path: &Path) -> Option<(PathBuf, &str)> {
     let (file, tensor) = path.to_str()?.split_once(".safetensors#")?;
     let is_tensor = !path.exists();
     is_tensor.then(|| (format!("{file}.safetensors").into(), tensor))

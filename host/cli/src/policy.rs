@@ -10,12 +10,13 @@ use callbox::wasm::Config;
 #[cfg(feature = "cache")]
 use callbox::wasm::{Cache, CacheOptions};
 use callbox::{CallOptions, Deadline};
+use callbox_package::Trust;
 
 use super::arguments;
 use super::backend::{Backend, Wall};
 use super::failure::Outcome;
 use super::lock::Lock;
-use super::{interrupt, left_out, output, regular_file};
+use super::{interrupt, left_out, output, regular_file, signing};
 
 /// The largest file of a policy that is read.
 const MOST_BYTES: usize = 1 << 20;
@@ -27,6 +28,10 @@ pub(super) struct PolicyArguments {
     /// Load no code but what this lock names, with the digests that it has: see `callbox lock`
     #[arg(long, value_name = "FILE.lock")]
     lock: Option<PathBuf>,
+
+    /// Load no module unless the keys have signed it that these rules ask for: see `callbox sign`
+    #[arg(long, value_name = "FILE.json")]
+    trust: Option<PathBuf>,
 
     /// Read the policy from a file: limits, isolation, traps and grants. The flags below override
     /// it; `callbox policy` shows the whole policy
@@ -105,6 +110,11 @@ impl PolicyArguments {
     /// The lock of `--lock`.
     pub(super) fn lock(&self) -> Outcome<Option<Lock>> {
         self.lock.as_deref().map(Lock::read).transpose()
+    }
+
+    /// The rules of `--trust`.
+    pub(super) fn trust(&self) -> Outcome<Option<Trust>> {
+        self.trust.as_deref().map(signing::rules).transpose()
     }
 
     /// The first given flag that concerns wasm guests only.

@@ -15,7 +15,7 @@ use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::policy::PolicyArguments;
 use super::text::{name, printable};
-use super::{call, json, output, progress};
+use super::{call, json, output, progress, signing};
 
 /// The most bytes of a recorded message that are shown.
 const MOST_SHOWN: usize = 8192;
@@ -86,6 +86,8 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     if let Some(lock) = arguments.policy.lock()? {
         lock.check_digest(&arguments.file, "")?;
     }
+    let trust = arguments.policy.trust()?;
+    signing::check_module(trust.as_ref(), &arguments.file, &capsule.module)?;
     let policy = adopted(arguments.policy.read()?, &capsule).map_err(in_file)?;
     let grants = policy.grants.clone();
     let backend = arguments.policy.backend_for(policy)?;

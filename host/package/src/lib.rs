@@ -48,6 +48,11 @@
 //! every system, and two paths differ in more than case. A file that is itself a WebAssembly module
 //! is refused: a package holds one module. Every failure is a status that is blamed on the guest.
 //!
+//! # Signatures
+//!
+//! [`sign`] puts a signature into a module or package, [`Signatures`] reads and checks those that
+//! are there, and [`Trust`] has the rules of a user about which modules must be signed by whom.
+//!
 //! # Features
 //!
 //! None.
@@ -57,13 +62,19 @@
 //! The repository's `docs/shipping.md` describes the folder that `callbox pack` reads.
 
 mod header;
+mod keys;
 mod path;
 mod sections;
+mod signature;
 mod targets;
+mod trust;
 
 pub use header::{FORMAT, Header};
+pub use keys::{PublicKey, SecretKey};
 pub use sections::{Limits, Package, find, pack, read};
+pub use signature::{Signatures, Signer, sign};
 pub use targets::with_targets;
+pub use trust::Trust;
 
 /// The file with the manifest of a package's native twin.
 pub const MANIFEST: &str = "callbox.json";

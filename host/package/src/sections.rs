@@ -11,6 +11,7 @@ use wasmparser::{CustomSectionReader, Encoding, Parser, Payload};
 
 use crate::header::Header;
 use crate::path::{self, Paths};
+use crate::signature::Signatures;
 
 /// The custom section with the header.
 pub(crate) const HEADER: &str = "callbox.package";
@@ -108,6 +109,12 @@ pub fn pack(
     if find(module, limits).map_err(blamed)?.is_some() {
         return Err(Status::invalid_argument(
             "the module is a package already: pack the module that it was made from",
+        ));
+    }
+    if Signatures::read(module).map_err(blamed)?.is_signed() {
+        return Err(Status::invalid_argument(
+            "the module is signed, and a package has further contents: pack the module without \
+             signatures, and sign the package",
         ));
     }
     let json = header.to_json().map_err(Status::invalid_argument)?;

@@ -302,7 +302,8 @@ def _load(variant: _Variant, host: Host, native: bool, allow_native: str | Seque
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(variant.read(file))
         try:
-            return host.load(module, native=manifest, allow_native=allow_native)
+            name = variant.source.reference
+            return host.load(module, native=manifest, allow_native=allow_native, name=name)
         except CallError as error:
             # The copy is gone when the message is read.
             message = error.message.replace(f"{folder}/", "")

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use callbox::values::zeroed;
 use callbox::wasm::{Mapping, Module, PreparedCall};
@@ -187,12 +188,14 @@ impl Ready {
         arrays: &mut RawArrays<'_>,
     ) -> callbox::Result<()> {
         self.used.store(true, Ordering::Relaxed);
+        let start = Instant::now();
         let options = options.unwrap_or(&self.options);
         let outcome = match &self.saved {
             None => self.call.call_buffers(options, arrays),
             Some(saved) => self.call_or_undo(saved, options, arrays),
         };
-        self.stats.count(self.bytes_in, self.bytes_out, &outcome);
+        self.stats
+            .count(start, self.bytes_in, self.bytes_out, &outcome);
         if outcome.is_ok() {
             self.make_truth_values(arrays);
         }
@@ -245,6 +248,7 @@ impl Ready {
         arrays: &mut RawArrays<'_>,
     ) {
         self.used.store(true, Ordering::Relaxed);
+        let start = Instant::now();
         arrays.hide_last_result();
         let status = self.element_sizes.len();
         arrays.fill(status, 0, arrays.hidden_size(), 0);
@@ -263,7 +267,7 @@ impl Ready {
         let options = options.unwrap_or(&self.options);
         let outcome = self.call.call_each(options, arrays, &mut failed);
         let bytes_out = self.bytes_out.saturating_sub(failed_bytes);
-        self.stats.count(self.bytes_in, bytes_out, &outcome);
+        self.stats.count(start, self.bytes_in, bytes_out, &outcome);
         match outcome {
             Ok(()) => self.make_truth_values(arrays),
             Err(failure) => {

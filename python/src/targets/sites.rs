@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::Instant;
 
 use callbox::attributes_to_mlir;
 use callbox::call::{ApiVersion, Signature};
@@ -209,6 +210,7 @@ impl Target {
         };
         let mut within = within.clone();
         let running = interrupts::begin(py, &mut within)?;
+        let start = Instant::now();
         let ready = py.detach(|| {
             let key = SiteKey {
                 family: Arc::clone(&common.key),
@@ -221,7 +223,8 @@ impl Target {
             };
             let core = &self.core;
             let ready = core.ready(&loaded, key, text, &common.shapes, &within);
-            ready.inspect_err(|failure| core.stats().count_unprepared(failure))
+            let stats = &core.targets[self.number].stats;
+            ready.inspect_err(|failure| stats.count_unprepared(start, failure))
         });
         interrupts::check(py, running.as_ref(), &ready)?;
         let ready = or_raise(py, ready)?;
@@ -352,13 +355,15 @@ impl Target {
             .iter()
             .map(|shape| vec![0; shape.byte_size()])
             .collect();
+        let start = Instant::now();
         let (_inside, outcome) = inside.detach(py, || {
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
             let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
             native.call(site, within, &from, &mut to)
         });
         let bytes = |arrays: &[Vec<u8>]| arrays.iter().map(Vec::len).sum();
-        self.core.stats().count(bytes(&from), bytes(&to), &outcome);
+        let stats = &self.core.targets[self.number].native_stats;
+        stats.count(start, bytes(&from), bytes(&to), &outcome);
         or_raise(py, outcome)?;
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
         let results = Results::new(py, outs, &makers.collect::<PyResult<Vec<_>>>()?)?;

@@ -12,6 +12,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use callbox::attributes_from_mlir;
 use callbox::call::{DeviceBuffer, DeviceQueue, Mapping};
@@ -119,7 +120,12 @@ fn prepare(
         attributes: key_part(&parsed.attributes),
     };
     native.launches(key, |native| {
-        Launches::new(native, &parsed, shapes, module.stats())
+        Launches::new(
+            native,
+            &parsed,
+            shapes,
+            &module.targets[target].native_stats,
+        )
     })
 }
 
@@ -187,6 +193,7 @@ impl Launches {
         operands: &[DeviceBuffer],
         results: &[DeviceBuffer],
     ) -> callbox::Result<()> {
+        let start = Instant::now();
         let options = options.unwrap_or(&self.options);
         match (self.has_status, results.split_last()) {
             (true, Some((status, results))) => {
@@ -194,7 +201,8 @@ impl Launches {
             }
             _ => {
                 let outcome = self.call.enqueue(options, queue, operands, results);
-                self.stats.count(self.bytes_in, self.bytes_out, &outcome);
+                self.stats
+                    .count(start, self.bytes_in, self.bytes_out, &outcome);
                 outcome
             }
         }
@@ -214,6 +222,7 @@ impl Launches {
         results: &[DeviceBuffer],
         status: &DeviceBuffer,
     ) -> callbox::Result<()> {
+        let start = Instant::now();
         let device = Arc::clone(queue.device());
         queue.fill(status, 0)?;
         let mut failed = |queue: &mut dyn DeviceQueue, elements: Range<usize>, failure: Status| {
@@ -236,7 +245,8 @@ impl Launches {
         let outcome = self
             .call
             .enqueue_each(options, queue, operands, results, &mut failed);
-        self.stats.count(self.bytes_in, self.bytes_out, &outcome);
+        self.stats
+            .count(start, self.bytes_in, self.bytes_out, &outcome);
         match outcome {
             Err(failure) if device.lost().is_none() => {
                 note_failure(&failure);

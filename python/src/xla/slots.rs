@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::thread::LocalKey;
+use std::time::Instant;
 
 use callbox::{ArrayShape, CallOptions, Status};
 
@@ -179,11 +180,17 @@ fn insert<'a, R>(
     let module = registry::find(&parsed.module)?;
     // Preparing the call site is a part of the call.
     let within = parsed.call.options().from_now_on();
+    let target = module.target(&parsed.target);
+    let target = target.map(|target| &module.targets[target]);
+    let start = Instant::now();
     let prepared = interrupts::cancellable(&within, &LastOptions::default(), |within| {
         CachedSite::new(frame, parsed, &module, within, prepare)
     });
-    let (cached, ready) =
-        prepared.inspect_err(|failure| module.stats().count_unprepared(failure))?;
+    let (cached, ready) = prepared.inspect_err(|failure| {
+        if let Some(target) = &target {
+            target.stats.count_unprepared(start, failure);
+        }
+    })?;
     let cached = Rc::new(cached);
     drop(slots.with_borrow_mut(|slots| slots.keep(hint, Rc::clone(&cached))));
     Ok(Found {

@@ -11,6 +11,7 @@ use super::package::InspectedPackage;
 use super::slow;
 use crate::failure::Outcome;
 use crate::files::npy;
+use crate::signing::{self, DescribedSigner};
 use crate::text::name;
 use crate::{modules, package};
 
@@ -28,6 +29,8 @@ pub(crate) struct InspectedModule {
     pub(crate) problem: Option<Status>,
     /// What it carries as a package, if it is one.
     pub(crate) package: Option<InspectedPackage>,
+    /// Its signatures.
+    pub(crate) signers: Vec<DescribedSigner>,
 }
 
 pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
@@ -49,6 +52,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
         scalar_loops: slow::scalar_loops(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
+        signers: signing::of_module(&bytes),
         info,
     })
 }
@@ -84,6 +88,7 @@ pub(super) fn describe(inspected: &InspectedModule) -> String {
         field("memory", &memory(info)),
         field("features", &features),
     ];
+    lines.splice(2..2, signing::lines_of(&inspected.signers));
     if inspected.stack_above_data {
         lines.push(field(
             "warning",

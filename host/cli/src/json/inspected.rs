@@ -45,6 +45,7 @@ fn module(inspected: &InspectedModule) -> Value {
         "has_metadata": info.has_metadata,
         "targets": info.targets.iter().map(target).collect::<Vec<_>>(),
         "package": inspected.package,
+        "signers": inspected.signers,
     })
 }
 

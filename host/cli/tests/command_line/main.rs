@@ -41,6 +41,7 @@ mod ptx;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
+mod signing;
 mod support;
 #[cfg(feature = "cuda")]
 mod twins;

@@ -58,6 +58,8 @@ fn help_teaches() {
         (&["watch", "--help"], &["Ctrl-C", "Examples:"]),
         (&["diff", "--help"], &["Examples:", "\"changes\""]),
         (&["lock", "--help"], &["Examples:", "\"digest\""]),
+        (&["sign", "--help"], &["Examples:", "openssl genpkey"]),
+        (&["verify", "--help"], &["Examples:", "--trust"]),
         (&["help", "run"], &["Examples:", "--lock"]),
         (&["--version"], &["callbox "]),
     ] {
@@ -140,6 +142,8 @@ fn wrong_words_are_wrong_usage() {
         ("test", "package"),
         ("diff", "diff"),
         ("lock", "lock"),
+        ("sign", "signature"),
+        ("verify", "signature"),
     ] {
         let ran = folder.run(&[command, "--json"]);
         let object = ran.object();

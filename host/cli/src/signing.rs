@@ -1,0 +1,279 @@
+//! `callbox sign` and `callbox verify`, and the rules of `--trust`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use callbox::{Blame, Status, StatusCode};
+use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::failure::{Failure, Outcome};
+use super::inspect::field;
+use super::text::{name, printable};
+use super::{json, output, package, regular_file, write_file};
+
+/// The largest file with a key or with rules.
+const MOST_BYTES: usize = 1 << 20;
+
+const SIGN_EXAMPLES: &str = "\
+Examples:
+  openssl genpkey -algorithm ed25519 -out key.pem
+  callbox sign softmax-1.0.0.wasm --key key.pem
+  callbox verify softmax-1.0.0.wasm --key ed25519:...
+
+The signature covers every byte of the module or package: code, cases, native twin, documentation
+and licence. It is a custom section of the WebAssembly tool conventions, which `wasmsign2` reads
+too. Earlier signatures of the same contents stay. The file then has another SHA-256.
+
+With --json, standard output is one object, of failures too (then signature is null):
+  {\"status\":{...},\"signature\":{\"file\":...,\"sha256\":...,
+    \"signers\":[{\"key\":...,\"state\":\"valid\"}]}}
+  state is \"valid\", \"other content\" or \"unknown key\"; then key is what the signature says of it,
+  in hexadecimal.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  callbox verify softmax-1.0.0.wasm --key alice.pem
+  callbox verify softmax-1.0.0.wasm --key ed25519:...
+  callbox verify softmax-1.0.0.wasm --trust trust.json
+
+With several keys, each of them must have signed. With --json, standard output is one object, as of
+`callbox sign`.";
+
+/// Sign a module or package with a key of Ed25519
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{SIGN_EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct SignArguments {
+    /// The module or package
+    #[arg(value_name = "FILE.wasm")]
+    file: PathBuf,
+
+    /// The secret key: PEM, as `openssl genpkey -algorithm ed25519` writes it
+    #[arg(long, value_name = "FILE.pem")]
+    key: PathBuf,
+
+    /// The signed file to write. If left out, FILE is replaced
+    #[arg(short, long, value_name = "FILE.wasm")]
+    output: Option<PathBuf>,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Check that a module or package is signed, and by whom
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{VERIFY_EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct VerifyArguments {
+    /// The module or package, or a package in FILE.safetensors#TENSOR
+    #[arg(value_name = "FILE.wasm")]
+    file: PathBuf,
+
+    /// A public key that must have signed: ed25519:HEX, or a PEM file
+    #[arg(long, value_name = "KEY", required_unless_present = "trust")]
+    key: Vec<String>,
+
+    /// The rules about signatures that must hold, for the absolute path of the file
+    #[arg(long, value_name = "FILE.json")]
+    trust: Option<PathBuf>,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file and its signatures.
+#[derive(Debug, Serialize)]
+struct Signed {
+    file: String,
+    sha256: String,
+    signers: Vec<DescribedSigner>,
+}
+
+/// A signature for a person and for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct DescribedSigner {
+    pub(super) key: String,
+    pub(super) state: &'static str,
+}
+
+pub(super) fn sign(arguments: &SignArguments) -> ExitCode {
+    finish(arguments.json, write(arguments))
+}
+
+pub(super) fn verify(arguments: &VerifyArguments) -> ExitCode {
+    finish(arguments.json, check(arguments))
+}
+
+fn finish(is_json: bool, outcome: Outcome<Signed>) -> ExitCode {
+    let code = output::exit_code(&outcome);
+    match (is_json, &outcome) {
+        (true, outcome) => output::emit(&json::command("signature", outcome.as_ref()), code),
+        (false, Ok(signed)) => output::emit(&signed.describe(), code),
+        (false, Err(_)) => code,
+    }
+}
+
+fn write(arguments: &SignArguments) -> Outcome<Signed> {
+    let bytes = regular_file::read(&arguments.file, Limits::default().package_bytes)?;
+    let in_file = |status: Status| Failure::from(status.context(arguments.file.display()));
+    // A package that is wrong is not worth a signature.
+    callbox_package::find(&bytes, &Limits::default()).map_err(in_file)?;
+    let signed = callbox_package::sign(&bytes, &secret_key(&arguments.key)?).map_err(in_file)?;
+    let path = arguments.output.as_ref().unwrap_or(&arguments.file);
+    write_file::write(path, &[&signed])?;
+    Ok(Signed::new(path, &signed)?)
+}
+
+fn check(arguments: &VerifyArguments) -> Outcome<Signed> {
+    let path = &arguments.file;
+    let keys = arguments.key.iter().map(|key| public_key(key));
+    let keys = keys.collect::<Outcome<Vec<_>>>()?;
+    let trust = arguments.trust.as_deref().map(rules).transpose()?;
+    let bytes = package::read_file(path)?;
+    let in_file = |status: Status| Failure::from(status.context(path.display()));
+    let signatures = Signatures::read(&bytes).map_err(in_file)?;
+    for key in &keys {
+        if !signatures.is_by(key) {
+            let found: Vec<_> = described(&signatures).iter().map(phrase).collect();
+            let found = if found.is_empty() {
+                "none".to_owned()
+            } else {
+                found.join(", ")
+            };
+            let message = format!("expected a signature by {key}, found {found}");
+            let status = Status::new(StatusCode::PermissionDenied, Blame::Caller, message);
+            return Err(in_file(status));
+        }
+    }
+    if let Some(trust) = trust {
+        let name = name_of(path);
+        if !trust.asks_for(&name) {
+            return Err(in_file(Status::new(
+                StatusCode::NotFound,
+                Blame::Caller,
+                format!("no rule is for {name:?}, so that none asks for a signature"),
+            )));
+        }
+        trust.check(&name, &bytes).map_err(in_file)?;
+    }
+    Ok(Signed::new(path, &bytes)?)
+}
+
+impl Signed {
+    fn new(path: &Path, bytes: &[u8]) -> callbox::Result<Self> {
+        Ok(Self {
+            file: path.to_string_lossy().into_owned(),
+            sha256: hex::encode(Sha256::digest(bytes)),
+            signers: described(&Signatures::read(bytes)?),
+        })
+    }
+
+    fn describe(&self) -> String {
+        let mut lines = vec![name(&self.file), field("sha256", &self.sha256)];
+        lines.extend(lines_of(&self.signers));
+        printable(&(lines.join("\n") + "\n"))
+    }
+}
+
+/// The signatures of a module.
+fn described(signatures: &Signatures<'_>) -> Vec<DescribedSigner> {
+    let signers = signatures.signers().into_iter();
+    let signers = signers.map(|signer| match signer {
+        Signer::Valid(key) => DescribedSigner {
+            key: key.to_string(),
+            state: "valid",
+        },
+        Signer::Wrong(key) => DescribedSigner {
+            key: key.to_string(),
+            state: "other content",
+        },
+        Signer::Unknown(id) => DescribedSigner {
+            key: hex::encode(id),
+            state: "unknown key",
+        },
+    });
+    signers.collect()
+}
+
+/// The same for a module that may have a section of the same name with another meaning.
+pub(super) fn of_module(bytes: &[u8]) -> Vec<DescribedSigner> {
+    match Signatures::read(bytes) {
+        Ok(signatures) => described(&signatures),
+        Err(_) => vec![DescribedSigner {
+            key: String::new(),
+            state: "unreadable",
+        }],
+    }
+}
+
+/// The signatures for a person.
+pub(super) fn lines_of(signers: &[DescribedSigner]) -> Vec<String> {
+    let lines = signers.iter();
+    lines
+        .map(|signer| field("signed by", &phrase(signer)))
+        .collect()
+}
+
+fn phrase(signer: &DescribedSigner) -> String {
+    match signer.state {
+        "valid" => signer.key.clone(),
+        "unreadable" => "unknown: its section `signature` cannot be read".to_owned(),
+        "unknown key" if signer.key.is_empty() => "a key that is not named".to_owned(),
+        "unknown key" => format!("an unknown key, {}", signer.key),
+        _ => format!("{}, but other content than this", signer.key),
+    }
+}
+
+/// Reads a secret key.
+pub(super) fn secret_key(path: &Path) -> Outcome<SecretKey> {
+    let contents = regular_file::read(path, MOST_BYTES)?;
+    Ok(SecretKey::from_file(&contents).map_err(|status| status.context(path.display()))?)
+}
+
+/// Reads a public key: its text, or the path of a file with it.
+fn public_key(key: &str) -> Outcome<PublicKey> {
+    if key.starts_with("ed25519:") {
+        return key.parse().map_err(Failure::usage);
+    }
+    let contents = regular_file::read(Path::new(key), MOST_BYTES)?;
+    Ok(PublicKey::from_file(&contents).map_err(|status| status.context(key))?)
+}
+
+/// Reads the rules of `--trust`.
+pub(super) fn rules(path: &Path) -> Outcome<Trust> {
+    let text = regular_file::read(path, MOST_BYTES)?;
+    Ok(Trust::from_json(&text).map_err(|status| status.context(path.display()))?)
+}
+
+/// The name of a file for rules: its real path, with `/` between names, and the tensor if the file
+/// has the module in one.
+pub(super) fn name_of(path: &Path) -> String {
+    let real = |path: &Path| {
+        let real = fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        let real = real.unwrap_or_else(|_| path.to_owned());
+        real.to_string_lossy().replace('\\', "/")
+    };
+    match package::tensor_in(path) {
+        Some((file, tensor)) => format!("{}#{tensor}", real(&file)),
+        None => real(path),
+    }
+}
+
+/// Checks the signatures of a module that is to be loaded from a file.
+pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) -> Outcome<()> {
+    let checked = trust.map_or(Ok(()), |trust| trust.check(&name_of(path), module));
+    Ok(checked.map_err(|status| status.context(path.display()))?)
+}
+
+/// Refuses native code in files of its own, which cannot be signed, if a rule is for its name.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "of native code only")
+)]
+pub(super) fn check_native(trust: Option<&Trust>, path: &Path) -> Outcome<()> {
+    let checked = trust.map_or(Ok(()), |trust| trust.check_unsigned(&name_of(path)));
+    Ok(checked.map_err(|status| status.context(path.display()))?)
+}

@@ -1,0 +1,283 @@
+//! Rules about signatures: which keys must have signed the modules of which names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::marker::PhantomData;
+
+use callbox_core::untrusted_text::shown_name;
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::keys::PublicKey;
+use crate::signature::{Signatures, Signer};
+
+/// Rules about signatures, by the names of modules.
+///
+/// A name is the one by which the user asks for a module: the absolute path of a file, or
+/// `hf:org/name@v1`. What a module calls itself does not matter. A module whose name matches the
+/// patterns of several rules must satisfy each of them; one that matches none needs no signature.
+///
+/// ```json
+/// {
+///   "keys": {"alice": "ed25519:..."},
+///   "signatures": {"hf:org/*": {"signed_by": ["alice"]}},
+///   "revoked": ["ed25519:..."]
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The names of keys, for messages.
+    names: BTreeMap<PublicKey, String>,
+    rules: Vec<Rule>,
+    revoked: BTreeSet<PublicKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    pattern: String,
+    signed_by: Vec<PublicKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrustFile {
+    #[serde(default)]
+    keys: Entries<String>,
+    signatures: Entries<RuleFile>,
+    #[serde(default)]
+    revoked: Vec<String>,
+}
+
+/// A JSON object whose keys are unique: a rule that is given twice is an error.
+struct Entries<T>(Vec<(String, T)>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    signed_by: OneOrMore,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected the name of a key, a key, or a list of these"
+)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
+    }
+}
+
+struct EntriesVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
+    type Value = Entries<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries: Vec<(String, T)> = Vec::new();
+        while let Some((key, value)) = map.next_entry()? {
+            if entries.iter().any(|(known, _)| *known == key) {
+                return Err(A::Error::custom(format_args!("`{key}` occurs twice")));
+            }
+            entries.push((key, value));
+        }
+        Ok(Entries(entries))
+    }
+}
+
+impl Trust {
+    /// Reads rules. Keys are named in `keys`, or given as text.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for JSON that is not as shown above, an unknown name of a key, a rule
+    /// without keys, or no rules.
+    pub fn from_json(json: &[u8]) -> Result<Self> {
+        let wrong = |error: serde_json::Error| {
+            let error = error.to_string();
+            Status::invalid_argument(format!("the rules are wrong: {}", shown_name(&error)))
+        };
+        let file: TrustFile = serde_json::from_slice(json).map_err(wrong)?;
+        let mut keys = BTreeMap::new();
+        for (name, text) in &file.keys.0 {
+            let key: PublicKey = text
+                .parse()
+                .map_err(|status: Status| status.context(format_args!("key {name:?}")))?;
+            keys.insert(name.clone(), key);
+        }
+        let key = |text: &String| match keys.get(text) {
+            Some(key) => Ok(*key),
+            None if text.contains(':') => text.parse(),
+            None => Err(Status::invalid_argument(format!(
+                "`keys` has no key {text:?}"
+            ))),
+        };
+        let mut rules = Vec::new();
+        for (pattern, rule) in file.signatures.0 {
+            let of_rule =
+                |status: Status| status.context(format_args!("`signatures` for {pattern:?}"));
+            let given = match rule.signed_by {
+                OneOrMore::One(one) => vec![one],
+                OneOrMore::More(more) => more,
+            };
+            let signed_by = given.iter().map(key).collect::<Result<Vec<_>>>();
+            let signed_by = signed_by.map_err(of_rule)?;
+            if signed_by.is_empty() {
+                let status = Status::invalid_argument("expected a key in `signed_by`, found none");
+                return Err(of_rule(status));
+            }
+            rules.push(Rule { pattern, signed_by });
+        }
+        if rules.is_empty() {
+            return Err(Status::invalid_argument(
+                "expected a rule in `signatures`, found none",
+            ));
+        }
+        Ok(Self {
+            revoked: file.revoked.iter().map(key).collect::<Result<_>>()?,
+            names: keys.into_iter().map(|(name, key)| (key, name)).collect(),
+            rules,
+        })
+    }
+
+    /// Whether a rule asks for a signature of the module of this name.
+    #[must_use]
+    pub fn asks_for(&self, name: &str) -> bool {
+        self.rules_for(name).next().is_some()
+    }
+
+    /// Checks the signatures of a module.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED if a rule for the name asks for another signature, and those of
+    /// [`Signatures::read`].
+    pub fn check(&self, name: &str, module: &[u8]) -> Result<()> {
+        if !self.asks_for(name) {
+            return Ok(());
+        }
+        let signatures = Signatures::read(module)?;
+        self.rules_for(name).try_for_each(|rule| {
+            let is_valid = |key: &&PublicKey| !self.revoked.contains(key) && signatures.is_by(key);
+            match rule.signed_by.iter().find(is_valid) {
+                Some(_) => Ok(()),
+                None => Err(self.refusal(rule, &self.found(rule, &signatures))),
+            }
+        })
+    }
+
+    /// Refuses something that cannot carry a signature, such as a library, if a rule for its name
+    /// asks for one.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED if so.
+    pub fn check_unsigned(&self, name: &str) -> Result<()> {
+        match self.rules_for(name).next() {
+            Some(rule) => Err(self.refusal(rule, "native code that is not part of a package")),
+            None => Ok(()),
+        }
+    }
+
+    fn rules_for(&self, name: &str) -> impl Iterator<Item = &Rule> {
+        let matching = move |rule: &&Rule| matches(&rule.pattern, name);
+        self.rules.iter().filter(matching)
+    }
+
+    /// What signatures there are instead, for a message.
+    fn found(&self, rule: &Rule, signatures: &Signatures<'_>) -> String {
+        let mut revoked = rule.signed_by.iter();
+        if let Some(key) = revoked.find(|key| self.revoked.contains(key) && signatures.is_by(key)) {
+            return format!("a signature by {}, which is revoked", self.name(key));
+        }
+        let signers = signatures.signers();
+        if signers.is_empty() {
+            return "no signature".to_owned();
+        }
+        let signers = signers.iter().take(8).map(|signer| match signer {
+            Signer::Valid(key) => format!("a signature by {}", self.name(key)),
+            Signer::Wrong(key) => format!("a signature by {} of other content", self.name(key)),
+            Signer::Unknown(_) => "a signature by an unknown key".to_owned(),
+        });
+        signers.collect::<Vec<_>>().join(", ")
+    }
+
+    fn refusal(&self, rule: &Rule, found: &str) -> Status {
+        let keys: Vec<_> = rule.signed_by.iter().map(|key| self.name(key)).collect();
+        let message = format!(
+            "the rule for \"{}\" asks for a signature by {}, found {found}",
+            shown_name(&rule.pattern),
+            keys.join(" or ")
+        );
+        Status::new(StatusCode::PermissionDenied, Blame::Caller, message)
+    }
+
+    fn name(&self, key: &PublicKey) -> String {
+        self.names
+            .get(key)
+            .map_or_else(|| key.to_string(), |name| shown_name(name).to_string())
+    }
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(start) else {
+        return false;
+    };
+    let mut parts: Vec<_> = rest.split('*').collect();
+    let end = parts.pop().unwrap_or_default();
+    // The earliest place of each part leaves the most for the parts after it.
+    for part in parts {
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("*", "/a/b.wasm", true),
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("", "", true),
+            ("", "a", false),
+            ("hf:org/*", "hf:org/k@v1", true),
+            ("hf:org/*", "hf:organ/k@v1", false),
+            ("hf:org/*", "x/hf:org/k", false),
+            ("*.wasm", "/k/a.wasm", true),
+            ("*.wasm", "/k/a.wasm.", false),
+            ("*a*b", "ab", true),
+            ("*a*b", "ba", false),
+            ("a*a", "a", false),
+            ("*/k/*.wasm", "/srv/k/x/y.wasm", true),
+            ("*aab", "aaab", true),
+            ("*a*ab*", "aab", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+"""Counters of the process, as Python objects and as text for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, overload
+
+from ._callbox import target_stats
+
+#: The counters of Prometheus: the name, the key, and the help.
+_COUNTERS = [
+    ("callbox_calls_total", "calls", "Calls of targets."),
+    ("callbox_call_seconds_total", "seconds", "Time in calls of targets."),
+    ("callbox_operand_bytes_total", "bytes_in", "Bytes of operands."),
+    ("callbox_result_bytes_total", "bytes_out", "Bytes of results of calls that succeeded."),
+]
+
+
+@overload
+def stats(*, format: None = None) -> list[dict[str, Any]]: ...
+@overload
+def stats(*, format: Literal["prometheus"]) -> str: ...
+def stats(*, format: str | None = None) -> list[dict[str, Any]] | str:  # noqa: A002 - what is asked for
+    """Counts the calls of each target that the hosts of this process have loaded.
+
+    Hosts that no longer exist are left out. Calls of the same file and target count together.
+
+    Args:
+        format: None: a list with a dict of ``module`` (the file's name), ``sha256``, ``target``,
+            ``platform``, ``calls``, ``seconds``, ``bytes_in``, ``bytes_out`` and ``failures`` by
+            status code for each target. "prometheus": the text that Prometheus scrapes.
+
+    Raises:
+        ValueError: `format` is another one.
+    """
+    if format is None:
+        return target_stats()
+    if format != "prometheus":
+        raise ValueError(f"expected format=None or 'prometheus', found {format!r}")
+    return "".join(f"{line}\n" for line in _lines(target_stats()))
+
+
+def _lines(counted: list[dict[str, Any]]) -> Iterator[str]:
+    for name, key, text in _COUNTERS:
+        yield from (f"# HELP {name} {text}", f"# TYPE {name} counter")
+        for target in counted:
+            yield f"{name}{{{_labels(target)}}} {target[key]}"
+    name = "callbox_failures_total"
+    yield from (f"# HELP {name} Calls and batch elements that failed.", f"# TYPE {name} counter")
+    for target in counted:
+        for code, count in target["failures"].items():
+            yield f'{name}{{{_labels(target)},code="{code}"}} {count}'
+
+
+def _labels(target: dict[str, Any]) -> str:
+    names = ("module", "sha256", "target", "platform")
+    return ",".join(f'{name}="{_escaped(target[name])}"' for name in names)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,66 @@
+//! Rules about signatures, which hold for everything that a host loads.
+
+use std::fs;
+use std::path::Path;
+
+use callbox::call::TargetModule;
+use callbox::cuda::CudaModule;
+use callbox::cuda::manifest::Manifest;
+use callbox::policy::Gpu;
+use callbox::{Blame, Status, StatusCode};
+use callbox_package::{Limits, MANIFEST, Trust};
+
+use crate::native::Native;
+
+/// The name of a file for rules: its real path with `/` between names. Bytes without a file have an
+/// empty name.
+pub(crate) fn name_of(path: Option<&Path>) -> String {
+    let Some(path) = path else {
+        return String::new();
+    };
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real.to_string_lossy().replace('\\', "/")
+}
+
+/// Checks the signatures of a module. If a rule is for its name, the native code must be the twin
+/// that the signed package carries.
+pub(crate) fn check(
+    trust: &Trust,
+    name: &str,
+    module: &[u8],
+    native: Option<&Native>,
+    gpu: &Gpu,
+) -> callbox::Result<()> {
+    trust.check(name, module)?;
+    match native {
+        Some(native) if trust.asks_for(name) => check_twin(module, native, gpu),
+        _ => Ok(()),
+    }
+}
+
+fn check_twin(module: &[u8], native: &Native, gpu: &Gpu) -> callbox::Result<()> {
+    let denied = |message: &str| Status::new(StatusCode::PermissionDenied, Blame::Caller, message);
+    let package = callbox_package::find(module, &Limits::default())?;
+    let Some(package) = package else {
+        return Err(denied(
+            "the signature of a module does not cover native code: expected a package with its twin",
+        ));
+    };
+    let text = package
+        .file(MANIFEST)
+        .and_then(|text| str::from_utf8(text).ok());
+    let carried = text.map(|text| {
+        let manifest = Manifest::parse(text)?;
+        let images = manifest.images.iter();
+        let images = images.map(|image| Some(package.file(&image.file)?.to_vec()));
+        let images = images.collect::<Option<Vec<_>>>();
+        let images = images.ok_or_else(|| denied("the package lacks an image of its twin"))?;
+        CudaModule::from_manifest(text, images, &native.grants, gpu)
+    });
+    match carried.transpose()? {
+        Some(carried) if carried.identity() == native.identity() => Ok(()),
+        _ => Err(denied(
+            "the native code is not the twin that the signed package carries",
+        )),
+    }
+}
