@@ -4,9 +4,10 @@
 //! depends on how it blocks the sum; all its results are close to the exact sum, rounded once.
 //!
 //! Small products are summed in the order of the contracted dimension. `callbox-maths` computes
-//! products of [`LARGE`] multiplications and more, in an order that depends on the processor, on
-//! several threads. For `f32` and narrower types the order changes `f64` sums by less than their
-//! rounding to the result's type shows, but for one result in some millions.
+//! products of [`LARGE`] multiplications and more, if each matrix has [`LARGE_MATRIX`], in an order
+//! that depends on the processor, on several threads. For `f32` and narrower types the order
+//! changes `f64` sums by less than their rounding to the result's type shows, but for one result in
+//! some millions.
 
 use std::iter::zip;
 
@@ -29,6 +30,9 @@ const BETWEEN_CHECKS: usize = 1 << 20;
 
 /// The multiplications from which a floating-point product is large.
 const LARGE: usize = 1 << 18;
+
+/// The multiplications of a matrix that are worth a call of `callbox-maths`.
+const LARGE_MATRIX: usize = 1 << 12;
 
 /// The rows of a large product that a thread computes at a time.
 const ROWS_AT_A_TIME: usize = 256;
@@ -74,7 +78,7 @@ pub(super) fn dot(
     match Kind::of(to)? {
         Kind::Signed => products::<i64>(operands, sizes, to, team),
         Kind::Unsigned => products::<u64>(operands, sizes, to, team),
-        Kind::Real if sizes.multiplications() >= LARGE => large(operands, sizes, to, team),
+        Kind::Real if sizes.is_large() => large(operands, sizes, to, team),
         Kind::Real => products::<f64>(operands, sizes, to, team),
         Kind::Complex => products::<Complex<f64>>(operands, sizes, to, team),
     }
@@ -117,6 +121,11 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn is_large(self) -> bool {
+        let matrix = Self { batch: 1, ..self };
+        self.multiplications() >= LARGE && matrix.multiplications() >= LARGE_MATRIX
+    }
+
     fn multiplications(self) -> usize {
         let sizes = [self.batch, self.rows, self.contracted, self.columns];
         sizes.into_iter().fold(1, usize::saturating_mul)

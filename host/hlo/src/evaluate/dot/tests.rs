@@ -241,3 +241,32 @@ fn large_products_are_those_of_small_ones() {
         assert_eq!(found, expected, "row {row}");
     }
 }
+
+/// The sum of an F64 product in another order, or with a fused multiplication, has other last bits.
+#[test]
+fn many_tiny_products_are_summed_in_order() {
+    let (batch, depth) = (1 << 15, 8);
+    let numbers = |step: usize| {
+        Vec::from_iter((0..batch * depth).map(|i| 1.0 / ((i * step % 1009) as f64 + 3.0)))
+    };
+    let (x, y) = (numbers(31), numbers(57));
+    let found = dot::<f64>(
+        DotDimensions {
+            lhs_batch: vec![0],
+            rhs_batch: vec![0],
+            ..contracting(&[2], &[1])
+        },
+        "f64[32768,1,1]",
+        &raw(
+            "f64[32768,1,8]",
+            reals(ElementType::F64, &x).bytes().unwrap(),
+        ),
+        &raw(
+            "f64[32768,8,1]",
+            reals(ElementType::F64, &y).bytes().unwrap(),
+        ),
+    );
+    let pairs = std::iter::zip(x.chunks(depth), y.chunks(depth));
+    let expected = pairs.map(|(x, y)| std::iter::zip(x, y).fold(0.0, |sum, (x, y)| sum + x * y));
+    assert_eq!(found, Vec::from_iter(expected));
+}

@@ -4,7 +4,8 @@
 //! - Rows of [`LONG`] elements and more are folded in [`LANES`] interleaved parts of each
 //!   [`SEGMENT`], and then in order. Integers and the extrema of numbers have the same result in
 //!   any order, and `f64` sums of `f32` and narrower types almost always the same rounding.
-//! - Columns, that is all but the last dimensions, are folded in order, row after row.
+//! - Columns, that is all but the last dimensions, are folded row after row in segments of
+//!   [`ROWS`] rows, and then in order.
 
 use std::borrow::Cow;
 use std::iter::zip;
@@ -31,8 +32,12 @@ const LANES: usize = 16;
 /// The elements of a row that one thread folds. A multiple of [`BLOCK`].
 const SEGMENT: usize = 64 * BLOCK;
 
-/// The columns that one thread folds, and the fewest that are folded as columns.
-const COLUMNS: usize = 256;
+/// The rows and columns that one thread folds at a time. Its reads are long enough for the
+/// processor to fetch ahead.
+const ROWS: usize = 256;
+const COLUMNS: usize = 1024;
+
+/// The fewest columns that are folded as columns.
 const FEWEST_COLUMNS: usize = 16;
 
 /// An array as `outer` matrices, whose columns of `count` elements, `inner` apart, are reduced.
@@ -165,20 +170,52 @@ fn fold_columns<T: Wide>(
     team: Team<'_>,
     operation: &(impl Fn(T, T) -> T + Sync),
 ) -> Result<()> {
-    let parts = results.chunks_mut(x.inner).enumerate();
-    let parts = parts.flat_map(|(outer, results)| {
-        let first = outer * x.count * x.inner;
-        let columns = results.chunks_mut(COLUMNS).enumerate();
-        columns.map(move |(number, results)| (first + number * COLUMNS, results))
+    let segments = x.count.div_ceil(ROWS);
+    if segments == 1 {
+        return fold_segments(x, segments, results, team, operation);
+    }
+    let mut partial = zeroed(segments * results.len())?;
+    fold_segments(x, segments, &mut partial, team, operation)?;
+    let partial = partial.chunks(segments * x.inner);
+    for (results, partial) in zip(results.chunks_mut(x.inner), partial) {
+        for sums in partial.chunks(x.inner) {
+            for (result, &sum) in zip(&mut *results, sums) {
+                *result = operation(*result, sum);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Folds the columns of each segment. One of several segments begins with its first row; the only
+/// one begins with the values in `sums`.
+fn fold_segments<T: Wide>(
+    x: &Source<'_>,
+    segments: usize,
+    sums: &mut [T],
+    team: Team<'_>,
+    operation: &(impl Fn(T, T) -> T + Sync),
+) -> Result<()> {
+    let parts = sums.chunks_mut(x.inner).enumerate();
+    let parts = parts.flat_map(|(number, sums)| {
+        let start = number % segments * ROWS;
+        let rows = ROWS.min(x.count - start);
+        let first = (number / segments * x.count + start) * x.inner;
+        let columns = sums.chunks_mut(COLUMNS).enumerate();
+        columns.map(move |(number, sums)| (first + number * COLUMNS, rows, sums))
     });
     let steps = x.outer * x.count * x.inner;
-    team.share(parts, steps, |(first, results)| {
+    team.share(parts, steps, |(first, rows, sums)| {
         let mut row = [T::default(); COLUMNS];
-        let row = &mut row[..results.len()];
-        for number in 0..x.count {
+        let row = &mut row[..sums.len()];
+        for number in 0..rows {
             x.decode(first + number * x.inner, row)?;
-            for (result, &x) in zip(&mut *results, &*row) {
-                *result = operation(*result, x);
+            if segments > 1 && number == 0 {
+                sums.copy_from_slice(row);
+                continue;
+            }
+            for (sum, &x) in zip(&mut *sums, &*row) {
+                *sum = operation(*sum, x);
             }
         }
         Ok(())

@@ -384,6 +384,8 @@ fn long_rows_and_columns_have_their_exact_sums() {
         [2, 1040, 1],
         [5, 33, 20],
         [2, 9, 300],
+        [2, 600, 40],
+        [1, 300, 1100],
         [3, 4, 5],
     ] {
         let [outer, count, inner] = sizes;
