@@ -54,7 +54,7 @@ use callbox_core::values::{ElementType, Literal, Result, Shape, Status};
 
 use array::{Elements, array, leaf};
 
-pub(crate) use callbox_core::values::zeroed;
+pub(crate) use callbox_core::values::{with_capacity, zeroed};
 pub(crate) use layout::{from_layout, is_row_major, to_layout};
 pub(crate) use pass::{Member, Pass, Source, run_pass, untouched};
 pub(crate) use teamwork::{Check, Team, available as available_threads};

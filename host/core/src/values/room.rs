@@ -7,6 +7,16 @@ use super::{Blame, Result, Status, StatusCode};
 /// # Errors
 /// RESOURCE_EXHAUSTED if the memory cannot be allocated: a program may ask for any size.
 pub fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
+    let mut elements = with_capacity(count)?;
+    elements.resize(count, T::default());
+    Ok(elements)
+}
+
+/// No elements yet, with memory for this number of them.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED if there is no memory for them.
+pub fn with_capacity<T>(count: usize) -> Result<Vec<T>> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(count).map_err(|_| {
         Status::new(
@@ -18,6 +28,5 @@ pub fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
             ),
         )
     })?;
-    elements.resize(count, T::default());
     Ok(elements)
 }

@@ -6,7 +6,7 @@
 use std::iter::zip;
 
 use super::binary::{maximum, minimum};
-use super::zeroed;
+use super::with_capacity;
 use crate::instruction::{BinaryOperation as B, Comparison, UnaryOperation as U};
 use callbox_core::values::Result;
 use callbox_maths::nearest::{self, Function};
@@ -17,6 +17,7 @@ pub(super) fn unary(operation: U, x: &[u8]) -> Option<Result<Vec<u8>>> {
         U::Abs => return Some(each(x, f32::abs)),
         U::Negate => return Some(each(x, |x| -x)),
         U::Sqrt => return Some(each(x, f32::sqrt)),
+        U::Erf => Function::Erf,
         U::Exponential => Function::Exp,
         U::Log => Function::Log,
         U::Logistic => Function::Sigmoid,
@@ -59,18 +60,18 @@ pub(super) fn compare(direction: Comparison, x: &[u8], y: &[u8]) -> Result<Vec<u
 }
 
 fn each(x: &[u8], f: impl Fn(f32) -> f32) -> Result<Vec<u8>> {
-    let mut out = zeroed(x.len())?;
-    for (out, x) in zip(out.as_chunks_mut().0, x.as_chunks().0) {
-        *out = f(f32::from_le_bytes(*x)).to_le_bytes();
-    }
-    Ok(out)
+    let x = x.as_chunks().0.iter();
+    collect(x.map(|x| f(f32::from_le_bytes(*x)).to_le_bytes()))
 }
 
 fn pairs<const N: usize>(x: &[u8], y: &[u8], f: impl Fn(f32, f32) -> [u8; N]) -> Result<Vec<u8>> {
-    let (x, y) = (x.as_chunks().0, y.as_chunks().0);
-    let mut out = zeroed(x.len() * N)?;
-    for (out, (x, y)) in zip(out.as_chunks_mut().0, zip(x, y)) {
-        *out = f(f32::from_le_bytes(*x), f32::from_le_bytes(*y));
-    }
-    Ok(out)
+    let pairs = zip(x.as_chunks().0, y.as_chunks().0);
+    collect(pairs.map(|(x, y)| f(f32::from_le_bytes(*x), f32::from_le_bytes(*y))))
+}
+
+/// The elements' bytes.
+fn collect<const N: usize>(elements: impl ExactSizeIterator<Item = [u8; N]>) -> Result<Vec<u8>> {
+    let mut out = with_capacity(elements.len())?;
+    out.extend(elements);
+    Ok(out.into_flattened())
 }
