@@ -6,6 +6,8 @@
 
 use std::iter::zip;
 
+use zerocopy::FromZeros;
+
 use super::array::{Array, Elements, array, fill, leaf, repeat};
 use super::strided::Strides;
 use super::teamwork::Team;
@@ -240,11 +242,8 @@ fn broadcast(input: &Input<'_>, to: &[usize], dimensions: &[usize], tile: Tile) 
 
 /// Zeros that take no physical memory until they are accessed.
 pub(crate) fn untouched(count: usize) -> Result<Vec<u8>> {
-    // `vec!` aborts the process when memory runs out, so that a fallible reservation comes first.
-    if Vec::<u8>::new().try_reserve_exact(count).is_err() {
-        return zeroed(count);
-    }
-    Ok(vec![0; count])
+    // `zeroed` has the error for memory that runs out.
+    u8::new_vec_zeroed(count).or_else(|_| zeroed(count))
 }
 
 #[cfg(test)]
