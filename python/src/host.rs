@@ -21,6 +21,7 @@ use crate::module::{Module, ModuleCore};
 use crate::native::Native;
 use crate::registry;
 use crate::stats::Stats;
+use crate::trace;
 
 /// The state that all modules of a host share.
 pub(crate) struct HostCore {
@@ -224,6 +225,7 @@ impl Host {
         native: Option<PathBuf>,
         allow_native: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Module> {
+        let _span = trace::span(py, || format!("callbox load {}", label(source)));
         let (name, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
         let digests = digests(allow_native)?;
         let native = native.map(|path| {
@@ -231,7 +233,9 @@ impl Host {
             or_raise(py, native)
         });
         let native = native.transpose()?;
+        let compiling = trace::span(py, || format!("callbox compile {}", label(source)));
         let core = py.detach(|| ModuleCore::new(&self.0, bytes, name.as_deref(), native));
+        drop(compiling);
         let core = core.map_err(|status| match &name {
             Some(path) => status.context(path.display()),
             None => status,
@@ -355,6 +359,16 @@ fn read_policy(
     }
     let text: String = json.call_method1("dumps", (fields,))?.extract()?;
     or_raise(py, Policy::from_json(text.as_bytes()))
+}
+
+/// A module's name in traces: that of its file.
+fn label(source: &Bound<'_, PyAny>) -> String {
+    let path = source.extract::<PathBuf>().ok();
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(
+        || "a module".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// Reads a module, and returns its path if it has one.
