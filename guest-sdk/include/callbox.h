@@ -314,7 +314,16 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  * depends only on the operands' elements at the same index, on operands of rank 0 and on
  * attributes. The trait "rows" promises the same of each row: of what follows ".." in the
  * dimensions of operands and results that declare it. A host calls such targets on pieces of large
- * arrays, on several threads. guests/MANIFEST.md describes both. */
+ * arrays, on several threads. The trait "batched" promises it of each entry of the dimension
+ * "batch", the first one: a host passes whole batches. guests/MANIFEST.md describes all three.
+ *
+ * A target that computes the derivatives of another one names it, so that callers need not:
+ *
+ *     CALLBOX_METADATA({"name": "negate_grad", "ffi_version": "1.0", "derivative_of": "negate"})
+ *
+ * It takes the operands and then the cotangents of the results, and returns the cotangents of the
+ * operands. With "derivative_mode": "jvp" it takes the tangents of the operands, and returns those
+ * of the results. */
 #define CALLBOX_METADATA(...) CALLBOX_METADATA_(#__VA_ARGS__)
 /* The second `#` escapes the JSON text for the assembler, whose strings are like C's. */
 #define CALLBOX_METADATA_(json) \

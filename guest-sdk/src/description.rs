@@ -20,6 +20,8 @@ pub struct Description {
     pub documentation: &'static str,
     /// The traits that the target promises, such as `pure`.
     pub traits: &'static [&'static str],
+    /// The target whose derivatives the function computes, and which: `vjp` or `jvp`.
+    pub derivative_of: Option<(&'static str, &'static str)>,
     /// The parameters that are neither attributes nor state, in order.
     pub parameters: &'static [ParameterDescription],
     /// The attributes, in the order of their parameters.
@@ -202,6 +204,7 @@ impl Description {
             stage,
             documentation: "",
             traits: &[],
+            derivative_of: None,
             parameters: &[],
             attributes: &[],
             operands: Count::ANY,
@@ -219,6 +222,13 @@ impl Description {
     ) -> Self {
         self.documentation = documentation;
         self.traits = traits;
+        self
+    }
+
+    /// Adds the target whose derivatives the function computes, and which.
+    #[must_use]
+    pub const fn with_derivative_of(mut self, target: &'static str, mode: &'static str) -> Self {
+        self.derivative_of = Some((target, mode));
         self
     }
 

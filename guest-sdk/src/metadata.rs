@@ -80,6 +80,12 @@ impl<const N: usize> Writer<N> {
             self.raw(",\"traits\":[");
             self.strings(description.traits);
             self.raw("]");
+            if let Some((target, mode)) = description.derivative_of {
+                self.raw(",\"derivative_of\":");
+                self.string(target);
+                self.raw(",\"derivative_mode\":");
+                self.string(mode);
+            }
         }
         self.raw("}\n");
     }

@@ -281,6 +281,32 @@ fn dimensions_are_said() {
     );
 }
 
+#[test]
+fn derivatives_are_said() {
+    #[target]
+    #[derivative_of(shaped, jvp)]
+    fn tangent() {}
+    #[target(batched)]
+    #[derivative_of("of.another")]
+    fn in_batches(
+        #[dimensions(batch)] x: &Operand<f32, 1>,
+        #[dimensions(batch)] y: &mut ResultBuffer<f32, 1>,
+    ) {
+        let _ = (x, y);
+    }
+    const LINES: [&[u8]; 2] = [
+        &json::<{ json_len(tangent::DESCRIPTION) }>(tangent::DESCRIPTION),
+        &json::<{ json_len(in_batches::DESCRIPTION) }>(in_batches::DESCRIPTION),
+    ];
+    let [tangent, in_batches] = LINES.map(read);
+    assert_eq!(tangent["derivative_of"], "shaped");
+    assert_eq!(tangent["derivative_mode"], "jvp");
+    assert_eq!(in_batches["derivative_of"], "of.another");
+    assert_eq!(in_batches["derivative_mode"], "vjp");
+    assert_eq!(in_batches["traits"], expected!(["pure", "batched"]));
+    assert!(read(&SHAPED).get("derivative_of").is_none());
+}
+
 /// The oldest version that each parameter needs.
 #[test]
 fn the_version_is_the_lowest_that_will_do() {

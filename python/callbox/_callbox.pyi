@@ -253,6 +253,18 @@ class Target:
         """The calling conventions, by their names in HLO text: ``"API_VERSION_TYPED_FFI"``."""
 
     @property
+    def vjp(self) -> Target | None:
+        """The target of the module that is declared to compute the reverse-mode derivatives.
+
+        None: there is none.
+        """
+    @property
+    def jvp(self) -> Target | None:
+        """The target of the module that is declared to compute the forward-mode derivatives.
+
+        None: there is none.
+        """
+    @property
     def has_native(self) -> bool:
         """Whether the module has a CUDA kernel of the same name."""
     @property
@@ -422,6 +434,9 @@ class StaticInfo:
 
         `constructor` is ``(data, size) -> object``; the export `destructor` frees the object.
         """
+
+def set_trace_annotation(class_: Any, /) -> None:
+    """Has loads, compilations and direct calls appear in the traces of this class from now on."""
 
 def ffi_capsules() -> dict[str, Any]:
     """The handlers, in capsules for `jax.ffi.register_ffi_target`.

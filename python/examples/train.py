@@ -11,7 +11,7 @@ import jax.numpy as jnp
 GUESTS = Path(os.environ.get("CALLBOX_GUESTS", Path(__file__).parent / "../../target/guests"))
 
 kernels = callbox.Host().load(GUESTS / "activation.wasm")
-squareplus = callbox.jax.op(kernels.squareplus, vjp=kernels.squareplus_grad)
+squareplus = callbox.jax.op(kernels.squareplus)
 
 
 def network(params, x):

@@ -193,6 +193,38 @@ impl RawArrays<'_> {
         }
     }
 
+    /// Copies as many bytes of an operand as `into` has.
+    pub(crate) fn read_operand(&self, operand: usize, into: &mut [u8]) {
+        self.read(operand, 0, into);
+    }
+
+    /// Copies bytes to the beginning of a result.
+    pub(crate) fn write_result(&self, result: usize, bytes: &[u8]) {
+        self.copy_out(result, 0, bytes);
+    }
+
+    /// Calls `call` with other memory in place of some arrays.
+    pub(crate) fn with_others<T>(
+        &self,
+        operands: &mut [Option<Vec<u8>>],
+        results: &mut [Option<Vec<u8>>],
+        call: impl FnOnce(&mut RawArrays<'_>) -> T,
+    ) -> T {
+        let others = |arrays: &[RawArray], others: &mut [Option<Vec<u8>>]| -> Vec<RawArray> {
+            let pairs = std::iter::zip(arrays, others);
+            let pick = |(array, other): (&RawArray, &mut Option<Vec<u8>>)| match other {
+                Some(other) => RawArray::new(other.as_mut_ptr(), other.len()),
+                None => *array,
+            };
+            pairs.map(pick).collect()
+        };
+        let operands = others(self.operands, operands);
+        let results = others(self.results, results);
+        // SAFETY: `new`'s caller keeps the arrays of `self` as they must be. The others are borrowed
+        // exclusively until this function returns, so that no reference to them exists.
+        call(&mut unsafe { RawArrays::new(&operands, &results) })
+    }
+
     /// Copies the bytes of one array.
     pub(crate) unsafe fn bytes(array: RawArray) -> Vec<u8> {
         let mut bytes = vec![0; array.size];

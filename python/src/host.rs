@@ -22,6 +22,7 @@ use crate::module::{Module, ModuleCore};
 use crate::native::Native;
 use crate::registry;
 use crate::stats::HostStats;
+use crate::trace;
 use crate::trusted;
 
 /// The state that all modules of a host share.
@@ -246,6 +247,7 @@ impl Host {
         allow_native: Option<&Bound<'_, PyAny>>,
         name: Option<&str>,
     ) -> PyResult<Module> {
+        let _span = trace::span(py, || format!("callbox load {}", label(source)));
         let known_as = name;
         let (name, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
         let digests = digests(allow_native)?;
@@ -270,7 +272,9 @@ impl Host {
             });
             or_raise(py, checked)?;
         }
+        let compiling = trace::span(py, || format!("callbox compile {}", label(source)));
         let core = py.detach(|| ModuleCore::new(&self.0, bytes, name.as_deref(), native));
+        drop(compiling);
         let core = core.map_err(|status| match &name {
             Some(path) => status.context(path.display()),
             None => status,
@@ -391,6 +395,16 @@ fn mapping<'py>(given: &Bound<'py, PyAny>, what: &str) -> PyResult<Bound<'py, Py
 fn json_text(fields: &Bound<'_, PyDict>) -> PyResult<String> {
     let json = fields.py().import("json")?;
     json.call_method1("dumps", (fields,))?.extract()
+}
+
+/// A module's name in traces: that of its file.
+fn label(source: &Bound<'_, PyAny>) -> String {
+    let path = source.extract::<PathBuf>().ok();
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(
+        || "a module".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// Reads a module, and returns its path if it has one.

@@ -27,6 +27,7 @@ mod signature;
 mod site;
 mod stats;
 mod targets;
+mod trace;
 mod trusted;
 mod xla;
 
@@ -50,6 +51,8 @@ mod _callbox {
     use super::stats::target_stats;
     #[pymodule_export]
     use super::targets::Target;
+    #[pymodule_export]
+    use super::trace::set_trace_annotation;
     #[pymodule_export]
     use super::xla::{error_name, ffi_capsules, last_failure};
 

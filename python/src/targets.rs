@@ -4,35 +4,33 @@
     reason = "has calls read and write memory that Python's buffer protocol hands out"
 )]
 
+mod operands;
 mod options;
 mod results;
 mod sites;
 
 use std::sync::{Arc, Mutex};
 
-use callbox::ArrayShape;
-use callbox::attributes_to_mlir;
-use callbox::call::Signature;
+use callbox::{ArrayShape, attributes_to_mlir};
+use callbox::call::{DerivativeMode, DerivativeOf, Signature};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use self::operands::shapes;
 use self::options::{Options, static_info_text};
 use self::results::Results;
 use self::sites::{DirectSites, Request};
-use crate::arrays::{Array, declared_shape};
+use crate::arrays::Array;
 use crate::attributes;
 use crate::buffers::{RawArray, RawArrays};
 use crate::checks;
 use crate::element::dtype_name;
 use crate::error::{class, or_raise};
 use crate::exit::Inside;
-use crate::interrupts;
 use crate::module::{Module, ModuleCore};
-use crate::registry;
-use crate::signature;
 use crate::site::Shapes;
-use crate::xla::is_packed;
+use crate::{interrupts, registry, signature, trace};
 
 // A target: a function on arrays, which runs in the sandbox. The class has no docstring, because it
 // would hide those of the targets.
@@ -55,6 +53,16 @@ impl Target {
 
     fn signature(&self) -> &Signature {
         &self.core.targets[self.number].signature
+    }
+
+    fn derivative(&self, mode: DerivativeMode) -> Option<Self> {
+        let of = Some(DerivativeOf {
+            target: self.signature().name.clone(),
+            mode,
+        });
+        let mut targets = self.core.targets.iter();
+        let number = targets.position(|target| target.signature.derivative_of == of)?;
+        Some(Self::new(&self.core, number))
     }
 }
 
@@ -120,6 +128,20 @@ impl Target {
     #[getter]
     fn traits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.signature().traits)
+    }
+
+    /// The target of the module that is declared to compute the reverse-mode derivatives. None:
+    /// there is none.
+    #[getter]
+    fn vjp(&self) -> Option<Self> {
+        self.derivative(DerivativeMode::Vjp)
+    }
+
+    /// The target of the module that is declared to compute the forward-mode derivatives. None:
+    /// there is none.
+    #[getter]
+    fn jvp(&self) -> Option<Self> {
+        self.derivative(DerivativeMode::Jvp)
     }
 
     /// The calling conventions, by their names in HLO text.
@@ -287,11 +309,14 @@ impl Target {
             results: shapes(results)?,
         };
         let all = shapes.operands.iter().chain(&shapes.results);
-        if let Some(packed) = all.map(ArrayShape::element_type).find(|t| is_packed(*t)) {
+        if let Some(one) = all
+            .map(ArrayShape::element_type)
+            .find(|t| t.bit_width() < 2)
+        {
             return Err(PyTypeError::new_err(format!(
-                "{}(): expected arrays of elements of whole bytes, found {}, which XLA packs",
+                "{}(): expected arrays of elements of at least two bits, found {}, which XLA does not pass",
                 self.signature().name,
-                dtype_name(packed).unwrap_or("token")
+                dtype_name(one).unwrap_or("token")
             )));
         }
         let mut given = attributes::Given::new();
@@ -338,13 +363,15 @@ impl Target {
         arrays: &Bound<'py, PyTuple>,
         given: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _span = trace::span(py, || format!("callbox call {}", self.signature().name));
         let inside = Inside::enter(py);
         let mut options = Options::read(given)?;
         // Preparing the call site is a part of the call.
         let mut within = options.call_options().from_now_on();
         let named = options.take_operands(self.signature(), arrays.len())?;
         let operands = arrays.iter().chain(named);
-        let operands = operands.map(|array| Array::operand(&array));
+        let operands = operands.enumerate();
+        let operands = operands.map(|(i, array)| operands::operand(self.signature(), i, &array));
         let operands = match operands.collect::<PyResult<Vec<_>>>() {
             Ok(operands) => operands,
             Err(error) => {
@@ -419,12 +446,4 @@ impl Target {
         let _ = add();
         error
     }
-}
-
-/// Reads a sequence of shapes.
-fn shapes(objects: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayShape>> {
-    objects
-        .try_iter()?
-        .map(|object| declared_shape(&object?))
-        .collect()
 }

@@ -13,9 +13,9 @@ mod abi;
 mod cuda;
 mod frame;
 mod handler;
+mod packing;
 mod slots;
 
-pub(crate) use self::frame::is_packed;
 use callbox::StatusCode;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

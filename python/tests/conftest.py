@@ -1,8 +1,10 @@
 """Fixtures of all tests."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,12 @@ class _Everywhere:
     def counter(cls) -> bytes:
         """A guest with the target `count`, an int32 of how often its instance was called."""
         return _COUNTER
+
+    @pytest.fixture(scope="session")
+    @classmethod
+    def assemble(cls) -> Callable[..., bytes]:
+        """Assembles a guest of typed FFI: the bodies of its targets, and their declarations."""
+        return _assembled
 
     @pytest.fixture
     def host(self) -> callbox.Host:
@@ -92,6 +100,33 @@ def _staged(*, instantiate: str = "succeeds", drop: str = "nothing") -> bytes:
         (10, [bytes([len(body)]) + body for body in bodies]),
     ]
     return _HEADER + b"".join(_section(number, items) for number, items in sections)
+
+
+def _uleb(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _uleb(number >> 7)
+
+
+def _sized(content: bytes) -> bytes:
+    return _uleb(len(content)) + content
+
+
+def _assembled(bodies: dict[str, bytes], declarations: list[dict[str, Any]]) -> bytes:
+    """A guest with targets `(frame) -> status` of these instructions, which have no locals."""
+    exports = [_sized(name.encode()) + bytes([0, number]) for number, name in enumerate(bodies)]
+    exports.append(b"\x06memory\x02\x00")
+    functions = [_sized(b"\x00" + body + b"\x0b") for body in bodies.values()]
+    lines = "\n".join(map(json.dumps, declarations)).encode()
+    return _HEADER + b"".join(
+        bytes([number]) + _sized(content)
+        for number, content in [
+            (1, b"\x01\x60\x01\x7f\x01\x7f"),  # (i32) -> i32
+            (3, _uleb(len(bodies)) + bytes(len(bodies))),
+            (5, b"\x01\x00\x01"),
+            (7, _uleb(len(exports)) + b"".join(exports)),
+            (10, _uleb(len(functions)) + b"".join(functions)),
+            (0, _sized(b"callbox.targets") + lines),
+        ]
+    )
 
 
 def pytest_configure(config):

@@ -122,3 +122,9 @@ def write():
             found = [gradient(function, operands, i, wide(do)).astype(f32) for i in range(3)]
             name = f"attention_grad{name}"
             out.case(name, [q, k, v, do], found, attributes, 4096, "attention_grad")
+
+    # Quarters, of which products and sums are exact.
+    quarters = lambda *sizes: (rng.integers(-16, 17, size=sizes) / 4).astype(f32)
+    x, weight, bias, dy = quarters(3, 4), quarters(4, 5), quarters(5), quarters(3, 5)
+    out.case("linear", [x, weight, bias], [x @ weight + bias])
+    out.case("linear_grad", [x, weight, bias, dy], [dy @ weight.T, x.T @ dy, dy.sum(0)])

@@ -105,9 +105,11 @@ pub(crate) fn expression(dimensions: Option<&Dimensions>) -> TokenStream {
 }
 
 /// Checks that dimensions are declared in stage `execute` only, that those of an elementwise target
-/// are all equal and unrestricted, and that the results of a target with rows have them.
+/// are all equal and unrestricted, that the results of a target with rows have them, and that those
+/// of a target that takes batches have a batch.
 pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
     check_rows(parameters, options)?;
+    check_batched(parameters, options)?;
     let mut first: Option<&Dimensions> = None;
     for parameter in parameters {
         let Some(dimensions) = &parameter.dimensions else {
@@ -170,4 +172,47 @@ fn check_rows(parameters: &[Parameter], options: &Options) -> Result<()> {
     }
     let message = "a target with rows declares them: expected dimensions that begin with `..`";
     Err(Error::new(Span::call_site(), message))
+}
+
+/// The name of the dimension along which a batch lies.
+const BATCH: &str = "batch";
+
+/// Checks that each result of a target that takes batches, and an operand, declare the dimension
+/// `batch`, and that it comes first. The host checks results whose dimensions are not declared.
+fn check_batched(parameters: &[Parameter], options: &Options) -> Result<()> {
+    if !options.is_batched {
+        return Ok(());
+    }
+    let refuse = |span: Span, message: &str| Err(Error::new(span, message));
+    if options.stage != Stage::Execute {
+        let message = "a batch is declared in stage execute, for all stages";
+        return refuse(Span::call_site(), message);
+    }
+    if options.is_elementwise || options.has_rows {
+        let message =
+            "a target has one of the traits `elementwise`, `rows` and `batched`, found two";
+        return refuse(Span::call_site(), message);
+    }
+    let is_batch = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(s) if s == BATCH);
+    let mut has_operand = false;
+    for parameter in parameters {
+        let Some(dimensions) = &parameter.dimensions else {
+            continue;
+        };
+        let has_batch = dimensions.list.first().is_some_and(is_batch);
+        if dimensions.list.iter().skip(1).any(is_batch) {
+            return refuse(dimensions.span, "`batch` is the first dimension");
+        }
+        if parameter.passing.is_mutable() && !has_batch {
+            let message = "a target that takes batches has one in each result: expected dimensions that begin with `batch`";
+            return refuse(dimensions.span, message);
+        }
+        has_operand |= has_batch;
+    }
+    if has_operand {
+        return Ok(());
+    }
+    let message =
+        "a target that takes batches declares them: expected dimensions that begin with `batch`";
+    refuse(Span::call_site(), message)
 }

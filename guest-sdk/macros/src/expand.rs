@@ -9,6 +9,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, GenericParam, Ident, ItemFn, LitStr, Result, Type};
 
+use crate::derivative;
 use crate::dimensions;
 use crate::options::{Options, variant};
 use crate::signature::{Binding, Parameter, Passing, Signature, instance, mentions};
@@ -59,9 +60,11 @@ fn description(signature: &Signature, options: &Options) -> TokenStream {
         .iter()
         .filter(|p| p.binding == Binding::Attribute);
     let attributes = attributes.map(|p| attribute(p, options));
+    let derivative_of = derivative::expression(signature.derivative_of.as_ref());
     quote! {
         __callbox::Description::new(#name, __callbox::Stage::#stage)
             .with_words(#documentation, &[#(#traits),*])
+            #derivative_of
             .with_parameters(&[#(#parameters),*], &[#(#attributes),*])
     }
 }

@@ -5,6 +5,7 @@
 //! the traits of `callbox-guest`. Type aliases therefore work, and the compiler reports a wrong
 //! type where it is written.
 
+mod derivative;
 mod derive;
 mod dimensions;
 mod expand;

@@ -9,14 +9,15 @@ use syn::{Error, Ident, LitStr, Result, Token, Type, bracketed};
 
 use crate::name;
 
-/// `name = "...", stage = ..., pure, elementwise, rows, T = [f32, f64]`, in any order, each at most
-/// once.
+/// `name = "...", stage = ..., pure, elementwise, rows, batched, T = [f32, f64]`, in any order, each
+/// at most once.
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) stage: Stage,
     pub(crate) is_pure: bool,
     pub(crate) is_elementwise: bool,
     pub(crate) has_rows: bool,
+    pub(crate) is_batched: bool,
     pub(crate) types: Option<(Ident, Vec<Type>)>,
 }
 
@@ -71,18 +72,23 @@ impl Options {
             is_pure: false,
             is_elementwise: false,
             has_rows: false,
+            is_batched: false,
             types: None,
         }
     }
 
-    /// Returns the traits that the target promises. A target of the trait `elementwise` or `rows`
-    /// is also pure, for hosts that do not know these traits.
+    /// Returns the traits that the target promises. A target of the trait `elementwise`, `rows` or
+    /// `batched` is also pure, for hosts that do not know these traits.
     pub(crate) fn traits(&self) -> impl Iterator<Item = &'static str> {
-        let is_pure = self.is_pure || self.is_elementwise || self.has_rows;
+        let is_pure = self.is_pure || self.is_elementwise || self.has_rows || self.is_batched;
         let pure = is_pure.then_some("pure");
         let elementwise = self.is_elementwise.then_some("elementwise");
         let rows = self.has_rows.then_some("rows");
-        pure.into_iter().chain(elementwise).chain(rows)
+        let batched = self.is_batched.then_some("batched");
+        pure.into_iter()
+            .chain(elementwise)
+            .chain(rows)
+            .chain(batched)
     }
 
     fn set(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
@@ -98,10 +104,14 @@ impl Options {
             self.has_rows = true;
             return Ok(());
         }
+        if key == "batched" {
+            self.is_batched = true;
+            return Ok(());
+        }
         let is_known = key == "name" || key == "stage" || is_type_parameter(key);
         if !is_known || !input.peek(Token![=]) {
             let message = format!(
-                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, or the types of a \
+                "unknown option `{key}`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, `batched`, or the types of a \
                  generic target such as `T = [f32, f64]`"
             );
             return Err(Error::new(key.span(), message));

@@ -9,6 +9,7 @@ use syn::{
     Lit, LitStr, Meta, Pat, PatType, PathArguments, Result, ReturnType, Type,
 };
 
+use crate::derivative::DerivativeOf;
 use crate::dimensions::{self, Dimensions};
 use crate::name;
 use crate::options::{self, Options};
@@ -18,6 +19,8 @@ pub(crate) struct Signature {
     pub(crate) name: LitStr,
     pub(crate) documentation: String,
     pub(crate) parameters: Vec<Parameter>,
+    /// The target whose derivatives the function computes.
+    pub(crate) derivative_of: Option<DerivativeOf>,
     /// The location of the return type.
     pub(crate) output: Span,
 }
@@ -77,11 +80,12 @@ impl Passing {
 }
 
 impl Signature {
-    /// Reads the function, and removes this macro's markers from its parameters.
+    /// Reads the function, and removes this macro's markers from it and its parameters.
     pub(crate) fn of(function: &mut ItemFn, options: &Options) -> Result<Self> {
         let parameters = parameters(function, options);
+        let derivative_of = DerivativeOf::take(function, options);
         check_function(function, options)?;
-        let parameters = parameters?;
+        let (parameters, derivative_of) = (parameters?, derivative_of?);
         dimensions::check(&parameters, options)?;
         let name = match &options.name {
             Some(name) => name.clone(),
@@ -95,6 +99,7 @@ impl Signature {
             name,
             documentation: documentation(&function.attrs),
             parameters,
+            derivative_of,
             output,
         })
     }

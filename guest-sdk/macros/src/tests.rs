@@ -1,6 +1,8 @@
 //! Messages of the macro for functions that cannot be targets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod declarations;
+
 use proc_macro2::TokenStream;
 use syn::ItemFn;
 
@@ -15,7 +17,7 @@ fn expand(options: &str, function: &str) -> syn::Result<String> {
     let added = expand::target(&function, &signature, &options)?;
     let function = quote::quote!(#function).to_string();
     assert!(
-        !["attr", "state", "dimensions"]
+        !["attr", "state", "dimensions", "derivative_of"]
             .iter()
             .any(|marker| function.contains(marker)),
         "markers are left: {function}"
@@ -39,7 +41,7 @@ fn options_are_checked() {
     let refusal = |options| refusal(options, "fn f() {}");
     assert_eq!(
         refusal("pur"),
-        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, or the types of a generic \
+        "unknown option `pur`: expected `name = \"...\"`, `stage = ...`, `pure`, `elementwise`, `rows`, `batched`, or the types of a generic \
          target such as `T = [f32, f64]`"
     );
     assert!(refusal("name").starts_with("unknown option `name`"));
@@ -183,68 +185,6 @@ fn dimensions_are_checked() {
     ] {
         assert_eq!(refusal(options, function), message);
     }
-}
-
-#[test]
-fn elementwise_targets_have_one_list_of_dimensions() {
-    let function = |x: &str, y: &str| {
-        format!(
-            "fn f(#[dimensions({x})] x: &Operand<f32>, #[dimensions()] k: &Operand<f32>, \
-             #[dimensions({y})] y: &mut ResultBuffer<f32>) {{}}"
-        )
-    };
-    for any in ["4", "n, n", ".., n, 1"] {
-        assert_eq!(
-            refusal("elementwise", &function(any, any)),
-            "an elementwise target takes arrays of any size: expected `..` and names, each at most once"
-        );
-        assert!(expand("pure", &function(any, any)).is_ok());
-    }
-    assert_eq!(
-        refusal("elementwise", &function("..", "n")),
-        "the operands and results of an elementwise target have the same dimensions, except operands of rank 0"
-    );
-    let code = expand("elementwise", &function(".., n", ".., n")).unwrap();
-    let code = code.replace(' ', "");
-    assert!(code.contains("&[\"pure\",\"elementwise\"]"), "{code}");
-    let both = expand("pure, elementwise", &function("..", "..")).unwrap();
-    assert!(
-        both.replace(' ', "")
-            .contains("&[\"pure\",\"elementwise\"]")
-    );
-    let list = "dimensions:::core::option::Option::Some(&[__callbox::Dimension::Any,__callbox::Dimension::Symbol(\"n\")])";
-    assert_eq!(code.matches(list).count(), 2, "{code}");
-}
-
-#[test]
-fn results_of_targets_with_rows_have_rows() {
-    let function = |x: &str, w: &str, y: &str| {
-        format!(
-            "fn f(#[dimensions({x})] x: &Operand<f32>, #[dimensions({w})] w: &Operand<f32>, \
-             #[dimensions({y})] y: &mut ResultBuffer<f32>) {{}}"
-        )
-    };
-    for y in ["n", "", "4, n"] {
-        assert_eq!(
-            refusal("rows", &function(".., n", "n", y)),
-            "a target with rows has them in each result: expected dimensions that begin with `..`"
-        );
-        assert!(expand("pure", &function(".., n", "n", y)).is_ok());
-    }
-    assert_eq!(
-        refusal(
-            "rows",
-            "fn f(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {}"
-        ),
-        "a target with rows declares them: expected dimensions that begin with `..`"
-    );
-    assert_eq!(
-        refusal("name = \"f\", stage = prepare, rows", "fn f() {}"),
-        "rows are declared in stage execute, for all stages"
-    );
-    let code = expand("rows", &function(".., n", "n", ".., n, 2")).unwrap();
-    let code = code.replace(' ', "");
-    assert!(code.contains("&[\"pure\",\"rows\"]"), "{code}");
 }
 
 fn instantiate_refusal(function: &str) -> String {

@@ -23,6 +23,7 @@ fn squareplus<T: Element + Real>(
 /// Computes the cotangent of `x` from the cotangent `dy` of the result:
 /// `dy (1 + x / sqrt(x^2 + beta)) / 2`.
 #[target(elementwise, T = [f32, f64])]
+#[derivative_of(squareplus)]
 fn squareplus_grad<T: Element + Real>(
     #[dimensions(..)] x: &Operand<T>,
     #[dimensions(..)] dy: &Operand<T>,

@@ -22,6 +22,7 @@ fn rms_norm(
 
 /// Computes the cotangents of `x` and `weight` from the cotangent `dy` of the result of `rms_norm`.
 #[target(pure)]
+#[derivative_of(rms_norm)]
 fn rms_norm_grad(
     #[dimensions(.., n)] x: &Operand<f32>,
     #[dimensions(n)] weight: &Operand<f32, 1>,

@@ -20,7 +20,9 @@ TARGETS.json has an object for each target, or a list of such objects:
    \"operands\": [{\"name\": \"x\", \"element_types\": [\"f32\"], \"dimensions\": [\"..\"]}],
    \"results\": [{\"name\": \"y\", \"element_types\": [\"f32\"], \"dimensions\": [\"..\"]}],
    \"attributes\": [{\"name\": \"n\", \"kind\": \"scalar\", \"element_type\": \"f32\"}]}
-The module exports a function of each name. guests/MANIFEST.md describes the fields.
+The module exports a function of each name. guests/MANIFEST.md describes the fields. A target that
+computes the derivatives of another one has the field \"derivative_of\" with its name, and
+\"derivative_mode\": \"jvp\" for those of forward mode.
 
 Examples:
   callbox annotate zig-out/bin/k.wasm targets.json

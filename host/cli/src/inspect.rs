@@ -48,7 +48,7 @@ With --json, standard output is one object, of failures too (then module is null
       \"operands\":[{\"name\":...,\"element_types\":[...],\"rank\":...,\"optional\":...}],
       \"remaining_operands\":...,\"results\":[...],\"remaining_results\":...,
       \"attributes\":[{\"name\":...,\"kind\":...,\"element_type\":...,\"optional\":...}],
-      \"traits\":[...],\"documentation\":...}],
+      \"traits\":[...],\"derivative_of\":...,\"derivative_mode\":...,\"documentation\":...}],
     \"package\":{\"name\":...,\"version\":...,\"license\":...,\"description\":...,\"source\":...,
       \"derivatives\":{...},\"files\":[{\"path\":...,\"size\":...}]},
     \"signers\":[{\"key\":...,\"state\":...}]}}

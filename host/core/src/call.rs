@@ -9,6 +9,7 @@ pub mod batch;
 mod buffers;
 mod device;
 mod mapping;
+mod merging;
 mod options;
 mod pieces;
 mod prepared;
@@ -28,7 +29,9 @@ pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, Ho
 pub use mapping::Mapping;
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
 pub use prepared::{BufferExecution, DirectCalls, DirectModule, FailedOnDevice, PreparedCall};
-pub use signature::{AttributeSignature, BufferSignature, Dimension, Signature};
+pub use signature::{
+    AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Dimension, Signature,
+};
 pub use site::{Alias, CallSite, FunctionReference, StaticInfo};
 pub use threads::{Job, ThreadPool, Threads};
 

@@ -45,6 +45,7 @@ pub fn signature() -> Signature {
         documentation: "Runs the function `capture` of the program on the operands: on CUDA as a graph, which is captured once and launched from then on."
             .to_owned(),
         traits: Vec::new(),
+        derivative_of: None,
     }
 }
 

@@ -10,7 +10,8 @@ use callbox_abi::UnknownName;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use callbox_core::call::{
-    ApiVersion, AttributeSignature, BufferSignature, Signature, Stage, signature::json,
+    ApiVersion, AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Signature,
+    Stage, signature::derivatives, signature::json,
 };
 use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
@@ -54,6 +55,10 @@ struct Entry {
     doc: String,
     #[serde(default)]
     traits: Vec<String>,
+    /// The name of the target whose derivatives it computes.
+    derivative_of: Option<String>,
+    /// Which derivatives. Default: `vjp`.
+    derivative_mode: Option<String>,
 }
 
 fn typed_ffi() -> String {
@@ -112,6 +117,8 @@ fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<
         check_exports(target, &types)
             .map_err(|status| status.context(format_args!("target {:?}", target.name)))?;
     }
+    derivatives::check(&targets)
+        .map_err(|(name, message)| invalid(message).context(format_args!("target {name:?}")))?;
     Ok(targets.into_values().collect())
 }
 
@@ -189,6 +196,7 @@ fn signature(entry: Entry) -> Result<Signature> {
             "expected the stage {stage} to be declared once, found it again"
         )));
     }
+    let derivative_of = derivative_of(entry.derivative_of, entry.derivative_mode)?;
     let signature = Signature {
         name: entry.name,
         api_versions: vec![api_version],
@@ -200,6 +208,7 @@ fn signature(entry: Entry) -> Result<Signature> {
         attributes: entry.attributes.map(attributes).transpose()?,
         documentation: sanitize(entry.doc.as_bytes(), entry.doc.len(), MAX_DOCUMENTATION),
         traits: entry.traits.iter().map(|name| shown_name(name)).collect(),
+        derivative_of,
     };
     signature.with_implied_traits().map_err(invalid)
 }
@@ -213,6 +222,27 @@ fn check_name(name: &str) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// The target whose derivatives an object declares.
+fn derivative_of(target: Option<String>, mode: Option<String>) -> Result<Option<DerivativeOf>> {
+    let Some(target) = target else {
+        return match mode {
+            None => Ok(None),
+            Some(_) => Err(invalid("expected derivative_of beside derivative_mode")),
+        };
+    };
+    check_name(&target)?;
+    let mode = match mode {
+        None => DerivativeMode::Vjp,
+        Some(name) => DerivativeMode::from_name(&name).ok_or_else(|| {
+            invalid(format!(
+                "expected derivative_mode to be vjp or jvp, found \"{}\"",
+                shown_name(&name)
+            ))
+        })?,
+    };
+    Ok(Some(DerivativeOf { target, mode }))
 }
 
 /// Checks that this host supports the version of `callbox:ffi` that a target needs.

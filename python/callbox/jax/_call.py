@@ -15,13 +15,17 @@ from jax.typing import ArrayLike
 from callbox._callbox import FFI_TARGET, FFI_TARGET_COMMAND_BUFFER, StaticInfo, Target
 
 from . import _axes, _eager, _partitioning
-from ._derivatives import as_arrays, is_traced, refused
-from ._operands import as_operands, flattened, with_named, with_traced
+from ._derivatives import as_arrays, is_traced
+from ._operands import as_operands, flattened, has_batch, with_named, with_traced
 from ._symbolic import Sizes
 
 #: The values of `vmap_method`.
 VmapMethod = Literal["loop", "sequential", "sequential_unrolled"] | None
 _VMAP_METHODS = ("loop", "sequential", "sequential_unrolled", None)
+
+#: The dtypes whose elements XLA packs, and the first version of JAX that passes them to a call.
+_PACKED = frozenset(("int4", "uint4", "int2", "uint2", "float4_e2m1fn"))
+_PASSES_PACKED = (0, 6, 2)
 
 #: The values of `on_error`.
 OnError = Literal["raise", "status"]
@@ -46,6 +50,7 @@ def call(
 ) -> Any:
     """Calls a target on arrays, inside or outside of `jax.jit`.
 
+    Inside it can be differentiated if the module declares derivatives of the target.
     The whole call site is checked while JAX traces it, before any guest code runs.
 
     Args:
@@ -60,7 +65,9 @@ def call(
             is. By default the result of an elementwise target is sharded as its operands, and
             others are not sharded.
         vmap_method: The effect of `jax.vmap`. ``"loop"``: one call by XLA for the whole batch, in
-            which the host calls the target for each element; correct for every target.
+            which the host calls the target for each element; correct for every target. A target of
+            the trait ``batched`` gets the whole batch in one call, unless an operand without the
+            dimension ``batch`` is mapped, too.
             ``"sequential"``, ``"sequential_unrolled"``, None: as in `jax.ffi.ffi_call`.
         input_output_aliases: ``{operand: result}``: which results take the memory of which
             operands. XLA copies an operand that is not donated.
@@ -126,7 +133,11 @@ def call(
     named = merged(target, attributes, attrs)
     operands = _axes.agreed(as_operands(target, arrays, promote=promote))
     results = Results.of(target, operands, result_shape_dtypes)
-    return results.packed(bind(target, refused(target, operands), results, named, options), options)
+    # That module imports this one.
+    from ._rules import declared, with_rules
+
+    flat_call = with_rules(target, *declared(target, options))
+    return results.packed(flat_call(operands, results, named, options, None), options)
 
 
 def traced(target: Target, arrays: Sequence[Any], options: Mapping[str, Any] | None) -> Any:
@@ -182,8 +193,8 @@ class Options:
         if self.vmap_method in ("expand_dims", "broadcast_all"):
             raise ValueError(
                 f"expected a vmap_method of 'loop', 'sequential', 'sequential_unrolled' or None, found {self.vmap_method!r}: "
-                "it hands the whole batch to the target, which computes something else then unless it is written for batches, "
-                "and no target can declare that it is"
+                "it hands the whole batch to the target, which computes something else then unless it is written for batches. "
+                "A target that is declares the trait batched, and then gets the whole batch with the method 'loop'"
             )
         if self.vmap_method not in _VMAP_METHODS:
             raise ValueError(
@@ -194,16 +205,17 @@ class Options:
     def has_status(self) -> bool:
         return self.on_error == "status"
 
-    @property
-    def ffi_vmap_method(self) -> str | None:
+    def ffi_vmap_method(self, target: Target) -> str | None:
         """The method by which `jax.ffi.ffi_call` passes a batch to the handler.
 
         With ``"expand_dims"`` an operand that is the same for the whole batch keeps its size. That
-        is impossible for an operand that shares memory with a result, which has the batch.
+        is impossible for an operand that shares memory with a result, which has the batch, and
+        keeps a target that takes batches from getting the whole one.
         """
         if self.vmap_method != "loop":
             return self.vmap_method
-        return "broadcast_all" if self.input_output_aliases else "expand_dims"
+        takes_batch = "batched" in target.traits and all(map(has_batch, target.operands or ()))
+        return "broadcast_all" if self.input_output_aliases or takes_batch else "expand_dims"
 
     def without_memory(self) -> Options:
         """The options for another target of the same program, which has other operands."""
@@ -257,6 +269,7 @@ def bind(
     The operands must vary over the same manual axes. A status comes last.
     """
     operands = as_arrays(operands)
+    _check_packed(target, (*operands, *results.types))
     sizes = Sizes(target, operands)
     with sizes.in_messages():
         given = target.xla_attributes(
@@ -280,7 +293,7 @@ def bind(
         _ffi_target(target),
         types,
         has_side_effect=options.has_side_effect,
-        vmap_method=options.ffi_vmap_method,
+        vmap_method=options.ffi_vmap_method(target),
         input_output_aliases=dict(options.input_output_aliases) or None,
     )
     with jax.named_scope(target.name):
@@ -289,6 +302,21 @@ def bind(
     # The status has no requested sharding.
     placed = [_axes.sharded(x, s) for x, s in itertools.zip_longest(flat, shardings)]
     return _axes.varying(placed, _axes.all_axes(operands))
+
+
+def _check_packed(target: Target, arrays: Sequence[Any]) -> None:
+    """Checks that this version of JAX passes the arrays.
+
+    Raises:
+        TypeError: One has elements of less than a byte, and the version is too old.
+    """
+    packed = next((x.dtype.name for x in arrays if x.dtype.name in _PACKED), None)
+    if packed is not None and jax.__version_info__ < _PASSES_PACKED:
+        oldest = ".".join(map(str, _PASSES_PACKED))
+        raise TypeError(
+            f"{target.name}(): arrays of {packed} need JAX {oldest} or newer, found {jax.__version__}, "
+            "which does not pass their type to a call"
+        )
 
 
 def _is_partitionable(target: Target, operands: Sequence[jax.Array], results: Results, options: Options) -> bool:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import types
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 from jax.typing import ArrayLike
 
 from callbox._callbox import StaticInfo, Target
@@ -19,17 +16,14 @@ from ._call import (
     Options,
     Results,
     VmapMethod,
-    array_type,
     as_target,
-    bind,
     check_target,
     checked_aliases,
     eager_call,
     merged,
-    only,
 )
-from ._derivatives import is_inexact, is_traced, refused, with_both, with_jvp, with_vjp
 from ._operands import as_operands, flattened, operand_names, with_named, with_traced
+from ._rules import in_tree, ops, with_rules
 
 
 def op(
@@ -56,8 +50,9 @@ def op(
     attribute may be traced if the target also declares it as an optional operand of rank 0: it is
     an operand then, also for derivative rules.
 
-    It supports `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with `vjp` or `jvp`,
-    differentiation.
+    It supports `jax.jit`, `jax.vmap`, `jax.lax.scan`, `jax.shard_map` and, with derivatives,
+    differentiation. The derivatives are `vjp` and `jvp`, or, if neither is given, those that the
+    module declares.
 
     Args:
         target: A module's target, such as ``module.rms_norm``, or a jitted function, whose `vjp` is
@@ -102,10 +97,12 @@ def op(
         ValueError: `vjp` or `jvp` is given for a call with a side effect, which JAX may make any
             number of times; or an option is unknown.
 
-    Example: ``rms_norm = op(kernels.rms_norm, vjp=kernels.rms_norm_vjp)``, and then
-    ``jax.grad(lambda x: rms_norm(x, eps=1e-5).sum())(x)``.
+    Example: ``rms_norm = op(kernels.rms_norm)``, and then
+    ``jax.grad(lambda x: rms_norm(x, weight, eps=1e-5).sum())(x)``, because the module declares
+    ``rms_norm_grad`` as the derivative.
     """
-    vjp = getattr(target, "vjp", None) if vjp is None and jvp is None else vjp
+    if vjp is None and jvp is None and not has_side_effect:
+        vjp, jvp = getattr(target, "vjp", None), getattr(target, "jvp", None)
     target, vjp, jvp = as_target(target), as_target(vjp), as_target(jvp)
     check_target(target, "target")
     options = Options(
@@ -122,7 +119,7 @@ def op(
     )
     _check_rules(target, vjp, jvp, options)
 
-    flat_call = _with_rules(target, vjp, jvp)
+    flat_call = with_rules(target, vjp, jvp)
     is_constant = _eager.is_constant(result_shape_dtypes)
     names = operand_names(target)
     defaults = _checked_defaults(target, defaults)
@@ -143,42 +140,12 @@ def op(
         operands = _axes.agreed(as_operands(target, arrays, promote=promote))
         shapes = result_shape_dtypes
         if callable(shapes) and not hasattr(shapes, "shape"):
-            shapes = shapes(*_in_tree(tree, operands), **named)
+            shapes = shapes(*in_tree(tree, operands), **named)
         results = Results.of(target, operands, shapes)
         return results.packed(flat_call(operands, results, named, options, tree), options)
 
-    _ops[function] = flat_call, defaults
+    ops[function] = flat_call, defaults
     return _described(function, target, defaults)
-
-
-#: A call with derivatives: of operands, results, attributes, options and the structure of the
-#: operands, to flat results.
-_FlatCall = Callable[[Sequence[jax.Array], Results, dict[str, Any], Options, Any], Sequence[jax.Array]]
-
-#: The calls and default attributes of all ops. Unlike an attribute of the function,
-#: `functools.wraps` does not copy an entry.
-_ops: weakref.WeakKeyDictionary[Callable[..., Any], tuple[_FlatCall, dict[str, Any]]] = weakref.WeakKeyDictionary()
-
-
-def _with_rules(target: Target, vjp: Any, jvp: Any) -> _FlatCall:
-    def call(
-        operands: Sequence[jax.Array], results: Results, named: dict[str, Any], options: Options, tree: Any
-    ) -> Sequence[jax.Array]:
-        def plain(*operands: jax.Array) -> tuple[jax.Array, ...]:
-            return bind(target, operands, results, named, options)
-
-        rules = _Rules(results, named, options, tree)
-        if not is_traced(operands):
-            return plain(*operands)
-        if vjp is not None and jvp is not None:
-            return with_both(plain, rules.vjp(vjp), rules.jvp(jvp))(*operands)
-        if vjp is not None:
-            return with_vjp(plain, rules.vjp(vjp))(*operands)
-        if jvp is not None:
-            return with_jvp(plain, rules.jvp(jvp))(*operands)
-        return plain(*refused(target, operands))
-
-    return call
 
 
 def _checked_defaults(target: Target, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -207,88 +174,6 @@ def _check_rules(target: Target, vjp: Any, jvp: Any, options: Options) -> None:
             f"target {target.name!r}: expected no {next(iter(given))} for a call with has_side_effect=True: "
             "JAX makes a call as often as derivatives need it"
         )
-
-
-class _Rules:
-    """Derivative rules as `with_vjp` and `with_jvp` take them: flat, and without the status."""
-
-    def __init__(self, results: Results, attributes: dict[str, Any], options: Options, tree: Any) -> None:
-        self._tree = tree
-        self._results = results
-        self._attributes = attributes
-        self._options = options
-
-    def vjp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-        if _is_flat(rule):
-            return lambda operands, _results, cotangents: self._call(
-                rule, (*operands, *(ct for ct in cotangents if ct is not None)), operands
-            )
-
-        def of_function(operands: Any, results: Any, cotangents: Any) -> Sequence[Any]:
-            shown = _in_tree(self._tree, operands)
-            given = rule(shown, self._packed(results), self._packed(cotangents), **self._attributes)
-            return _sequence(given, len(operands), "vjp", "operands", is_tree=self._tree is not None)
-
-        return of_function
-
-    def jvp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-        if _is_flat(rule):
-            return lambda operands, results, tangents: self._with_status(
-                self._call(rule, (*operands, *(t for t in tangents if t is not None)), self._own(results))
-            )
-
-        def of_function(operands: Any, results: Any, tangents: Any) -> Sequence[Any]:
-            shown = [_in_tree(self._tree, each) for each in (operands, tangents)]
-            given = rule(shown[0], self._packed(results), shown[1], **self._attributes)
-            return self._with_status(_sequence(given, len(self._results.types), "jvp", "results", is_tree=True))
-
-        return of_function
-
-    def _call(self, rule: Any, operands: Sequence[jax.Array], like: Sequence[Any]) -> list[Any]:
-        """Calls a target or an op, whose results have the types of the inexact elements of `like`.
-
-        The other elements of the returned list are None.
-        """
-        types = tuple(array_type(x.shape, x.dtype) for x in like if is_inexact(x))
-        options = self._options.without_memory()
-        call, defaults = (_with_rules(rule, None, None), {}) if isinstance(rule, Target) else _ops[rule]
-        # The rules of an op get one result as it is, and several in a tuple.
-        container = only if len(types) == 1 else tuple
-        flat = call(operands, Results(types, container), {**defaults, **self._attributes}, options, None)
-        given = iter(flat)
-        return [next(given) if is_inexact(x) else None for x in like]
-
-    def _own(self, flat: Sequence[Any]) -> Sequence[Any]:
-        return flat[: len(self._results.types)]
-
-    def _packed(self, flat: Sequence[Any]) -> Any:
-        return self._results.container(self._own(flat))
-
-    def _with_status(self, tangents: Sequence[Any]) -> Sequence[Any]:
-        return [*tangents, None] if self._options.has_status else tangents
-
-
-def _is_flat(rule: Any) -> bool:
-    """Returns whether a rule is a target or an op, whose arguments are flat."""
-    return isinstance(rule, Target) or (isinstance(rule, types.FunctionType) and rule in _ops)
-
-
-def _in_tree(tree: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands as the caller passed them, then the attributes that became operands."""
-    if tree is None:
-        return tuple(operands)
-    count = tree.num_leaves
-    return (*tree.unflatten(operands[:count]), *operands[count:])
-
-
-def _sequence(given: Any, count: int, rule: str, of: str, *, is_tree: bool) -> Sequence[Any]:
-    """Converts the return value of a rule to a sequence of `count` arrays."""
-    if is_tree:
-        given = jax.tree.leaves(given, is_leaf=lambda x: x is None)
-    arrays = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if len(arrays) != count:
-        raise ValueError(f"expected {rule} to return one array for each of the {count} {of}, found {len(arrays)}")
-    return arrays
 
 
 def _described(function: Callable[..., Any], target: Target, defaults: Mapping[str, Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from callbox._callbox import Target
+from callbox._callbox import Buffer, Target
 
 
 def as_operands(target: Target, arrays: Sequence[ArrayLike], *, promote: bool = False) -> tuple[jax.Array, ...]:
@@ -49,6 +49,11 @@ def _declared_dtype(found: Any, names: Sequence[str]) -> Any:
     wider = (jnp.dtype(name) for name in names)
     fitting = [dtype for dtype in wider if jnp.promote_types(found, dtype) == dtype]
     return min(fitting, key=lambda dtype: (dtype != found, dtype.itemsize), default=None)
+
+
+def has_batch(buffer: Buffer) -> bool:
+    """Returns whether a target of the trait `batched` has a batch along this operand or result."""
+    return (buffer.dimensions or ())[:1] == ("batch",)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,10 +1,11 @@
 """Calls that XLA partitions: each device computes its shard of a sharded call.
 
 The dimensions over which a call can be cut follow from the declaration of the target: all of an
-elementwise target, the rows of a target of the trait `rows`, and the batch of any pure target. XLA
-gathers the others. The rule is given to both partitioners, GSPMD and Shardy, by
-`jax.experimental.custom_partitioning`, which has no rule for `jax.vmap` and cannot be exported for
-several devices. Therefore a call is a primitive of its own, and its lowering decides.
+elementwise target, the rows of a target of the trait `rows`, the dimension `batch` of a target of
+the trait `batched`, and the batch of any pure target. XLA gathers the others. The rule is given to
+both partitioners, GSPMD and Shardy, by `jax.experimental.custom_partitioning`, which has no rule
+for `jax.vmap` and cannot be exported for several devices. Therefore a call is a primitive of its
+own, and its lowering decides.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from callbox._callbox import Target
 
+from ._operands import has_batch
+
 #: For each dimension of an array, the name that it shares with those that are cut alike. None: it
 #: cannot be cut.
 Factors = tuple[str | None, ...]
@@ -43,6 +46,8 @@ class Site:
     results: tuple[tuple[tuple[int, ...], Any], ...]
     operand_factors: tuple[Factors, ...]
     result_factors: tuple[Factors, ...]
+    #: For each operand, whether it must have the whole batch of `jax.vmap`.
+    takes_batch: tuple[bool, ...]
 
 
 def call(
@@ -60,6 +65,7 @@ def call(
         tuple((tuple(x.shape), x.dtype) for x in types),
         _factors(target, target.operands, [x.ndim for x in operands]),
         _factors(target, target.results, [len(x.shape) for x in types]),
+        tuple("batched" in target.traits and has_batch(x) for x in target.operands or ()),
     )
     return _bind(site, (), operands)
 
@@ -94,6 +100,8 @@ def _factors(target: Target, declared: Any, ranks: Sequence[int]) -> tuple[Facto
             free = rank
         elif "rows" in traits and dimensions[:1] == ("..",):
             free = rank - (len(dimensions) - 1)
+        elif buffer is not None and "batched" in traits and has_batch(buffer):
+            free = 1
         else:
             free = 0
         found.append((*(f"d{i}" for i in range(free)), *(None,) * (rank - free)))
@@ -215,6 +223,9 @@ def _batched(operands: Any, dims: Any, *, site: Site, batch: tuple[int, ...], **
     pairs = list(zip(operands, dims, strict=True))
     size = next(x.shape[dim] for x, dim in pairs if dim is not None)
     moved = [x[None] if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in pairs]
+    for i, takes_batch in enumerate(site.takes_batch):
+        if takes_batch and i < len(moved):
+            moved[i] = jnp.broadcast_to(moved[i], (size, *moved[i].shape[1:]))
     found = _bind(site, (size, *batch), moved)
     return found, [0] * len(found)
 

@@ -30,7 +30,7 @@ def check_jax() -> None:
 
 
 def register() -> None:
-    """Registers the handlers with XLA, once in a process.
+    """Registers the handlers with XLA and the annotations of JAX's profiler, once in a process.
 
     Before a backend exists, XLA silently accepts a second function for a name, and then the backend
     fails to start. Therefore the extension remembers the registration: unlike this module, it is
@@ -40,6 +40,7 @@ def register() -> None:
         return
     import jax
 
+    _callbox.set_trace_annotation(jax.profiler.TraceAnnotation)
     capsules = _callbox.ffi_capsules()
     for name, cuda in (
         (_callbox.FFI_TARGET, capsules["cuda"]),

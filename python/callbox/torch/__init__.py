@@ -36,7 +36,8 @@ def op(
 
     Args:
         target: A module's target, such as ``module.rms_norm``.
-        vjp: The gradients, as a target, an op or a function. A target takes the operands and then
+        vjp: The gradients, as a target, an op or a function. Default: the target that the module
+            declares for them. A target takes the operands and then
             the cotangents of the results, with the same attributes, and returns the cotangents of
             the operands, as for `callbox.jax.op`. An op of such a target has gradients of its own,
             for second derivatives. A function is ``vjp(operands, results, cotangents,
@@ -44,7 +45,8 @@ def op(
             in which the function returns its results. It returns one cotangent for each operand,
             and can itself be differentiated if it uses PyTorch's own operations. Integers have no
             cotangents: a target neither takes nor returns them, and a function gets None.
-        jvp: Forward-mode derivatives, as a target, an op or a function. A target takes the operands
+        jvp: Forward-mode derivatives, as a target, an op or a function. Default: the target that
+            the module declares for them. A target takes the operands
             and then their tangents, and returns the tangents of the results, whose types must
             follow from its metadata. A function is ``jvp(operands, results, tangents,
             **attributes)``, and returns tangents in the form in which the function returns its
@@ -68,7 +70,7 @@ def op(
         scalars and arrays. Under `torch.compile` attributes are constants: each new value is
         compiled again, and NumPy's are not supported. A tensor as an attribute becomes an operand
         if the target declares both. Under `torch.func.vmap` the target is called once for each
-        element of the batch. Under `torch.autocast` a floating-point tensor of a dtype that the
+        element of the batch, or, if it has the trait ``batched``, once for all. Under `torch.autocast` a floating-point tensor of a dtype that the
         target does not take becomes the narrowest one that it takes without a loss. Without `jvp`
         forward-mode derivatives raise `NotImplementedError`.
 
@@ -82,7 +84,7 @@ def op(
     >>> import torch
     >>> import callbox.torch
     >>> kernels = callbox.Host().load(guests / "activation.wasm")
-    >>> squareplus = callbox.torch.op(kernels.squareplus, vjp=kernels.squareplus_grad)
+    >>> squareplus = callbox.torch.op(kernels.squareplus)
     >>> x = torch.tensor([-3.0, 0.0, 3.0], requires_grad=True)
     >>> y = squareplus(x, beta=16.0)
     >>> y.detach()
@@ -92,6 +94,7 @@ def op(
     tensor([0.2000, 0.5000, 0.8000])
     """
     vjp = getattr(target, "vjp", None) if vjp is None else vjp
+    jvp = getattr(target, "jvp", None) if jvp is None else jvp
     # Of a jitted function.
     target = getattr(target, "__callbox_target__", target)
     vjp, jvp = (getattr(rule, "__callbox_target__", rule) for rule in (vjp, jvp))

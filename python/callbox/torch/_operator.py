@@ -52,6 +52,7 @@ class Operator:
         vjp: Target | Callable[..., Any] | None,
         jvp: Target | Callable[..., Any] | None,
         name: str | None,
+        differentiated: tuple[Target, ...] = (),
     ) -> None:
         self._target = target
         self._options = options
@@ -69,14 +70,20 @@ class Operator:
             tuple(DTYPES[name] for name in operand.dtypes if name in DTYPES) for operand in target.operands or ()
         )
         self._scalars = _scalars(target)
+        self._differentiated = (*differentiated, target)
         self._derivative = self._rule(vjp, f"{name}_vjp" if name else None)
         self._tangent = self._rule(jvp, f"{name}_jvp" if name else None)
 
     def _rule(self, rule: Target | Callable[..., Any] | None, name: str | None) -> Operator | None:
-        """The operator of a rule that is a target or an op. None for a function."""
-        if isinstance(rule, Target):
-            return Operator(rule, self._options, None, None, None, name)
-        return None if rule is None else operators.get(rule)
+        """The operator of a rule that is a target or an op. None for a function.
+
+        A target has the derivatives that its module declares.
+        """
+        if not isinstance(rule, Target):
+            return None if rule is None else operators.get(rule)
+        # Declarations could go round in a circle.
+        vjp = None if rule.vjp in self._differentiated else rule.vjp
+        return Operator(rule, self._options, None, vjp, None, name, self._differentiated)
 
     def function(self) -> Callable[..., Any]:
         """The operator as a function of tensors and attributes, which `torch.compile` traces."""
@@ -302,9 +309,32 @@ class Operator:
             ]
             of_one = self._results(shapes, attributes, like)
             return [torch.empty((0, *shape), dtype=dtype) for dtype, shape in of_one], [0] * len(of_one)
+        merged = self._merged(info.batch_size, dims, operands)
+        if merged is not None:
+            found = self._apply(merged, attributes, like)
+            size = info.batch_size
+            return [x.reshape(size, x.shape[0] // size, *x.shape[1:]) for x in found], [0] * len(found)
         calls = [self._apply(tuple(element(number)), attributes, like) for number in range(info.batch_size)]
         results = [torch.stack(each) for each in zip(*calls, strict=True)]
         return results, [0] * len(results)
+
+    def _merged(
+        self, size: int, dims: Sequence[int | None], operands: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The operands of one call for a whole batch. None if the target must be called for each."""
+        if "batched" not in self._target.traits:
+            return None
+        declared = self._target.operands or ()
+        merged = []
+        for position, (x, dim) in enumerate(zip(operands, dims, strict=True)):
+            if position >= len(declared) or (declared[position].dimensions or ())[:1] != ("batch",):
+                if dim is not None:
+                    return None
+                merged.append(x)
+                continue
+            x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+            merged.append(x.reshape(size * x.shape[1], *x.shape[2:]))
+        return tuple(merged)
 
 
 def _transformable(operator: Operator) -> type[torch.autograd.Function]:

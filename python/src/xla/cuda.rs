@@ -22,6 +22,7 @@ use callbox::{ArrayShape, CallOptions, Status};
 use super::abi::{CallFrame, Error, TRAIT_COMMAND_BUFFER_COMPATIBLE};
 use super::frame::{Arrays, Frame};
 use super::handler::handle;
+use super::packing::is_packed;
 use super::slots::{self, CallAttributes, Slots};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::native;
@@ -152,6 +153,13 @@ impl Launches {
         stats: &Arc<Stats>,
     ) -> callbox::Result<Self> {
         let text = &parsed.call;
+        let mut all = shapes.operands.iter().chain(&shapes.results);
+        if let Some(packed) = all.find(|shape| is_packed(shape.element_type())) {
+            return Err(callbox::Status::unimplemented(format!(
+                "expected arrays of elements of whole bytes on a GPU, found {}, which XLA packs",
+                packed.element_type().lower_name()
+            )));
+        }
         let mut shapes = shapes.clone();
         let status = if text.status {
             Some(shapes.results.pop().ok_or_else(no_status)?)

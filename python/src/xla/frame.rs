@@ -320,12 +320,6 @@ impl<'a> Arrays<'a> {
                     buffer.element_type
                 ))
             })?;
-            if is_packed(element_type) {
-                return Err(Status::unimplemented(format!(
-                    "expected arrays of elements of whole bytes, found {}, which XLA packs",
-                    element_type.lower_name()
-                )));
-            }
             let sizes = dimensions(buffer).iter().map(|size| {
                 usize::try_from(*size).map_err(|_| {
                     Status::invalid_argument(format!("expected a dimension's size, found {size}"))
@@ -389,12 +383,6 @@ fn no_memory(size: usize) -> Status {
     Status::invalid_argument(format!(
         "the data of an array of {size} bytes is a null pointer"
     ))
-}
-
-/// Whether XLA packs several elements into a byte, where callbox and NumPy use one byte each.
-/// Tokens have no elements.
-pub(crate) fn is_packed(element_type: ElementType) -> bool {
-    element_type.bit_width() < 8
 }
 
 #[inline]

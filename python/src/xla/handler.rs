@@ -15,6 +15,7 @@ use pyo3::types::PyCapsule;
 
 use super::abi::{CallFrame, Error, Handler};
 use super::frame::{Arrays, Frame, XlaThreads};
+use super::packing::bytes_in_xla;
 use super::slots::{self, CallAttributes, Found};
 use crate::buffers::{RawArray, RawArrays};
 use crate::failures;
@@ -91,13 +92,17 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
     interrupts::cancellable(options, last, |options| {
-        with_raw_arrays(operands, results, |arrays| {
+        let call = |arrays: &mut RawArrays<'_>| {
             if ready.has_status() {
                 ready.call_with_status(Some(options), arrays);
                 Ok(())
             } else {
                 ready.call(Some(options), arrays)
             }
+        };
+        with_raw_arrays(operands, results, |arrays| match &found.cached.packing {
+            None => call(arrays),
+            Some(packing) => packing.call(arrays, call),
         })
     })
 }
@@ -156,9 +161,7 @@ fn as_status(frame: Frame<'_>, failure: Status) -> callbox::Result<()> {
     if status.element_type() != ElementType::S32 {
         return Err(failure);
     }
-    let sizes = |shapes: &[ArrayShape]| -> Vec<usize> {
-        shapes.iter().map(ArrayShape::byte_size).collect()
-    };
+    let sizes = |shapes: &[ArrayShape]| -> Vec<usize> { shapes.iter().map(bytes_in_xla).collect() };
     let (operand_sizes, result_sizes) = (sizes(&operands), sizes(&results));
     with_raw_arrays((from, &operand_sizes), (to, &result_sizes), |arrays| {
         let is_pred = own.iter().map(|shape| shape.element_type().is_pred());

@@ -10,6 +10,7 @@ use std::time::Instant;
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::frame::{Arrays, Frame};
+use super::packing::{Packing, bytes_in_xla};
 use crate::interrupts::{self, LastOptions};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
@@ -26,8 +27,10 @@ pub(super) struct CachedSite<R> {
     attributes: AttributeValues,
     operands: Vec<ArrayShape>,
     results: Vec<ArrayShape>,
+    /// The sizes in XLA's memory.
     pub(super) operand_sizes: Vec<usize>,
     pub(super) result_sizes: Vec<usize>,
+    pub(super) packing: Option<Box<Packing>>,
     pub(super) last_options: LastOptions,
     /// The module may have dropped it.
     ready: Weak<R>,
@@ -216,11 +219,12 @@ impl<R> CachedSite<R> {
         };
         let attributes = AttributeValues::new(&parsed);
         let ready = prepare(parsed, module, &shapes, within)?;
-        let sizes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).collect();
+        let sizes = |shapes: &[ArrayShape]| shapes.iter().map(bytes_in_xla).collect();
         let cached = Self {
             attributes,
             operand_sizes: sizes(&shapes.operands),
             result_sizes: sizes(&shapes.results),
+            packing: Packing::of(&shapes.operands, &shapes.results),
             operands: shapes.operands,
             results: shapes.results,
             last_options: LastOptions::default(),

@@ -109,3 +109,10 @@ def test_call_site_attributes_are_text(load):
     assert given["target"] == "add_n"
     assert "4.0" in given["attributes"]
     assert "500" in given["call"]
+
+
+def test_declared_derivatives_are_targets(load):
+    norm = load("rms_norm")
+    assert norm.rms_norm.vjp == norm.rms_norm_grad
+    assert norm.rms_norm.vjp.name == "rms_norm_grad"
+    assert (norm.rms_norm.jvp, norm.rms_norm_grad.vjp, load("add_n").add_n.vjp) == (None, None, None)

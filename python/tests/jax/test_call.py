@@ -436,19 +436,6 @@ def test_keys_and_sparse_arrays_are_no_operands(load):
         callbox.jax.call(copy, sparse.BCOO.fromdense(jnp.ones(3)), result_shape_dtypes=f32(3))
 
 
-@pytest.mark.parametrize("name", ["int4", "uint4"])
-def test_dtypes_of_less_than_a_byte_are_refused(load, name):
-    """XLA packs such elements, so the target would get fewer bytes than it expects."""
-    x = jnp.arange(6).astype(name)
-    for program in (
-        lambda x: callbox.jax.call(load("typed_ffi").copy_any, x, result_shape_dtypes=x),
-        jax.vmap(lambda x: callbox.jax.call(load("typed_ffi").copy_any, x, result_shape_dtypes=f32())),
-        lambda x: callbox.jax.call(load("typed_ffi").copy_any, jnp.ones(6), result_shape_dtypes=x),
-    ):
-        with pytest.raises(TypeError, match=f"copy_any.*{name}"):
-            jax.jit(program).lower(x)
-
-
 def test_numbers_take_the_declared_dtype_of_their_kind(python):
     """This includes 64-bit mode, where a Python number is a float64 by default."""
     program = """

@@ -407,7 +407,7 @@ def test_a_training_loop_goes_downhill(load):
 
 def test_a_call_of_arrays_that_nothing_traces_costs_no_rule(load, rms_norm, monkeypatch):
     """Without tracers there are no derivatives, and a rule costs more than a small call."""
-    from callbox.jax import _derivatives, _op
+    from callbox.jax import _derivatives, _rules
 
     def unexpected(*_):
         raise AssertionError("a wrapper for derivatives")
@@ -417,8 +417,8 @@ def test_a_call_of_arrays_that_nothing_traces_costs_no_rule(load, rms_norm, monk
     x, w = jnp.asarray(X), jnp.asarray(W)
     with monkeypatch.context() as patched:
         patched.setattr(_derivatives, "_guard", unexpected)
-        patched.setattr(_op, "with_vjp", unexpected)
-        patched.setattr(_op, "with_jvp", unexpected)
+        patched.setattr(_rules, "with_vjp", unexpected)
+        patched.setattr(_rules, "with_jvp", unexpected)
         np.testing.assert_array_equal(function(x, n=1.0), X + 1)
         np.testing.assert_array_equal(callbox.jax.call(add_n, x, n=1.0), X + 1)
         close(rms_norm(x, w, eps=1e-5), reference(x, w, 1e-5))

@@ -6,6 +6,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import callbox.jax
@@ -28,6 +29,22 @@ def test_the_metadata_names_targets(program):
         "rms_norm",
         "rms_norm_grad",
     ]
+
+
+def test_a_trace_has_loads_and_direct_calls(guests, tmp_path):
+    host = callbox.Host()
+    names = [b"callbox load add_n.wasm", b"callbox compile add_n.wasm", b"callbox call add_n"]
+    with jax.profiler.trace(str(tmp_path)):
+        add_n = host.load(guests / "add_n.wasm").add_n
+        add_n(np.ones(3, np.float32), n=1.0)
+        host.load((guests / "add_n.wasm").read_bytes())
+        with pytest.raises(callbox.CallError):
+            host.load(b"no module")
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    text = trace.read_bytes()
+    assert [name in text for name in [*names, b"callbox load a module"]] == [True] * 4
+    # Nothing is recorded now.
+    assert add_n(np.ones(3, np.float32), n=1.0)[0] == 2.0
 
 
 def test_a_trace_has_the_calls(program, tmp_path):

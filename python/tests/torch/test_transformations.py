@@ -81,11 +81,19 @@ def test_integers_have_no_gradients(typed):
     torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
 
 
-def test_without_vjp_there_are_no_gradients(activation, squareplus):
+def test_declared_gradients_need_no_argument(activation, squareplus):
     plain = callbox.torch.op(activation.squareplus)
     (x,) = variables((3,))
-    with pytest.raises(RuntimeError, match=r"'squareplus' cannot be differentiated.*vjp="):
-        plain(x, beta=1.0).sum().backward()
+    (found,) = torch.autograd.grad(plain(x, beta=1.0).sum(), x)
+    (expected,) = torch.autograd.grad(squareplus(x, beta=1.0).sum(), x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_without_vjp_there_are_no_gradients(guests, squareplus):
+    plain = callbox.torch.op(callbox.Host().load(guests / "softmax.wasm").softmax)
+    (x,) = variables((3,))
+    with pytest.raises(RuntimeError, match=r"'softmax' cannot be differentiated.*vjp="):
+        plain(x).sum().backward()
     (gradient,) = torch.autograd.grad(squareplus(x, beta=1.0).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="'squareplus_grad' cannot be differentiated"):
         gradient.sum().backward()
@@ -243,3 +251,38 @@ def test_forward_mode_is_refused(differentiable):
         dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3))
         with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
             differentiable(dual)
+
+
+def test_a_target_that_takes_batches_gets_them_whole(guests):
+    linear = callbox.torch.op(callbox.Host().load(guests / "layers.wasm").linear)
+    generator = torch.Generator().manual_seed(0)
+
+    def quarters(*shape):
+        return torch.randint(-8, 9, shape, generator=generator) / 4
+
+    x, weight, bias = quarters(5, 3, 4), quarters(4, 2), quarters(2)
+    expected = x @ weight + bias
+    found = torch.func.vmap(lambda x: linear(x, weight, bias))(x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    moved = torch.func.vmap(lambda x: linear(x, weight, bias), in_dims=2, out_dims=1)(x.permute(1, 2, 0))
+    torch.testing.assert_close(moved, expected.movedim(0, 1), rtol=0, atol=0)
+    # A weight for each element is a call for each.
+    weights = quarters(5, 4, 2)
+    each = torch.func.vmap(linear, in_dims=(0, 0, None))(x, weights, bias)
+    torch.testing.assert_close(each, x @ weights + bias, rtol=0, atol=0)
+    grads = torch.func.vmap(torch.func.grad(lambda x: (linear(x, weight, bias) ** 2).sum()))(x)
+    torch.testing.assert_close(grads, 2 * expected @ weight.T)
+
+
+def test_the_size_of_one_call_is_that_of_the_batch(assemble):
+    body = (
+        b"\x20\x00\x28\x02\x10\x28\x02\x00\x20\x00\x28\x02\x10\x28\x02\x04"
+        b"\x20\x00\x28\x02\x10\x28\x02\x04\xfc\x0b\x00\x41\x00"
+    )
+    buffer = {"name": "x", "element_types": ["u8"], "dimensions": ["batch", "n"]}
+    declaration = {"name": "size", "traits": ["batched"], "operands": [buffer, buffer], "results": [buffer]}
+    size = callbox.torch.op(callbox.Host().load(assemble({"size": body}, [declaration])).size)
+    x = torch.zeros(7, 2, 3, dtype=torch.uint8)
+    found = torch.func.vmap(size, in_dims=(0, None))(x, x[0])
+    torch.testing.assert_close(found, torch.full_like(x, 42))
+    assert torch.func.vmap(size)(x[:0], x[:0]).shape == (0, 2, 3)

@@ -27,6 +27,7 @@ fn gelu(
 
 /// Computes the cotangent of the operand of `gelu`: `dy (Phi(x) + x phi(x))`.
 #[target(elementwise)]
+#[derivative_of(gelu)]
 fn gelu_grad(
     #[dimensions(..)] x: &Operand<f32>,
     #[dimensions(..)] dy: &Operand<f32>,
@@ -69,6 +70,7 @@ fn silu(
 
 /// Computes the cotangent of the operand of `silu`: `dy s (1 + x (1 - s))` with `s = sigmoid(x)`.
 #[target(elementwise)]
+#[derivative_of(silu)]
 fn silu_grad(
     #[dimensions(..)] x: &Operand<f32>,
     #[dimensions(..)] dy: &Operand<f32>,
@@ -105,6 +107,7 @@ fn swiglu(
 
 /// Computes the cotangents of the operands of `swiglu`.
 #[target(elementwise)]
+#[derivative_of(swiglu)]
 fn swiglu_grad(
     #[dimensions(..)] gate: &Operand<f32>,
     #[dimensions(..)] up: &Operand<f32>,

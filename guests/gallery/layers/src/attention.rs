@@ -63,6 +63,7 @@ fn attention(
 
 /// Computes the cotangents of the operands of `attention` from the cotangent `dout` of its result.
 #[target(rows)]
+#[derivative_of(attention)]
 fn attention_grad(
     #[dimensions(.., n, d)] q: &Operand<f32>,
     #[dimensions(.., m, d)] k: &Operand<f32>,

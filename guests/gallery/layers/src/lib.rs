@@ -2,6 +2,7 @@
 
 mod activations;
 mod attention;
+mod linear;
 mod losses;
 mod norms;
 mod rotary;

@@ -72,6 +72,7 @@ fn cross_entropy(
 /// Computes the cotangent of `logits` of `cross_entropy`: the softmax less 1 at the label, times
 /// `dloss`.
 #[target(rows)]
+#[derivative_of(cross_entropy)]
 fn cross_entropy_grad(
     #[dimensions(.., n)] logits: &Operand<f32>,
     #[dimensions(..)] labels: &Operand<i32>,

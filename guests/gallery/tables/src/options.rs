@@ -31,6 +31,7 @@ fn black_scholes(
 /// Computes the derivatives of the price by the four operands of `black_scholes`, each times
 /// `dprice`: delta, the derivative by the strike, minus theta, and vega.
 #[target(elementwise)]
+#[derivative_of(black_scholes)]
 fn black_scholes_grad(
     #[dimensions(..)] spot: &Operand<f64>,
     #[dimensions(..)] strike: &Operand<f64>,

@@ -72,6 +72,7 @@ fn csr_matvec(
 
 /// Computes the cotangents of `values` and `x` of `csr_matvec`.
 #[target(pure)]
+#[derivative_of(csr_matvec)]
 fn csr_matvec_grad(
     #[dimensions(z)] values: &Operand<f32, 1>,
     #[dimensions(z)] columns: &Operand<i32, 1>,

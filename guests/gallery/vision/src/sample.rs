@@ -31,6 +31,7 @@ fn grid_sample(
 
 /// Computes the cotangents of the operands of `grid_sample`.
 #[target(pure)]
+#[derivative_of(grid_sample)]
 fn grid_sample_grad(
     #[dimensions(n, c, h, w)] x: &Operand<f32, 4>,
     #[dimensions(n, rows, columns, 2)] grid: &Operand<f32, 4>,

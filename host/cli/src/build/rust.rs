@@ -37,9 +37,9 @@ pub(super) fn build(project: &Project) -> Outcome<PathBuf> {
     }
     let failed = format!("cargo did not build {}", project.folder.display());
     let messages = tool::output(&mut command, MISSING, &failed)?;
-    let modules = messages.lines().filter_map(module);
+    let mut modules = messages.lines().filter_map(module);
     // Cargo builds the dependencies first.
-    let module = modules.last().ok_or_else(|| {
+    let module = modules.next_back().ok_or_else(|| {
         Status::invalid_argument(
             "expected `crate-type = [\"cdylib\"]` in `[lib]`: no module was built",
         )

@@ -29,6 +29,9 @@ pub(crate) fn target(target: &Signature) -> Vec<String> {
         "attributes",
         declared(target.attributes.as_deref(), attribute),
     );
+    if let Some(of) = &target.derivative_of {
+        add("derivative", name(&of.to_string()));
+    }
     lines
 }
 

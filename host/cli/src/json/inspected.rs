@@ -63,6 +63,8 @@ fn target(target: &Signature) -> Value {
         "remaining_results": target.remaining_results,
         "attributes": target.attributes.as_deref().map(attributes),
         "traits": target.traits,
+        "derivative_of": target.derivative_of.as_ref().map(|of| &of.target),
+        "derivative_mode": target.derivative_of.as_ref().map(|of| of.mode.name()),
         "documentation": target.documentation,
     })
 }

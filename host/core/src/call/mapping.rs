@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::batch::{Batch, Leaf};
+use super::merging;
 use super::pieces::Pieces;
 use super::prepared::DirectModule;
 use super::{CallOptions, CallSite, Deadline, Fuel};
@@ -19,7 +20,9 @@ pub struct Mapping {
     /// The number of leading dimensions of each operand and result that are the batch.
     ///
     /// The target is called once for each element of the batch, in row-major order, with shapes
-    /// without these dimensions. The batch's sizes are those of every result. Those of an operand
+    /// without these dimensions. A target of the trait `batched` is called once for all elements,
+    /// unless they share an operand that declares the dimension `batch`, or have a different one
+    /// of those that do not. The batch's sizes are those of every result. Those of an operand
     /// are the same or 1: then all elements along that dimension share the operand. Without a
     /// result, the batch's sizes are those of the operands that are not 1.
     pub batch_dimensions: usize,
@@ -82,12 +85,15 @@ pub(super) enum Plan {
     Whole,
     /// A call for each element.
     Batch(Batch),
+    /// One call for all elements, of this number.
+    Merged(usize),
     /// A call for each piece.
     Pieces(Pieces),
 }
 
 /// Plans for a call site, with the call sites that each needs.
 pub(super) struct Candidates {
+    merged: Option<(CallSite, usize)>,
     pieces: Option<(Vec<CallSite>, Pieces)>,
     otherwise: (CallSite, Plan),
 }
@@ -101,6 +107,7 @@ impl Plan {
     ) -> Result<Candidates> {
         if *mapping == Mapping::default() {
             return Ok(Candidates {
+                merged: None,
                 pieces: None,
                 otherwise: (site, Self::Whole),
             });
@@ -115,12 +122,17 @@ impl Plan {
         let pieces = mapping
             .piece_bytes
             .and_then(|piece_bytes| Pieces::plan(module, &element, &batch, piece_bytes));
+        let merged = merging::merged(module.targets(), &element, &batch);
         let otherwise = if mapping.batch_dimensions == 0 {
             (site, Self::Whole)
         } else {
             (element, Self::Batch(batch))
         };
-        Ok(Candidates { pieces, otherwise })
+        Ok(Candidates {
+            merged,
+            pieces,
+            otherwise,
+        })
     }
 }
 
@@ -130,8 +142,13 @@ impl Candidates {
         self,
         mut prepare: impl FnMut(Vec<CallSite>, Plan) -> Result<T>,
     ) -> Result<T> {
-        // A target that cannot be called on pieces, whatever it declares, is called as if it did
-        // not declare it.
+        // A target that cannot be called on pieces or on a whole batch, whatever it declares, is
+        // called as if it did not declare it.
+        if let Some((site, count)) = self.merged
+            && let Ok(prepared) = prepare(vec![site], Plan::Merged(count))
+        {
+            return Ok(prepared);
+        }
         if let Some((sites, pieces)) = self.pieces
             && let Ok(prepared) = prepare(sites, Plan::Pieces(pieces))
         {

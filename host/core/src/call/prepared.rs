@@ -174,7 +174,7 @@ impl<C: DirectCalls> PreparedCall<C> {
         let threads = most_threads(module.as_ref(), &site);
         Plan::candidates(module.as_ref(), outside_a_program(site)?, mapping)?.prepare(
             |sites, plan| {
-                let in_runs = !matches!(plan, Plan::Whole);
+                let in_runs = !matches!(plan, Plan::Whole | Plan::Merged(_));
                 let calls = M::prepare_direct(module, sites, &options, in_runs)?;
                 let limits = WholeCall::new(module.policy());
                 Ok(Self {
@@ -263,7 +263,7 @@ impl<C: DirectCalls> PreparedCall<C> {
         buffers: &mut B,
     ) -> Result<()> {
         match &*self.plan {
-            Plan::Whole => self.calls.call_alone(0, options, buffers),
+            Plan::Whole | Plan::Merged(_) => self.calls.call_alone(0, options, buffers),
             Plan::Batch(batch) => {
                 let sharing = self.sharing(options);
                 batch.call(&self.calls, &self.limits.bind(options), sharing, buffers)
@@ -279,7 +279,8 @@ impl<C: DirectCalls> PreparedCall<C> {
     ///
     /// `failed` takes the buffers, the number of the element in the batch as a range, and its
     /// failure. After a failure that broke the instance, `prepare` and `initialize` run again for
-    /// the elements that follow. Once the time or the fuel is up or the call is cancelled, the rest
+    /// the elements that follow. A target of the trait `batched` that is called once for all
+    /// elements fails for all of them. Once the time or the fuel is up or the call is cancelled, the rest
     /// of the elements are not called, and fail as one range.
     /// Arrays are cut into pieces within each element.
     ///
@@ -292,9 +293,9 @@ impl<C: DirectCalls> PreparedCall<C> {
         failed: &mut Failed<'_, B>,
     ) -> Result<()> {
         match &*self.plan {
-            Plan::Whole => {
+            Plan::Whole | Plan::Merged(_) => {
                 let called = self.calls.call_alone(0, options, buffers);
-                called.or_else(|status| failed(buffers, 0..1, status))
+                called.or_else(|status| failed(buffers, 0..self.plan.elements(), status))
             }
             Plan::Batch(batch) => {
                 let sharing = self.sharing(options);
@@ -357,7 +358,7 @@ impl<C: DirectCalls> PreparedCall<C> {
         execution.initialize_on(queue)?;
         let Some(batch) = self.plan.batch() else {
             let called = execution.enqueue(0, queue, &leaves(operands), results);
-            return called.or_else(|status| failed(queue, 0..1, status));
+            return called.or_else(|status| failed(queue, 0..self.plan.elements(), status));
         };
         batch.check_device(operands, results)?;
         for number in 0..batch.count {
@@ -386,7 +387,15 @@ impl Plan {
     fn batch(&self) -> Option<&Batch> {
         match self {
             Self::Batch(batch) => Some(batch),
-            Self::Whole | Self::Pieces(_) => None,
+            Self::Whole | Self::Merged(_) | Self::Pieces(_) => None,
+        }
+    }
+
+    /// The number of elements that one call computes.
+    fn elements(&self) -> usize {
+        match self {
+            Self::Merged(count) => *count,
+            Self::Whole | Self::Batch(_) | Self::Pieces(_) => 1,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Signatures: a target's declaration of its operands, results and attributes.
 
 mod check;
+pub mod derivatives;
 pub mod dimensions;
 mod infer;
 pub mod json;
@@ -9,8 +10,9 @@ use std::fmt;
 
 use callbox_abi::Stage;
 
+pub use self::derivatives::{DerivativeMode, DerivativeOf};
 pub use self::dimensions::Dimension;
-use self::dimensions::{ELEMENTWISE, Extent, PURE, ROWS};
+use self::dimensions::{BATCHED, ELEMENTWISE, Extent, PURE, ROWS};
 use super::{ApiVersion, CallSite};
 use crate::values::{ArrayShape, Dictionary, ElementType, Result, Shape, Status};
 
@@ -37,8 +39,10 @@ pub struct Signature {
     pub attributes: Option<Vec<AttributeSignature>>,
     /// The documentation. Untrusted text of the guest.
     pub documentation: String,
-    /// Traits such as `pure`, `elementwise` and `rows`.
+    /// Traits such as `pure`, `elementwise`, `rows` and `batched`.
     pub traits: Vec<String>,
+    /// The target whose derivatives this one computes.
+    pub derivative_of: Option<DerivativeOf>,
 }
 
 /// The declaration of an operand or result.
@@ -70,22 +74,24 @@ pub struct AttributeSignature {
 }
 
 impl Signature {
-    /// Whether the target has this trait. A target of the trait `elementwise` or `rows` is also
-    /// pure.
+    /// Whether the target has this trait. A target of the trait `elementwise`, `rows` or `batched`
+    /// is also pure.
     #[must_use]
     pub fn has_trait(&self, name: &str) -> bool {
         let is_said = |name: &str| self.traits.iter().any(|t| t == name);
-        is_said(name) || name == PURE && (is_said(ELEMENTWISE) || is_said(ROWS))
+        let implies_pure = [ELEMENTWISE, ROWS, BATCHED];
+        is_said(name) || name == PURE && implies_pure.into_iter().any(is_said)
     }
 
-    /// Adds implied traits, and checks the traits `elementwise` and `rows` against the rest of the
-    /// declaration.
+    /// Adds implied traits, and checks the traits `elementwise`, `rows` and `batched` against the
+    /// rest of the declaration.
     ///
     /// # Errors
     /// A message about the first declaration that a target of these traits cannot have.
     pub fn with_implied_traits(mut self) -> Result<Self, String> {
         dimensions::check_elementwise(&self)?;
         dimensions::check_rows(&self)?;
+        dimensions::check_batched(&self)?;
         if self.has_trait(PURE) && !self.traits.iter().any(|t| t == PURE) {
             self.traits.push(PURE.to_owned());
         }

@@ -113,6 +113,7 @@ fn signature(object: &Object<'_>) -> Result<Signature> {
             .iter()
             .map(|place| place.name().map(str::to_owned))
             .collect::<Result<_>>()?,
+        derivative_of: None,
     })
 }
 

@@ -74,9 +74,9 @@ impl<T: Real, const FACTOR: usize> Vectorized for Groups<'_, T, FACTOR> {
         let stride = pass.stride;
         for group in groups {
             let mut twiddles = [[T::ZERO; 2]; FACTOR];
-            for k in 1..FACTOR {
-                let place = group * (FACTOR - 1) + k - 1;
-                twiddles[k] = [pass.twiddles[0][place], pass.twiddles[1][place]];
+            let first = group * (FACTOR - 1);
+            for (place, twiddle) in (first..).zip(&mut twiddles[1..]) {
+                *twiddle = [pass.twiddles[0][place], pass.twiddles[1][place]];
             }
             let first = |j| stride * (group + pass.groups * j);
             let x_re: [&[T]; FACTOR] = array::from_fn(|j| &from.re[first(j)..][..stride]);

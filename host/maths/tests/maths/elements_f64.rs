@@ -6,7 +6,8 @@ use super::double::{Double, ulps};
 use super::go_on;
 
 const LN_2: Double = Double(std::f64::consts::LN_2, 2.319_046_813_846_299_6e-17);
-const TWO_OVER_ROOT_PI: Double = Double(1.128_379_167_095_512_6, 1.533_545_961_316_588e-17);
+const TWO_OVER_ROOT_PI: Double =
+    Double(std::f64::consts::FRAC_2_SQRT_PI, 1.533_545_961_316_588e-17);
 /// `pi / 2` in three parts.
 const QUARTER: [f64; 3] = [
     std::f64::consts::FRAC_PI_2,

@@ -167,7 +167,9 @@ pub(super) fn borrow<'c>(
 }
 
 /// A type of elements, and what messages call its function and its arrays.
-pub(super) trait Element: elementwise::Element + FromBytes + IntoBytes + Immutable + KnownLayout {
+pub(super) trait Element:
+    elementwise::Element + FromBytes + IntoBytes + Immutable + KnownLayout
+{
     const NAMES: [&str; 3];
 }
 

@@ -40,6 +40,7 @@ fn ctc_loss(
 ///
 /// A sequence that no path spells has the gradient 0.
 #[target(rows)]
+#[derivative_of(ctc_loss)]
 fn ctc_loss_grad(
     #[dimensions(.., t, c)] log_probabilities: &Operand<f32>,
     #[dimensions(.., s)] labels: &Operand<i32>,

@@ -14,6 +14,15 @@ pub const ELEMENTWISE: &str = "elementwise";
 /// operands and on attributes.
 pub const ROWS: &str = "rows";
 
+/// The trait of a target that takes a batch: an entry of a result along the dimension [`BATCH`]
+/// depends only on the same entry of the operands that declare it, on the other operands and on
+/// attributes.
+pub const BATCHED: &str = "batched";
+
+/// The symbol of the dimension along which the arrays of a target of the trait `batched` have the
+/// entries of a batch. It comes first.
+pub const BATCH: &str = "batch";
+
 /// The trait of a target whose results depend only on operands and attributes.
 pub const PURE: &str = "pure";
 
@@ -282,6 +291,58 @@ pub fn check_rows(signature: &Signature) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// Checks the declared dimensions of a target of the trait `batched`: those of each result and of an
+/// operand begin with `batch`, which is the symbol of no other dimension.
+///
+/// # Errors
+/// A message about the first violation.
+pub fn check_batched(signature: &Signature) -> Result<(), String> {
+    if !signature.has_trait(BATCHED) {
+        return Ok(());
+    }
+    check_convention(signature, BATCHED)?;
+    if let Some(other) = [ELEMENTWISE, ROWS]
+        .into_iter()
+        .find(|name| signature.has_trait(name))
+    {
+        return Err(format!(
+            "expected a target of one of the traits batched and {other}, found both"
+        ));
+    }
+    let operands = signature.operands.as_deref().unwrap_or_default();
+    let results = signature.results.as_deref().unwrap_or_default();
+    for (what, buffers) in [("operand", operands), ("result", results)] {
+        for (number, buffer) in buffers.iter().enumerate() {
+            let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
+            let is_late = dimensions.iter().skip(1).any(is_batch);
+            if is_late || what == "result" && !has_batch(buffer) {
+                return Err(format!(
+                    "expected a target of the trait batched to declare batch as the first dimension of each result and as no later one, found {}: {}",
+                    label(Some(buffer), what, number),
+                    Extent(buffer)
+                ));
+            }
+        }
+    }
+    if results.is_empty() || signature.remaining_results || !operands.iter().any(has_batch) {
+        return Err(
+            "expected a target of the trait batched to declare its results, and an operand with batch as its first dimension"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn is_batch(dimension: &Dimension) -> bool {
+    matches!(dimension, Dimension::Symbol(symbol) if symbol == BATCH)
+}
+
+/// Whether the dimensions of an operand or result are declared to begin with `batch`.
+pub(crate) fn has_batch(buffer: &BufferSignature) -> bool {
+    let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
+    dimensions.first().is_some_and(is_batch)
 }
 
 /// Whether the dimensions of an operand or result are declared to begin with `..`.

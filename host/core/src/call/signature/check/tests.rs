@@ -45,6 +45,7 @@ fn signature(attributes: Vec<AttributeSignature>) -> Signature {
         attributes: Some(attributes),
         documentation: String::new(),
         traits: Vec::new(),
+        derivative_of: None,
     }
 }
 

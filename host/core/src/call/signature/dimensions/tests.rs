@@ -27,6 +27,7 @@ pub(in crate::call::signature) fn target(
         attributes: None,
         documentation: String::new(),
         traits: traits.iter().map(|&name| name.to_owned()).collect(),
+        derivative_of: None,
     }
 }
 
@@ -294,4 +295,45 @@ fn long_lists_and_names_are_cut_in_messages() {
     let expected = format!("expected x{}...: [1] but got [2]", "é".repeat(31));
     let message = wrong(&one, &["f32[2]"], "()");
     assert!(message.ends_with(&expected), "{message}");
+}
+
+#[test]
+fn targets_that_take_batches_declare_them() {
+    let x = |dimensions: &str| format!(r#"[{{"name": "x", "dimensions": {dimensions}}}]"#);
+    let refused = |operands: &str, results: &str, traits: &[&str]| {
+        let target = target(operands, results, traits);
+        target.with_implied_traits().err().unwrap_or_default()
+    };
+    let (batch, none) = (x(r#"["batch", "n"]"#), x(r#"["n"]"#));
+    assert_eq!(refused(&batch, &batch, &["batched"]), "");
+    let traits = target(&batch, &batch, &["batched"]).with_implied_traits();
+    assert_eq!(traits.unwrap().traits, ["batched", "pure"]);
+    assert_eq!(
+        refused(&batch, &none, &["batched"]),
+        "expected a target of the trait batched to declare batch as the first dimension of each result and as no later one, found x: [n]"
+    );
+    assert_eq!(
+        refused(&x(r#"["n", "batch"]"#), &batch, &["batched"]),
+        "expected a target of the trait batched to declare batch as the first dimension of each result and as no later one, found x: [n, batch]"
+    );
+    for (operands, results) in [
+        (none.as_str(), batch.as_str()),
+        (&batch, "null"),
+        ("null", &batch),
+    ] {
+        assert_eq!(
+            refused(operands, results, &["batched"]),
+            "expected a target of the trait batched to declare its results, and an operand with batch as its first dimension"
+        );
+    }
+    assert_eq!(
+        refused("null", "null", &["elementwise", "batched"]),
+        "expected a target of one of the traits batched and elementwise, found both"
+    );
+    let mut older = target(&batch, &batch, &["batched"]);
+    older.api_versions = vec![ApiVersion::Original];
+    assert_eq!(
+        older.with_implied_traits().unwrap_err(),
+        "expected a target of the trait batched to be called by API_VERSION_TYPED_FFI alone, found API_VERSION_ORIGINAL"
+    );
 }
