@@ -25,6 +25,8 @@ __all__ = [
     "find_failure",
     "last_failure",
     "loaded_module",
+    "set_trace_annotation",
+    "target_stats",
 ]
 
 __version__: Final[str]

@@ -93,6 +93,7 @@ class _Rules:
         """
         types = tuple(array_type(x.shape, x.dtype) for x in like if is_inexact(x))
         options = self._options.without_memory()
+        defaults: Mapping[str, Any]
         if isinstance(rule, Target):
             call, defaults = with_rules(rule, *declared(rule, options)), {}
         else:
