@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
