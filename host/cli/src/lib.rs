@@ -1,5 +1,6 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
-//! `build`, `bench`, `watch`, `pack`, `test`, `diff`, `lock`, `replay`, `doctor` and `policy`.
+//! `build`, `bench`, `watch`, `pack`, `test`, `diff`, `lock`, `replay`, `doctor`, `policy` and
+//! `completions`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -47,6 +48,7 @@ mod build;
 mod call;
 mod capsule;
 mod case;
+mod completions;
 mod convert;
 mod diff;
 mod doctor;
@@ -149,6 +151,7 @@ enum Command {
     Replay(replay::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
+    Completions(completions::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
     #[cfg(feature = "process")]
     #[command(name = backend::WORKER, hide = true)]
@@ -180,6 +183,7 @@ pub fn main() -> ExitCode {
             Command::Replay(arguments) => replay::replay(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
+            Command::Completions(arguments) => completions::show(&arguments),
             #[cfg(feature = "process")]
             Command::Worker => callbox::process::worker_main(),
         },
