@@ -1,6 +1,6 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
-//! `build`, `bench`, `watch`, `pack`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`, `doctor`
-//! and `policy`.
+//! `build`, `bench`, `watch`, `pack`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`, `doctor`,
+//! `policy` and `completions`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -48,6 +48,7 @@ mod build;
 mod call;
 mod capsule;
 mod case;
+mod completions;
 mod convert;
 mod diff;
 mod doctor;
@@ -153,6 +154,7 @@ enum Command {
     Replay(replay::Arguments),
     Doctor(doctor::Arguments),
     Policy(policy::Arguments),
+    Completions(completions::Arguments),
     /// Serve as the process that a module runs in, for `--isolate process`
     #[cfg(feature = "process")]
     #[command(name = backend::WORKER, hide = true)]
@@ -186,6 +188,7 @@ pub fn main() -> ExitCode {
             Command::Replay(arguments) => replay::replay(&arguments),
             Command::Doctor(arguments) => doctor::show(&arguments),
             Command::Policy(arguments) => policy::show(&arguments),
+            Command::Completions(arguments) => completions::show(&arguments),
             #[cfg(feature = "process")]
             Command::Worker => callbox::process::worker_main(),
         },

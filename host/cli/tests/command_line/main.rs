@@ -14,6 +14,7 @@ mod cache;
 mod call;
 mod capabilities;
 mod capsules;
+mod completions;
 #[cfg(target_os = "linux")]
 mod cost;
 mod cuda;
