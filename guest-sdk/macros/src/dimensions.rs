@@ -207,7 +207,7 @@ fn check_batched(parameters: &[Parameter], options: &Options) -> Result<()> {
             let message = "a target that takes batches has one in each result: expected dimensions that begin with `batch`";
             return refuse(dimensions.span, message);
         }
-        has_operand |= has_batch;
+        has_operand |= has_batch && !parameter.passing.is_mutable();
     }
     if has_operand {
         return Ok(());

@@ -93,6 +93,8 @@ fn a_program_sees_one_object() {
             {"name": "mode", "kind": "string", "element_type": null, "optional": false},
         ],
         "traits": ["pure"],
+        "derivative_of": null,
+        "derivative_mode": null,
         "documentation": "Scales.\n\u{fffd}[31mRed\u{fffd}1m \u{fffd}.",
     });
     assert_eq!(module["targets"], json!([target]));

@@ -147,6 +147,8 @@ fn a_program_sees_one_object() {
             "remaining_results": false,
             "attributes": [],
             "traits": ["pure"],
+            "derivative_of": null,
+            "derivative_mode": null,
             "documentation": "Negates \u{fffd}[2J.",
             "launches": [{"image": "k", "entry": "negate_f32"}],
         }],
