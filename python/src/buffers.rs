@@ -220,8 +220,8 @@ impl RawArrays<'_> {
         };
         let operands = others(self.operands, operands);
         let results = others(self.results, results);
-        // SAFETY: `new`'s caller keeps the arrays of `self` as they must be. The others are borrowed
-        // exclusively until this function returns, so that no reference to them exists.
+        // SAFETY: `new`'s caller keeps the arrays of `self` as they must be. The others are
+        // borrowed exclusively until this function returns, so that no reference to them exists.
         call(&mut unsafe { RawArrays::new(&operands, &results) })
     }
 

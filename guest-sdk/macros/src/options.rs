@@ -9,8 +9,8 @@ use syn::{Error, Ident, LitStr, Result, Token, Type, bracketed};
 
 use crate::name;
 
-/// `name = "...", stage = ..., pure, elementwise, rows, batched, T = [f32, f64]`, in any order, each
-/// at most once.
+/// `name = "...", stage = ..., pure, elementwise, rows, batched, T = [f32, f64]`, in any order,
+/// each at most once.
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) stage: Stage,

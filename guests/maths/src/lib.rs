@@ -161,6 +161,7 @@ fn real_fft_rows<T: Complex>(
 ) -> Result<(), Failure> {
     let x = x.as_typed::<T::Part>()?;
     let rows = expect_matrix(x.shape())?;
+    expect_points(rows[1])?;
     y.expect_dimensions(&[rows[0], rows[1] / 2 + 1])?;
     expect_row_major(&[("x", x.shape()), ("y", y.shape())])?;
     maths::real_fft_rows(&x, rows[1] as usize, y);
@@ -175,6 +176,7 @@ fn inverse_real_fft_rows<T: Complex>(
 ) -> Result<(), Failure> {
     let mut y = y.as_typed::<T::Part>()?;
     let rows = expect_matrix(y.shape())?;
+    expect_points(rows[1])?;
     let half = [rows[0], rows[1] / 2 + 1];
     if x.dimensions() != half {
         return Err(Failure::invalid_argument(format!(
@@ -192,6 +194,15 @@ fn expect_matrix(shape: Shape<'_>) -> Result<[i64; 2], Failure> {
         .dimensions()
         .try_into()
         .map_err(|_| Failure::invalid_argument("expected two dimensions"))
+}
+
+fn expect_points(count: i64) -> Result<(), Failure> {
+    if count > 0 {
+        return Ok(());
+    }
+    Err(Failure::invalid_argument(
+        "expected rows of at least one number, found none",
+    ))
 }
 
 /// Normalises rows by their root mean square.

@@ -302,6 +302,15 @@ fn merge(known: &mut Signature, other: Signature) -> Result<()> {
             known.name
         )));
     }
+    for one in [&*known, &other] {
+        if one.derivative_of.is_some() && !one.stages.contains(&Stage::Execute) {
+            return Err(invalid(format!(
+                "target {:?}: expected a derivative to be declared in the stage execute, found it \
+                 in another",
+                known.name
+            )));
+        }
+    }
     let mut stages = [known.stages.as_slice(), &other.stages].concat();
     stages.sort();
     let takes_none =

@@ -70,9 +70,10 @@ def op(
         scalars and arrays. Under `torch.compile` attributes are constants: each new value is
         compiled again, and NumPy's are not supported. A tensor as an attribute becomes an operand
         if the target declares both. Under `torch.func.vmap` the target is called once for each
-        element of the batch, or, if it has the trait ``batched``, once for all. Under `torch.autocast` a floating-point tensor of a dtype that the
-        target does not take becomes the narrowest one that it takes without a loss. Without `jvp`
-        forward-mode derivatives raise `NotImplementedError`.
+        element of the batch, or, if it has the trait ``batched``, once for all. Under
+        `torch.autocast` a floating-point tensor of a dtype that the target does not take becomes
+        the narrowest one that it takes without a loss. Without `jvp` forward-mode derivatives raise
+        `NotImplementedError`.
 
     Raises:
         TypeError: `target` is not a target; `vjp` or `jvp` is neither a target nor a function.

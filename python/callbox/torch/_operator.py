@@ -321,7 +321,7 @@ class Operator:
     def _merged(
         self, size: int, dims: Sequence[int | None], operands: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, ...] | None:
-        """The operands of one call for a whole batch. None if the target must be called for each."""
+        """The operands of one call for a whole batch. None if each element takes a call."""
         if "batched" not in self._target.traits:
             return None
         declared = self._target.operands or ()

@@ -123,6 +123,10 @@ impl Plan {
             .piece_bytes
             .and_then(|piece_bytes| Pieces::plan(module, &element, &batch, piece_bytes));
         let merged = merging::merged(module.targets(), &element, &batch);
+        let merged = merged.filter(|(site, _)| {
+            let policy = module.policy();
+            policy.is_none_or(|policy| merging::is_allowed(policy, site))
+        });
         let otherwise = if mapping.batch_dimensions == 0 {
             (site, Self::Whole)
         } else {

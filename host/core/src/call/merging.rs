@@ -6,6 +6,7 @@
 use super::batch::{Batch, Leaf};
 use super::signature::dimensions::{BATCHED, has_batch};
 use super::{BufferSignature, CallSite, Signature};
+use crate::policy::{Isolation, Policy};
 use crate::values::{ArrayShape, Shape};
 
 /// The call site of one call for a whole batch of calls like `element`, and the number of elements.
@@ -40,6 +41,16 @@ pub(super) fn merged(
     };
     target.check(&site).ok()?;
     Some((site, batch.count))
+}
+
+/// Whether one call may have the arrays of all elements: with instances of their own, no element
+/// sees another's. Arrays of more than a quarter of the memory leave the target too little.
+pub(super) fn is_allowed(policy: &Policy, site: &CallSite) -> bool {
+    let shapes = site.operands.iter().chain([&site.result]);
+    let leaves = shapes.flat_map(Shape::leaves);
+    let sizes = leaves.map(|leaf| leaf.byte_size() as u64);
+    let bytes = sizes.fold(0, u64::saturating_add);
+    policy.isolation == Isolation::Executable && bytes <= policy.limits.memory_bytes / 4
 }
 
 fn shapes(

@@ -255,7 +255,8 @@ impl<C: DirectCalls> PreparedCall<C> {
     ///
     /// # Errors
     /// The first failure, as for [`PreparedCall::call_with`]. In a batch its message begins with
-    /// `batch element 3: `, or `batch element (1, 2): ` for several dimensions.
+    /// `batch element 3: `, or `batch element (1, 2): ` for several dimensions. A target of the
+    /// trait `batched` is called once for all elements, and its message names none.
     #[inline]
     pub fn call_buffers<B: CallBuffers>(
         &self,
@@ -280,8 +281,8 @@ impl<C: DirectCalls> PreparedCall<C> {
     /// `failed` takes the buffers, the number of the element in the batch as a range, and its
     /// failure. After a failure that broke the instance, `prepare` and `initialize` run again for
     /// the elements that follow. A target of the trait `batched` that is called once for all
-    /// elements fails for all of them. Once the time or the fuel is up or the call is cancelled, the rest
-    /// of the elements are not called, and fail as one range.
+    /// elements fails for all of them. Once the time or the fuel is up or the call is cancelled,
+    /// the rest of the elements are not called, and fail as one range.
     /// Arrays are cut into pieces within each element.
     ///
     /// # Errors

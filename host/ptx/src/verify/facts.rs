@@ -15,10 +15,9 @@ use crate::table::Opcode;
 
 /// The greatest depth to which expressions are evaluated again and conditions are taken apart.
 const DEPTH: u32 = 24;
-/// The most values that are evaluated again at one place, and at all places of an entry: each
-/// block has one. Less work proves less, so that more is checked at run time.
-const WORK: usize = 2_000;
-const WORK_OF_ENTRY: usize = 2_000_000;
+/// The most values and conditions that are looked at again at one place. Less work proves less, so
+/// that more is checked at run time.
+const WORK: u32 = 2_000;
 
 /// Hashes numbers of values. They count from zero, so that no kernel makes them collide.
 #[derive(Default)]
@@ -49,7 +48,7 @@ pub(crate) struct Place<'p, 's> {
     known: ByValue<Contents>,
     /// The least and the greatest number of turns that loops have made, by their headers.
     turns: BTreeMap<usize, (i128, i128)>,
-    work: usize,
+    work: u32,
     /// Whether the conditions contradict one another: control never comes here.
     pub(crate) is_impossible: bool,
 }
@@ -62,7 +61,7 @@ impl<'p, 's> Place<'p, 's> {
             truths: ByValue::default(),
             known: ByValue::default(),
             turns: BTreeMap::new(),
-            work: WORK.min(WORK_OF_ENTRY / solution.subject.flow.blocks.len().max(1)),
+            work: WORK,
             is_impossible: false,
         }
     }
@@ -77,6 +76,13 @@ impl<'p, 's> Place<'p, 's> {
             }
         }
         place
+    }
+
+    /// Takes one from the work that is left, here and at all places. Returns whether there was any.
+    fn spend(&mut self) -> bool {
+        let has_work = self.work > 0 && self.solution.spend();
+        self.work = if has_work { self.work - 1 } else { 0 };
+        has_work
     }
 
     pub(crate) fn is_plain(&self) -> bool {
@@ -97,8 +103,7 @@ impl<'p, 's> Place<'p, 's> {
             return known;
         }
         let mut found = everywhere;
-        if depth > 0 && self.work > 0 {
-            self.work -= 1;
+        if depth > 0 && self.spend() {
             let subject = self.solution.subject;
             let again = match &subject.ssa.values[value.at()].definition {
                 Definition::Zero => everywhere,
@@ -166,6 +171,9 @@ impl<'p, 's> Place<'p, 's> {
     }
 
     fn assume(&mut self, predicate: ValueId, is: bool, depth: u32) {
+        if !self.spend() {
+            return;
+        }
         self.truths.insert(predicate, is);
         self.known.clear();
         let subject = self.solution.subject;

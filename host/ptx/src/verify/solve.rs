@@ -2,6 +2,7 @@
 
 mod inductions;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 pub(crate) use self::inductions::Induction;
@@ -31,7 +32,12 @@ pub(crate) struct Solution<'s> {
     starts: Vec<Option<Contents>>,
     /// The contents of all values as computed before the inductions were known.
     before: Vec<Option<Contents>>,
+    /// The work that is left for all places together.
+    work: Cell<u32>,
 }
+
+/// The most values and conditions that are looked at again at all places of an entry: some seconds.
+const WORK: u32 = 4_000_000;
 
 /// The contents that arrive at a join.
 struct Incoming {
@@ -42,6 +48,13 @@ struct Incoming {
 }
 
 impl<'s> Solution<'s> {
+    /// Takes one from the work that is left for all places. Returns whether there was any.
+    pub(crate) fn spend(&self) -> bool {
+        let left = self.work.get().checked_sub(1);
+        self.work.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
     pub(crate) fn new(subject: &'s Subject<'s>) -> Self {
         let count = subject.ssa.values.len();
         let mut solution = Self {
@@ -50,6 +63,7 @@ impl<'s> Solution<'s> {
             inductions: vec![None; count],
             starts: vec![None; count],
             before: vec![None; count],
+            work: Cell::new(WORK),
         };
         solution.solve();
         solution.bound_inductions();

@@ -65,12 +65,31 @@ fn fft_rows<T: Element>(
         .into());
     }
     // The roots of unity cost as much as a row.
-    let fuel_of_row =
-        FUEL_OF_ROW + FUEL_OF_ELEMENT * points as u64 * u64::from(points.max(1).ilog2() + 1);
+    let size = size_in_work(points as u64);
+    let fuel_of_row = FUEL_OF_ROW + FUEL_OF_ELEMENT * size * u64::from(size.max(1).ilog2() + 1);
     charge(caller, (rows as u64 + 1) * fuel_of_row)?;
     let (mut memory, mut pause) = borrow(caller, function)?;
     let (x_range, y_range) = (x.range::<T>(&memory)?, y.range::<T>(&memory)?);
     let arrays = arrays::<T, 1>(&mut memory, (y.what, y_range), [(x.what, x_range)])?;
+    if rows == 0 {
+        return Ok(());
+    }
     transforms.transform(arrays.operands[0], arrays.result, &mut pause)?;
     Ok(())
+}
+
+/// The points that a transform of this length costs as much as: one with other prime factors than
+/// 2, 3 and 5 becomes two of a power of two.
+fn size_in_work(points: u64) -> u64 {
+    let mut rest = points.max(1);
+    for factor in [2, 3, 5] {
+        while rest.is_multiple_of(factor) {
+            rest /= factor;
+        }
+    }
+    if rest == 1 {
+        points
+    } else {
+        2 * (2 * points).next_power_of_two()
+    }
 }

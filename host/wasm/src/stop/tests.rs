@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -308,30 +308,48 @@ fn every_loop_is_stopped() {
     }
 }
 
-/// The host sleeps in the guest's log until the guest is stopped. The guest then traps by itself,
-/// before it looks.
+/// The guest is cancelled in its log, and the host waits until it is stopped. The guest then traps
+/// by itself, before it looks.
 #[test]
 fn a_guests_own_trap_stays_its_own() {
     const LOG: &str = "(call $log (i32.const 2) (i32.const 0) (i32.const 0))";
     for traps in [Traps::Signals, Traps::Explicit] {
-        let engine = engine(traps, || thread::sleep(Duration::from_millis(50)));
-        let options = CallOptions {
-            deadline: Some(Deadline::After(Duration::from_millis(5))),
-            ..CallOptions::default()
-        };
-        for (then, code) in [
-            ("(unreachable)", StatusCode::Aborted),
-            ("(i32.load (i32.const -1))", StatusCode::OutOfRange),
+        let current = Arc::new(Mutex::new(CancelToken::new()));
+        let token = Arc::clone(&current);
+        let engine = engine(traps, move || {
+            token.lock().unwrap().cancel();
+            thread::sleep(Duration::from_millis(50));
+        });
+        for (then, code, blame) in [
+            ("(unreachable)", StatusCode::Aborted, Blame::Guest),
+            (
+                "(i32.load (i32.const -1))",
+                StatusCode::OutOfRange,
+                Blame::Guest,
+            ),
             (
                 "(i32.div_u (i32.const 1) (local.get $i))",
                 StatusCode::Aborted,
+                Blame::Guest,
             ),
-            ("(loop (br 0)) (unreachable)", StatusCode::DeadlineExceeded),
-            ("(call $read (i32.const 0))", StatusCode::DeadlineExceeded),
+            (
+                "(loop (br 0)) (unreachable)",
+                StatusCode::Cancelled,
+                Blame::Caller,
+            ),
+            (
+                "(call $read (i32.const 0))",
+                StatusCode::Cancelled,
+                Blame::Caller,
+            ),
         ] {
+            *current.lock().unwrap() = CancelToken::new();
+            let options = CallOptions {
+                cancel: Some(current.lock().unwrap().clone()),
+                ..CallOptions::default()
+            };
             let status = call(&engine, &format!("{LOG} {then}"), &options);
-            assert_eq!(status.code(), code, "{then}: {status}");
-            assert_eq!(status.blame(), Blame::Guest, "{then}: {status}");
+            assert_eq!((status.code(), status.blame()), (code, blame), "{then}: {status}");
         }
     }
 }

@@ -293,8 +293,8 @@ pub fn check_rows(signature: &Signature) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the declared dimensions of a target of the trait `batched`: those of each result and of an
-/// operand begin with `batch`, which is the symbol of no other dimension.
+/// Checks the declared dimensions of a target of the trait `batched`: those of each result and of
+/// an operand begin with `batch`, which is the symbol of no other dimension.
 ///
 /// # Errors
 /// A message about the first violation.

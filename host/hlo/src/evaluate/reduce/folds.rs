@@ -63,9 +63,9 @@ pub(super) fn fold(
         (Kind::Signed, _) => fold_integers::<i64>(operation, &x, first, to, team),
         (Kind::Unsigned, _) => fold_integers::<u64>(operation, &x, first, to, team),
         (Kind::Complex, B::Add) => folded(&x, first, to, team, Complex::<f64>::add),
-        (Kind::Complex, B::Multiply) => folded(&x, first, to, team, Complex::<f64>::multiply),
+        (Kind::Complex, B::Multiply) => product::<Complex<f64>>(&x, first, to, team),
         (Kind::Real, B::Add) => folded(&x, first, to, team, <f64 as Wide>::add),
-        (Kind::Real, B::Multiply) => folded(&x, first, to, team, f64::multiply),
+        (Kind::Real, B::Multiply) => product::<f64>(&x, first, to, team),
         (Kind::Real, B::Maximum) => folded(&x, first, to, team, maximum),
         (Kind::Real, B::Minimum) => folded(&x, first, to, team, minimum),
         (kind, _) => Err(bug(format_args!(
@@ -138,6 +138,30 @@ impl<'a> Source<'a> {
     }
 }
 
+/// A product in order. In parts, it could be infinite in one and 0 in another, which makes NaN.
+fn product<T: Wide>(
+    x: &Source<'_>,
+    first: &Array<'_>,
+    to: ElementType,
+    team: Team<'_>,
+) -> Result<Vec<u8>> {
+    encoded(x, first, to, |results| {
+        if x.inner > 1 {
+            return fold_segments(x, x.count, results, team, &T::multiply);
+        }
+        let parts = results.iter_mut().enumerate();
+        team.share(parts, x.outer * x.count, |(row, result)| {
+            let mut block = [T::default(); BLOCK];
+            for at in (0..x.count).step_by(BLOCK) {
+                let block = &mut block[..BLOCK.min(x.count - at)];
+                x.decode(row * x.count + at, block)?;
+                *result = block.iter().fold(*result, |sum, &x| sum.multiply(x));
+            }
+            Ok(())
+        })
+    })
+}
+
 fn folded<T: Wide>(
     x: &Source<'_>,
     first: &Array<'_>,
@@ -145,19 +169,31 @@ fn folded<T: Wide>(
     team: Team<'_>,
     operation: impl Fn(T, T) -> T + Sync,
 ) -> Result<Vec<u8>> {
+    encoded(x, first, to, |results| {
+        if x.inner > 1 {
+            fold_columns(x, results, team, &operation)
+        } else if x.count < LONG {
+            fold_short_rows(x, results, team, &operation)
+        } else {
+            fold_long_rows(x, results, team, &operation)
+        }
+    })
+}
+
+/// The results of a fold that starts with the initial value.
+fn encoded<T: Wide>(
+    x: &Source<'_>,
+    first: &Array<'_>,
+    to: ElementType,
+    fold: impl FnOnce(&mut [T]) -> Result<()>,
+) -> Result<Vec<u8>> {
     let mut initial = [T::default()];
     T::decode(first.shape.element_type(), first.bytes, &mut initial)?;
     let [initial] = initial;
     let mut results = zeroed(x.outer * x.inner)?;
     results.fill(initial);
     if x.count > 0 && !results.is_empty() {
-        if x.inner > 1 {
-            fold_columns(x, &mut results, team, &operation)?;
-        } else if x.count < LONG {
-            fold_short_rows(x, &mut results, team, &operation)?;
-        } else {
-            fold_long_rows(x, &mut results, team, &operation)?;
-        }
+        fold(&mut results)?;
     }
     let mut bytes = zeroed(results.len() * to.byte_width())?;
     T::encode(&results, to, &mut bytes)?;
@@ -172,10 +208,10 @@ fn fold_columns<T: Wide>(
 ) -> Result<()> {
     let segments = x.count.div_ceil(ROWS);
     if segments == 1 {
-        return fold_segments(x, segments, results, team, operation);
+        return fold_segments(x, x.count, results, team, operation);
     }
     let mut partial = zeroed(segments * results.len())?;
-    fold_segments(x, segments, &mut partial, team, operation)?;
+    fold_segments(x, ROWS, &mut partial, team, operation)?;
     let partial = partial.chunks(segments * x.inner);
     for (results, partial) in zip(results.chunks_mut(x.inner), partial) {
         for sums in partial.chunks(x.inner) {
@@ -187,19 +223,20 @@ fn fold_columns<T: Wide>(
     Ok(())
 }
 
-/// Folds the columns of each segment. One of several segments begins with its first row; the only
-/// one begins with the values in `sums`.
+/// Folds the columns of each segment of so many rows. One of several segments begins with its first
+/// row; the only one begins with the values in `sums`.
 fn fold_segments<T: Wide>(
     x: &Source<'_>,
-    segments: usize,
+    rows: usize,
     sums: &mut [T],
     team: Team<'_>,
     operation: &(impl Fn(T, T) -> T + Sync),
 ) -> Result<()> {
+    let segments = x.count.div_ceil(rows);
     let parts = sums.chunks_mut(x.inner).enumerate();
     let parts = parts.flat_map(|(number, sums)| {
-        let start = number % segments * ROWS;
-        let rows = ROWS.min(x.count - start);
+        let start = number % segments * rows;
+        let rows = rows.min(x.count - start);
         let first = (number / segments * x.count + start) * x.inner;
         let columns = sums.chunks_mut(COLUMNS).enumerate();
         columns.map(move |(number, sums)| (first + number * COLUMNS, rows, sums))

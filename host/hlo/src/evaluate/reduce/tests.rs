@@ -375,6 +375,25 @@ fn only_single_operations_are_recognised() {
     assert_eq!(single_operation(&argmax()), None);
 }
 
+/// The product of a part can be infinite where the whole is 0.
+#[test]
+fn long_products_are_those_in_order() {
+    for sizes in [[2, 600, 40], [2, 70_001, 1], [1, 600, 1]] {
+        let [outer, count, inner] = sizes;
+        let mut numbers = vec![1000.0; outer * count * inner];
+        for matrix in numbers.chunks_mut(count * inner) {
+            matrix[3 * inner..4 * inner].fill(0.0);
+        }
+        let x = reals(ElementType::F64, &numbers);
+        let shape = ArrayShape::new(ElementType::F64, &sizes).unwrap();
+        let x = Literal::from_bytes(shape, x.bytes().unwrap().to_vec()).unwrap();
+        let one = raw("f64[]", &1.0f64.to_le_bytes());
+        let shape = format!("f64[{outer},{inner}]");
+        let found = to_f64(&by(BinaryOperation::Multiply, &[1], &shape, &x, one));
+        assert_eq!(found, vec![0.0; outer * inner], "{sizes:?}");
+    }
+}
+
 /// Sums of integers below 2^53 have one value in any order.
 #[test]
 fn long_rows_and_columns_have_their_exact_sums() {
