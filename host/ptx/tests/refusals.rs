@@ -179,6 +179,35 @@ fn limits_are_named() {
     assert!(error(&more).contains("(`functions`)"));
 }
 
+fn launch() -> Launch {
+    Launch {
+        grid: [1; 3],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        params: vec![Param::Buffer {
+            bytes: 1024,
+            writable: true,
+            align: 256,
+        }],
+        has_clock: false,
+    }
+}
+
+/// Each condition names the one before twice: taking them apart doubles the work at each level.
+#[test]
+fn conditions_of_conditions_take_bounded_work() {
+    let body = format!(
+        "ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 16;\n{}\
+         mul.wide.u32 %d2, %r1, 4; add.s64 %d3, %d1, %d2;\n{}",
+        "and.pred %p, %p, %p;\n".repeat(64),
+        "@%p ld.global.u32 %r2, [%d3];\n".repeat(64)
+    );
+    let module = read(&entry(&body), "k.ptx", &Limits::default()).unwrap();
+    let start = Instant::now();
+    assert!(verify(&module, "k", &launch(), &verify::Limits::default()).is_ok());
+    assert!(start.elapsed().as_secs() < 20);
+}
+
 /// Nested loops: each block is in all loops around it.
 #[test]
 fn blocks_of_nested_loops_are_limited() {
@@ -192,20 +221,9 @@ fn blocks_of_nested_loops_are_limited() {
             .collect();
         entry(&format!("{heads}{latches}"))
     };
-    let launch = Launch {
-        grid: [1; 3],
-        block: [32, 1, 1],
-        shared_bytes: 0,
-        params: vec![Param::Buffer {
-            bytes: 1024,
-            writable: true,
-            align: 256,
-        }],
-        has_clock: false,
-    };
     let verified = |count| {
         let module = read(&nest(count), "k.ptx", &Limits::default()).unwrap();
-        verify(&module, "k", &launch, &verify::Limits::default())
+        verify(&module, "k", &launch(), &verify::Limits::default())
     };
     assert!(verified(100).is_ok());
     let refusals = verified(1_000).unwrap_err();
