@@ -11,8 +11,8 @@ mod sites;
 
 use std::sync::{Arc, Mutex};
 
-use callbox::{ArrayShape, attributes_to_mlir};
 use callbox::call::{DerivativeMode, DerivativeOf, Signature};
+use callbox::{ArrayShape, attributes_to_mlir};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};

@@ -47,9 +47,8 @@ pub(super) fn merged(
 /// sees another's. Arrays of more than a quarter of the memory leave the target too little.
 pub(super) fn is_allowed(policy: &Policy, site: &CallSite) -> bool {
     let shapes = site.operands.iter().chain([&site.result]);
-    let leaves = shapes.flat_map(Shape::leaves);
-    let sizes = leaves.map(|leaf| leaf.byte_size() as u64);
-    let bytes = sizes.fold(0, u64::saturating_add);
+    let sizes = shapes.flat_map(Shape::leaves).map(|leaf| leaf.byte_size());
+    let bytes = sizes.fold(0, usize::saturating_add);
     policy.isolation == Isolation::Executable && bytes <= policy.limits.memory_bytes / 4
 }
 

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -349,7 +349,11 @@ fn a_guests_own_trap_stays_its_own() {
                 ..CallOptions::default()
             };
             let status = call(&engine, &format!("{LOG} {then}"), &options);
-            assert_eq!((status.code(), status.blame()), (code, blame), "{then}: {status}");
+            assert_eq!(
+                (status.code(), status.blame()),
+                (code, blame),
+                "{then}: {status}"
+            );
         }
     }
 }
