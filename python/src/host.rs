@@ -172,6 +172,7 @@ impl Host {
         *, policy=None, traps=None, isolation=None, cache_dir=None, trust=None,
         idle_seconds=Some(10.0), idle_bytes=16 << 20
     ))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keyword arguments")]
     fn new(
         py: Python<'_>,
         policy: Option<&Bound<'_, PyAny>>,
