@@ -101,7 +101,7 @@ class Host:
         *,
         native: str | PathLike[str] | None = None,
         allow_native: str | Sequence[str] | None = None,
-        name: str | None = None,
+        name: str | Sequence[str] | None = None,
     ) -> Module:
         """Loads a module: checks it against the limits and the ABI, reads its metadata and compiles
         it.
@@ -116,8 +116,8 @@ class Host:
                 Their kernels can read and write all memory of the process: one that is wrong is
                 undefined behaviour, as in any native extension. `callbox inspect callbox.json`
                 prints the digest, and the error for a missing digest names it.
-            name: The name that the rules of `trust` are for. None: the absolute path of the file,
-                or nothing for bytes.
+            name: The name that the rules of `trust` are for, or several. None: the path of the
+                file, as given and with links resolved, or nothing for bytes.
 
         Returns:
             The module, with its targets as attributes.

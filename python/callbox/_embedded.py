@@ -45,6 +45,9 @@ def load(
     path = os.fspath(path)
     with open(path, "rb") as file:
         if file.read(4) == b"\0asm":
+            # Its name would be one that rules about tensors do not match.
+            if path.endswith(".safetensors"):
+                raise _wrong(path, "expected weights, found a module")
             if name is not None:
                 raise _wrong(path, f"the file is a module: it has no package {name!r}")
             file.seek(0)
@@ -60,12 +63,19 @@ def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor:
     if wanted is not None and found != wanted:
         raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
     try:
-        # The name for rules about signatures.
-        real = os.path.realpath(path).replace("\\", "/")
-        return host.load(contents, name=real if tensor is None else f"{real}#{tensor}")
+        return host.load(contents, name=_names(path, tensor))
     except CallError as error:
         kind = type(error)
         raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None
+
+
+def _names(path: str, tensor: str | None) -> list[str]:
+    """The names for rules about signatures: of the file, as for `Host.load`, and of the tensor."""
+    asked = os.path.abspath(path)
+    folder, name = os.path.split(asked)
+    paths = [asked, os.path.join(os.path.realpath(folder), name), os.path.realpath(asked)]
+    names = [path.replace("\\", "/") for path in paths]
+    return names if tensor is None else [*names, *(f"{name}#{tensor}" for name in names)]
 
 
 def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str, bytes]:

@@ -228,8 +228,8 @@ impl Host {
     ///         one that is wrong is undefined behaviour, as in any native extension. Cubins,
     ///         fatbins and CUDA sources need it. `callbox inspect callbox.json` prints the digest,
     ///         and the error for a missing digest names it.
-    ///     name: The name that the rules of `trust` are for. None: the absolute path of the file,
-    ///         or nothing for bytes.
+    ///     name: The name that the rules of `trust` are for, or several. None: the path of the
+    ///         file, as given and with links resolved, or nothing for bytes.
     ///
     /// Returns:
     ///     The module, with its targets as attributes.
@@ -246,7 +246,7 @@ impl Host {
         source: &Bound<'_, PyAny>,
         native: Option<PathBuf>,
         allow_native: Option<&Bound<'_, PyAny>>,
-        name: Option<&str>,
+        name: Option<trusted::Names>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || format!("callbox load {}", label(source)));
         let known_as = name;
@@ -258,8 +258,7 @@ impl Host {
         });
         let native = native.transpose()?;
         if let Some(trust) = &self.0.trust {
-            let known_as =
-                known_as.map_or_else(|| trusted::name_of(name.as_deref()), str::to_owned);
+            let known_as = known_as.map_or_else(|| trusted::names_of(name.as_deref()), Into::into);
             let checked = trusted::check(
                 trust,
                 &known_as,

@@ -1,6 +1,5 @@
 //! Rules about signatures, which hold for everything that a host loads.
 
-use std::fs;
 use std::path::Path;
 
 use callbox::call::TargetModule;
@@ -8,32 +7,50 @@ use callbox::cuda::CudaModule;
 use callbox::cuda::manifest::Manifest;
 use callbox::policy::Gpu;
 use callbox::{Blame, Status, StatusCode};
-use callbox_package::{Limits, MANIFEST, Trust};
+use callbox_package::{Limits, MANIFEST, Trust, names_of_file};
+use pyo3::FromPyObject;
 
 use crate::native::Native;
 
-/// The name of a file for rules: its real path with `/` between names. Bytes without a file have an
-/// empty name.
-pub(crate) fn name_of(path: Option<&Path>) -> String {
-    let Some(path) = path else {
-        return String::new();
-    };
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    real.to_string_lossy().replace('\\', "/")
+/// The names of a file for rules. Bytes without a file have an empty one.
+pub(crate) fn names_of(path: Option<&Path>) -> Vec<String> {
+    path.map_or_else(|| vec![String::new()], names_of_file)
 }
 
-/// Checks the signatures of a module. If a rule is for its name, the native code must be the twin
-/// that the signed package carries.
+/// What a caller calls a module: one name or several.
+#[derive(FromPyObject)]
+pub(crate) enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl From<Names> for Vec<String> {
+    fn from(names: Names) -> Self {
+        match names {
+            Names::One(name) => vec![name],
+            // A rule for everything covers what has no name.
+            Names::Several(names) if names.is_empty() => vec![String::new()],
+            Names::Several(names) => names,
+        }
+    }
+}
+
+/// Checks the signatures of a module. If a rule is for one of its names, the native code must be
+/// the twin that the signed package carries.
 pub(crate) fn check(
     trust: &Trust,
-    name: &str,
+    names: &[String],
     module: &[u8],
     native: Option<&Native>,
     gpu: &Gpu,
 ) -> callbox::Result<()> {
-    trust.check(name, module)?;
+    for name in names {
+        trust.check(name, module)?;
+    }
     match native {
-        Some(native) if trust.asks_for(name) => check_twin(module, native, gpu),
+        Some(native) if names.iter().any(|name| trust.asks_for(name)) => {
+            check_twin(module, native, gpu)
+        }
         _ => Ok(()),
     }
 }

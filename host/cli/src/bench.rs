@@ -69,6 +69,7 @@ fn measure(arguments: &Arguments) -> Outcome<String> {
     let path = &arguments.path;
     let is_folder = path.is_dir();
     let bytes = if is_folder {
+        arguments.policy.check_folder()?;
         build::packed(path, false)?
     } else {
         package::read_file(path)?

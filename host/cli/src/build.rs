@@ -108,6 +108,14 @@ fn build_and_describe(folder: &Path) -> Outcome<String> {
 /// Builds a folder, if it has sources, runs its native tests, if `with_tests`, and returns the
 /// folder as a package.
 pub(super) fn packed(folder: &Path, with_tests: bool) -> Outcome<Vec<u8>> {
+    // `test *.wasm` must not run the native code of a folder that is named like a module.
+    if folder.extension().is_some_and(|name| name == "wasm") {
+        return Err(Status::invalid_argument(
+            "expected a file, found a folder with the name of one",
+        )
+        .context(folder.display())
+        .into());
+    }
     if let Some(project) = Project::find(folder)? {
         project.build()?;
         if with_tests {

@@ -112,6 +112,18 @@ impl PolicyArguments {
         self.lock.as_deref().map(Lock::read).transpose()
     }
 
+    /// Refuses rules for a folder: building it runs code before there is a module to check.
+    pub(super) fn check_folder(&self) -> Outcome<()> {
+        let flags = [("--lock", &self.lock), ("--trust", &self.trust)];
+        match flags.into_iter().find(|(_, given)| given.is_some()) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{flag} is for files, and the native code of a folder runs when it is built: pack \
+                 it, and name the package"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The rules of `--trust`.
     pub(super) fn trust(&self) -> Outcome<Option<Trust>> {
         self.trust.as_deref().map(signing::rules).transpose()

@@ -1,11 +1,10 @@
 //! `callbox sign` and `callbox verify`, and the rules of `--trust`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use callbox::{Blame, Status, StatusCode};
-use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust};
+use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust, names_of_file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -248,24 +247,19 @@ pub(super) fn rules(path: &Path) -> Outcome<Trust> {
     Ok(Trust::from_json(&text).map_err(|status| status.context(path.display()))?)
 }
 
-/// The name of a file for rules: its real path, with `/` between names, and the tensor if the file
-/// has the module in one.
-pub(super) fn name_of(path: &Path) -> String {
-    let real = |path: &Path| {
-        let real = fs::canonicalize(path).or_else(|_| std::path::absolute(path));
-        let real = real.unwrap_or_else(|_| path.to_owned());
-        real.to_string_lossy().replace('\\', "/")
+/// The names of a file for rules, and of the tensor if the file has the module in one.
+fn names_of(path: &Path) -> Vec<String> {
+    let Some((file, tensor)) = package::tensor_in(path) else {
+        return names_of_file(path);
     };
-    match package::tensor_in(path) {
-        Some((file, tensor)) => format!("{}#{tensor}", real(&file)),
-        None => real(path),
-    }
+    let files = names_of_file(&file);
+    let tensors = Vec::from_iter(files.iter().map(|file| format!("{file}#{tensor}")));
+    [files, tensors].concat()
 }
 
 /// Checks the signatures of a module that is to be loaded from a file.
 pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) -> Outcome<()> {
-    let checked = trust.map_or(Ok(()), |trust| trust.check(&name_of(path), module));
-    Ok(checked.map_err(|status| status.context(path.display()))?)
+    check(trust, path, |trust, name| trust.check(name, module))
 }
 
 /// Refuses native code in files of its own, which cannot be signed, if a rule is for its name.
@@ -274,6 +268,18 @@ pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) ->
     allow(dead_code, reason = "of native code only")
 )]
 pub(super) fn check_native(trust: Option<&Trust>, path: &Path) -> Outcome<()> {
-    let checked = trust.map_or(Ok(()), |trust| trust.check_unsigned(&name_of(path)));
+    check(trust, path, Trust::check_unsigned)
+}
+
+fn check(
+    trust: Option<&Trust>,
+    path: &Path,
+    of_name: impl Fn(&Trust, &str) -> callbox::Result<()>,
+) -> Outcome<()> {
+    let Some(trust) = trust else {
+        return Ok(());
+    };
+    let mut names = names_of(path).into_iter();
+    let checked = names.try_for_each(|name| of_name(trust, &name));
     Ok(checked.map_err(|status| status.context(path.display()))?)
 }

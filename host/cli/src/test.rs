@@ -77,6 +77,7 @@ pub(super) fn test(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     let in_file = |status: Status| status.context(arguments.file.display());
     let bytes = if arguments.file.is_dir() {
+        arguments.policy.check_folder()?;
         build::packed(&arguments.file, true)?
     } else {
         package::read_file(&arguments.file)?

@@ -74,7 +74,7 @@ pub use keys::{PublicKey, SecretKey};
 pub use sections::{Limits, Package, find, pack, read};
 pub use signature::{Signatures, Signer, sign};
 pub use targets::with_targets;
-pub use trust::Trust;
+pub use trust::{Trust, names_of_file};
 
 /// The file with the manifest of a package's native twin.
 pub const MANIFEST: &str = "callbox.json";

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::Path;
 
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
@@ -14,7 +15,7 @@ use crate::signature::{Signatures, Signer};
 
 /// Rules about signatures, by the names of modules.
 ///
-/// A name is the one by which the user asks for a module: the absolute path of a file, or
+/// A name is the one by which the user asks for a module: a path ([`names_of_file`]), or
 /// `hf:org/name@v1`. What a module calls itself does not matter. A module whose name matches the
 /// patterns of several rules must satisfy each of them; one that matches none needs no signature.
 ///
@@ -99,6 +100,26 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
         }
         Ok(Entries(entries))
     }
+}
+
+/// The names of a file for rules, all of which hold: its path as it was asked for, with the links
+/// of its folder resolved, and with all links resolved. `/` is between names.
+///
+/// A link under a name with a rule thus leads to nothing that the rule does not allow, and a link
+/// by another name to a file with a rule does not evade it.
+#[must_use]
+pub fn names_of_file(path: &Path) -> Vec<String> {
+    let asked = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = asked.parent().and_then(|folder| folder.canonicalize().ok());
+    let in_folder = folder
+        .zip(asked.file_name())
+        .map(|(at, name)| at.join(name));
+    let real = asked.canonicalize().ok();
+    let paths = [Some(asked), in_folder, real];
+    let texts = paths.into_iter().flatten();
+    let mut names = Vec::from_iter(texts.map(|path| path.to_string_lossy().replace('\\', "/")));
+    names.dedup();
+    names
 }
 
 impl Trust {

@@ -322,7 +322,9 @@ class Operator:
         self, size: int, dims: Sequence[int | None], operands: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, ...] | None:
         """The operands of one call for a whole batch. None if each element takes a call."""
-        if "batched" not in self._target.traits:
+        given = self._result_shape_dtypes
+        # Given shapes are those of one element.
+        if "batched" not in self._target.traits or (given is not None and not callable(given)):
             return None
         declared = self._target.operands or ()
         merged = []

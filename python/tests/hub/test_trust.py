@@ -124,6 +124,25 @@ def test_a_host_loads_only_what_its_rules_allow(add_n, tmp_path):
     # A link by another name leads to the same file.
     (tmp_path / "link.wasm").symlink_to(path)
     denied(rule, host.load, tmp_path / "link.wasm")
+    denied(rule, callbox.load, tmp_path / "link.wasm", host=host)
+    # A link by the name of the rule leads to another file.
+    path.unlink()
+    path.symlink_to(tmp_path / "other.wasm")
+    denied(f"{rule}no signature", host.load, path)
+    denied(f"{rule}no signature", callbox.load, path, host=host)
+
+
+def test_the_contents_of_a_file_choose_no_rule(add_n, tmp_path):
+    path = tmp_path / "m.safetensors"
+    trust = rules("*/m.safetensors")
+    for key in ("callbox.k", "callbox.other"):
+        header = {key: {"dtype": "U8", "shape": [len(add_n)], "data_offsets": [0, len(add_n)]}}
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + add_n)
+        denied("no signature", callbox.load, path, host=callbox.Host(trust=trust))
+    path.write_bytes(add_n)
+    with pytest.raises(callbox.CallError, match="expected weights, found a module"):
+        callbox.load(path, host=callbox.Host(trust=rules("*.safetensors#*")))
 
 
 def test_a_rule_for_everything_covers_bytes_and_tensors(add_n, tmp_path):

@@ -247,6 +247,41 @@ fn what_was_changed_after_signing_does_not_load() {
     folder.run(&call[..7]).done();
 }
 
+/// The file that the link leads to has a name without a rule.
+#[cfg(unix)]
+#[test]
+fn a_link_under_a_name_with_a_rule_needs_a_signature() {
+    let folder = folder();
+    std::fs::rename(folder.path("plain.wasm"), folder.path("other.bin")).unwrap();
+    std::fs::remove_file(folder.path("k.wasm")).unwrap();
+    std::os::unix::fs::symlink("other.bin", folder.path("k.wasm")).unwrap();
+    test(&folder, "other.bin").done();
+    check_denied(&test(&folder, "k.wasm"), "by alice, found no signature");
+}
+
+/// Building a folder runs its code, which no rule covers.
+#[test]
+fn folders_take_no_rules() {
+    let folder = folder();
+    for (flag, file) in [("--trust", "trust.json"), ("--lock", "callbox.lock")] {
+        let message = format!("{flag} is for files");
+        let test = ["test", "k", flag, file];
+        refuse(&folder, &test, 2, "INVALID_ARGUMENT", &message);
+        let bench = folder.run(&["bench", "k", flag, file]);
+        assert_eq!(bench.code, 2, "{bench:?}");
+        assert!(bench.stderr.contains(&message), "{bench:?}");
+    }
+    std::fs::rename(folder.path("k"), folder.path("dir.wasm")).unwrap();
+    let message = "found a folder with the name of one";
+    refuse(
+        &folder,
+        &["test", "dir.wasm"],
+        1,
+        "INVALID_ARGUMENT",
+        message,
+    );
+}
+
 #[test]
 fn other_and_revoked_keys_do_not_count() {
     let folder = folder();
