@@ -14,7 +14,7 @@ use callbox_package::Trust;
 
 use super::arguments;
 use super::backend::{Backend, Wall};
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::lock::Lock;
 use super::{interrupt, left_out, output, regular_file, signing};
 

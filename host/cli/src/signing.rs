@@ -148,15 +148,15 @@ fn check(arguments: &VerifyArguments) -> Outcome<Signed> {
         }
     }
     if let Some(trust) = trust {
-        let name = name_of(path);
-        if !trust.asks_for(&name) {
+        let names = names_of(path);
+        if !names.iter().any(|name| trust.asks_for(name)) {
             return Err(in_file(Status::new(
                 StatusCode::NotFound,
                 Blame::Caller,
-                format!("no rule is for {name:?}, so that none asks for a signature"),
+                format!("no rule is for {names:?}, so that none asks for a signature"),
             )));
         }
-        trust.check(&name, &bytes).map_err(in_file)?;
+        check_module(Some(&trust), path, &bytes)?;
     }
     Ok(Signed::new(path, &bytes)?)
 }
@@ -259,7 +259,7 @@ fn names_of(path: &Path) -> Vec<String> {
 
 /// Checks the signatures of a module that is to be loaded from a file.
 pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) -> Outcome<()> {
-    check(trust, path, |trust, name| trust.check(name, module))
+    check_names(trust, path, |trust, name| trust.check(name, module))
 }
 
 /// Refuses native code in files of its own, which cannot be signed, if a rule is for its name.
@@ -268,10 +268,10 @@ pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) ->
     allow(dead_code, reason = "of native code only")
 )]
 pub(super) fn check_native(trust: Option<&Trust>, path: &Path) -> Outcome<()> {
-    check(trust, path, Trust::check_unsigned)
+    check_names(trust, path, Trust::check_unsigned)
 }
 
-fn check(
+fn check_names(
     trust: Option<&Trust>,
     path: &Path,
     of_name: impl Fn(&Trust, &str) -> callbox::Result<()>,

@@ -112,11 +112,7 @@ pub fn gemm_of<F: Format, E>(
             let compute = |tile: Tile| fastest(tile, &product, &mut buffers, &mut c);
             each_tile(gemm, FASTEST_TILE, compute, pause)
         }
-        // The sums of a block fill half of AVX2's registers.
-        _ if size_of::<F::Wide>() == size_of::<f32>() => {
-            in_order::<F, 16, _>(gemm, &product, c, pause)
-        }
-        _ => in_order::<F, 8, _>(gemm, &product, c, pause),
+        _ => in_order(gemm, &product, c, pause),
     }
 }
 

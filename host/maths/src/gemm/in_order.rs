@@ -12,21 +12,24 @@ const PORTABLE_TILE: [usize; 3] = [16, 256, 256];
 /// The rows that [`block_sums`] computes at once.
 const BLOCK_ROWS: usize = 4;
 
+/// The columns that [`block_sums`] computes at once. 16 of F32 took as long.
+const LANES: usize = 8;
+
 /// The blocks of rows of a portable tile.
 const BLOCKS: usize = PORTABLE_TILE[0].div_ceil(BLOCK_ROWS);
 
-/// Computes products in a fixed order, with `LANES` columns at once: the terms of each element are
+/// Computes products in a fixed order, with [`LANES`] columns at once: the terms of each element are
 /// added one after the other. `matrixmultiply` would fuse multiplications with additions.
 ///
-/// A tile is computed by blocks of [`BLOCK_ROWS`] rows and `LANES` columns, whose sums fit into
+/// A tile is computed by blocks of [`BLOCK_ROWS`] rows and [`LANES`] columns, whose sums fit into
 /// registers. The sizes of blocks do not change the order of the terms.
-pub(super) fn in_order<'a, F: Format, const LANES: usize, E>(
+pub(super) fn in_order<'a, F: Format, E>(
     gemm: Gemm,
     product: &Scaled<'a, F>,
     mut c: Target<'a, F::Sum>,
     pause: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut packed = Packed::<F::Wide, LANES> {
+    let mut packed = Packed::<F::Wide> {
         a: [[[F::Wide::ZERO; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
         b: [[F::Wide::ZERO; LANES]; PORTABLE_TILE[2]],
         sums: [[[F::Wide::ZERO; LANES]; BLOCK_ROWS]; BLOCKS],
@@ -36,7 +39,7 @@ pub(super) fn in_order<'a, F: Format, const LANES: usize, E>(
         packed.read_rows(tile, product);
         for first in (0..columns).step_by(LANES) {
             let lanes = LANES.min(columns - first);
-            simd::run(ReadColumns::<F, LANES> {
+            simd::run(ReadColumns::<F> {
                 tile,
                 product,
                 columns: first..first + lanes,
@@ -55,13 +58,13 @@ pub(super) fn in_order<'a, F: Format, const LANES: usize, E>(
 
 /// The elements that blocks read, term by term: all rows of A in a tile, and `LANES` columns of B.
 /// Elements past the end of the tile are left over from other tiles, and their sums are not used.
-struct Packed<T, const LANES: usize> {
+struct Packed<T> {
     a: [[[T; BLOCK_ROWS]; PORTABLE_TILE[2]]; BLOCKS],
     b: [[T; LANES]; PORTABLE_TILE[2]],
     sums: [[[T; LANES]; BLOCK_ROWS]; BLOCKS],
 }
 
-impl<T: Number, const LANES: usize> Packed<T, LANES> {
+impl<T: Number> Packed<T> {
     fn read_rows<F: Format<Wide = T>>(&mut self, tile: Tile, product: &Scaled<'_, F>) {
         let ([row, _, term], [rows, _, depth]) = (tile.at, tile.sizes);
         let a = product.a;
@@ -95,14 +98,14 @@ impl<T: Number, const LANES: usize> Packed<T, LANES> {
 }
 
 /// Reads columns of a tile of B.
-struct ReadColumns<'a, 'b, F: Format, const LANES: usize> {
+struct ReadColumns<'a, 'b, F: Format> {
     tile: Tile,
     product: &'a Scaled<'b, F>,
     columns: Range<usize>,
     to: &'a mut [[F::Wide; LANES]],
 }
 
-impl<F: Format, const LANES: usize> Vectorized for ReadColumns<'_, '_, F, LANES> {
+impl<F: Format> Vectorized for ReadColumns<'_, '_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -128,13 +131,13 @@ impl<F: Format, const LANES: usize> Vectorized for ReadColumns<'_, '_, F, LANES>
 }
 
 /// Computes the sums of blocks. Alone in a function, the loop keeps its sums in registers.
-struct Blocks<'a, T, const LANES: usize> {
+struct Blocks<'a, T> {
     a: &'a [[[T; BLOCK_ROWS]; PORTABLE_TILE[2]]],
     b: &'a [[T; LANES]],
     sums: &'a mut [[[T; LANES]; BLOCK_ROWS]; BLOCKS],
 }
 
-impl<T: Number, const LANES: usize> Vectorized for Blocks<'_, T, LANES> {
+impl<T: Number> Vectorized for Blocks<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -147,17 +150,22 @@ impl<T: Number, const LANES: usize> Vectorized for Blocks<'_, T, LANES> {
 
 /// The sums of a block: the product of a column of A and a row of B, for one term after the other.
 #[inline(always)]
-fn block_sums<T: Number, const LANES: usize>(
-    a: &[[T; BLOCK_ROWS]],
-    b: &[[T; LANES]],
-) -> [[T; LANES]; BLOCK_ROWS] {
+fn block_sums<T: Number>(a: &[[T; BLOCK_ROWS]], b: &[[T; LANES]]) -> [[T; LANES]; BLOCK_ROWS] {
     let mut sums = [[T::ZERO; LANES]; BLOCK_ROWS];
     for (a, b) in a.iter().zip(b) {
-        for (sums, &a) in sums.iter_mut().zip(a) {
-            for (sum, &b) in sums.iter_mut().zip(b) {
-                *sum = *sum + a * b;
-            }
-        }
+        // A loop over the rows is not always unrolled, and its sums are then in memory.
+        let [first, second, third, fourth] = &mut sums;
+        add_products(first, a[0], b);
+        add_products(second, a[1], b);
+        add_products(third, a[2], b);
+        add_products(fourth, a[3], b);
     }
     sums
+}
+
+#[inline(always)]
+fn add_products<T: Number>(sums: &mut [T; LANES], a: T, b: &[T; LANES]) {
+    for (sum, &b) in sums.iter_mut().zip(b) {
+        *sum = *sum + a * b;
+    }
 }
