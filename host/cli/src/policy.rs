@@ -9,7 +9,7 @@ use callbox::policy::{Isolation, LogLevel, Policy, Traps};
 use callbox::wasm::Config;
 #[cfg(feature = "cache")]
 use callbox::wasm::{Cache, CacheOptions};
-use callbox::{CallOptions, Deadline};
+use callbox::{CallOptions, Deadline, Status};
 use callbox_package::Trust;
 
 use super::arguments;
@@ -116,10 +116,10 @@ impl PolicyArguments {
     pub(super) fn check_folder(&self) -> Outcome<()> {
         let flags = [("--lock", &self.lock), ("--trust", &self.trust)];
         match flags.into_iter().find(|(_, given)| given.is_some()) {
-            Some((flag, _)) => Err(Failure::usage(format!(
+            Some((flag, _)) => Err(Failure::usage(Status::invalid_argument(format!(
                 "{flag} is for files, and the native code of a folder runs when it is built: pack \
                  it, and name the package"
-            ))),
+            )))),
             None => Ok(()),
         }
     }
