@@ -37,6 +37,8 @@
 #![warn(missing_debug_implementations)]
 
 pub mod call;
+#[doc(hidden)]
+pub mod float_mode;
 pub mod graph_launch;
 #[doc(hidden)]
 pub mod locks;
