@@ -13,12 +13,12 @@ use std::sync::{Arc, RwLock};
 use callbox::CallOptions;
 use callbox::call::Signature;
 use callbox::policy::Grants;
+use callbox::traced::module_key;
 use callbox::wasm::{CompiledIn, ModuleFile};
 use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
-use sha2::{Digest, Sha256};
 
 pub(crate) use self::loaded::Loaded;
 use self::sites::Found;
@@ -26,7 +26,7 @@ pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
-use crate::site::{Ready, Shapes, SiteText, to_hex};
+use crate::site::{Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
 use crate::targets::Target;
 
@@ -96,7 +96,8 @@ impl ModuleCore {
                 group,
             });
         }
-        let key = key(&info.sha256, host, native.as_ref())?;
+        let identity = native.as_ref().map_or("", Native::identity);
+        let key = module_key(&info.sha256, identity, &host.policy)?;
         let loaded = Loaded::new(host.engine()?, &file, &grants)?;
         Ok(Self {
             host: Arc::clone(host),
@@ -235,20 +236,6 @@ impl fmt::Debug for ModuleCore {
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
-}
-
-/// The digest of everything that determines the behaviour of the module's targets.
-fn key(sha256: &str, host: &HostCore, native: Option<&Native>) -> callbox::Result<String> {
-    let policy = host.policy.to_json()?;
-    let native = native.map_or("", Native::identity);
-    let digest = Sha256::new()
-        .chain_update(sha256)
-        .chain_update("\0")
-        .chain_update(native)
-        .chain_update("\0")
-        .chain_update(policy)
-        .finalize();
-    Ok(to_hex(&digest))
 }
 
 /// The module with this key, if this process has loaded it.

@@ -33,6 +33,7 @@
 //! - [`Registry`]: targets by name and platform.
 //! - [`policy`]: the limits and grants of guests.
 //! - [`text`]: XLA's notation for values.
+//! - [`traced`]: calls that `callbox.jax` traced into programs.
 
 #![warn(missing_debug_implementations)]
 
@@ -45,6 +46,7 @@ pub mod locks;
 pub mod policy;
 mod registry;
 pub mod text;
+pub mod traced;
 pub mod untrusted_text;
 pub mod values;
 

@@ -45,6 +45,7 @@ mod scarcity;
 mod signing;
 mod support;
 #[cfg(feature = "cuda")]
+mod traced;
 mod twins;
 mod usage;
 #[cfg(target_os = "linux")]
