@@ -98,7 +98,7 @@ mod register {
         // SAFETY: the instruction reads four bytes of `word`. They are either the default, which is
         // the mode that compiled Rust expects, or `FLUSHING`, which sets defined bits alone, or
         // come from `read` on this thread, whose code ran with them before: `ModeSet` is dropped in
-        // the reverse order, and reserved bits, which fault, are never set in what `stmxcsr` stores.
+        // the reverse order. Reserved bits, which fault, are never set in what `stmxcsr` stores.
         unsafe {
             asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack));
         }

@@ -2,8 +2,10 @@
 //!
 //! All of callbox's targets are one target of XLA, [`TARGET`], whose attributes are text: the key
 //! of the module, the target's name, the attributes in MLIR's notation, and a [`CallText`] with
-//! the rest of the call site. The handler in Python calls such targets for XLA. [`TracedCalls`] does
-//! for programs that callbox itself runs, with modules that [`TracedModules`] finds.
+//! the rest of the call site.
+//!
+//! The handler in Python calls such targets for XLA. [`TracedCalls`] does for programs that callbox
+//! itself runs, with modules that [`TracedModules`] finds.
 
 mod calls;
 mod text;
