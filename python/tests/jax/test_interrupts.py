@@ -141,6 +141,11 @@ for number in range(1, 4):
         short_calls(x, 0).block_until_ready()
         assert float(program(x, False)[0]) == 2
         assert float(add_n(x, n=1.0)[0]) == 2
+# The numbers do not begin again when the program is compiled again.
+jax.clear_caches()
+for _ in range(200):
+    short_calls(x, 0).block_until_ready()
+    program(x, False).block_until_ready()
 assert host.stats()["failures"] == {{"CANCELLED": 3}}, host.stats()
 print("done")
 """
