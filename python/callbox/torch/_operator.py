@@ -70,7 +70,7 @@ class Operator:
             tuple(DTYPES[name] for name in operand.dtypes if name in DTYPES) for operand in target.operands or ()
         )
         self._scalars = _scalars(target)
-        # The operators of the derivatives that modules declare. Declarations may go round in a circle.
+        # The operators of the derivatives that modules declare. Declarations may be circular.
         self._family: dict[Target, Operator] = {} if family is None else family
         if family is not None:
             family[target] = self

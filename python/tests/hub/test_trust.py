@@ -195,7 +195,7 @@ def test_a_rule_for_a_bundle_holds_for_its_modules(add_n, tmp_path):
 
 
 def test_other_threads_run_while_signatures_are_checked(add_n):
-    """The hash of a large module takes long. Another thread counts in the middle half of that time."""
+    """The hash of a large module takes long. Another thread counts in the middle of that time."""
     size = 48 << 20
     large = sign(add_n + b"\0" + _sized(b"\3pad" + bytes(size)), 2)
     host = callbox.Host(trust=rules("*"))
