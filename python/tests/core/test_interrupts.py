@@ -156,16 +156,18 @@ def test_an_interrupt_before_the_call_is_raised_before_it(guests, tmp_path):
     program = """
     import random
     raised = 0
+    begun = 0
     end = time.monotonic() + 600
     def send():
         for count in range(100):
-            while raised < count and time.monotonic() < end:
+            while begun <= count and time.monotonic() < end:
                 time.sleep(0.0005)
             time.sleep(random.random() / 500)
             os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=send, daemon=True).start()
     while raised < 100:
         try:
+            begun = raised + 1
             while True:
                 add_n(x, n=1)
                 spin()
