@@ -135,7 +135,7 @@ for number in range(1, 4):
             assert callbox.errors.from_jax(error).code == "CANCELLED", error
         except KeyboardInterrupt:
             pass
-    # One call of the run failed, and ended it. The next runs of the same program have other numbers.
+    # One call of the run failed, and ended it. The program's next runs have other numbers.
     assert host.stats()["failures"] == {{"CANCELLED": number}}, host.stats()
     for _ in range(20):
         short_calls(x, 0).block_until_ready()
