@@ -23,6 +23,8 @@ mod doctor;
 mod embedded;
 #[cfg(feature = "cuda")]
 mod fenced;
+#[cfg(all(unix, feature = "fetch"))]
+mod fetch;
 mod guests;
 mod hub;
 mod inputs;
@@ -31,6 +33,8 @@ mod inspect;
 mod interrupt;
 mod kernels;
 mod locks;
+#[cfg(all(unix, feature = "fetch"))]
+mod lying_hub;
 mod manifests;
 mod modules;
 mod outputs;
@@ -42,6 +46,8 @@ mod ptx;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
+#[cfg(all(unix, feature = "fetch"))]
+mod server;
 mod signing;
 mod support;
 #[cfg(feature = "cuda")]
