@@ -66,6 +66,7 @@ mod modules;
 #[cfg_attr(not(feature = "cuda"), path = "native_left_out.rs")]
 mod native;
 mod new;
+mod observe;
 mod output;
 mod pack;
 mod package;

@@ -16,6 +16,7 @@ use super::arguments::TargetArgument;
 use super::backend::Backend;
 use super::failure::{Failure, Outcome};
 use super::lock::Lock;
+use super::observe::Observer;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
@@ -29,6 +30,7 @@ pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<Registry> {
     let mut files: Vec<_> = targets
         .iter()
@@ -42,6 +44,7 @@ pub(super) fn registry(
         return Ok(registered.into_registry()?);
     }
     let mut loader = Loader::new(policy)?;
+    loader.observer = Arc::clone(observer);
     let count = files.len();
     for (i, (path, target)) in files.into_iter().enumerate() {
         loader.progress = format!(" ({} of {count})", i + 1);
@@ -64,8 +67,10 @@ pub(super) fn load(
     path: &Path,
     target: &str,
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<(Arc<dyn TargetModule>, Arc<OpenedFile>)> {
     let mut loader = Loader::new(policy)?;
+    loader.observer = Arc::clone(observer);
     let file = loader.open(path)?;
     Ok((loader.load(&file, target)?, file))
 }
@@ -77,11 +82,14 @@ pub(super) struct Loader {
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
     modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
+    /// Observes the calls of the modules.
+    observer: Arc<Observer>,
     /// The number of files that are done, for messages.
     progress: String,
 }
 
 /// A module's file.
+#[derive(Debug)]
 pub(super) struct OpenedFile {
     path: PathBuf,
     real: PathBuf,
@@ -103,6 +111,7 @@ impl Loader {
             trust: policy.trust()?,
             files: HashMap::new(),
             modules: HashMap::new(),
+            observer: Arc::default(),
             progress: String::new(),
         })
     }
@@ -115,14 +124,14 @@ impl Loader {
             return Ok(Arc::clone(file));
         }
         let bytes = regular_file::read(path, self.backend.policy().limits.module_bytes)?;
-        let file = Arc::new(self.describe(path, bytes)?);
+        let file = self.describe(path, bytes)?;
         self.files.insert(real, Arc::clone(&file));
         Ok(file)
     }
 
     /// Describes a file that was read. The lock, if there is one, must have it, and the rules about
     /// signatures must hold.
-    pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<OpenedFile> {
+    pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<Arc<OpenedFile>> {
         let size = bytes.len();
         let contents = self.backend.read(bytes);
         let contents = contents.map_err(|status| status.context(path.display()))?;
@@ -130,17 +139,17 @@ impl Loader {
             lock.check(path, &contents.info().sha256, size as u64)?;
         }
         signing::check_module(self.trust.as_ref(), path, contents.bytes())?;
-        Ok(OpenedFile {
+        Ok(Arc::new(OpenedFile {
             path: path.to_owned(),
             real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
             contents: contents.named(&file_name(path)),
-        })
+        }))
     }
 
     /// Loads the module with the grants of a target.
     pub(super) fn load(
         &mut self,
-        file: &OpenedFile,
+        file: &Arc<OpenedFile>,
         target: &str,
     ) -> Outcome<Arc<dyn TargetModule>> {
         let path = file.path.display();
@@ -154,6 +163,7 @@ impl Loader {
         let text = || format!("compiling {path}{}", self.progress);
         let module = progress::show(text, || self.backend.load(&file.contents, &key.1));
         let module = module.map_err(|status| status.context(&path))?;
+        let module = self.observer.module(module, file);
         self.modules.insert(key, Arc::clone(&module));
         Ok(module)
     }

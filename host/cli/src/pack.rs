@@ -5,6 +5,7 @@ mod hub;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use callbox::{CallOptions, Platform};
 use callbox_package::Limits;
@@ -129,7 +130,7 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
 /// Runs the cases on Host.
 pub(super) fn run_on_host(
     loader: &mut Loader,
-    file: &OpenedFile,
+    file: &Arc<OpenedFile>,
     cases: &[Case],
     options: &CallOptions,
     report: &mut Report,

@@ -11,6 +11,7 @@ use callbox_core::text::shortened;
 use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
 use super::native::{self, NativeArgument};
+use super::observe::{Observer, RecordArguments, StatsArguments};
 use super::output::{DeviceName, Finished, OutputFolder};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -99,6 +100,12 @@ pub(super) struct Arguments {
     function: Option<String>,
 
     #[command(flatten)]
+    record: RecordArguments,
+
+    #[command(flatten)]
+    stats: StatsArguments,
+
+    #[command(flatten)]
     user_data: UserDataArguments,
 
     #[command(flatten)]
@@ -115,13 +122,20 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     check_platform(arguments)?;
     inputs::check_unique(&arguments.inputs)?;
+    let (stats, record, policy) = (&arguments.stats, &arguments.record, &arguments.policy);
+    let has_user_data = !arguments.user_data.is_empty();
+    let observer = Observer::new(stats, record, &arguments.platform, policy, has_user_data)?;
+    observer.finish(run_observed(arguments, &observer))
+}
+
+fn run_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Finished> {
     let folder = arguments.output_dir.as_deref();
     let folder = folder.map(OutputFolder::open).transpose()?;
     let program = read_program(&arguments.program)?;
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let (executable, device) = compile(arguments, &program)?;
+    let (executable, device) = compile(arguments, &program, observer)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
@@ -151,11 +165,16 @@ fn check_platform(arguments: &Arguments) -> Outcome<()> {
 }
 
 /// Binds the program to the targets of the platform.
-fn compile(arguments: &Arguments, program: &Program) -> Outcome<(Executable, Option<DeviceName>)> {
+fn compile(
+    arguments: &Arguments,
+    program: &Program,
+    observer: &Arc<Observer>,
+) -> Outcome<(Executable, Option<DeviceName>)> {
     let (platform, folders) = (&arguments.platform, &arguments.folders);
     Ok(match platform.platform {
         Platform::Host => {
-            let registry = modules::registry(&arguments.targets, folders, &arguments.policy)?;
+            let registry =
+                modules::registry(&arguments.targets, folders, &arguments.policy, observer)?;
             let executable = Executable::compile(program, &registry, Platform::Host)?;
             (executable, None)
         }

@@ -43,6 +43,7 @@ mod policy;
 mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
+mod recorded;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
