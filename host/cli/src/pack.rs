@@ -96,6 +96,9 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     }
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| format!("{}-{}.wasm", header.name, header.version).into());
+    if let Some(key) = &arguments.sign {
+        signing::check_output(arguments.into.as_ref().unwrap_or(&path), key)?;
+    }
 
     let policy = PolicyArguments::default();
     let mut loader = Loader::new(&policy)?;

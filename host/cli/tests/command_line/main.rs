@@ -25,6 +25,7 @@ mod embedded;
 mod fenced;
 #[cfg(all(unix, feature = "fetch"))]
 mod fetch;
+mod folders;
 mod guests;
 mod hub;
 mod inputs;
@@ -44,6 +45,7 @@ mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
 mod recorded;
+mod replaced;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
