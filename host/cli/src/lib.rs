@@ -127,9 +127,10 @@ Examples:
 /// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test` runs the cases
 /// that a package carries, `diff` compares two, `sign` and `verify` say who made one, `fetch` gets
 /// one by its name, and `lock` pins the files that a program uses; `replay` repeats a recorded
-/// call; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
-/// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
-/// keeps them apart from callbox, so that each takes a grant by its digest.
+/// call; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends
+/// in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
+/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
+/// its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
