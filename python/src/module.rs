@@ -18,7 +18,6 @@ use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
-use sha2::{Digest, Sha256};
 
 pub(crate) use self::loaded::Loaded;
 use self::sites::Found;
@@ -26,7 +25,7 @@ pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
-use crate::site::{Ready, Shapes, SiteText, to_hex};
+use crate::site::{Origin, Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
 use crate::targets::Target;
 
@@ -96,7 +95,7 @@ impl ModuleCore {
                 group,
             });
         }
-        let key = key(&info.sha256, host, native.as_ref())?;
+        let key = loaded::key(&info.sha256, host, native.as_ref())?;
         let loaded = Loaded::new(host.engine()?, &file, &grants)?;
         Ok(Self {
             host: Arc::clone(host),
@@ -212,14 +211,19 @@ impl ModuleCore {
             Some(ready) => ready,
             None => {
                 let target = &self.targets[key.family.target];
+                let origin = Origin {
+                    module: &loaded.modules[target.group],
+                    file: &self.file,
+                    host: &self.host,
+                    stats: &target.stats,
+                };
                 Ready::new(
-                    &loaded.modules[target.group],
+                    &origin,
                     &target.signature.name,
                     text,
                     shapes,
                     key.family.passage,
                     options,
-                    &target.stats,
                 )?
             }
         };
@@ -235,20 +239,6 @@ impl fmt::Debug for ModuleCore {
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
-}
-
-/// The digest of everything that determines the behaviour of the module's targets.
-fn key(sha256: &str, host: &HostCore, native: Option<&Native>) -> callbox::Result<String> {
-    let policy = host.policy.to_json()?;
-    let native = native.map_or("", Native::identity);
-    let digest = Sha256::new()
-        .chain_update(sha256)
-        .chain_update("\0")
-        .chain_update(native)
-        .chain_update("\0")
-        .chain_update(policy)
-        .finalize();
-    Ok(to_hex(&digest))
 }
 
 /// The module with this key, if this process has loaded it.
