@@ -111,7 +111,7 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     let found = progress::show(text, || {
         call::execute_leaves(&module, capsule.site, &capsule.operands, &options)
     });
-    let found = found.as_ref().map_err(|status| StatusRecord::from(status));
+    let found = found.as_ref().map_err(StatusRecord::from);
     let reproduced = match (&found, &capsule.outcome) {
         (Ok(found), Ok(recorded)) => *found == recorded,
         (Err(found), Err(recorded)) => found == recorded,
