@@ -45,11 +45,23 @@ typedef struct JaxFFIStatus JaxFFIStatus;
   (((void (*)(JaxFFIStatus *, const char *))((api)[2]))(status, msg))
 
 /* Exports a function `(api, status, static_info, outputs, inputs)` under its name. */
-#define JAX_FFI_EXPORT_OUTPUTS_FIRST(function) CALLBOX_EXPORT(function, #function)
+#define JAX_FFI_EXPORT_OUTPUTS_FIRST(function)            \
+  JAX_FFI_ORDER_(#function ".outputs-first", __COUNTER__) \
+  CALLBOX_EXPORT(function, #function)
 
 /* Exports a function `(api, status, static_info, inputs, outputs)` under its name. The export takes
  * outputs first, as the host calls it, and swaps the two. */
-#define JAX_FFI_EXPORT_INPUTS_FIRST(function) JAX_FFI_SWAPPED_(function, #function, __COUNTER__)
+#define JAX_FFI_EXPORT_INPUTS_FIRST(function)            \
+  JAX_FFI_ORDER_(#function ".inputs-first", __COUNTER__) \
+  JAX_FFI_SWAPPED_(function, #function, __COUNTER__)
+
+/* Records the order in an export, which the host requires of modules with this header. */
+#define JAX_FFI_ORDER_(name, number) JAX_FFI_DEFINE_ORDER_(name, number)
+#define JAX_FFI_DEFINE_ORDER_(name, number)                                               \
+  CALLBOX_EXTERN_C void callbox_order_##number(void) __asm__("callbox_order." name);      \
+  CALLBOX_EXTERN_C __attribute__((used, export_name(name))) void callbox_order_##number(  \
+      void) {}
+
 #define JAX_FFI_SWAPPED_(function, name, number) JAX_FFI_DEFINE_SWAPPED_(function, name, number)
 #define JAX_FFI_DEFINE_SWAPPED_(function, name, number)                                          \
   CALLBOX_EXTERN_C void callbox_swapped_##number(JaxFFI_API *, JaxFFIStatus *, void *, void **,  \
@@ -85,6 +97,11 @@ static inline void JaxFFIStatusSetRecoverableFailureFn(JaxFFIStatus *status, con
   (void)status;
   callbox_set_failure(CALLBOX_INTERNAL, message, callbox_size(message), true);
 }
+
+/* Says that each function records its order. A function that is exported by other means than the
+ * macros above is refused. */
+CALLBOX_EXTERN_C __attribute__((weak, used, export_name("jax-ffi-orders"))) void
+callbox_jax_ffi_orders(void) {}
 
 /* Returns `api` to the host. Function pointers are indices into the module's own table, so that the
  * host cannot make them. The function is weak because every source that includes this header

@@ -62,6 +62,7 @@ pub fn run<T: Target>(mut pointer: FramePointer<'_>) -> u32 {
             unset_states: 0,
             bad_count: 0,
             bad: String::new(),
+            bad_attributes: String::new(),
             diagnostics: String::new(),
         })
     });
@@ -89,8 +90,10 @@ pub struct Decoder<'a> {
     position: usize,
     unset_states: usize,
     bad_count: usize,
-    /// The positions of the mismatches, separated by commas.
+    /// The positions of other parameters that mismatch than attributes, separated by commas.
     bad: String,
+    /// The names of attributes that mismatch, separated by commas.
+    bad_attributes: String,
     /// The messages of the mismatches, each on its own line.
     diagnostics: String,
 }
@@ -147,7 +150,14 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn attribute<A: AttributeValue<'a>>(&mut self, name: &str, place: usize) -> Option<A> {
         let decoded = self.decode_attribute(name, place);
-        self.note(decoded)
+        self.position += 1;
+        match decoded {
+            Ok(value) => Some(value),
+            Err(diagnostic) => {
+                self.note_attribute(name, &diagnostic);
+                None
+            }
+        }
     }
 
     /// Decodes the next parameter, the state of an earlier stage. The messages are those of
@@ -211,6 +221,12 @@ impl<'a> Decoder<'a> {
     #[cold]
     #[must_use]
     pub fn failure(self) -> Failure {
+        let (before_positions, before_names) =
+            match (self.bad.is_empty(), self.bad_attributes.is_empty()) {
+                (true, _) => ("attributes (bad attributes: ", ""),
+                (false, true) => ("operands (bad operands at: ", ""),
+                (false, false) => ("operands (bad operands at: ", "; bad attributes: "),
+            };
         // Missing state is not a wrong argument.
         let code = if self.unset_states == self.bad_count {
             StatusCode::NotFound
@@ -222,8 +238,11 @@ impl<'a> Decoder<'a> {
             text![
                 "[",
                 self.description.stage.name(),
-                "] Failed to decode all FFI handler operands (bad operands at: ",
+                "] Failed to decode all FFI handler ",
+                before_positions,
                 &self.bad,
+                before_names,
+                &self.bad_attributes,
                 ")\nDiagnostics:\n",
                 &self.diagnostics
             ],
@@ -245,10 +264,20 @@ impl<'a> Decoder<'a> {
 
     #[cold]
     fn note_mismatch(&mut self, position: usize, diagnostic: &str) {
-        if self.bad_count > 0 {
+        if !self.bad.is_empty() {
             append(&mut self.bad, ", ".into());
         }
         append(&mut self.bad, position.into());
+        self.bad_count += 1;
+        append_line(&mut self.diagnostics, diagnostic);
+    }
+
+    #[cold]
+    fn note_attribute(&mut self, name: &str, diagnostic: &str) {
+        if !self.bad_attributes.is_empty() {
+            append(&mut self.bad_attributes, ", ".into());
+        }
+        append(&mut self.bad_attributes, name.into());
         self.bad_count += 1;
         append_line(&mut self.diagnostics, diagnostic);
     }
@@ -268,7 +297,9 @@ impl<'a> Decoder<'a> {
             attributes.find(name)
         };
         match attribute {
-            Some(attribute) => A::decode(attribute),
+            Some(attribute) => {
+                A::decode(attribute).map_err(|diagnostic| in_attribute(name, &diagnostic))
+            }
             None => A::absent().ok_or_else(|| missing_attribute(name, attributes)),
         }
     }
@@ -346,6 +377,16 @@ fn wrong_stage(expected: Stage, found: u8) -> Failure {
         found,
         "`"
     ])
+}
+
+/// Puts the attribute's name before each line of a diagnostic.
+#[cold]
+fn in_attribute(name: &str, diagnostic: &str) -> String {
+    let mut lines = String::new();
+    for line in diagnostic.split('\n') {
+        append_line(&mut lines, &text!["attribute ", name, ": ", line]);
+    }
+    lines
 }
 
 #[cold]

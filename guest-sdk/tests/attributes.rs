@@ -150,19 +150,19 @@ fn an_enum_is_a_scalar_of_its_own_width() {
     let wrong = |mode: Value| diagnostics(run(mode).map(drop));
     assert_eq!(
         wrong(Value::from(2)),
-        "Wrong enum value: expected one of -1 (Lower), 0 (Zero), 1 (Upper) but got 2"
+        "attribute mode: Wrong enum value: expected one of -1 (Lower), 0 (Zero), 1 (Upper) but got 2"
     );
     assert_eq!(
         wrong(Value::from(0_i64)),
-        "Wrong scalar data type: expected S32 but got S64"
+        "attribute mode: Wrong scalar data type: expected S32 but got S64"
     );
     assert_eq!(
         wrong(Value::from(0_u32)),
-        "Wrong scalar data type: expected S32 but got U32"
+        "attribute mode: Wrong scalar data type: expected S32 but got U32"
     );
     assert_eq!(
         wrong(Value::from("Zero")),
-        "Wrong attribute type: expected scalar but got string"
+        "attribute mode: Wrong attribute type: expected scalar but got string"
     );
 }
 
@@ -223,13 +223,13 @@ fn all_that_is_wrong_with_a_struct_is_reported() {
         .attribute("n", 7_i64);
     assert_eq!(
         call.run::<structured>().unwrap_err().message(),
-        "[execute] Failed to decode all FFI handler operands (bad operands at: 0, 1)\nDiagnostics:\n\
-         Wrong scalar data type: expected S64 but got S32\n\
-         Unexpected attribute: hi\n\
-         Wrong enum value: expected one of -1 (Lower), 0 (Zero), 1 (Upper) but got 7\n\
-         Wrong attribute type: expected string but got scalar\n\
-         Wrong attribute type: expected dictionary but got string\n\
-         Wrong scalar data type: expected S32 but got S64"
+        "[execute] Failed to decode all FFI handler attributes (bad attributes: settings, n)\nDiagnostics:\n\
+         attribute settings: Wrong scalar data type: expected S64 but got S32\n\
+         attribute settings: Unexpected attribute: hi\n\
+         attribute settings: Wrong enum value: expected one of -1 (Lower), 0 (Zero), 1 (Upper) but got 7\n\
+         attribute settings: Wrong attribute type: expected string but got scalar\n\
+         attribute settings: Wrong attribute type: expected dictionary but got string\n\
+         attribute n: Wrong scalar data type: expected S32 but got S64"
     );
 }
 
@@ -253,21 +253,21 @@ fn a_struct_has_exactly_its_fields() {
     let one = ("lo", Value::from(1_i64));
     assert_eq!(
         wrong(&[]),
-        "Wrong number of attributes: expected 2 attributes but got 0"
+        "attribute range: Wrong number of attributes: expected 2 attributes but got 0"
     );
     assert_eq!(
         wrong(std::slice::from_ref(&one)),
-        "Wrong number of attributes: expected 2 attributes but got 1"
+        "attribute range: Wrong number of attributes: expected 2 attributes but got 1"
     );
     assert_eq!(
         wrong(&[one.clone(), ("a", 1_i64.into()), ("hi", 1_i64.into())]),
-        "Wrong number of attributes: expected 2 attributes but got 3"
+        "attribute range: Wrong number of attributes: expected 2 attributes but got 3"
     );
     let mut call = Call::new();
     call.attribute("range", 1_i64);
     assert_eq!(
         diagnostics(call.run::<ranged>()),
-        "Wrong attribute type: expected dictionary but got scalar"
+        "attribute range: Wrong attribute type: expected dictionary but got scalar"
     );
 }
 
@@ -281,11 +281,11 @@ fn a_struct_with_optional_fields_knows_all_names() {
     let known = [("range", range(0, 1)), ("mode", 1_i32.into())];
     assert_eq!(
         wrong(&known),
-        "Wrong number of attributes: expected 3 to 4 attributes but got 2"
+        "attribute settings: Wrong number of attributes: expected 3 to 4 attributes but got 2"
     );
     let unknown = [known[0].clone(), known[1].clone(), ("kind", "x".into())];
     assert_eq!(
         wrong(&unknown),
-        "Unknown attribute: expected one of range, mode, type, rest but got kind"
+        "attribute settings: Unknown attribute: expected one of range, mode, type, rest but got kind"
     );
 }

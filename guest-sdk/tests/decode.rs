@@ -31,7 +31,7 @@ fn message(outcome: Result<(), Failure>) -> String {
 
 fn undecoded(bad: &str, diagnostics: &[&str]) -> String {
     format!(
-        "[execute] Failed to decode all FFI handler operands (bad operands at: {bad})\nDiagnostics:\n{}",
+        "[execute] Failed to decode all FFI handler {bad}\nDiagnostics:\n{}",
         diagnostics.join("\n")
     )
 }
@@ -83,7 +83,7 @@ fn element_type_then_rank() {
     ];
     assert_eq!(
         message(call.run::<add>()),
-        undecoded("0, 1, 2", &diagnostics)
+        undecoded("operands (bad operands at: 0, 1, 2)", &diagnostics)
     );
 }
 
@@ -137,7 +137,11 @@ fn all_misnamed_attributes_are_reported() {
     ];
     assert_eq!(
         message(call.run::<misnamed>()),
-        undecoded("0, 1, 3", &diagnostics)
+        undecoded(
+            "attributes (bad attributes: not_i32_should_fail, not_i64_should_fail, \
+             not_str_should_fail)",
+            &diagnostics
+        )
     );
 }
 
@@ -180,19 +184,19 @@ fn kinds_and_element_types_of_attributes_are_checked() {
     };
     assert_eq!(
         wrong(Value::Dictionary(Vec::new())),
-        "Wrong attribute type: expected scalar but got dictionary"
+        "attribute i32: Wrong attribute type: expected scalar but got dictionary"
     );
     assert_eq!(
         wrong(Value::from("1")),
-        "Wrong attribute type: expected scalar but got string"
+        "attribute i32: Wrong attribute type: expected scalar but got string"
     );
     assert_eq!(
         wrong(Value::from(&[1_i32][..])),
-        "Wrong attribute type: expected scalar but got array"
+        "attribute i32: Wrong attribute type: expected scalar but got array"
     );
     assert_eq!(
         wrong(Value::from(1_u32)),
-        "Wrong scalar data type: expected S32 but got U32"
+        "attribute i32: Wrong scalar data type: expected S32 but got U32"
     );
 }
 
@@ -258,7 +262,8 @@ fn a_string_is_utf8() {
         .attribute("s", Value::String(vec![b'a', 0xff]))
         .run::<text>();
     assert!(
-        message(outcome).contains("Wrong string encoding: expected UTF-8 but got invalid utf-8")
+        message(outcome)
+            .contains("attribute s: Wrong string encoding: expected UTF-8 but got invalid utf-8")
     );
 }
 
@@ -289,7 +294,10 @@ fn an_optional_attribute_may_be_absent_and_no_other() {
     );
     assert_eq!(
         message(run(&[("scale", 0.5_f32.into())]).map(drop)),
-        undecoded("0", &["Missing attribute: expected n but got scale"])
+        undecoded(
+            "attributes (bad attributes: n)",
+            &["Missing attribute: expected n but got scale"]
+        )
     );
     assert_eq!(
         message(run(&[("n", 3_i32.into()), ("shift", 0.5_f32.into())]).map(drop)),
@@ -297,7 +305,10 @@ fn an_optional_attribute_may_be_absent_and_no_other() {
     );
     assert_eq!(
         message(run(&[("n", 3_i32.into()), ("scale", 1_i32.into())]).map(drop)),
-        undecoded("1", &["Wrong scalar data type: expected F32 but got S32"])
+        undecoded(
+            "attributes (bad attributes: scale)",
+            &["attribute scale: Wrong scalar data type: expected F32 but got S32"]
+        )
     );
 }
 
@@ -341,7 +352,10 @@ fn a_generic_target_refuses_other_types() {
         .attribute("scale", 2.0_f64);
     assert_eq!(
         message(call.run::<total>()),
-        undecoded("1", &["Wrong buffer dtype: expected F32 or F64 but got U8"])
+        undecoded(
+            "operands (bad operands at: 1)",
+            &["Wrong buffer dtype: expected F32 or F64 but got U8"]
+        )
     );
     let mut call = Call::new();
     call.operand(&[1_f64], &[1])
@@ -350,7 +364,10 @@ fn a_generic_target_refuses_other_types() {
         .attribute("scale", 2.0_f64);
     assert_eq!(
         message(call.run::<total>()),
-        undecoded("2", &["Wrong buffer dtype: expected F64 but got F32"])
+        undecoded(
+            "operands (bad operands at: 2)",
+            &["Wrong buffer dtype: expected F64 but got F32"]
+        )
     );
 }
 

@@ -209,8 +209,8 @@ fn only_a_function_is_a_function() {
     let failure = call.run::<launch>().unwrap_err();
     assert_eq!(
         failure.message(),
-        "[execute] Failed to decode all FFI handler operands (bad operands at: 2)\nDiagnostics:\n\
-         Wrong attribute type: expected function but got string"
+        "[execute] Failed to decode all FFI handler attributes (bad attributes: capture)\nDiagnostics:\n\
+         attribute capture: Wrong attribute type: expected function but got string"
     );
     let mut call = Call::new();
     call.attribute("capture", Value::Function(7));

@@ -120,6 +120,14 @@ void clobber_api(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void 
 }
 JAX_FFI_EXPORT_OUTPUTS_FIRST(clobber_api);
 
+// f32[] to f32[]: exported without a word about the order of outputs and inputs.
+void without_an_order(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **inputs,
+                      void **outputs) {
+  (void)api, (void)status, (void)static_info;
+  *(float *)outputs[0] = *(const float *)inputs[0];
+}
+CALLBOX_EXPORT(without_an_order, "without_an_order");
+
 // Nothing to s32[]: a message that runs to the end of memory without a NUL.
 void message_without_end(JaxFFI_API *api, JaxFFIStatus *status, void *static_info, void **outputs,
                          void **inputs) {

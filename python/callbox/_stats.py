@@ -23,7 +23,8 @@ def stats(*, format: Literal["prometheus"]) -> str: ...
 def stats(*, format: str | None = None) -> list[dict[str, Any]] | str:  # noqa: A002 - what is asked for
     """Counts the calls of each target that the hosts of this process have loaded.
 
-    Hosts that no longer exist are left out. Calls of the same file and target count together.
+    Calls of the same file and target count together. Counters never fall: the calls of a host stay
+    when it no longer exists. Only a target without any call goes with its last host.
 
     Args:
         format: None: a list with a dict of ``module`` (the file's name), ``sha256``, ``target``,

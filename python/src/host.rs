@@ -53,7 +53,7 @@ impl HostCore {
             policy,
             trust,
             cache,
-            stats: HostStats::new(),
+            stats: Arc::default(),
             logs,
             worker,
             engine: RwLock::new(engine),
@@ -259,13 +259,9 @@ impl Host {
         let native = native.transpose()?;
         if let Some(trust) = &self.0.trust {
             let known_as = known_as.map_or_else(|| trusted::names_of(name.as_deref()), Into::into);
-            let checked = trusted::check(
-                trust,
-                &known_as,
-                &bytes,
-                native.as_ref(),
-                &self.0.policy.gpu,
-            );
+            let gpu = &self.0.policy.gpu;
+            let checked =
+                py.detach(|| trusted::check(trust, &known_as, &bytes, native.as_ref(), gpu));
             let checked = checked.map_err(|status| match &name {
                 Some(path) => status.context(path.display()),
                 None => status,

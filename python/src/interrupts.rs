@@ -4,7 +4,8 @@
 //! would delay `KeyboardInterrupt` until it ends. Therefore a thread watches the number of
 //! interrupts while calls are running, and cancels the calls that began before the last one:
 //! - a direct call on the main thread, which then raises `KeyboardInterrupt`,
-//! - the calls of compiled programs on all threads, because the main thread may wait for any.
+//! - the calls of compiled programs on all threads, because the main thread may wait for any. Later
+//!   calls of the same run of a program are cancelled, too, where XLA's version tells the run.
 //!
 //! Direct calls on other threads go on, as do all calls in a forked child and all calls if the
 //! program has a handler of its own: only Python's default handler certainly raises.
@@ -12,6 +13,7 @@
 //! Each thread has a cancel token, which it renews after an interrupt: a token is cancelled only
 //! after the thread's calls use another one.
 
+mod runs;
 mod signal;
 
 use std::cell::{Cell, RefCell};
@@ -25,6 +27,7 @@ use std::time::Duration;
 use callbox::{CallOptions, CancelToken, Status, StatusCode};
 use pyo3::prelude::*;
 
+use self::runs::Runs;
 use crate::exit;
 
 /// The interval at which the watching thread looks at the number of interrupts.
@@ -50,12 +53,15 @@ pub(crate) struct Caller {
     /// Those of them that have ended.
     ended: AtomicU64,
     token: Mutex<Token>,
+    runs: Mutex<Runs>,
 }
 
 /// A token for calls that began after `seen` interrupts.
 #[derive(Clone, Default)]
 struct Token {
     seen: u64,
+    /// Whether it is for calls of a run that an interrupt has cancelled.
+    is_cancelled: bool,
     token: CancelToken,
 }
 
@@ -63,6 +69,8 @@ struct Token {
 struct Local {
     caller: Arc<Caller>,
     token: RefCell<Token>,
+    /// The run of the last call. None: a direct call, or an unknown run.
+    run: Cell<Option<i64>>,
     is_main: Cell<Option<bool>>,
 }
 
@@ -78,16 +86,17 @@ impl Local {
         Self {
             caller,
             token: RefCell::new(token),
+            run: Cell::new(None),
             is_main: Cell::new(None),
         }
     }
 
-    /// Begins a call: from now on an interrupt cancels the thread's token.
+    /// Begins a call of a run: from now on an interrupt cancels the thread's token.
     #[inline]
-    fn begin<C: Deref<Target = Caller>>(&self, caller: C) -> Running<C> {
+    fn begin<C: Deref<Target = Caller>>(&self, caller: C, run: Option<i64>) -> Running<C> {
         let seen = signal::count();
-        if self.token.borrow().seen != seen {
-            self.renew_token(seen);
+        if self.run.get() != run || self.token.borrow().seen != seen {
+            self.renew_token(seen, run);
         }
         let running = Running::new(caller);
         if !AWAKE.load(Ordering::SeqCst) {
@@ -97,11 +106,24 @@ impl Local {
     }
 
     #[cold]
-    fn renew_token(&self, seen: u64) {
+    fn renew_token(&self, seen: u64, run: Option<i64>) {
+        self.run.set(run);
+        let is_cancelled = run.is_some_and(|run| {
+            lock(&self.caller.runs).note(run, seen);
+            runs::is_interrupted(run, seen)
+        });
+        let known = |token: &Token| (token.seen, token.is_cancelled) == (seen, is_cancelled);
+        if known(&self.token.borrow()) {
+            return;
+        }
         let token = Token {
             seen,
+            is_cancelled,
             token: CancelToken::new(),
         };
+        if is_cancelled {
+            token.token.cancel();
+        }
         *lock(&self.caller.token) = token.clone();
         self.token.replace(token);
     }
@@ -172,10 +194,11 @@ impl LastOptions {
     }
 }
 
-/// Makes a call of a compiled program, which an interrupt cancels. `last` is of calls with the same
-/// options on this thread.
+/// Makes a call of a compiled program, which an interrupt cancels. `run` is the number of the
+/// program's run, and `last` is of calls with the same options on this thread.
 #[inline]
 pub(crate) fn cancellable<T>(
+    run: Option<i64>,
     options: &CallOptions,
     last: &LastOptions,
     call: impl FnOnce(&CallOptions) -> T,
@@ -185,7 +208,7 @@ pub(crate) fn cancellable<T>(
     let Some(Ok(local)) = local else {
         return call(options);
     };
-    let _running = local.begin(&*local.caller);
+    let _running = local.begin(&*local.caller, run);
     let options = last.with_token(options, &local);
     let outcome = call(&options);
     last.0.set(Some(options));
@@ -202,7 +225,9 @@ pub(crate) fn begin(py: Python<'_>, options: &mut CallOptions) -> PyResult<Optio
     }
     let begun = LOCAL.try_with(|local| {
         let is_main = local.is_main(py)?;
-        Ok::<_, PyErr>(is_main.then(|| (local.begin(Arc::clone(&local.caller)), local.token())))
+        Ok::<_, PyErr>(
+            is_main.then(|| (local.begin(Arc::clone(&local.caller), None), local.token())),
+        )
     });
     let Some((running, mut token)) = begun.ok().transpose()?.flatten() else {
         return Ok(None);
@@ -304,6 +329,7 @@ fn watch() {
 
 /// Cancels the calls that began before the interrupt with this number.
 fn cancel_before(count: u64) {
+    runs::note_interrupt(count);
     for caller in lock(&CALLERS).iter() {
         let current = lock(&caller.token);
         if current.seen < count {

@@ -13,6 +13,7 @@ use std::sync::{Arc, RwLock};
 use callbox::CallOptions;
 use callbox::call::Signature;
 use callbox::policy::Grants;
+use callbox::traced::module_key;
 use callbox::wasm::{CompiledIn, ModuleFile};
 use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
@@ -95,7 +96,8 @@ impl ModuleCore {
                 group,
             });
         }
-        let key = loaded::key(&info.sha256, host, native.as_ref())?;
+        let identity = native.as_ref().map_or("", Native::identity);
+        let key = module_key(&info.sha256, identity, &host.policy)?;
         let loaded = Loaded::new(host.engine()?, &file, &grants)?;
         Ok(Self {
             host: Arc::clone(host),

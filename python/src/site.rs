@@ -23,4 +23,5 @@ pub(crate) use self::ready::{Origin, Passage, Ready};
 pub(crate) use self::status::{
     check_status, fill_with_status, last_failure, no_status, note_failure, poison,
 };
-pub(crate) use self::text::{CallText, InfoText, Shapes, SiteText, StaticInfo, to_hex};
+pub(crate) use self::text::{SiteText, StaticInfo};
+pub(crate) use callbox::traced::{CallText, InfoText, Shapes, to_hex};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use callbox::{Blame, Status, StatusCode};
@@ -33,6 +33,17 @@ pub(crate) struct Counted {
 /// The counters of a host's targets. They stay when a module is closed.
 #[derive(Debug, Default)]
 pub(crate) struct HostStats(Mutex<BTreeMap<Counted, Arc<Stats>>>);
+
+/// The counters of a target of all hosts.
+#[derive(Default)]
+struct Total {
+    /// The sum of the counters that nothing else holds any more.
+    past: Counts,
+    stats: Vec<Arc<Stats>>,
+}
+
+/// The counters of the process, which never fall: Prometheus takes a fall for a restart.
+static TOTALS: Mutex<BTreeMap<Counted, Total>> = Mutex::new(BTreeMap::new());
 
 /// A sum of counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,33 +97,58 @@ impl Stats {
 }
 
 impl HostStats {
-    /// New counters, which [`stats`] shows as long as the host exists.
-    pub(crate) fn new() -> Arc<Self> {
-        let stats = Arc::<Self>::default();
-        let mut hosts = hosts();
-        hosts.retain(|host| host.strong_count() > 0);
-        hosts.push(Arc::downgrade(&stats));
-        stats
-    }
-
     /// The counters of a target.
     pub(crate) fn of(&self, target: Counted) -> Arc<Stats> {
-        let mut targets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(targets.entry(target).or_default())
+        let mut targets = lock(&self.0);
+        if let Some(known) = targets.get(&target) {
+            return Arc::clone(known);
+        }
+        let stats = Arc::<Stats>::default();
+        targets.insert(target.clone(), Arc::clone(&stats));
+        let mut totals = lock(&TOTALS);
+        // Seldom enough that it costs little for each target.
+        if totals.len().is_power_of_two() {
+            totals.retain(|_, total| !total.is_forgotten());
+        }
+        let total = totals.entry(target).or_default();
+        total.is_forgotten();
+        total.stats.push(Arc::clone(&stats));
+        stats
     }
 
     /// The sum over all targets.
     pub(crate) fn total(&self) -> Counts {
         let mut total = Counts::default();
-        let targets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        targets.values().for_each(|stats| total.add(stats));
+        lock(&self.0).values().for_each(|stats| total.add(stats));
         total
     }
 }
 
-fn hosts() -> std::sync::MutexGuard<'static, Vec<Weak<HostStats>>> {
-    static HOSTS: Mutex<Vec<Weak<HostStats>>> = Mutex::new(Vec::new());
-    HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
+impl Total {
+    /// Adds the counters of hosts that no longer exist to `past`. Returns whether there were no
+    /// calls, and no host has the target.
+    fn is_forgotten(&mut self) -> bool {
+        let past = &mut self.past;
+        self.stats.retain(|stats| {
+            // Nothing else can hold them again: the only copy is this one.
+            let is_held = Arc::strong_count(stats) > 1;
+            if !is_held {
+                past.add(stats);
+            }
+            is_held
+        });
+        self.stats.is_empty() && self.past == Counts::default()
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = self.past.clone();
+        self.stats.iter().for_each(|stats| counts.add(stats));
+        counts
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Counts {
@@ -151,17 +187,15 @@ impl Counts {
     }
 }
 
-/// The counters of every target that the hosts of this process have loaded, by module and name.
+/// The counters of every target that this process has loaded, by module and name.
 #[pyfunction]
 pub(crate) fn target_stats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let mut all: BTreeMap<Counted, Counts> = BTreeMap::new();
-    let known: Vec<_> = hosts().iter().filter_map(Weak::upgrade).collect();
-    for host in known {
-        let targets = host.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (target, stats) in &*targets {
-            all.entry(target.clone()).or_default().add(stats);
-        }
-    }
+    let all: Vec<_> = {
+        let mut totals = lock(&TOTALS);
+        totals.retain(|_, total| !total.is_forgotten());
+        let counts = |(target, total): (&Counted, &Total)| (target.clone(), total.counts());
+        totals.iter().map(counts).collect()
+    };
     let list = PyList::empty(py);
     for (target, counts) in all {
         let dict = counts.to_dict(py, true)?;

@@ -23,14 +23,7 @@ use pyo3::types::{PyCapsule, PyDict};
 
 pub(crate) use self::cuda::Launches;
 use crate::site;
-
-/// The name of the handler for programs. Its version grows if the attributes change their meaning.
-pub(crate) const TARGET: &str = "callbox.v1";
-
-/// The name of the handler for kernels that can become part of a command buffer.
-///
-/// XLA knows traits by handler.
-pub(crate) const TARGET_COMMAND_BUFFER: &str = "callbox.v1.command_buffer";
+pub(crate) use callbox::traced::{TARGET, TARGET_COMMAND_BUFFER};
 
 /// The handlers, for `jax.ffi.register_ffi_target`: "cpu", "cuda" and "cuda_command_buffer".
 #[pyfunction]

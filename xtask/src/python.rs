@@ -152,7 +152,12 @@ pub(crate) fn speed() -> Result<()> {
     let mut python = tested.environment.python();
     isolate(&mut python);
     python.args(["benches/python/speed.py", "--guests", "target/guests"]);
-    run(python.args(["--native", "target/release/libcallbox_bench_native.so"]))
+    run(python.args(["--native", "target/release/libcallbox_bench_native.so"]))?;
+    run(cargo().args(["build", "--release", "--package", "callbox-cli"]))?;
+    let mut programs = tested.environment.python();
+    isolate(&mut programs);
+    programs.arg("benches/python/programs.py");
+    run(programs.args(["--callbox", "target/release/callbox"]))
 }
 
 /// Checks formatting and lints of the Python sources.

@@ -78,6 +78,14 @@ pub const REALLOC: &str = "cabi_realloc";
 /// The export that returns the API table of the JAX FFI proposal.
 pub const JAX_FFI_API: &str = "jax-ffi-api";
 
+/// The export by which a module says that each of its targets of the JAX FFI proposal records the
+/// order that its author wrote `inputs` and `outputs` in: see [`JAX_FFI_ORDERS`].
+pub const JAX_FFI_RECORDS_ORDERS: &str = "jax-ffi-orders";
+
+/// The endings of the exports `TARGET.ENDING`, one of which records the order of a target of the
+/// JAX FFI proposal. The exported target takes outputs first in any case.
+pub const JAX_FFI_ORDERS: [&str; 2] = ["outputs-first", "inputs-first"];
+
 /// The custom section that describes the module's targets, one JSON object per line.
 pub const METADATA_SECTION: &str = "callbox.targets";
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use callbox::Result;
-use callbox::call::TargetModule;
 use callbox::policy::{CompileIn, Grants, Policy};
 #[cfg(feature = "process")]
 use callbox::process::{CompilerProcess, Sandbox, SandboxConfig, Worker};
+use callbox::traced::AnyModule;
 use callbox::wasm::{Compiler, Config, Engine, ModuleFile};
 
 /// The command that starts a worker.
@@ -95,7 +95,7 @@ impl Backend {
         }
     }
 
-    pub(super) fn load(&self, file: &ModuleFile, grants: &Grants) -> Result<Arc<dyn TargetModule>> {
+    pub(super) fn load(&self, file: &ModuleFile, grants: &Grants) -> Result<Arc<dyn AnyModule>> {
         Ok(match self {
             Self::Wasm(engine) => engine.load_file(file, grants)?,
             #[cfg(feature = "process")]

@@ -19,7 +19,7 @@ use super::capsule::{self, Capsule, StatusRecord, check_grants};
 use super::failure::{Failure, Outcome};
 use super::modules::OpenedFile;
 use super::observe::{Observer, RecordArguments, StatsArguments};
-use super::output::{DeviceName, Finished, OutputFolder};
+use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::timing::TimingArguments;
@@ -92,9 +92,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "opaque")]
     opaque_file: Option<PathBuf>,
 
-    /// Write the results to this folder, as `callbox run` does
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
 
     /// Write the call to a file in this folder: the module, the operands, the attributes, the
     /// policy and how the call ended. `callbox replay` repeats it
@@ -133,8 +132,7 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
 }
 
 fn call_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Finished> {
-    let folder = arguments.output_dir.as_deref();
-    let folder = folder.map(OutputFolder::open).transpose()?;
+    let destination = arguments.output.open(arguments.json)?;
     let operands = arguments.operands.iter().enumerate().map(|(i, file)| {
         let read = file.read(None);
         read.map_err(|failure| failure.context(format_args!("operand {i}")))
@@ -171,7 +169,7 @@ fn call_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Fin
     if let (Some(site), Some(file)) = (recorded, file) {
         record(arguments, &file, site, operands, &result)?;
     }
-    Ok(Finished::new(result?, folder)?.on(device))
+    Ok(Finished::new(result?, destination)?.on(device))
 }
 
 /// Checks that a capsule can carry what the call is given, and makes the folder.

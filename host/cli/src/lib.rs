@@ -84,6 +84,7 @@ mod summary;
 mod test;
 mod text;
 mod timing;
+mod traced;
 mod user_data;
 mod watch;
 mod write_file;

@@ -175,6 +175,17 @@ impl Lock {
             })
     }
 
+    /// The lock as the command line names it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The modules and packages that it lists.
+    pub(super) fn modules(&self) -> Vec<PathBuf> {
+        let files = self.entries.keys().filter(|file| file.ends_with(".wasm"));
+        files.map(|file| self.folder.join(file)).collect()
+    }
+
     fn entry(&self, file: &Path) -> Outcome<&Entry> {
         let name = name_below(&self.folder, file)?;
         name.and_then(|name| self.entries.get(&name))

@@ -9,6 +9,7 @@ use callbox::Registry;
 use callbox::call::TargetModule;
 use callbox::graph_launch::GraphLaunch;
 use callbox::policy::Grants;
+use callbox::traced::{AnyModule, TracedCalls};
 use callbox::wasm::ModuleFile;
 use callbox_package::Trust;
 
@@ -20,15 +21,18 @@ use super::observe::Observer;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
-use super::{regular_file, signing};
+use super::traced::{self, ModuleFolder};
+use super::{output, regular_file, signing};
 
 /// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
 
-/// The registry of the targets that `--target` and `--targets` name.
+/// The registry of the targets that `--target` and `--targets` name. A program that `callbox.jax`
+/// traced finds its modules in the folders of `traced_in`, or in the lock.
 pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],
+    traced_in: Option<&[PathBuf]>,
     policy: &PolicyArguments,
     observer: &Arc<Observer>,
 ) -> Outcome<Registry> {
@@ -40,6 +44,12 @@ pub(super) fn registry(
         files.extend(modules_in(folder)?.into_iter().map(|file| (file, None)));
     }
     let mut registered = Registered::new(GraphLaunch::on_host())?;
+    if let Some(folders) = traced_in {
+        match ModuleFolder::read(folders, policy)? {
+            Some(modules) => registered.traced(TracedCalls::new(Arc::new(modules)))?,
+            None => registered.without_traced(&traced::without_modules()),
+        }
+    }
     if files.is_empty() {
         return Ok(registered.into_registry()?);
     }
@@ -48,15 +58,15 @@ pub(super) fn registry(
     let count = files.len();
     for (i, (path, target)) in files.into_iter().enumerate() {
         loader.progress = format!(" ({} of {count})", i + 1);
-        let file = loader.open(&path)?;
         if let Some((name, export)) = target {
+            let file = loader.open(&path)?;
             let module = loader.load(&file, name)?;
             registered.target(&path, &module, name, export)?;
-            continue;
-        }
-        for target in &file.contents.info().targets {
-            let module = loader.load(&file, &target.name)?;
-            registered.target_in_folder(&path, &module, &target.name)?;
+        } else if let Some(file) = loader.open_in_folder(&path)? {
+            for target in &file.contents.info().targets {
+                let loaded = loader.load(&file, &target.name);
+                registered.target_in_folder(&path, loaded, &target.name);
+            }
         }
     }
     Ok(registered.into_registry()?)
@@ -81,11 +91,17 @@ pub(super) struct Loader {
     lock: Option<Lock>,
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
-    modules: HashMap<(PathBuf, Grants), Arc<dyn TargetModule>>,
-    /// Observes the calls of the modules.
+    modules: HashMap<(PathBuf, Grants), Loaded>,
     observer: Arc<Observer>,
     /// The number of files that are done, for messages.
     progress: String,
+}
+
+/// A module, and the same with its calls observed.
+#[derive(Clone)]
+struct Loaded {
+    module: Arc<dyn AnyModule>,
+    observed: Arc<dyn TargetModule>,
 }
 
 /// A module's file.
@@ -118,25 +134,59 @@ impl Loader {
 
     /// Reads a file, unless it has been read already.
     fn open(&mut self, path: &Path) -> Outcome<Arc<OpenedFile>> {
-        let cannot = |error| Failure::file(format!("expected to read {}", path.display()), &error);
-        let real = fs::canonicalize(path).map_err(cannot)?;
-        if let Some(file) = self.files.get(&real) {
-            return Ok(Arc::clone(file));
+        match self.opened(path)? {
+            Some(file) => Ok(file),
+            None => {
+                let contents = self.contents(path)?;
+                self.keep(path, contents)
+            }
         }
+    }
+
+    /// Reads a file of a folder. A file that is no module is left out with a warning: the program
+    /// may do without it.
+    pub(super) fn open_in_folder(&mut self, path: &Path) -> Outcome<Option<Arc<OpenedFile>>> {
+        if let Some(file) = self.opened(path)? {
+            return Ok(Some(file));
+        }
+        match self.contents(path) {
+            Ok(contents) => self.keep(path, contents).map(Some),
+            Err(failure) => {
+                output::warn(&format!("a file is left out: {}", failure.status()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The file if it has been read already.
+    fn opened(&self, path: &Path) -> Outcome<Option<Arc<OpenedFile>>> {
+        Ok(self.files.get(&real(path)?).map(Arc::clone))
+    }
+
+    fn contents(&self, path: &Path) -> Outcome<ModuleFile> {
         let bytes = regular_file::read(path, self.backend.policy().limits.module_bytes)?;
-        let file = self.describe(path, bytes)?;
-        self.files.insert(real, Arc::clone(&file));
+        let contents = self.backend.read(bytes);
+        Ok(contents.map_err(|status| status.context(path.display()))?)
+    }
+
+    fn keep(&mut self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
+        let file = self.accept(path, contents)?;
+        self.files.insert(file.real.clone(), Arc::clone(&file));
         Ok(file)
     }
 
-    /// Describes a file that was read. The lock, if there is one, must have it, and the rules about
-    /// signatures must hold.
+    /// Describes a file that was read, as [`accept`](Self::accept) does.
     pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<Arc<OpenedFile>> {
-        let size = bytes.len();
         let contents = self.backend.read(bytes);
         let contents = contents.map_err(|status| status.context(path.display()))?;
+        self.accept(path, contents)
+    }
+
+    /// The lock, if there is one, must have the file, and the rules about signatures must hold.
+    fn accept(&self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
         if let Some(lock) = &self.lock {
-            lock.check(path, &contents.info().sha256, size as u64)?;
+            let size = contents.bytes().len() as u64;
+            lock.check(path, &contents.info().sha256, size)?;
         }
         signing::check_module(self.trust.as_ref(), path, contents.bytes())?;
         Ok(Arc::new(OpenedFile {
@@ -152,21 +202,43 @@ impl Loader {
         file: &Arc<OpenedFile>,
         target: &str,
     ) -> Outcome<Arc<dyn TargetModule>> {
+        Ok(self.loaded(file, target)?.observed)
+    }
+
+    /// The same, for calls outside of a program, which are not observed.
+    pub(super) fn load_any(
+        &mut self,
+        file: &Arc<OpenedFile>,
+        target: &str,
+    ) -> Outcome<Arc<dyn AnyModule>> {
+        Ok(self.loaded(file, target)?.module)
+    }
+
+    fn loaded(&mut self, file: &Arc<OpenedFile>, target: &str) -> Outcome<Loaded> {
         let path = file.path.display();
         let sha256 = &file.contents.info().sha256;
         let grants = self.backend.policy().grants_for(target, sha256);
         let grants = grants.map_err(|status| status.context(&path))?.clone();
         let key = (file.real.clone(), grants);
-        if let Some(module) = self.modules.get(&key) {
-            return Ok(Arc::clone(module));
+        if let Some(loaded) = self.modules.get(&key) {
+            return Ok(loaded.clone());
         }
         let text = || format!("compiling {path}{}", self.progress);
         let module = progress::show(text, || self.backend.load(&file.contents, &key.1));
         let module = module.map_err(|status| status.context(&path))?;
-        let module = self.observer.module(module, file);
-        self.modules.insert(key, Arc::clone(&module));
-        Ok(module)
+        let loaded = Loaded {
+            observed: self.observer.module(module.clone(), file),
+            module,
+        };
+        self.modules.insert(key, loaded.clone());
+        Ok(loaded)
     }
+}
+
+/// The path of a file without links.
+fn real(path: &Path) -> Outcome<PathBuf> {
+    let cannot = |error| Failure::file(format!("expected to read {}", path.display()), &error);
+    fs::canonicalize(path).map_err(cannot)
 }
 
 /// The name of a file in messages about the module's calls.
@@ -178,7 +250,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The `.wasm` files in a folder, in order.
-fn modules_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
+pub(super) fn modules_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let cannot = |error| {
         Failure::file(
             format!("expected to read the folder {}", folder.display()),

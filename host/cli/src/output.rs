@@ -1,9 +1,11 @@
 //! The output of commands: results and objects on standard output, failures and guests' logs on
 //! standard error.
 
+mod destination;
 mod folder;
 
-pub(super) use folder::OutputFolder;
+pub(super) use destination::{Destination, OutputArguments};
+use folder::OutputFolder;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -39,6 +41,8 @@ pub(super) struct Finished {
     result: Literal,
     files: Vec<Option<PathBuf>>,
     device: Option<DeviceName>,
+    /// The .npy file that standard output is to have in place of a summary.
+    printed: Option<Vec<u8>>,
 }
 
 /// The CUDA device of a result. It is shown so that a result of a stand-in for a GPU is not
@@ -50,16 +54,26 @@ pub(super) struct DeviceName {
 }
 
 impl Finished {
-    /// Writes the arrays to the folder, if there is one.
-    pub(super) fn new(result: Literal, folder: Option<OutputFolder>) -> Outcome<Self> {
-        let files = match folder {
-            Some(folder) => folder.write(&result)?,
-            None => vec![None; result.shape().leaf_count()],
+    /// Writes the arrays to a folder or a file.
+    pub(super) fn new(result: Literal, destination: Destination) -> Outcome<Self> {
+        let mut printed = None;
+        let files = match destination {
+            Destination::Nowhere => vec![None; result.shape().leaf_count()],
+            Destination::Folder(folder) => folder.write(&result)?,
+            Destination::File(path) => {
+                destination::write_array(&path, &result)?;
+                vec![Some(path)]
+            }
+            Destination::StandardOutput => {
+                printed = Some(destination::array_file(&result)?);
+                vec![None]
+            }
         };
         Ok(Self {
             result,
             files,
             device: None,
+            printed,
         })
     }
 
@@ -85,9 +99,10 @@ pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
     let code = exit_code(&outcome);
     match (format, &outcome) {
         (Format::Json, outcome) => emit(&json::results(outcome.as_ref()), code),
-        (Format::Text, Ok(finished)) => match summarize(finished) {
-            Ok(text) => emit(&text, code),
-            Err(status) => complain(&status.into()),
+        (Format::Text, Ok(finished)) => match (&finished.printed, summarize(finished)) {
+            (Some(file), _) => emit_bytes(file, code),
+            (None, Ok(text)) => emit(&text, code),
+            (None, Err(status)) => complain(&status.into()),
         },
         (Format::Text, Err(_)) => code,
     }
@@ -110,8 +125,12 @@ pub(super) fn report(
 
 /// Writes to standard output, and returns the exit code. A closed pipe is not an error.
 pub(super) fn emit(text: &str, code: ExitCode) -> ExitCode {
+    emit_bytes(text.as_bytes(), code)
+}
+
+fn emit_bytes(bytes: &[u8], code: ExitCode) -> ExitCode {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             say(&format!(

@@ -176,9 +176,14 @@ impl PolicyArguments {
             .map(Arc::new)
     }
 
+    /// The policy of `--policy`, without other flags.
+    pub(super) fn file(&self) -> Outcome<Policy> {
+        read_file(self.policy.as_deref())
+    }
+
     /// The policy.
     pub(super) fn read(&self) -> Outcome<Policy> {
-        let mut policy = read_file(self.policy.as_deref())?;
+        let mut policy = self.file()?;
         policy.limits.memory_bytes = self.memory_limit.unwrap_or(policy.limits.memory_bytes);
         // Compiling a program runs stages of guests, before the execution's own deadline begins.
         let deadlines = [policy.limits.deadline, self.deadline];

@@ -1,12 +1,13 @@
 //! The registry of a command line, with the file of each name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callbox::call::TargetModule;
 use callbox::graph_launch;
-use callbox::{Registry, Result, Status, StatusCode};
+use callbox::traced::{TARGET, TARGET_COMMAND_BUFFER, TracedCalls};
+use callbox::{Blame, Platform, Registry, Result, Status, StatusCode};
 
 use super::failure::Outcome;
 
@@ -18,6 +19,8 @@ pub(super) struct Registered {
     registry: Registry,
     launch: Arc<dyn TargetModule>,
     files: BTreeMap<String, PathBuf>,
+    /// The names that only programs that call them fail for.
+    refused: BTreeSet<String>,
 }
 
 impl Registered {
@@ -30,6 +33,7 @@ impl Registered {
             registry,
             launch,
             files,
+            refused: BTreeSet::new(),
         })
     }
 
@@ -46,19 +50,24 @@ impl Registered {
 
     /// Registers a target of a module in a folder.
     ///
-    /// If the name is taken, only programs that call it fail.
+    /// If the module was not loaded, or the name is taken, only programs that call the target fail.
     pub(super) fn target_in_folder(
         &mut self,
         file: &Path,
-        module: &Arc<dyn TargetModule>,
+        loaded: Outcome<Arc<dyn TargetModule>>,
         name: &str,
-    ) -> Outcome<()> {
-        match self.register(file, module, name, name) {
-            Err(status) if status.code() == StatusCode::AlreadyExists => {
-                self.registry.refuse(name, module.platform(), status);
-                Ok(())
-            }
-            registered => Ok(registered?),
+    ) {
+        if self.refused.contains(name) {
+            return;
+        }
+        let registered = match loaded {
+            Ok(module) => self.register(file, &module, name, name),
+            Err(_) if self.files.contains_key(name) => Err(self.taken(file, name)),
+            Err(failure) => Err(failure.status().clone()),
+        };
+        if let Err(status) = registered {
+            self.registry.refuse(name, Platform::Host, status);
+            self.refused.insert(name.to_owned());
         }
     }
 
@@ -71,20 +80,38 @@ impl Registered {
     ) -> Result<()> {
         let registered = self.registry.register(name, Arc::clone(module), export);
         registered.map_err(|status| {
-            if status.code() != StatusCode::AlreadyExists {
-                return status.context(file.display());
+            if status.code() == StatusCode::AlreadyExists {
+                self.taken(file, name)
+            } else {
+                status.context(file.display())
             }
-            let known = self.files.get(name).map_or(file, PathBuf::as_path);
-            let message = format!(
-                "two modules have the target {name:?}: {} and {}",
-                known.display(),
-                file.display()
-            );
-            Status::new(StatusCode::AlreadyExists, status.blame(), message)
         })?;
         let known = self.files.entry(name.to_owned());
         known.or_insert_with(|| file.to_owned());
         Ok(())
+    }
+
+    /// Registers the target of traced programs.
+    pub(super) fn traced(&mut self, calls: TracedCalls) -> Result<()> {
+        self.registry.register_module(Arc::new(calls))
+    }
+
+    /// Fails traced programs, whose modules the command line does not name.
+    pub(super) fn without_traced(&mut self, status: &Status) {
+        for name in [TARGET, TARGET_COMMAND_BUFFER] {
+            self.registry.refuse(name, Platform::Host, status.clone());
+        }
+    }
+
+    /// The failure of a second target of this name.
+    fn taken(&self, file: &Path, name: &str) -> Status {
+        let known = self.files.get(name).map_or(file, PathBuf::as_path);
+        let message = format!(
+            "two modules have the target {name:?}: {} and {}",
+            known.display(),
+            file.display()
+        );
+        Status::new(StatusCode::AlreadyExists, Blame::Caller, message)
     }
 
     /// Registers each target of a module by its own name.

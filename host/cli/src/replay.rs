@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use callbox::call::TargetModule;
 use callbox::policy::{Policy, Traps};
 use callbox::{Blame, CallOptions, Deadline, Status, StatusCode};
 use callbox_core::text::shortened;
@@ -98,7 +100,7 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
         || "compiling the module".to_owned(),
         || backend.load(&file, &grants),
     );
-    let module = module.map_err(in_file)?;
+    let module: Arc<dyn TargetModule> = module.map_err(in_file)?;
     let deadline = capsule.deadline_ms.map(Duration::from_millis);
     let given = arguments.policy.call_options();
     let options = CallOptions {

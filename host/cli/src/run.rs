@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use callbox::program::{Executable, ExecuteOptions, Function, Program, hlo};
+use callbox::traced::{TARGET, TARGET_COMMAND_BUFFER};
 use callbox::{CallOptions, Platform, Status};
 use callbox_core::text::shortened;
 
@@ -12,7 +13,7 @@ use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
 use super::native::{self, NativeArgument};
 use super::observe::{Observer, RecordArguments, StatsArguments};
-use super::output::{DeviceName, Finished, OutputFolder};
+use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
 use super::user_data::UserDataArguments;
@@ -36,7 +37,8 @@ Inputs and results:
   parameter 1, are --input 1.0=FILE --input 1.1=FILE ...
   Array N of the result, counting through tuples, becomes DIR/N.npy. Arrays whose element
   type .npy lacks (bf16, f8e4m3fn, ...) become tensor \"N\" of DIR/results.safetensors.
-  Either all files are written, or none.
+  Either all files are written, or none. --output writes a result that is one array to a
+  .npy file, or to standard output (-).
 
 Examples:
   callbox run program.hlo --targets kernels/ --input 0=b.npy --output-dir out
@@ -49,6 +51,7 @@ Examples:
 
   A program is what JAX prints:
   jax.jit(f).lower(x).compiler_ir('hlo').as_hlo_text(print_large_constants=True)
+  If it calls kernels with callbox.jax, name the folder of their modules with --module-dir.
 
 With --json, standard output is one object, of failures too:
   {\"status\":{\"code\":\"OK\",\"number\":0,\"message\":\"\",\"recoverable\":false,\"blame\":null},
@@ -80,6 +83,11 @@ pub(super) struct Arguments {
     #[arg(long = "targets", value_name = "DIR")]
     folders: Vec<PathBuf>,
 
+    /// Find the modules of a program that callbox.jax traced in this folder, by the keys that the
+    /// program names. If left out, the files of --lock are searched
+    #[arg(long = "module-dir", value_name = "DIR")]
+    module_dirs: Vec<PathBuf>,
+
     /// On CUDA, register native targets by their own names: all of a manifest callbox.json, its
     /// folder or a package, or these functions of a shared library
     #[arg(long = "native", value_name = "DIR|FILE.json|FILE.wasm|FILE.so:NAME[@CONVENTION][,...]", value_parser = native::parse)]
@@ -90,9 +98,8 @@ pub(super) struct Arguments {
     #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
     inputs: Vec<InputArgument>,
 
-    /// Write the results to this folder, which is created if it does not exist
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
 
     /// The exported function to run, by name or by number. If left out, number 0: the entry
     /// computation
@@ -129,8 +136,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
 }
 
 fn run_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Finished> {
-    let folder = arguments.output_dir.as_deref();
-    let folder = folder.map(OutputFolder::open).transpose()?;
+    let destination = arguments.output.open(arguments.json)?;
     let program = read_program(&arguments.program)?;
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
@@ -153,7 +159,7 @@ fn run_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Fini
     let result = progress::show(text, || {
         executable.execute(function.ordinal, &inputs, &options)
     })?;
-    Ok(Finished::new(result, folder)?.on(device))
+    Ok(Finished::new(result, destination)?.on(device))
 }
 
 /// Refuses flags that only the other platform takes.
@@ -161,6 +167,11 @@ fn check_platform(arguments: &Arguments) -> Outcome<()> {
     let platform = &arguments.platform;
     platform.check(&arguments.policy)?;
     platform.takes(Platform::Host, "--target", !arguments.targets.is_empty())?;
+    platform.takes(
+        Platform::Host,
+        "--module-dir",
+        !arguments.module_dirs.is_empty(),
+    )?;
     platform.takes(Platform::Cuda, "--native", !arguments.natives.is_empty())
 }
 
@@ -173,8 +184,14 @@ fn compile(
     let (platform, folders) = (&arguments.platform, &arguments.folders);
     Ok(match platform.platform {
         Platform::Host => {
-            let registry =
-                modules::registry(&arguments.targets, folders, &arguments.policy, observer)?;
+            let is_traced = [TARGET, TARGET_COMMAND_BUFFER].map(|target| program.calls(target));
+            let registry = modules::registry(
+                &arguments.targets,
+                folders,
+                is_traced.contains(&true).then_some(&*arguments.module_dirs),
+                &arguments.policy,
+                observer,
+            )?;
             let executable = Executable::compile(program, &registry, Platform::Host)?;
             (executable, None)
         }

@@ -33,16 +33,20 @@
 //! - [`Registry`]: targets by name and platform.
 //! - [`policy`]: the limits and grants of guests.
 //! - [`text`]: XLA's notation for values.
+//! - [`traced`]: calls that `callbox.jax` traced into programs.
 
 #![warn(missing_debug_implementations)]
 
 pub mod call;
+#[doc(hidden)]
+pub mod float_mode;
 pub mod graph_launch;
 #[doc(hidden)]
 pub mod locks;
 pub mod policy;
 mod registry;
 pub mod text;
+pub mod traced;
 pub mod untrusted_text;
 pub mod values;
 

@@ -15,6 +15,9 @@
 //! wide type where results are the same, or, for `exp`, `log`, `logistic` and `tanh`, as accurate
 //! ([`direct`]). Large products and long sums have orders of their own ([`dot`], [`reduce`]).
 //!
+//! Every instruction computes in the floating-point mode of WebAssembly, whatever the mode of the
+//! calling thread: XLA's flush subnormal numbers.
+//!
 //! Instructions have been verified. A contradiction is reported as a bug of the host.
 
 mod apply;
@@ -50,6 +53,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::instruction::{ComputationId, Instruction, Opcode, Program};
+use callbox_core::float_mode::FloatMode;
 use callbox_core::values::{ElementType, Literal, Result, Shape, Status};
 
 use array::{Elements, array, leaf};
@@ -90,6 +94,7 @@ pub(crate) fn evaluate(
     operands: &[Literal],
     callee: &mut dyn Callee,
 ) -> Result<Literal> {
+    let _mode = FloatMode::WASM.set();
     let shape = &instruction.shape;
     match &instruction.opcode {
         Opcode::Reduce {

@@ -24,7 +24,7 @@ use crate::ast::{
 };
 use crate::table::{Action, Opcode};
 use crate::types::{Space, Type};
-use crate::verify::{Check, Decision, Leaving, Look, Origin, Proof};
+use crate::verify::{Check, Decision, Leaving, Look, Origin, Plan, Proof};
 
 /// The places in the record. All numbers are little-endian.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +147,8 @@ struct Fencer<'f> {
     /// Code to print after the body: looks at the stop word.
     slow: Vec<(Look, LabelId, LabelId, crate::ast::RegisterId, u32)>,
     groups: groups::Groups,
+    /// Whether a thread may have to write to its record when it ends.
+    can_note: bool,
 }
 
 impl<'f> Fencer<'f> {
@@ -162,6 +164,7 @@ impl<'f> Fencer<'f> {
             end,
             slow: Vec::new(),
             groups: groups::Groups::new(function, &proof.plan),
+            can_note: can_note(&proof.plan),
         }
     }
 
@@ -192,7 +195,7 @@ impl<'f> Fencer<'f> {
         }
         self.prologue();
         self.writer.line = crate::ast::Line(0);
-        if self.can_note() {
+        if self.can_note {
             // The body may end without `ret`.
             let end = self.end;
             self.writer.branch(None, end);
@@ -203,15 +206,6 @@ impl<'f> Fencer<'f> {
         self.epilogue();
     }
 
-    /// Whether a thread may have to write to its record when it ends. This is known before the body
-    /// is written.
-    fn can_note(&self) -> bool {
-        let plan = &self.proof.plan;
-        let is_checked =
-            |check: &Check| matches!(check.decision, Decision::Checked { .. } | Decision::Never);
-        plan.checks.iter().any(is_checked) || !plan.looks.is_empty() || !plan.traps.is_empty()
-    }
-
     fn site(&mut self, line: u32, fault: Fault) -> u32 {
         self.sites.push(Site { line, fault });
         u32::try_from(self.sites.len()).unwrap_or(u32::MAX)
@@ -219,8 +213,8 @@ impl<'f> Fencer<'f> {
 
     fn step(&mut self, index: usize, instruction: &Instruction) {
         let plan = &self.proof.plan;
-        if plan.exits.contains(&index) {
-            if self.can_note() {
+        if plan.exits.binary_search(&index).is_ok() {
+            if self.can_note {
                 let end = self.end;
                 self.writer.branch(instruction.guard, end);
             } else {
@@ -229,7 +223,7 @@ impl<'f> Fencer<'f> {
             }
             return;
         }
-        if plan.traps.contains(&index) {
+        if plan.traps.binary_search(&index).is_ok() {
             let fault = if instruction.opcode == Opcode::Call {
                 Fault::Assertion
             } else {
@@ -341,6 +335,13 @@ impl<'f> Fencer<'f> {
             self.writer.branch(None, end);
         }
     }
+}
+
+/// [`Fencer::can_note`], which is known before the body is written.
+fn can_note(plan: &Plan) -> bool {
+    let is_checked =
+        |check: &Check| matches!(check.decision, Decision::Checked { .. } | Decision::Never);
+    plan.checks.iter().any(is_checked) || !plan.looks.is_empty() || !plan.traps.is_empty()
 }
 
 /// A guard as an operand.

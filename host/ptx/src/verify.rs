@@ -26,6 +26,7 @@ mod ssa;
 mod survey;
 mod uniform;
 mod values;
+mod work;
 
 pub(crate) use self::accesses::{Check, Decision};
 pub(crate) use self::flow::Flow;
@@ -41,6 +42,7 @@ use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
+use self::work::Work;
 use crate::ast::{Address, Base, Function, Module, RegisterId, Statement, Variable, VariableId};
 use crate::table::{Form, form};
 use crate::types::Space;
@@ -57,6 +59,9 @@ pub fn verify(
 ) -> Result<Proof, Vec<Refusal>> {
     examine(module, entry, launch, Open::default(), limits).map_err(|unproved| unproved.refusals)
 }
+
+/// The refusals after which no more are looked for.
+const MOST_REFUSALS: usize = 100;
 
 /// The forms of a kernel's instructions.
 ///
@@ -101,7 +106,7 @@ fn forms(
             );
             refusals.push(launch_refusal(Rule::Size, reason));
         }
-        if refusals.len() > 100 {
+        if refusals.len() > MOST_REFUSALS {
             break;
         }
     }
@@ -135,7 +140,15 @@ fn examine(
     };
     let forms = forms(module, function, body, launch, open, limits).map_err(always)?;
     let flow = Flow::new(body, forms);
-    let too_large = |reason| always(vec![launch_refusal(Rule::Size, reason)]);
+    let work = Work::new(limits.work);
+    let too_large = |reason| {
+        let reason = if work.is_spent() {
+            too_much_work(limits)
+        } else {
+            reason
+        };
+        always(vec![launch_refusal(Rule::Size, reason)])
+    };
     if flow.blocks.len() > limits.blocks {
         return Err(too_large(format!(
             "it has {} blocks of instructions, the limit is {} (`blocks`)",
@@ -143,14 +156,14 @@ fn examine(
             limits.blocks
         )));
     }
-    let Some(flow) = flow.linked(limits.loop_blocks) else {
+    let Some(flow) = flow.linked(limits.loop_blocks, &work) else {
         return Err(too_large(format!(
             "its loops have more than {} blocks together, where a block counts once for each loop \
              that it is in (`loop_blocks`)",
             limits.loop_blocks
         )));
     };
-    let Some(ssa) = ssa::build(function, &flow, limits.joins) else {
+    let Some(ssa) = ssa::build(function, &flow, limits.joins, &work) else {
         return Err(too_large(format!(
             "its values meet in more than {} places (`joins`)",
             limits.joins
@@ -164,17 +177,31 @@ fn examine(
         limits,
         flow: &flow,
         ssa: &ssa,
+        work: &work,
     };
-    prove(&subject, index).map_err(|refusals| Unproved {
+    let proof = prove(&subject, index);
+    let proof = proof.unwrap_or_else(|| {
+        let reason = too_much_work(limits);
+        Err(vec![launch_refusal(Rule::Size, reason)])
+    });
+    proof.map_err(|refusals| Unproved {
         refusals,
         depends_on_launch: open != Open::default(),
     })
 }
 
-fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> {
+fn too_much_work(limits: &Limits) -> String {
+    format!(
+        "verifying it takes more than {} steps (`work`)",
+        limits.work
+    )
+}
+
+/// `None` if there is too much work.
+fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Refusal>>> {
     let flow = subject.flow;
-    let solution = Solution::new(subject);
-    let uniformity = Uniformity::new(&solution);
+    let solution = Solution::new(subject)?;
+    let uniformity = Uniformity::new(&solution)?;
     let mut refusals = meetings::check(&solution, &uniformity);
     let mut blocks = vec![None; flow.steps.len()];
     let mut checks = Vec::new();
@@ -185,14 +212,21 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
                 Ok(found) => checks.extend(found),
                 Err(refusal) => refusals.push(refusal),
             }
+            if refusals.len() > MOST_REFUSALS {
+                refusals.sort_by_key(|refusal| refusal.line);
+                return Some(Err(refusals));
+            }
         }
+    }
+    if subject.work.is_spent() {
+        return None;
     }
     checks.sort_by_key(|check| (check.step, check.operand));
     let loops = loops::plan(&solution, &uniformity);
     refusals.extend(loops.refusals);
     if !refusals.is_empty() {
         refusals.sort_by_key(|refusal| refusal.line);
-        return Err(refusals);
+        return Some(Err(refusals));
     }
     let plan = Plan {
         blocks,
@@ -203,7 +237,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
         bases: bases(subject),
         checks,
     };
-    Ok(Proof {
+    Some(Ok(Proof {
         launch: subject.launch.clone(),
         accesses: plan
             .checks
@@ -216,7 +250,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Result<Proof, Vec<Refusal>> 
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
         function,
         plan,
-    })
+    }))
 }
 
 fn bases(subject: &Subject<'_>) -> Vec<Vec<(RegisterId, u32)>> {

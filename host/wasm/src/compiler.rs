@@ -24,9 +24,9 @@ use crate::compiler_threads;
 use crate::failure::{exhausted, host_exhausted, invalid, status};
 use crate::features;
 use crate::fingerprint::fingerprint;
-use crate::float_mode::FloatMode;
 use crate::panics;
 use crate::rewrite::rewrite;
+use callbox_core::float_mode::FloatMode;
 
 /// The bytes that a memory that moves reserves beyond those in use, so that it moves seldom.
 const GROWTH: u64 = 32 << 20;

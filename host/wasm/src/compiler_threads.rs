@@ -14,8 +14,8 @@ use callbox_core::values::Result;
 use rayon_core::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::failure::host_exhausted;
-use crate::float_mode::FloatMode;
 use crate::fork;
+use callbox_core::float_mode::FloatMode;
 
 /// Starts the threads, unless they run. Their number is that of the processors or of rayon's
 /// variable `RAYON_NUM_THREADS`, or less if not all can be started.

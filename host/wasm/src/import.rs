@@ -6,9 +6,9 @@ use callbox_core::values::Result;
 
 use crate::claim::{Claim, ImportParameters, LinearMemory};
 use crate::failure::invalid;
-use crate::float_mode::{FloatMode, ModeSet};
 use crate::memory::GuestMemory;
 use crate::state::GuestState;
+use callbox_core::float_mode::{FloatMode, ModeSet};
 
 /// The fuel that a call of an import costs, besides a unit for each byte that it moves.
 const IMPORT_FUEL: u64 = 100;

@@ -79,7 +79,8 @@ mod failure;
 mod features;
 mod file;
 mod fingerprint;
-mod float_mode;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod float_modes;
 mod fork;
 pub mod frame;
 mod fuel;

@@ -144,7 +144,11 @@ fn is_internal(name: &str) -> bool {
 
 fn undeclared(export: &ExportedFunction, types: &Types<'_>) -> Option<Signature> {
     let fits = |version: &ApiVersion| target_type(*version) == export.ty;
-    let api_versions: Vec<_> = ApiVersion::ALL.into_iter().filter(fits).collect();
+    let mut api_versions: Vec<_> = ApiVersion::ALL.into_iter().filter(fits).collect();
+    let is_jax = |ending| types.contains_key(format!("{}.{ending}", export.name).as_str());
+    if api_versions.contains(&ApiVersion::JaxFfi) && abi::JAX_FFI_ORDERS.into_iter().any(is_jax) {
+        api_versions = vec![ApiVersion::JaxFfi];
+    }
     let is_typed = *api_versions.first()? == ApiVersion::TypedFfi;
     let exported = |stage: &Stage| {
         let name = export_name(&export.name, *stage);

@@ -122,7 +122,7 @@ impl Site {
         let limits = &module.shared.policy.limits;
         let target = module.target(&template.target)?;
         target
-            .check_attributes(template, attributes)
+            .check_attributes(attributes)
             .map_err(|status| clean_message(status, limits.message_bytes))?;
         let layout = &self.layout;
         Ok(Self {
@@ -216,6 +216,16 @@ fn check_jax_ffi(module: &Module, site: &CallSite) -> Result<()> {
         ))),
     };
     check("the API table", abi::JAX_FFI_API, "() -> i32")?;
+    let target = &site.target;
+    let is_recorded = |ending| module.export_type(&format!("{target}.{ending}")).is_some();
+    if module.export_type(abi::JAX_FFI_RECORDS_ORDERS).is_some()
+        && !abi::JAX_FFI_ORDERS.into_iter().any(is_recorded)
+    {
+        return Err(invalid(format!(
+            "`{target}` does not say which of `outputs` and `inputs` it takes first: export it \
+             with JAX_FFI_EXPORT_OUTPUTS_FIRST or JAX_FFI_EXPORT_INPUTS_FIRST"
+        )));
+    }
     match &site.static_info {
         Some(StaticInfo::Reference {
             constructor,

@@ -13,13 +13,13 @@ use callbox_core::values::{Status, StatusCode};
 
 use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
-use crate::float_mode::FloatMode;
 use crate::fuel::FuelLeft;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::log::GuestLog;
 use crate::quota::Share;
 use crate::shared::EngineShared;
 use crate::stop::Lease;
+use callbox_core::float_mode::FloatMode;
 
 /// The most time that all deleters of an instance have together.
 pub(crate) const DELETION: Duration = Duration::from_secs(1);

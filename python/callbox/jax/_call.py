@@ -76,7 +76,9 @@ def call(
             and has one more result, an int32 of shape ``()``: 0, or the status code. The results of
             a failed call are filled with bytes of 0xFF, which is NaN for floating point. Use it in
             programs with collectives, because XLA ends the process if one of several shards fails
-            before a collective. See `check`. Under `jax.vmap` each element has a status.
+            before a collective. See `check`. Under `jax.vmap` each element has the status of its
+            call: where a target of the trait ``batched`` gets the whole batch in one call, all
+            elements have the same.
         deadline: The time limit of XLA's call in seconds. Under `jax.vmap` it covers all elements
             of the batch together: the elements that remain when it has passed fail with
             DEADLINE_EXCEEDED. It replaces the policy's limit, which is for each element, and may be

@@ -119,7 +119,9 @@ def export(function: Any, *, bundle: bool = False, **options: Any) -> Callable[.
     return exported
 
 
-def deserialize(data: bytes | bytearray, *, host: Host | None = None) -> Exported:
+def deserialize(
+    data: bytes | bytearray, *, host: Host | None = None, name: str | Sequence[str] | None = None
+) -> Exported:
     """Reads a program that `Exported.serialize` wrote, and loads its modules.
 
     The modules are untrusted and run under the policy of `host`. The program itself is JAX's, which
@@ -129,11 +131,15 @@ def deserialize(data: bytes | bytearray, *, host: Host | None = None) -> Exporte
         data: A bundle, or the bytes of a program without modules.
         host: The host that loads the modules. Its policy must be the one under which the program
             was exported. Default: a new host with the default policy.
+        name: The name of the bundle for the rules of the host's ``trust``, or several, such as the
+            path of its file. A module has each name, and also ``NAME#MODULE`` with the name that
+            the bundle gives it, which can only add rules. Default: only rules for every name hold.
 
     Raises:
         ValueError: The bytes are not a bundle.
-        CallError: A module is refused. FAILED_PRECONDITION if the host's policy is not the one of
-            the bundle, or a module is not the one that the program calls.
+        CallError: A module is refused. PERMISSION_DENIED if it is not signed as a rule asks.
+            FAILED_PRECONDITION if the host's policy is not the one of the bundle, or a module is
+            not the one that the program calls.
     """
     import jax.export
 
@@ -142,14 +148,16 @@ def deserialize(data: bytes | bytearray, *, host: Host | None = None) -> Exporte
         return Exported(jax.export.deserialize(bytearray(data)), (), False)
     program, files = _parts(data)
     host = Host() if host is None else host
-    modules = tuple(_load(host, described, file) for described, file in files)
+    names = [name] if isinstance(name, str) else list(name or ())
+    modules = tuple(_load(host, names, described, file) for described, file in files)
     for module in modules:
         module.register()
     return Exported(jax.export.deserialize(bytearray(program)), modules, True)
 
 
-def _load(host: Host, described: Mapping[str, Any], file: bytes) -> Module:
+def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], file: bytes) -> Module:
     name = _shown(described["name"])
+    known_as = [*names, *(f"{bundle}#{described['name']}" for bundle in names)]
     if described["policy"] != host.policy:
         keys = sorted({*host.policy, *described["policy"]})
         different = [_shown(key) for key in keys if host.policy.get(key) != described["policy"].get(key)]
@@ -160,7 +168,7 @@ def _load(host: Host, described: Mapping[str, Any], file: bytes) -> Module:
             blame="caller",
             module=name,
         )
-    module = host.load(file)
+    module = host.load(file, name=known_as)
     if module.key != described["key"]:
         raise CallError(
             "FAILED_PRECONDITION",

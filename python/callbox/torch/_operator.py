@@ -52,7 +52,7 @@ class Operator:
         vjp: Target | Callable[..., Any] | None,
         jvp: Target | Callable[..., Any] | None,
         name: str | None,
-        differentiated: tuple[Target, ...] = (),
+        family: dict[Target, Operator] | None = None,
     ) -> None:
         self._target = target
         self._options = options
@@ -70,7 +70,10 @@ class Operator:
             tuple(DTYPES[name] for name in operand.dtypes if name in DTYPES) for operand in target.operands or ()
         )
         self._scalars = _scalars(target)
-        self._differentiated = (*differentiated, target)
+        # The operators of the derivatives that modules declare. Declarations may go round in a circle.
+        self._family: dict[Target, Operator] = {} if family is None else family
+        if family is not None:
+            family[target] = self
         self._derivative = self._rule(vjp, f"{name}_vjp" if name else None)
         self._tangent = self._rule(jvp, f"{name}_jvp" if name else None)
 
@@ -81,9 +84,8 @@ class Operator:
         """
         if not isinstance(rule, Target):
             return None if rule is None else operators.get(rule)
-        # Declarations could go round in a circle.
-        vjp = None if rule.vjp in self._differentiated else rule.vjp
-        return Operator(rule, self._options, None, vjp, None, name, self._differentiated)
+        known = self._family.get(rule)
+        return known or Operator(rule, self._options, None, rule.vjp, rule.jvp, name, self._family)
 
     def function(self) -> Callable[..., Any]:
         """The operator as a function of tensors and attributes, which `torch.compile` traces."""

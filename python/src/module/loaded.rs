@@ -5,12 +5,8 @@ use std::time::Instant;
 
 use callbox::policy::Grants;
 use callbox::wasm::{self, Engine, ModuleFile};
-use sha2::{Digest, Sha256};
 
 use super::sites::{SiteKey, Sites};
-use crate::host::HostCore;
-use crate::native::Native;
-use crate::site::to_hex;
 
 /// The module as loaded in one process. A forked child needs another.
 pub(crate) struct Loaded {
@@ -54,22 +50,4 @@ impl Loaded {
         let gone = self.sites().drop_idle(key);
         drop(gone);
     }
-}
-
-/// The digest of everything that determines the behaviour of the module's targets.
-pub(super) fn key(
-    sha256: &str,
-    host: &HostCore,
-    native: Option<&Native>,
-) -> callbox::Result<String> {
-    let policy = host.policy.to_json()?;
-    let native = native.map_or("", Native::identity);
-    let digest = Sha256::new()
-        .chain_update(sha256)
-        .chain_update("\0")
-        .chain_update(native)
-        .chain_update("\0")
-        .chain_update(policy)
-        .finalize();
-    Ok(to_hex(&digest))
 }

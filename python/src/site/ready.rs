@@ -9,8 +9,9 @@ use callbox::values::zeroed;
 use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
 use callbox::{ArrayShape, CallOptions, Status};
 
+use super::Shapes;
 use super::status::{check_status, fill_code, fill_with_status, no_status, note_failure, poison};
-use super::text::{Shapes, SiteText};
+use super::text::SiteText;
 use crate::buffers::{RawArrays, Undo};
 use crate::host::HostCore;
 use crate::record::{self, Recordable};

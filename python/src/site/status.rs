@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use callbox::call::CallBuffers;
 use callbox::{ArrayShape, ElementType, Status, StatusCode};
 
-use super::text::Shapes;
+use super::Shapes;
 use crate::buffers::RawArrays;
 
 /// Fills the results of a failed call, and its last result with the status code.

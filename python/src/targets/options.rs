@@ -1,5 +1,6 @@
 //! The keyword arguments of a direct call: options and attributes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use callbox::call::Signature;
@@ -34,6 +35,7 @@ impl<'py> Options<'py> {
         let Some(options) = options else {
             return Ok(read);
         };
+        let mut attributes = None;
         for (name, value) in options.iter() {
             let name = name.cast_into::<PyString>()?;
             let is_none = value.is_none();
@@ -54,24 +56,28 @@ impl<'py> Options<'py> {
                 "api_version" => read.api_version = Some(value.extract()?),
                 "platform" => read.is_cuda = is_cuda(&value)?,
                 "attributes" if is_none => {}
-                "attributes" => {
-                    for (name, value) in value.cast_into::<PyDict>()?.iter() {
-                        read.give(name.extract()?, value)?;
-                    }
-                }
-                attribute => read.give(attribute.to_owned(), value)?,
+                "attributes" => attributes = Some(value.cast_into::<PyDict>()?),
+                attribute => read.given.push((attribute.to_owned(), value)),
             }
+        }
+        if let Some(attributes) = attributes {
+            read.give(&attributes)?;
         }
         Ok(read)
     }
 
-    fn give(&mut self, name: String, value: Bound<'py, PyAny>) -> PyResult<()> {
-        if self.given.iter().any(|(known, _)| *known == name) {
-            return Err(PyTypeError::new_err(format!(
-                "expected the attribute {name:?} once, found it twice"
-            )));
+    /// Adds the attributes of the argument `attributes` to those that have arguments of their own.
+    fn give(&mut self, attributes: &Bound<'py, PyDict>) -> PyResult<()> {
+        let mut known: HashSet<String> = self.given.iter().map(|(name, _)| name.clone()).collect();
+        for (name, value) in attributes.iter() {
+            let name: String = name.extract()?;
+            if !known.insert(name.clone()) {
+                return Err(PyTypeError::new_err(format!(
+                    "expected the attribute {name:?} once, found it twice"
+                )));
+            }
+            self.given.push((name, value));
         }
-        self.given.push((name, value));
         Ok(())
     }
 

@@ -10,9 +10,10 @@ use callbox::call::{Job, Threads};
 use callbox::{ArrayShape, ElementType, Status};
 
 use super::abi::{
-    ATTRIBUTE_STRING, Api, ApiWithThreads, Attributes, Buffer, Buffers, ByteSpan, CallFrame,
-    ERROR_CREATE_ARGS_SIZE, EXTENSION_METADATA, Error, ErrorCreateArgs, ErrorDestroyArgs,
-    KIND_BUFFER, MetadataExtension, STAGE_EXECUTE, ScheduleArgs, StreamGetArgs,
+    ATTRIBUTE_STRING, Api, ApiWithRuns, ApiWithThreads, Attributes, Buffer, Buffers, ByteSpan,
+    CallFrame, ERROR_CREATE_ARGS_SIZE, EXTENSION_METADATA, Error, ErrorCreateArgs,
+    ErrorDestroyArgs, KIND_BUFFER, MetadataExtension, RunIdGetArgs, STAGE_EXECUTE, ScheduleArgs,
+    StreamGetArgs,
 };
 use crate::buffers::RawArray;
 
@@ -165,6 +166,32 @@ impl<'a> Frame<'a> {
         // SAFETY: the caller of XLA's function owns the error, and destroys it once.
         unsafe { destroy_error(api, error) };
         Err(Status::internal("XLA gave no stream for the call"))
+    }
+
+    /// The number of the program's run, if XLA's version tells it. No two runs have the same.
+    #[inline]
+    pub(super) fn run(self) -> Option<i64> {
+        // SAFETY: every frame points to XLA's functions.
+        let api = unsafe { self.0.api.as_ref() }?;
+        if api.struct_size < size_of::<ApiWithRuns>() {
+            return None;
+        }
+        let mut arguments = RunIdGetArgs {
+            struct_size: size_of::<RunIdGetArgs>(),
+            extension: ptr::null_mut(),
+            context: self.0.context,
+            run_id: 0,
+        };
+        let with_runs = self.0.api.cast::<ApiWithRuns>();
+        // SAFETY: the struct's size shows that it has this function. The arguments have the
+        // function's type, with the frame's own context.
+        let error = unsafe { ((*with_runs).run_id_get)(&raw mut arguments) };
+        if error.is_null() {
+            return Some(arguments.run_id);
+        }
+        // SAFETY: the caller of XLA's function owns the error, and destroys it once.
+        unsafe { destroy_error(api, error) };
+        None
     }
 }
 

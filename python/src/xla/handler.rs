@@ -91,7 +91,7 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     };
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
-    interrupts::cancellable(options, last, |options| {
+    interrupts::cancellable(frame.run(), options, last, |options| {
         let call = |arrays: &mut RawArrays<'_>| {
             if ready.has_status() {
                 ready.call_with_status(Some(options), arrays);

@@ -186,7 +186,8 @@ fn insert<'a, R>(
     let target = module.target(&parsed.target);
     let target = target.map(|target| &module.targets[target]);
     let start = Instant::now();
-    let prepared = interrupts::cancellable(&within, &LastOptions::default(), |within| {
+    let last = LastOptions::default();
+    let prepared = interrupts::cancellable(frame.run(), &within, &last, |within| {
         CachedSite::new(frame, parsed, &module, within, prepare)
     });
     let (cached, ready) = prepared.inspect_err(|failure| {

@@ -77,6 +77,18 @@ def test_attributes_that_are_nested_deeply(typed, module):
     assert is_healthy(module)
 
 
+def test_many_attributes(module, assemble):
+    """A time that grows with the square of their number would be minutes here."""
+    declaration = {"name": "takes_all", "operands": [], "results": []}
+    takes_all = callbox.Host().load(assemble({"takes_all": b"\x41\x00"}, [declaration])).takes_all
+    many = {f"a{number}": number for number in range(300_000)}
+    assert takes_all(**many) == takes_all(attributes=many) == ()
+    with pytest.raises(TypeError, match='expected the attribute "a7" once, found it twice'):
+        takes_all(a7=1, attributes=many)
+    with pytest.raises(TypeError, match='expected the attributes "n", found another "a0"'):
+        module.add_n(X, n=1.0, **many)
+
+
 def test_attributes_that_contain_themselves(typed):
     loop: dict = {}
     loop["a"] = loop

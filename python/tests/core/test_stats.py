@@ -39,6 +39,36 @@ def test_each_target_counts_its_calls_time_bytes_and_failures(host, guests):
     assert host.stats() == total
 
 
+def test_counters_never_fall(guests):
+    contents = (guests / "add_n.wasm").read_bytes()
+
+    def call(times: int, section: bytes) -> str:
+        module = callbox.Host().load(contents + section)
+        for _ in range(times):
+            module.add_n(np.zeros(2, np.float32), n=1.0)
+        return module.digest
+
+    called = call(2, b"\0\x06\x05falls")
+    never_called = call(0, b"\0\x06\x05none.")
+    gc.collect()
+    assert counted("add_n", called)["calls"] == 2
+    line = next(line for line in callbox.stats(format="prometheus").splitlines() if called in line)
+    assert line.startswith("callbox_calls_total{") and line.endswith(" 2")
+    assert never_called not in {target["sha256"] for target in callbox.stats()}
+    # Other hosts add to them.
+    host = callbox.Host()
+    module = host.load(contents + b"\0\x06\x05falls")
+    assert counted("add_n", called)["calls"] == 2
+    with pytest.raises(callbox.CallError):
+        module.add_n(np.zeros(2, np.float32), n=-1.0)
+    assert host.stats()["calls"] == 1
+    assert call(3, b"\0\x06\x05falls") == called
+    del host, module
+    gc.collect()
+    found = counted("add_n", called)
+    assert (found["calls"], found["bytes_out"], found["failures"]) == (6, 40, {"INVALID_ARGUMENT": 1})
+
+
 def test_prometheus_reads_the_text(guests):
     program = f"""
 import numpy as np

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +160,66 @@ def test_a_rule_for_everything_covers_bytes_and_tensors(add_n, tmp_path):
             denied("found no signature", callbox.load, path, host=host)
             denied("#callbox.k", callbox.load, path, host=callbox.Host(trust=rules("*.safetensors#callbox.k")))
     callbox.load(path, host=host)
+
+
+def test_a_rule_for_a_bundle_holds_for_its_modules(add_n, tmp_path):
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("flatbuffers")
+    import callbox.jax
+
+    def bundle(contents: bytes) -> bytes:
+        path = tmp_path / "k.wasm"
+        path.write_bytes(contents)
+        kernel = callbox.jax.op(callbox.Host().load(path).add_n)
+        program = callbox.jax.export(jax.jit(lambda x: kernel(x, n=4.0)), bundle=True)
+        return bytes(program(np.zeros(3, np.float32)).serialize())
+
+    plain, signed = bundle(add_n), bundle(sign(add_n, 1))
+    read = callbox.jax.deserialize
+    for pattern, name in [
+        ("*/step.bundle", "/srv/step.bundle"),
+        ("*/step.bundle", ["other", "/srv/step.bundle"]),
+        ("*#k.wasm", "/srv/step.bundle"),
+        ("*", "/srv/step.bundle"),
+        ("*", None),
+        ("*", []),
+    ]:
+        host = callbox.Host(trust=rules(pattern))
+        denied(f'the rule for "{pattern}" asks for a signature by alice', read, plain, host=host, name=name)
+        exported = read(signed, host=host, name=name)
+        np.testing.assert_array_equal(exported.call(np.zeros(3, np.float32)), np.full(3, 4.0))
+    # What the bundle calls its modules evades no rule, and brings none without a name.
+    renamed = plain.replace(b'"name": "k.wasm"', b'"name": "j.wasm"')
+    denied("asks for a signature", read, renamed, host=callbox.Host(trust=rules("*/step*")), name="/srv/step.bundle")
+    read(plain, host=callbox.Host(trust=rules("*k.wasm")))
+
+
+def test_other_threads_run_while_signatures_are_checked(add_n):
+    """The hash of a large module takes long. Another thread counts in the middle half of that time."""
+    size = 48 << 20
+    large = sign(add_n + b"\0" + _sized(b"\3pad" + bytes(size)), 2)
+    host = callbox.Host(trust=rules("*"))
+    times: list[float] = []
+    is_over = threading.Event()
+
+    def count() -> None:
+        while not is_over.wait(0.001):
+            times.append(time.monotonic())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    has_counted = False
+    # A busy machine may not let the thread run in the first ones.
+    for _ in range(20):
+        begin = time.monotonic()
+        denied("found a signature by ed25519:", host.load, large)
+        quarter = (time.monotonic() - begin) / 4
+        has_counted = any(begin + quarter < at < begin + 3 * quarter for at in list(times))
+        if has_counted:
+            break
+    is_over.set()
+    thread.join()
+    assert has_counted
 
 
 def test_a_revoked_key_does_not_count(add_n):

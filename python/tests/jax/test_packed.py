@@ -77,13 +77,22 @@ def test_batches_statuses_and_donated_operands(module):
 
 
 @pytest.mark.newest
-def test_a_status_poisons_no_other_memory(load):
-    """The target takes no arrays of a rank, so that a failure fills the result itself."""
-    target = load("typed_ffi").copy_any
-    call = jax.jit(lambda x: callbox.jax.call(target, x, result_shape_dtypes=x, on_error="status"))
-    for _ in range(3):
-        y, status = call(_values("int4", (5,)))
-        assert (y.shape, int(status)) in (((5,), 0), ((5,), 3))
+@pytest.mark.parametrize(("how", "code"), [("healthy", 0), ("fails", 3), ("is closed", 9)])
+def test_the_results_of_a_failure_are_filled(assemble, how, code):
+    """By the target's own call, or by the handler if there is none."""
+    x = {"name": "x", "element_types": ["s4"], "dimensions": [".."]}
+    declaration = {"name": "copy", "operands": [x], "results": [{**x, "name": "y"}]}
+    body = b"\x41\x03" if how == "fails" else _COPY
+    with callbox.Host().load(assemble({"copy": body}, [declaration])) as module:
+        call = jax.jit(lambda x: callbox.jax.call(module.copy, x, on_error="status"))
+        x = jnp.array([1, 2, 3, 4, 5], jnp.int4)
+        compiled = call.lower(x).compile()
+        if how == "is closed":
+            module.close()
+        for _ in range(3):
+            y, status = compiled(x)
+            assert int(status) == code
+            np.testing.assert_array_equal(_numbers(y), np.full(5, -1) if code else np.arange(1, 6))
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 6, 2), reason="this version passes packed arrays")

@@ -286,3 +286,44 @@ def test_the_size_of_one_call_is_that_of_the_batch(assemble):
     found = torch.func.vmap(size, in_dims=(0, None))(x, x[0])
     torch.testing.assert_close(found, torch.full_like(x, 42))
     assert torch.func.vmap(size)(x[:0], x[:0]).shape == (0, 2, 3)
+
+
+#: In pseudocode: copy the bytes of operand `i`, whose record is 36 bytes long, to the first result.
+_COPY = (
+    b"\x20\x00\x28\x02\x10\x28\x02\x00\x20\x00\x28\x02\x08\x28\x02%c"
+    b"\x20\x00\x28\x02\x10\x28\x02\x04\xfc\x0a\x00\x00\x41\x00"
+)
+
+
+def test_derivatives_that_are_declared_have_declared_derivatives(assemble):
+    """`f(x) = x` with the vjp `g(x, d) = d`, whose jvp is `t(x, d, tx, td) = tx`, and so on."""
+
+    def declared(name, operands, of=None, mode="vjp"):
+        arrays = [{"name": x, "element_types": ["f32"], "dimensions": [".."]} for x in operands]
+        derivative = {"derivative_of": of, "derivative_mode": mode} if of else {}
+        result = {"name": "y", "element_types": ["f32"], "dimensions": [".."]}
+        return {"name": name, "operands": arrays, "results": [result], **derivative}
+
+    declarations = [
+        declared("f", "x"),
+        declared("g", "xd", "f"),
+        declared("j", "xt", "f", "jvp"),
+        declared("t", ["x", "d", "tx", "td"], "g", "jvp"),
+        declared("u", ["x", "t", "tx", "tt"], "j", "jvp"),
+    ]
+    copied = {"f": 0, "g": 1, "j": 1, "t": 2, "u": 2}
+    module = callbox.Host().load(assemble({name: _COPY % (36 * i) for name, i in copied.items()}, declarations))
+    f = callbox.torch.op(module.f)
+    x, direction = torch.tensor([3.0, 4.0]), torch.tensor([5.0, 6.0])
+
+    def gradient(x):
+        return torch.func.grad(lambda x: f(x).sum())(x)
+
+    def slope(x):
+        return torch.func.jvp(f, (x,), (torch.ones(2),))[1]
+
+    for function in (gradient, slope):
+        value, tangent = torch.func.jvp(function, (x,), (direction,))
+        torch.testing.assert_close(value, torch.ones(2))
+        torch.testing.assert_close(tangent, direction)
+    torch.testing.assert_close(torch.func.jacfwd(gradient)(x), torch.eye(2))

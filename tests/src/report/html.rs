@@ -6,6 +6,7 @@
 
 mod case;
 mod escape;
+mod paragraphs;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ pub fn page(report: &Report) -> String {
         digest(SCRIPT)
     );
     let (head, failures, tools) = (head(report), failures(report), tools(report));
-    let folders = folders(report);
+    let (paragraphs, folders) = (paragraphs::paragraphs(report), folders(report));
     format!(
         r#"<!doctype html>
 <html lang="en">
@@ -46,6 +47,7 @@ pub fn page(report: &Report) -> String {
 <body class="columns-{columns}">
 {head}
 {failures}
+{paragraphs}
 {tools}
 <main>
 {folders}<p class="nothing" hidden>No case matches.</p>

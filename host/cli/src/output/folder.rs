@@ -1,5 +1,6 @@
 //! The folder of results. Either all are written, or none, and files that were in it stay.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
@@ -85,12 +86,11 @@ impl Open {
         let mut names = Vec::new();
         let mut others: Vec<(String, &ArrayShape, &[u8])> = Vec::new();
         for (i, (shape, bytes)) in value.leaves().enumerate() {
-            let name = match (shape.element_type(), npy::type_name(shape.element_type())) {
+            let name = match (shape.element_type(), npy_file(shape, bytes)) {
                 (ElementType::Token, _) => None,
-                (_, Some(type_name)) => {
+                (_, Some((header, bytes))) => {
                     let name = format!("{i}.npy");
-                    let header = npy::header(type_name, shape.dimensions());
-                    self.create(&name, &[&header, &readable(shape, bytes)])?;
+                    self.create(&name, &[&header, &bytes])?;
                     Some(name)
                 }
                 (_, None) => {
@@ -211,8 +211,18 @@ fn stage(path: &Path) -> io::Result<Open> {
     }
 }
 
+/// The header and the elements of an array's .npy file, unless the format lacks its element type.
+pub(super) fn npy_file<'a>(
+    shape: &ArrayShape,
+    bytes: &'a [u8],
+) -> Option<(Vec<u8>, Cow<'a, [u8]>)> {
+    let type_name = npy::type_name(shape.element_type())?;
+    let header = npy::header(type_name, shape.dimensions());
+    Some((header, readable(shape, bytes)))
+}
+
 /// Normalises truth values for numpy: a target may write any byte for `true`.
-fn readable<'a>(shape: &ArrayShape, bytes: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+fn readable<'a>(shape: &ArrayShape, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match shape.element_type() {
         ElementType::Pred => bytes.iter().map(|byte| u8::from(*byte != 0)).collect(),
         _ => bytes.into(),

@@ -259,6 +259,20 @@ fn an_ambiguous_convention_is_refused() {
     let options = ["--opaque-file", "opaque"];
     let shown = folder.run(&[&call[..], &unified, &options].concat()).done();
     assert_eq!(shown, "no results\n");
+
+    // The macros of `jax_ffi.h` record an order, and with it the convention.
+    for order in ["outputs-first", "inputs-first"] {
+        folder.module(
+            "five.wasm",
+            &format!(
+                r#"(module (memory (export "memory") 1)
+                     (func (export "f") (param i32 i32 i32 i32 i32))
+                     (func (export "f.{order}")))"#
+            ),
+        );
+        let call = [&call[..], &options].concat();
+        folder.refuse(&call, 1, "INVALID_ARGUMENT", "expected the API table");
+    }
 }
 
 /// A whole number has the type that the target declares, as in Python.

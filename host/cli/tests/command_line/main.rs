@@ -54,6 +54,7 @@ mod server;
 mod signing;
 mod support;
 #[cfg(feature = "cuda")]
+mod traced;
 mod twins;
 mod usage;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! Invalid modules, alone and in a folder.
 
-use crate::guests::{ADD, CALL, FAULTS, NEGATE, WRITERS};
+use crate::guests::{ADD, CALL, FAULTS, NEGATE, WRITERS, calling};
 use crate::support::Folder;
 
 /// A module with a target of this name.
@@ -84,11 +84,44 @@ fn a_folder_is_loaded_whole() {
         .module("k/negate.wasm", NEGATE)
         .module("k/faults.wasm", FAULTS);
     folder.module("k/writers.wasm", WRITERS);
-    folder.run(&run).done();
+    let expected = folder.run(&run).done();
 
-    // An invalid module is reported even if the program does not need it.
+    // The targets of a file that is no module are unknown.
     folder.write("k/broken.wasm", "no module");
-    folder.refuse(&run, 1, "INVALID_ARGUMENT", "k/broken.wasm: ");
+    let ran = folder.run(&run);
+    assert_eq!((ran.code, &ran.stdout), (0, &expected), "{ran:?}");
+    assert!(
+        ran.stderr
+            .starts_with("warning: a file is left out: INVALID_ARGUMENT: k/broken.wasm: "),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_module_that_does_not_load_fails_only_programs_that_call_it() {
+    let folder = Folder::new();
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    let wasi = "(import \"wasi_snapshot_preview1\" \"fd_close\" (func (param i32) (result i32)))";
+    folder
+        .module(
+            "k/a.wasm",
+            &exporting("table").replacen("(module", &format!("(module {wasi}"), 1),
+        )
+        .module("k/negate.wasm", NEGATE);
+    folder.write("own.hlo", calling("negate"));
+    folder.write("table.hlo", calling("table"));
+    let run = |program| ["run", program, "--input", "0=x.npy", "--targets", "k"];
+    folder.run(&run("own.hlo")).done();
+    let message = "k/a.wasm: ";
+    folder.refuse(&run("table.hlo"), 1, "PERMISSION_DENIED", message);
+
+    // Another module's target of the name is not taken in place of the one that does not load.
+    folder.module("k/b.wasm", &exporting("table"));
+    folder.refuse(&run("table.hlo"), 1, "PERMISSION_DENIED", message);
+    folder.module("k/0.wasm", &exporting("table"));
+    let message = "two modules have the target \"table\": k/0.wasm and k/a.wasm";
+    folder.refuse(&run("table.hlo"), 1, "ALREADY_EXISTS", message);
+    folder.run(&run("own.hlo")).done();
 }
 
 #[test]
@@ -149,8 +182,9 @@ fn targets_that_cannot_be_registered_are_refused() {
             "INVALID_ARGUMENT",
             "start with '$'",
         ),
-        (&["--targets", "k"], "INVALID_ARGUMENT", "k/reserved.wasm: "),
     ] {
         folder.refuse(&[&run[..], targets].concat(), 1, code, message);
     }
+    // A program cannot call such a name, and runs without it.
+    folder.run(&[&run[..], &["--targets", "k"]].concat()).done();
 }

@@ -42,6 +42,67 @@ fn lists_and_standard_input_are_inputs() {
 }
 
 #[test]
+fn one_result_goes_to_standard_output_or_a_file() {
+    let folder = folder();
+    let run = [
+        "run", "add.hlo", "--input", "0=x.npy", "--input", "1=y.npy", "--output",
+    ];
+    let output = |arguments: &[&str]| folder.command(arguments).output().unwrap();
+    let piped = output(&[&run[..], &["-"]].concat());
+    assert!(piped.status.success() && piped.stderr.is_empty());
+    folder.write("piped.npy", &piped.stdout);
+    let expected = (vec![3], vec![1.5_f32, 2.25, -3.0]);
+    assert_eq!(folder.read_npy("piped.npy"), expected);
+
+    // The output of one command is the input of another.
+    let mut next = folder.command(&[
+        "call",
+        "negate.wasm",
+        "negate",
+        "--operand",
+        "-",
+        "--result",
+        "f32[3]",
+        "--output",
+        "-",
+    ]);
+    let file = std::fs::File::open(folder.path("piped.npy")).unwrap();
+    folder.write("next.npy", next.stdin(file).output().unwrap().stdout);
+    assert_eq!(
+        folder.read_npy("next.npy"),
+        (vec![3], vec![-1.5_f32, -2.25, 3.0])
+    );
+
+    let text = folder.run(&[&run[..], &["z.npy"]].concat()).done();
+    assert!(text.ends_with("  written to z.npy\n"), "{text}");
+    assert_eq!(folder.read_npy("z.npy"), expected);
+    folder.refuse(
+        &[&run[..], &["-"]].concat(),
+        2,
+        "INVALID_ARGUMENT",
+        "expected a file for --output with --json",
+    );
+    for (shape, message) in [
+        (
+            "(f32[3], f32[3]) tuple(x, x)",
+            "expected one result for --output, found 2",
+        ),
+        (
+            "bf16[3] convert(x)",
+            "expected one result for --output, found one of bf16",
+        ),
+    ] {
+        let program = format!(
+            "HloModule m\nENTRY main {{\n  x = f32[3] parameter(0)\n  ROOT y = {shape}\n}}\n"
+        );
+        folder.write("p.hlo", program);
+        let run = ["run", "p.hlo", "--input", "0=x.npy", "--output", "w.npy"];
+        folder.refuse(&run, 1, "INVALID_ARGUMENT", message);
+        assert!(!folder.path("w.npy").exists());
+    }
+}
+
+#[test]
 fn graphs_have_the_name_of_xlas_proposal() {
     let folder = folder();
     folder.write(

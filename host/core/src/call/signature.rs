@@ -14,7 +14,7 @@ pub use self::derivatives::{DerivativeMode, DerivativeOf};
 pub use self::dimensions::Dimension;
 use self::dimensions::{BATCHED, ELEMENTWISE, Extent, PURE, ROWS};
 use super::{ApiVersion, CallSite};
-use crate::values::{ArrayShape, Dictionary, ElementType, Result, Shape, Status};
+use crate::values::{ArrayShape, Dictionary, ElementType, Result, Status};
 
 /// A target's declaration of itself. Without any, it has a name and the API versions that its
 /// function's type allows.
@@ -119,14 +119,12 @@ impl Signature {
         check::check(self, site)
     }
 
-    /// Checks other attributes for a call site that passed [`Signature::check`], as typed FFI.
+    /// Checks the attributes alone of a typed FFI call site whose buffers fit.
     ///
     /// # Errors
     /// As for [`Signature::check`].
-    pub fn check_attributes(&self, checked: &CallSite, attributes: &Dictionary) -> Result<()> {
-        let operands = checked.operands.iter().map(Shape::leaf_count);
-        let buffers = operands.sum::<usize>() + checked.result.leaf_count();
-        check::check_attributes(self, buffers, attributes)
+    pub fn check_attributes(&self, attributes: &Dictionary) -> Result<()> {
+        check::check_attributes(self, attributes)
     }
 
     /// Infers the shapes of a call's results from the operands' shapes and the declaration.

@@ -13,6 +13,7 @@ use super::strided::Strides;
 use super::teamwork::Team;
 use super::{bug, evaluate_elements, keeps_bytes, zeroed};
 use crate::instruction::{Computation, Instruction, InstructionId, Opcode};
+use callbox_core::float_mode::FloatMode;
 use callbox_core::values::{Literal, Result};
 
 /// The elements of a tile.
@@ -79,6 +80,7 @@ pub(crate) fn run_pass(
     inputs: &[Literal],
     team: Team<'_>,
 ) -> Result<Vec<Literal>> {
+    let _mode = FloatMode::WASM.set();
     let count = pass.dimensions.iter().product::<usize>();
     let mut spread = Vec::with_capacity(inputs.len());
     for input in inputs {

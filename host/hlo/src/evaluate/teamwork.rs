@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use callbox_core::float_mode::FloatMode;
 use callbox_core::values::Result;
 
 /// Whether an operation goes on, and how many threads it takes.
@@ -45,6 +46,8 @@ impl Team<'_> {
         let parts = Mutex::new(parts);
         let take = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
+            // A new thread may have another mode than the one that starts it.
+            let _mode = FloatMode::WASM.set();
             let outcome = std::iter::from_fn(take).try_for_each(|part| {
                 self.check.check()?;
                 work(part)

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use super::teamwork::THREE;
 use super::*;
-use crate::instruction::{Computation, InstructionId, UnaryOperation};
+use crate::instruction::{
+    Computation, Convolution, ConvolutionDimensions, InstructionId, UnaryOperation, WindowDimension,
+};
 use callbox_core::values::{ArrayShape, ElementType, NativeType};
 use callbox_core::values::{Blame, StatusCode};
 
@@ -206,4 +208,46 @@ fn what_does_not_fit_into_memory_is_refused() {
     let status = evaluate(&huge, &[], &mut Nobody).unwrap_err();
     assert_eq!(status.code(), StatusCode::ResourceExhausted);
     assert_eq!(status.blame(), Blame::Caller);
+}
+
+/// The distance from one of a single position or element to the next may be any number.
+#[test]
+fn windows_of_one_element_have_any_distance() {
+    let labels = || ConvolutionDimensions {
+        outer: 0,
+        features: 1,
+        spatial: vec![2],
+    };
+    let convolved = |dimension: WindowDimension, shape: &str, x: &Literal| {
+        let convolution = Convolution {
+            window: vec![dimension],
+            input: labels(),
+            kernel: labels(),
+            output: labels(),
+            feature_groups: 1,
+            batch_groups: 1,
+        };
+        let kernel = raw("f32[1,1,1]", &2_f32.to_le_bytes());
+        let operands = [x.clone(), kernel];
+        to_f64(&run(
+            Opcode::Convolution(convolution.into()),
+            shape,
+            &operands,
+        ))
+    };
+    let x = row(&[1_f32, 5.0, 7.0]);
+    let x = raw("f32[1,1,3]", x.bytes().unwrap());
+    for is_reversed in [false, true] {
+        let dilated = WindowDimension {
+            window_dilation: usize::MAX / 2,
+            is_reversed,
+            ..WindowDimension::of_size(1)
+        };
+        assert_eq!(convolved(dilated, "f32[1,1,3]", &x), [2.0, 10.0, 14.0]);
+    }
+    let once = WindowDimension {
+        stride: usize::MAX / 2,
+        ..WindowDimension::of_size(1)
+    };
+    assert_eq!(convolved(once, "f32[1,1,1]", &x), [2.0]);
 }

@@ -254,15 +254,19 @@ fn windows(x: &Array<'_>, convolution: &Convolution, sizes: &ConvolutionSizes) -
         ],
     };
     let spatial = || zip(window, &input.spatial).map(|(dimension, &at)| (dimension, dense[at]));
+    // A step that overflows is of one position or one element: more of them lie within the array.
     from.steps
-        .extend(spatial().map(|(dimension, step)| step * dimension.stride as isize));
+        .extend(spatial().map(|(dimension, step)| step.wrapping_mul(dimension.stride as isize)));
     for (dimension, step) in spatial() {
-        let step = step * dimension.window_dilation as isize;
+        let step = step.wrapping_mul(dimension.window_dilation as isize);
         if dimension.is_reversed {
-            from.start += (dimension.size - 1) * step as usize;
+            from.start += (dimension.size - 1).wrapping_mul(step as usize);
         }
-        from.steps
-            .push(if dimension.is_reversed { -step } else { step });
+        from.steps.push(if dimension.is_reversed {
+            step.wrapping_neg()
+        } else {
+            step
+        });
     }
     from.steps.push(dense[input.features]);
     let head = [

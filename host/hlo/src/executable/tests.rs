@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod float_modes;
 mod functions;
 mod passes;
 mod schedule;

@@ -24,6 +24,14 @@ impl Program {
         &self.exports
     }
 
+    /// Whether a custom call of the program names this target.
+    #[must_use]
+    pub fn calls(&self, target: &str) -> bool {
+        let instructions = self.computations.iter().flat_map(|c| &c.instructions);
+        let mut opcodes = instructions.map(|instruction| &instruction.opcode);
+        opcodes.any(|opcode| matches!(opcode, Opcode::CustomCall(call) if call.target == target))
+    }
+
     /// The exported functions, by ordinal. There is at least one.
     #[must_use]
     pub fn functions(&self) -> Vec<Function> {

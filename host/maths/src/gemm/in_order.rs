@@ -18,8 +18,8 @@ const LANES: usize = 8;
 /// The blocks of rows of a portable tile.
 const BLOCKS: usize = PORTABLE_TILE[0].div_ceil(BLOCK_ROWS);
 
-/// Computes products in a fixed order, with [`LANES`] columns at once: the terms of each element are
-/// added one after the other. `matrixmultiply` would fuse multiplications with additions.
+/// Computes products in a fixed order, with [`LANES`] columns at once: the terms of each element
+/// are added one after the other. `matrixmultiply` would fuse multiplications with additions.
 ///
 /// A tile is computed by blocks of [`BLOCK_ROWS`] rows and [`LANES`] columns, whose sums fit into
 /// registers. The sizes of blocks do not change the order of the terms.

@@ -16,13 +16,13 @@ impl Fencer<'_> {
         let body = self.writer.take_body();
         self.writer.line = crate::ast::Line(0);
         let (site, offset) = (self.writer.site, self.writer.offset);
-        if self.can_note() {
+        if self.can_note {
             self.writer.set_record();
             self.writer.zero(site, None);
             self.writer.zero(offset, None);
         }
         self.writer.set_origins();
-        if !self.can_note()
+        if !self.can_note
             && self
                 .proof
                 .plan
@@ -150,7 +150,7 @@ impl Fencer<'_> {
 
     /// Writes the end of the kernel: the first thread that noted something writes the record.
     pub(super) fn epilogue(&mut self) {
-        if !self.can_note() {
+        if !self.can_note {
             return;
         }
         let end = self.end;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::work::Work;
 use crate::ast::{Instruction, LabelId, Operand, RegisterId, Statement};
 use crate::table::{Control, Form};
 
@@ -46,6 +47,9 @@ pub(crate) struct Flow<'a> {
     pub(crate) place: Vec<Option<usize>>,
     /// The immediate dominator of each block; the first block's is itself.
     pub(crate) dominator: Vec<usize>,
+    /// For each block its number in the tree of dominators and the size of its subtree, whose
+    /// blocks have the numbers that follow.
+    subtrees: Vec<(usize, usize)>,
     /// The first block that all ways to the end pass through.
     pub(crate) joins: Vec<Option<usize>>,
     pub(crate) loops: Vec<Loop>,
@@ -82,14 +86,15 @@ impl<'a> Flow<'a> {
             order: Vec::new(),
             place: Vec::new(),
             dominator: Vec::new(),
+            subtrees: Vec::new(),
             joins: Vec::new(),
             loops: Vec::new(),
         }
     }
 
-    /// Finds what leads where. `None` if the loops have more than `most` blocks together: nested
-    /// loops repeat the blocks of the inner ones.
-    pub(crate) fn linked(mut self, most: usize) -> Option<Self> {
+    /// Finds what leads where. `None` if the loops have more than `most` blocks together (nested
+    /// loops repeat the blocks of the inner ones), or if there is too much work.
+    pub(crate) fn linked(mut self, most: usize, work: &Work) -> Option<Self> {
         let blocks = &self.blocks;
         self.order = reverse_postorder(blocks.len(), 0, |block, index| {
             let edge = blocks.get(block).and_then(|block| block.next.get(index));
@@ -110,25 +115,18 @@ impl<'a> Flow<'a> {
             .iter()
             .map(|block| block.before.clone())
             .collect();
-        self.dominator = dominators(&self.order, &self.place, &before);
-        self.joins = post_dominators(&self.blocks, &self.place);
+        self.dominator = dominators(&self.order, &self.place, &before, work)?;
+        self.subtrees = subtrees(&self.order, &self.dominator);
+        self.joins = post_dominators(&self.blocks, &self.place, work)?;
         self.loops = self.find_loops(most)?;
         Some(self)
     }
 
     /// Whether all ways to block `b` pass through block `a`.
-    pub(crate) fn dominates(&self, a: usize, mut b: usize) -> bool {
-        let (Some(first), Some(mut at)) = (self.place[a], self.place[b]) else {
-            return false;
-        };
-        while at > first {
-            b = self.dominator[b];
-            let Some(place) = self.place[b] else {
-                return false;
-            };
-            at = place;
-        }
-        a == b
+    pub(crate) fn dominates(&self, a: usize, b: usize) -> bool {
+        let ((first, size), (number, _)) = (self.subtrees[a], self.subtrees[b]);
+        let is_reachable = self.place[a].is_some() && self.place[b].is_some();
+        is_reachable && (first..first + size).contains(&number)
     }
 
     fn find_loops(&self, most: usize) -> Option<Vec<Loop>> {
@@ -306,12 +304,18 @@ fn reverse_postorder(
     order
 }
 
-/// Immediate dominators, by the algorithm of Cooper, Harvey and Kennedy.
-fn dominators(order: &[usize], place: &[Option<usize>], before: &[Vec<usize>]) -> Vec<usize> {
+/// Immediate dominators, by the algorithm of Cooper, Harvey and Kennedy. It takes cubic time for
+/// some flows. `None` if there is too much work.
+fn dominators(
+    order: &[usize],
+    place: &[Option<usize>],
+    before: &[Vec<usize>],
+    work: &Work,
+) -> Option<Vec<usize>> {
     const NONE: usize = usize::MAX;
     let mut found = vec![NONE; place.len()];
     let Some(&start) = order.first() else {
-        return found;
+        return Some(found);
     };
     found[start] = start;
     let place_of = |block: usize| place[block].unwrap_or(NONE);
@@ -320,6 +324,7 @@ fn dominators(order: &[usize], place: &[Option<usize>], before: &[Vec<usize>]) -
         changes = false;
         for &block in order.iter().skip(1) {
             let mut new = NONE;
+            let mut steps = before[block].len();
             for &from in &before[block] {
                 if found[from] == NONE {
                     continue;
@@ -332,24 +337,50 @@ fn dominators(order: &[usize], place: &[Option<usize>], before: &[Vec<usize>]) -
                 while a != b {
                     while place_of(a) > place_of(b) {
                         a = found[a];
+                        steps += 1;
                     }
                     while place_of(b) > place_of(a) {
                         b = found[b];
+                        steps += 1;
                     }
                 }
                 new = a;
             }
+            work.spend(steps)?;
             if new != NONE && found[block] != new {
                 found[block] = new;
                 changes = true;
             }
         }
     }
-    found
+    Some(found)
 }
 
-/// The immediate post-dominator of each block, if it is a block and not the end.
-fn post_dominators(blocks: &[Block], place: &[Option<usize>]) -> Vec<Option<usize>> {
+/// [`Flow::subtrees`].
+fn subtrees(order: &[usize], dominator: &[usize]) -> Vec<(usize, usize)> {
+    let mut sizes = vec![1; dominator.len()];
+    for &block in order.iter().skip(1).rev() {
+        sizes[dominator[block]] += sizes[block];
+    }
+    // The number of the next child of each block, which comes after the block in `order`.
+    let mut next = vec![1; dominator.len()];
+    let mut numbers = vec![0; dominator.len()];
+    for &block in order.iter().skip(1) {
+        let parent = dominator[block];
+        numbers[block] = next[parent];
+        next[parent] += sizes[block];
+        next[block] = numbers[block] + 1;
+    }
+    numbers.into_iter().zip(sizes).collect()
+}
+
+/// The immediate post-dominator of each block, if it is a block and not the end. `None` if there is
+/// too much work.
+fn post_dominators(
+    blocks: &[Block],
+    place: &[Option<usize>],
+    work: &Work,
+) -> Option<Vec<Option<usize>>> {
     let end = blocks.len();
     let mut before = vec![Vec::new(); end + 1];
     let mut next = vec![Vec::new(); end + 1];
@@ -371,8 +402,7 @@ fn post_dominators(blocks: &[Block], place: &[Option<usize>]) -> Vec<Option<usiz
     for (index, &block) in order.iter().enumerate() {
         place[block] = Some(index);
     }
-    let found = dominators(&order, &place, &before);
-    (0..end)
-        .map(|block| found.get(block).copied().filter(|&join| join < end))
-        .collect()
+    let found = dominators(&order, &place, &before, work)?;
+    let joins = (0..end).map(|block| found.get(block).copied().filter(|&join| join < end));
+    Some(joins.collect())
 }

@@ -58,6 +58,8 @@ pub struct Limits {
     pub registers: usize,
     /// Places where values of registers meet, times the ways into them.
     pub joins: usize,
+    /// Steps of the verifier: a few seconds.
+    pub work: u64,
     /// Blocks of threads in a grid.
     pub grid: u64,
     /// Bytes of shared memory, static and dynamic.
@@ -77,6 +79,7 @@ impl Default for Limits {
             loop_blocks: 100_000,
             registers: 200_000,
             joins: 1_000_000,
+            work: 100_000_000,
             grid: 1 << 31,
             shared_bytes: 228 << 10,
             local_bytes: 64 << 10,

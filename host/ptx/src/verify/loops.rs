@@ -1,5 +1,6 @@
 //! What ends each loop: a bound that was proved, or a look at the stop word.
 
+use super::flow::{Block, Flow};
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
 use super::{LoopEnd, LoopReport, Refusal, Rule};
@@ -38,8 +39,53 @@ pub(crate) struct Loops {
     pub(crate) blocks_look: bool,
 }
 
+/// An instruction that waits for other threads.
+#[derive(Clone, Copy)]
+struct Wait {
+    leaving: Leaving,
+    line: Line,
+    opcode: Opcode,
+}
+
+/// The first one that waits for all threads of the block, or else the first one.
+fn first_wait(mut waits: impl Iterator<Item = Wait>) -> Option<Wait> {
+    let first = waits.next()?;
+    if first.leaving == Leaving::Block {
+        return Some(first);
+    }
+    Some(
+        waits
+            .find(|wait| wait.leaving == Leaving::Block)
+            .unwrap_or(first),
+    )
+}
+
+/// The instruction of a block that others wait for.
+fn wait_of(flow: &Flow<'_>, block: &Block) -> Option<Wait> {
+    let waits = flow.steps[block.first..block.end]
+        .iter()
+        .filter_map(|step| {
+            let leaving = match step.form.meeting {
+                Meeting::Nothing | Meeting::OwnWork => return None,
+                Meeting::Lanes { .. } | Meeting::Warp => Leaving::Warp,
+                Meeting::Block { .. } => Leaving::Block,
+            };
+            Some(Wait {
+                leaving,
+                line: step.instruction.line,
+                opcode: step.instruction.opcode,
+            })
+        });
+    first_wait(waits)
+}
+
 pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
     let flow = solution.subject.flow;
+    let waits: Vec<_> = flow
+        .blocks
+        .iter()
+        .map(|block| wait_of(flow, block))
+        .collect();
     let mut found = Loops {
         looks: Vec::new(),
         reports: Vec::new(),
@@ -73,7 +119,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
             continue;
         }
         let period = (MOST_TURNS / inner.max(1)).clamp(1, MOST_PERIOD) as u32;
-        match leaving(solution, uniformity, one.header) {
+        match leaving(solution, uniformity, &waits, one.header) {
             Ok(leaving) => {
                 let block = one.header;
                 found.looks.push(Look {
@@ -91,7 +137,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
     let turns = totals.iter().flatten().fold(1, |all, turns| all + turns);
     if instructions_of_grid(solution, turns) > i128::from(solution.subject.limits.grid_instructions)
     {
-        found.look_first(solution, uniformity);
+        found.look_first(solution, uniformity, &waits);
     }
     found
 }
@@ -112,14 +158,19 @@ fn instructions_of_grid(solution: &Solution<'_>, turns: i128) -> i128 {
 impl Loops {
     /// Lets each block look at the stop word as it begins. All of its threads begin together, so
     /// that this fails only if the kernel begins with a loop, which may look anyway.
-    fn look_first(&mut self, solution: &Solution<'_>, uniformity: &Uniformity) {
+    fn look_first(
+        &mut self,
+        solution: &Solution<'_>,
+        uniformity: &Uniformity,
+        waits: &[Option<Wait>],
+    ) {
         let Some(&block) = solution.subject.flow.order.first() else {
             return;
         };
         if self.looks.iter().any(|look| look.block == block) {
             return;
         }
-        if let Ok(leaving) = leaving(solution, uniformity, block) {
+        if let Ok(leaving) = leaving(solution, uniformity, waits, block) {
             self.looks.push(Look {
                 block,
                 period: 1,
@@ -140,28 +191,18 @@ fn header_line(solution: &Solution<'_>, header: usize) -> u32 {
 fn leaving(
     solution: &Solution<'_>,
     uniformity: &Uniformity,
+    waits: &[Option<Wait>],
     header: usize,
 ) -> Result<Leaving, Refusal> {
     let flow = solution.subject.flow;
-    let mut waits: Option<(Leaving, Line, Opcode)> = None;
-    for (block, is_reached) in flow.reachable(&[header], None).into_iter().enumerate() {
-        if !is_reached {
-            continue;
-        }
-        for step in &flow.steps[flow.blocks[block].first..flow.blocks[block].end] {
-            let now = match step.form.meeting {
-                Meeting::Nothing | Meeting::OwnWork => continue,
-                Meeting::Lanes { .. } | Meeting::Warp => Leaving::Warp,
-                Meeting::Block { .. } => Leaving::Block,
-            };
-            let is_more =
-                waits.is_none_or(|(known, ..)| known == Leaving::Warp && now == Leaving::Block);
-            if is_more {
-                waits = Some((now, step.instruction.line, step.instruction.opcode));
-            }
-        }
-    }
-    let Some((leaving, line, opcode)) = waits else {
+    let reached = flow.reachable(&[header], None);
+    let reached = std::iter::zip(waits, reached).filter(|(_, is_reached)| *is_reached);
+    let Some(Wait {
+        leaving,
+        line,
+        opcode,
+    }) = first_wait(reached.filter_map(|(wait, _)| *wait))
+    else {
         return Ok(Leaving::Thread);
     };
     let agreement = uniformity.blocks[header];

@@ -86,9 +86,9 @@ pub(crate) struct Plan {
     pub(crate) blocks: Vec<Option<usize>>,
     pub(crate) looks: Vec<Look>,
     pub(crate) zeroed: Vec<RegisterId>,
-    /// Steps that end a thread.
+    /// Steps that end a thread, sorted.
     pub(crate) exits: Vec<usize>,
-    /// Traps and failed assertions, which become records.
+    /// Traps and failed assertions, which become records. Sorted.
     pub(crate) traps: Vec<usize>,
     /// The value that each step reads from the base register of its address.
     pub(crate) bases: Vec<Vec<(RegisterId, u32)>>,

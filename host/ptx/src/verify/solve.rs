@@ -32,12 +32,17 @@ pub(crate) struct Solution<'s> {
     starts: Vec<Option<Contents>>,
     /// The contents of all values as computed before the inductions were known.
     before: Vec<Option<Contents>>,
+    /// The conditions that hold in each block, the nearest last.
+    conditions: Vec<Vec<(ValueId, bool)>>,
     /// The work that is left for all places together.
     work: Cell<u32>,
 }
 
 /// The most values and conditions that are looked at again at all places of an entry: some seconds.
 const WORK: u32 = 4_000_000;
+
+/// The steps of computing what one value can be.
+const EVALUATION: usize = 16;
 
 /// The contents that arrive at a join.
 struct Incoming {
@@ -55,7 +60,8 @@ impl<'s> Solution<'s> {
         left.is_some()
     }
 
-    pub(crate) fn new(subject: &'s Subject<'s>) -> Self {
+    /// `None` if there is too much work.
+    pub(crate) fn new(subject: &'s Subject<'s>) -> Option<Self> {
         let count = subject.ssa.values.len();
         let mut solution = Self {
             subject,
@@ -63,20 +69,21 @@ impl<'s> Solution<'s> {
             inductions: vec![None; count],
             starts: vec![None; count],
             before: vec![None; count],
+            conditions: conditions(subject),
             work: Cell::new(WORK),
         };
-        solution.solve();
+        solution.solve()?;
         solution.bound_inductions();
         if solution.inductions.iter().any(Option::is_some) {
             solution.before = std::mem::replace(&mut solution.contents, vec![None; count]);
-            solution.solve();
+            solution.solve()?;
             for &block in &subject.flow.order {
                 for one in solution.joined(block) {
                     solution.starts[one.join.at()] = one.start;
                 }
             }
         }
-        solution
+        Some(solution)
     }
 
     /// The contents of a join before the first turn of its loop, and the change of each turn.
@@ -89,39 +96,6 @@ impl<'s> Solution<'s> {
         found.unwrap_or_else(|| Contents::full(self.subject.bits(value)))
     }
 
-    /// The conditions that hold in a block, the nearest first.
-    pub(crate) fn conditions(&self, mut block: usize) -> Vec<(ValueId, bool)> {
-        let flow = self.subject.flow;
-        let mut found = Vec::new();
-        while found.len() < MOST_CONDITIONS {
-            if let [from] = flow.blocks[block].before.as_slice()
-                && flow.dominator[block] == *from
-                && *from != block
-                && let Some(condition) = self.edge_condition(*from, block)
-            {
-                found.push(condition);
-            }
-            let above = flow.dominator[block];
-            if above == block {
-                break;
-            }
-            block = above;
-        }
-        found.reverse();
-        found
-    }
-
-    /// The predicate that has a known value where control goes from one block to another.
-    fn edge_condition(&self, from: usize, to: usize) -> Option<(ValueId, bool)> {
-        let block = &self.subject.flow.blocks[from];
-        let edge = block.next.iter().find(|edge| edge.to == to)?;
-        let condition = edge.condition?;
-        let value = self
-            .subject
-            .read(block.end.checked_sub(1)?, condition.predicate)?;
-        Some((value, condition.is))
-    }
-
     /// The facts that hold when a step runs under these conditions: its guard has let it run.
     pub(crate) fn place_of_step(
         &self,
@@ -129,7 +103,7 @@ impl<'s> Solution<'s> {
         step: usize,
         more: &[(ValueId, bool)],
     ) -> Place<'_, 's> {
-        let mut conditions = self.conditions(block);
+        let mut conditions = self.conditions[block].clone();
         conditions.extend(more);
         if let Some(guard) = self.subject.flow.steps[step].instruction.guard
             && let Some(value) = self.subject.read(step, guard.predicate)
@@ -139,13 +113,16 @@ impl<'s> Solution<'s> {
         Place::with(self, &conditions)
     }
 
-    fn solve(&mut self) {
+    /// `None` if there is too much work: a join may change the one before it, as often as there are
+    /// joins.
+    fn solve(&mut self) -> Option<()> {
         let thresholds = self.thresholds();
         let subject = self.subject;
         let mut changes = vec![0_u32; subject.ssa.values.len()];
         loop {
             let mut has_changed = false;
             for &block in &subject.flow.order {
+                subject.work.spend(EVALUATION * subject.values_of(block))?;
                 for one in self.joined(block) {
                     has_changed |= self.grow(one.join, one.contents, &mut changes, &thresholds);
                 }
@@ -165,6 +142,7 @@ impl<'s> Solution<'s> {
                 self.evaluate_block(block);
             }
         }
+        Some(())
     }
 
     fn evaluate_block(&mut self, block: usize) {
@@ -282,8 +260,8 @@ impl<'s> Solution<'s> {
             return Some(everywhere);
         }
         let place = place?.get_or_insert_with(|| {
-            let mut conditions = self.conditions(from);
-            conditions.extend(self.edge_condition(from, to));
+            let mut conditions = self.conditions[from].clone();
+            conditions.extend(edge_condition(self.subject, from, to));
             Place::with(self, &conditions)
         });
         Some(everywhere.meet(place.contents(value)))
@@ -323,4 +301,34 @@ impl<'s> Solution<'s> {
         }
         found.into_iter().collect()
     }
+}
+
+/// The conditions that hold in each block, the nearest last.
+fn conditions(subject: &Subject<'_>) -> Vec<Vec<(ValueId, bool)>> {
+    let flow = subject.flow;
+    let mut found = vec![Vec::new(); flow.blocks.len()];
+    for &block in &flow.order {
+        let above = flow.dominator[block];
+        if above == block {
+            continue;
+        }
+        let mut all = found[above].clone();
+        if flow.blocks[block].before == [above] {
+            all.extend(edge_condition(subject, above, block));
+        }
+        if all.len() > MOST_CONDITIONS {
+            all.remove(0);
+        }
+        found[block] = all;
+    }
+    found
+}
+
+/// The predicate that has a known value where control goes from one block to another.
+fn edge_condition(subject: &Subject<'_>, from: usize, to: usize) -> Option<(ValueId, bool)> {
+    let block = &subject.flow.blocks[from];
+    let edge = block.next.iter().find(|edge| edge.to == to)?;
+    let condition = edge.condition?;
+    let value = subject.read(block.end.checked_sub(1)?, condition.predicate)?;
+    Some((value, condition.is))
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::Flow;
+use super::work::Work;
 use crate::ast::{Function, Instruction, Operand, RegisterId};
 use crate::table::Role;
 
@@ -117,9 +118,9 @@ struct Builder<'f, 'a> {
     zeros: BTreeMap<RegisterId, ValueId>,
 }
 
-/// Returns `None` if the kernel would need more than `most` joins.
-pub(crate) fn build(function: &Function, flow: &Flow<'_>, most: usize) -> Option<Ssa> {
-    let joined = joined_registers(function, flow, most)?;
+/// Returns `None` if the kernel would need more than `most` joins, or too much work.
+pub(crate) fn build(function: &Function, flow: &Flow<'_>, most: usize, work: &Work) -> Option<Ssa> {
+    let joined = joined_registers(function, flow, most, work)?;
     let mut builder = Builder {
         flow,
         ssa: Ssa {
@@ -152,13 +153,15 @@ fn joined_registers(
     function: &Function,
     flow: &Flow<'_>,
     most: usize,
+    work: &Work,
 ) -> Option<Vec<BTreeSet<RegisterId>>> {
     let assigned = assignments(function, flow)?;
-    let frontiers = frontiers(flow);
+    let frontiers = frontiers(flow, work)?;
     let mut joined = vec![BTreeSet::new(); flow.blocks.len()];
     let mut total = 0;
     for (index, mut open) in assigned.into_iter().enumerate() {
         while let Some(block) = open.pop() {
+            work.spend(LOOK_UP * frontiers[block].len())?;
             for &to in &frontiers[block] {
                 if joined[to].insert(RegisterId(index as u32)) {
                     total += 1 + flow.blocks[to].before.len();
@@ -205,7 +208,12 @@ fn assignments(function: &Function, flow: &Flow<'_>) -> Option<Vec<Vec<usize>>> 
     Some(assigned)
 }
 
-fn frontiers(flow: &Flow<'_>) -> Vec<BTreeSet<usize>> {
+/// The steps of looking something up in a set, and of adding something to it.
+const LOOK_UP: usize = 4;
+const ADD: usize = 64;
+
+/// The dominance frontier of each block. `None` if there is too much work.
+fn frontiers(flow: &Flow<'_>, work: &Work) -> Option<Vec<BTreeSet<usize>>> {
     let mut found = vec![BTreeSet::new(); flow.blocks.len()];
     for &block in &flow.order {
         // The first block also has a way in from outside.
@@ -219,7 +227,8 @@ fn frontiers(flow: &Flow<'_>) -> Vec<BTreeSet<usize>> {
                 if at == flow.dominator[block] && flow.dominator[block] != block {
                     break;
                 }
-                found[at].insert(block);
+                let is_new = found[at].insert(block);
+                work.spend(if is_new { ADD } else { LOOK_UP })?;
                 if is_first {
                     break;
                 }
@@ -227,7 +236,7 @@ fn frontiers(flow: &Flow<'_>) -> Vec<BTreeSet<usize>> {
             }
         }
     }
-    found
+    Some(found)
 }
 
 impl Builder<'_, '_> {
@@ -302,13 +311,11 @@ impl Builder<'_, '_> {
             .map(|edge| edge.to)
             .collect();
         for to in targets {
+            let ways = &self.flow.blocks[to].before;
+            let place = ways.iter().position(|&from| from == block);
             for join in self.ssa.joins[to].clone() {
                 let register = self.ssa.values[join.at()].register;
                 let value = self.read(register);
-                let place = self.flow.blocks[to]
-                    .before
-                    .iter()
-                    .position(|&from| from == block);
                 if let (Some(place), Definition::Join { from, .. }) =
                     (place, &mut self.ssa.values[join.at()].definition)
                 {

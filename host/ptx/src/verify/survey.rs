@@ -134,6 +134,9 @@ pub fn unknown_launch(function: &Function) -> Launch {
 /// Passes over a body, each of which follows values through a loop once more.
 const PASSES: usize = 4;
 
+/// The most parameters whose sum a register is taken for.
+const MOST_PARTS: usize = 16;
+
 /// The operands that an address may be computed from.
 fn sources(instruction: &Instruction) -> &[Operand] {
     let operands = &instruction.operands;
@@ -177,6 +180,7 @@ fn pointers(function: &Function) -> Vec<bool> {
                 known.extend(all);
                 known.sort_unstable();
                 known.dedup();
+                known.truncate(MOST_PARTS);
             }
         }
     }

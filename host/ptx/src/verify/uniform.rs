@@ -20,6 +20,9 @@ pub(crate) enum Agreement {
     Thread,
 }
 
+/// The steps of finding who agrees on one value.
+const VALUE: usize = 8;
+
 /// The agreement on each value, and on whether and how often each block runs.
 pub(crate) struct Uniformity {
     pub(crate) values: Vec<Agreement>,
@@ -27,7 +30,8 @@ pub(crate) struct Uniformity {
 }
 
 impl Uniformity {
-    pub(crate) fn new(solution: &Solution<'_>) -> Self {
+    /// `None` if there is too much work.
+    pub(crate) fn new(solution: &Solution<'_>) -> Option<Self> {
         let subject = solution.subject;
         let flow = subject.flow;
         let mut found = Self {
@@ -40,6 +44,7 @@ impl Uniformity {
         loop {
             let mut has_changed = false;
             for &block in &flow.order {
+                subject.work.spend(VALUE * subject.values_of(block))?;
                 for &join in &subject.ssa.joins[block] {
                     let parts = match &subject.ssa.values[join.at()].definition {
                         Definition::Join { from, .. } => from.as_slice(),
@@ -61,11 +66,12 @@ impl Uniformity {
                 if agreement > spread[block] {
                     spread[block] = agreement;
                     has_changed = true;
+                    subject.work.spend(flow.blocks.len())?;
                     depend(flow, block, agreement, &mut found.blocks, &mut joins);
                 }
             }
             if !has_changed {
-                return found;
+                return Some(found);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::flow::Flow;
 use super::range::Range;
 use super::ssa::{Ssa, ValueId};
+use super::work::Work;
 use super::{Launch, Limits, Open};
 use crate::ast::{Function, Immediate, Module, Operand, VariableId};
 use crate::special::Special;
@@ -128,12 +129,19 @@ pub(crate) struct Subject<'s> {
     pub(crate) limits: &'s Limits,
     pub(crate) flow: &'s Flow<'s>,
     pub(crate) ssa: &'s Ssa,
+    pub(crate) work: &'s Work,
 }
 
 impl Subject<'_> {
     pub(crate) fn bits(&self, value: ValueId) -> u32 {
         let register = self.ssa.values[value.at()].register;
         self.register_bits(register.0)
+    }
+
+    /// The number of values that are computed in a block. A join counts for each way into it.
+    pub(crate) fn values_of(&self, block: usize) -> usize {
+        let one = &self.flow.blocks[block];
+        self.ssa.joins[block].len() * (1 + one.before.len()) + (one.end - one.first) + 1
     }
 
     fn register_bits(&self, register: u32) -> u32 {

@@ -4,8 +4,8 @@
 #[cfg(feature = "maths")]
 pub(crate) use callbox_abi::Number;
 pub(crate) use callbox_abi::{
-    API_MODULE, JAX_FFI_API, MAJOR, MATHS_MODULE, MATHS_VERSION, METADATA_SECTION, MINOR, REALLOC,
-    VERSION,
+    API_MODULE, JAX_FFI_API, JAX_FFI_ORDERS, JAX_FFI_RECORDS_ORDERS, MAJOR, MATHS_MODULE,
+    MATHS_VERSION, METADATA_SECTION, MINOR, REALLOC, VERSION,
 };
 
 /// The record `buffer`.

@@ -6,10 +6,10 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use crate::claim::{Claim, GuestFunction, Returned};
 use crate::failure::{caller_exhausted, status};
-use crate::float_mode::FloatMode;
 use crate::interrupt::Interrupted;
 use crate::state::GuestState;
 use crate::trap;
+use callbox_core::float_mode::FloatMode;
 
 /// The stack that the host itself needs to enter a guest and to serve its imports.
 const HOST_STACK: usize = 128 << 10;

@@ -2,10 +2,10 @@
 //!
 //! The checks, their order and their messages are those of `Handler::Call` (xla/ffi/api/api.h):
 //! first the counts, each of which fails alone, then all parameters, whose errors are reported
-//! together. XLA's header line counts operands, results and attributes as "operands"; the name
-//! before each message tells them apart. A guest made with `callbox-guest` repeats the checks when
-//! it is called. Checking here reports errors before a program runs, and limits how many names a
-//! module's declaration puts into a message.
+//! together. XLA's header line counts operands, results and attributes as "operands". Here it has
+//! the positions of operands and results, and the names of attributes. A guest made with
+//! `callbox-guest` repeats the checks when it is called. Checking here reports errors before a
+//! program runs, and limits how many names a module's declaration puts into a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -43,27 +43,17 @@ pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
     let mut buffers = Buffers::new(signature);
     let mut mismatches = buffers.operands(&operands);
     mismatches.extend(buffers.results(&results));
-    mismatches.extend(attributes(declared, &site.attributes));
-    report(mismatches)
+    report(mismatches, attributes(declared, &site.attributes))
 }
 
-/// Checks only the attributes of a call site whose `buffers` operands and results fit.
-pub(super) fn check_attributes(
-    signature: &Signature,
-    buffers: usize,
-    found: &Dictionary,
-) -> Result<()> {
+/// Checks only the attributes of a call site whose operands and results fit.
+pub(super) fn check_attributes(signature: &Signature, found: &Dictionary) -> Result<()> {
     let declared = signature.attributes.as_deref().unwrap_or_default();
     if declared.is_empty() {
         return Ok(());
     }
     check_names(declared, found)?;
-    let mismatches = attributes(declared, found);
-    report(
-        std::iter::repeat_n(None, buffers)
-            .chain(mismatches)
-            .collect(),
-    )
+    report(Vec::new(), attributes(declared, found))
 }
 
 /// Checks only the operands of a call. Returns the dimensions that they determine.
@@ -79,24 +69,33 @@ pub(super) fn check_operands<'a>(
         operands.len(),
     )?;
     let mut buffers = Buffers::new(signature);
-    report(buffers.operands(&operands))?;
+    report(buffers.operands(&operands), std::iter::empty())?;
     Ok(buffers)
 }
 
-/// Reports all mismatches. Positions count operands, then results, then declared attributes.
-fn report(mismatches: Vec<Option<String>>) -> Result<()> {
-    let wrong: Vec<_> = mismatches
-        .into_iter()
-        .enumerate()
-        .filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)))
-        .collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let (positions, diagnostics): (Vec<_>, Vec<_>) = wrong.into_iter().unzip();
+/// Reports all mismatches: of buffers, which are operands and then results, by position, and of
+/// attributes by name.
+fn report<'a>(
+    buffers: Vec<Option<String>>,
+    attributes: impl Iterator<Item = (&'a str, String)>,
+) -> Result<()> {
+    let wrong = buffers.into_iter().enumerate();
+    let wrong = wrong.filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)));
+    let (positions, mut diagnostics): (Vec<_>, Vec<_>) = wrong.unzip();
+    let (names, wrong): (Vec<_>, Vec<_>) = attributes.unzip();
+    diagnostics.extend(wrong);
+    let names = listed(names.into_iter().map(shortened), ", ");
+    let bad = match (positions.is_empty(), names.is_empty()) {
+        (true, true) => return Ok(()),
+        (false, true) => format!("operands (bad operands at: {})", positions.join(", ")),
+        (true, false) => format!("attributes (bad attributes: {names})"),
+        (false, false) => {
+            let positions = positions.join(", ");
+            format!("operands (bad operands at: {positions}; bad attributes: {names})")
+        }
+    };
     Err(Status::invalid_argument(format!(
-        "Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
-        positions.join(", "),
+        "Failed to decode all FFI handler {bad}\nDiagnostics:\n{}",
         diagnostics.join("\n")
     )))
 }
@@ -230,11 +229,11 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// The mismatch of each declared attribute. Their number has been checked.
-fn attributes(
-    declared: &[AttributeSignature],
-    found: &Dictionary,
-) -> impl Iterator<Item = Option<String>> {
+/// The mismatches of declared attributes, with their names. Their number has been checked.
+fn attributes<'a>(
+    declared: &'a [AttributeSignature],
+    found: &'a Dictionary,
+) -> impl Iterator<Item = (&'a str, String)> {
     let all_are_required = declared.iter().all(|attribute| !attribute.optional);
     let sorted: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
     // XLA compares the call's sorted names with the target's, position by position.
@@ -244,18 +243,18 @@ fn attributes(
     } else {
         BTreeMap::new()
     };
-    declared.iter().map(move |attribute| {
+    declared.iter().filter_map(move |attribute| {
         let name = attribute.name.as_str();
         if let Some(found) = other_names.get(name) {
-            return Some(format!("Attribute name mismatch: {found} vs {name}"));
+            return Some((name, format!("Attribute name mismatch: {found} vs {name}")));
         }
         match found.get(name) {
             Some(value) => {
                 let mismatch = attribute.mismatch(value)?;
-                Some(format!("attribute {}: {mismatch}", shortened(name)))
+                Some((name, format!("attribute {}: {mismatch}", shortened(name))))
             }
             None if attribute.optional => None,
-            None => Some(missing(name, found)),
+            None => Some((name, missing(name, found))),
         }
     })
 }

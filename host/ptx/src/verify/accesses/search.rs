@@ -129,6 +129,14 @@ fn candidates(
     if let Some(origin) = origin {
         return Ok(Some(origin).filter(is_allowed).into_iter().collect());
     }
+    let count = subject.launch.params.len()
+        + subject.module.variables.len()
+        + subject.function.variables.len();
+    subject.work.spend(count).ok_or_else(|| {
+        let reason = "there are too many buffers and variables to compare its address with";
+        let cure = "compute the address from one parameter or variable";
+        (Rule::Size, reason.to_owned(), cure)
+    })?;
     let buffers = (0..subject.launch.params.len()).map(Origin::Buffer);
     let module = (0..subject.module.variables.len() as u32).map(VariableId::Module);
     let own = (0..subject.function.variables.len() as u32).map(VariableId::Function);

@@ -7,8 +7,8 @@ use num_complex::{Complex32, Complex64};
 use super::results::{give, give_one};
 use super::twin;
 use super::words::{
-    Diagnostic, array, asked, bad_operands, dictionary, find, invalid_argument, parameter, scalar,
-    text, variant,
+    Diagnostic, array, asked, attribute, bad_attributes, dictionary, find, invalid_argument,
+    scalar, text, variant,
 };
 
 pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
@@ -18,7 +18,7 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
         twin("arrays", arrays),
         twin("array_shape", array_shape),
         twin("text", |call| {
-            let text = parameter(1, find(call.attributes(), "text").and_then(text))?;
+            let text = attribute("text", find(call.attributes(), "text").and_then(text))?;
             let bytes = text.as_bytes().to_vec();
             give(call, 0, &bytes)
         }),
@@ -30,8 +30,8 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
         }),
         twin("depth", depth),
         twin("range", |call| {
-            let attribute = find(call.attributes(), "range");
-            let ends = parameter(1, attribute.and_then(dictionary).and_then(range))?;
+            let found = find(call.attributes(), "range");
+            let ends = attribute("range", found.and_then(dictionary).and_then(range))?;
             give(call, 0, &ends)
         }),
         twin("range_of_all", |call| {
@@ -39,8 +39,8 @@ pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
             give(call, 0, &ends)
         }),
         twin("window", |call| {
-            let attribute = find(call.attributes(), "window");
-            let said = parameter(1, attribute.and_then(dictionary).and_then(window))?;
+            let found = find(call.attributes(), "window");
+            let said = attribute("window", found.and_then(dictionary).and_then(window))?;
             give(call, 0, &said)
         }),
     ]
@@ -58,9 +58,9 @@ fn enums(call: &mut CudaCall<'_>) -> Result<()> {
     match (rounding, side) {
         (Ok(rounding), Ok(side)) => give(call, 0, &[rounding as i32, side as i32]),
         (rounding, side) => {
-            let bad = [(1, rounding.err()), (2, side.err())].into_iter();
+            let bad = [("rounding", rounding.err()), ("side", side.err())].into_iter();
             let bad: Vec<_> = bad.filter_map(|(n, text)| Some((n, text?))).collect();
-            Err(bad_operands(&bad))
+            Err(bad_attributes(&bad))
         }
     }
 }
@@ -124,7 +124,7 @@ fn dimensions(literal: &Literal) -> Vec<i64> {
 
 fn depth(call: &mut CudaCall<'_>) -> Result<()> {
     let nested = find(call.attributes(), "nested").and_then(dictionary);
-    let mut last = parameter(1, nested)?;
+    let mut last = attribute("nested", nested)?;
     let mut depth = 1;
     while let Some(deeper) = last.get("deeper") {
         depth += 1;

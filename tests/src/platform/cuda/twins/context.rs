@@ -5,12 +5,12 @@ use callbox::{Result, StatusCode};
 
 use super::results::{expect_alike, give, give_bytes, give_one};
 use super::twin;
-use super::words::{asked, failure, find, invalid_argument, parameter, scalar, text};
+use super::words::{asked, attribute, failure, find, invalid_argument, scalar, text};
 
 pub(super) fn twins() -> Vec<(&'static str, CudaTarget)> {
     vec![
         twin("user_data", |call| {
-            let name = parameter(1, find(call.attributes(), "name").and_then(text))?;
+            let name = attribute("name", find(call.attributes(), "name").and_then(text))?;
             match call.user_data(name) {
                 Some(bytes) => {
                     let bytes = bytes.to_vec();

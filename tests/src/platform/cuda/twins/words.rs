@@ -17,20 +17,40 @@ pub(super) fn invalid_argument(message: impl Into<String>) -> Status {
     failure(StatusCode::InvalidArgument, message)
 }
 
-/// The failure of decoding a handler's parameters, each with its number and message.
+/// The failure of decoding a handler's parameters other than attributes, each with its number and
+/// message.
 pub(super) fn bad_operands(bad: &[(usize, String)]) -> Status {
     let numbers: Vec<String> = bad.iter().map(|(number, _)| number.to_string()).collect();
     let diagnostics: Vec<&str> = bad.iter().map(|(_, text)| text.as_str()).collect();
+    undecoded(
+        &format!("operands (bad operands at: {})", numbers.join(", ")),
+        &diagnostics.join("\n"),
+    )
+}
+
+/// The failure of decoding a handler's attributes, each with its name and message.
+pub(super) fn bad_attributes(bad: &[(&str, String)]) -> Status {
+    let names: Vec<&str> = bad.iter().map(|(name, _)| *name).collect();
+    let lines = bad.iter().flat_map(|(name, text)| {
+        let lines = text.lines();
+        lines.map(move |line| format!("attribute {name}: {line}"))
+    });
+    let lines: Vec<String> = lines.collect();
+    undecoded(
+        &format!("attributes (bad attributes: {})", names.join(", ")),
+        &lines.join("\n"),
+    )
+}
+
+fn undecoded(bad: &str, diagnostics: &str) -> Status {
     invalid_argument(format!(
-        "[execute] Failed to decode all FFI handler operands (bad operands at: {})\nDiagnostics:\n{}",
-        numbers.join(", "),
-        diagnostics.join("\n")
+        "[execute] Failed to decode all FFI handler {bad}\nDiagnostics:\n{diagnostics}"
     ))
 }
 
-/// The value of the parameter with this number.
-pub(super) fn parameter<T>(number: usize, decoded: Diagnostic<T>) -> Result<T> {
-    decoded.map_err(|text| bad_operands(&[(number, text)]))
+/// The value of the attribute with this name.
+pub(super) fn attribute<T>(name: &str, decoded: Diagnostic<T>) -> Result<T> {
+    decoded.map_err(|text| bad_attributes(&[(name, text)]))
 }
 
 /// The attribute with this name.

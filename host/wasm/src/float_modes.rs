@@ -8,11 +8,11 @@ use callbox_core::call::{CallSite, TargetModule};
 use callbox_core::policy::{Grants, LogLevel, Policy};
 use callbox_core::values::{Result, StatusCode};
 
-use super::*;
+use callbox_core::float_mode::FloatMode;
+
 use crate::{Config, Engine, LogRecord, PreparedCall};
 
-/// Denormals are zero, results are flushed to zero, and rounding is towards zero.
-const OTHER: FloatMode = FloatMode(0xffc0);
+const OTHER: FloatMode = FloatMode::FLUSHING;
 
 /// A denormal.
 const DENORMAL: f32 = 1e-40;
@@ -62,35 +62,12 @@ fn call(call: &PreparedCall) -> Result<f32> {
     Ok(f32::from_le_bytes(result))
 }
 
-/// The bits of the thread's mode, without the flags of exceptions.
-fn mode() -> u64 {
-    register::read() & register::MODE
-}
-
-#[test]
-fn a_mode_lasts_until_it_is_dropped() {
-    let own = mode();
-    let other = OTHER.set();
-    assert_eq!(sum(), 0.0);
-    assert!(OTHER.set().before().is_none());
-    let wasm = FloatMode::WASM.set();
-    assert_eq!(sum(), DENORMAL);
-    let host = wasm.before().map(FloatMode::set);
-    assert_eq!(sum(), 0.0);
-    drop(host);
-    assert_eq!(sum(), DENORMAL);
-    drop(wasm);
-    assert_eq!(mode(), OTHER.0);
-    drop(other);
-    assert_eq!(mode(), own);
-}
-
 #[test]
 fn guests_compute_alike_on_every_thread() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = {
         let seen = Arc::clone(&seen);
-        move |_: &LogRecord<'_>| seen.lock().unwrap().push((mode(), sum()))
+        move |_: &LogRecord<'_>| seen.lock().unwrap().push((FloatMode::current(), sum()))
     };
     let engine = Engine::with_config(Config {
         policy: Policy {
@@ -110,12 +87,12 @@ fn guests_compute_alike_on_every_thread() {
             DENORMAL.to_bits(),
             "{target}"
         );
-        assert_eq!(mode(), OTHER.0, "{target}");
+        assert_eq!(FloatMode::current(), OTHER, "{target}");
     }
-    assert_eq!(*seen.lock().unwrap(), [(OTHER.0, 0.0)]);
+    assert_eq!(*seen.lock().unwrap(), [(OTHER, 0.0)]);
     let trapping = prepare(&engine, "trap");
     assert_eq!(call(&trapping).unwrap_err().code(), StatusCode::Aborted);
-    assert_eq!(mode(), OTHER.0);
+    assert_eq!(FloatMode::current(), OTHER);
     drop(other);
     let plain = prepare(&engine, "add");
     assert_eq!(call(&plain).unwrap().to_bits(), DENORMAL.to_bits());

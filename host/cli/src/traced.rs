@@ -1,0 +1,118 @@
+//! The modules of programs that `callbox.jax` traced, by key.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use callbox::policy::{Policy, Traps};
+use callbox::traced::{AnyModule, TARGET, TracedModules, module_key};
+use callbox::{Result, Status};
+
+use super::failure::Outcome;
+use super::modules::{Loader, OpenedFile, modules_in};
+use super::policy::PolicyArguments;
+
+/// The most files that a message lists.
+const LISTED: usize = 8;
+
+/// Modules in folders, which traced programs name by keys.
+pub(super) struct ModuleFolder {
+    files: BTreeMap<String, Arc<OpenedFile>>,
+    /// The folders or the lock, for messages.
+    place: String,
+    loader: Mutex<Loader>,
+}
+
+impl ModuleFolder {
+    /// Reads the modules in folders, or those that the lock names if there is no folder. `None`
+    /// without both.
+    pub(super) fn read(folders: &[PathBuf], policy: &PolicyArguments) -> Outcome<Option<Self>> {
+        let mut paths = Vec::new();
+        for folder in folders {
+            paths.extend(modules_in(folder)?);
+        }
+        let mut place = joined(folders.iter().map(|folder| folder.display().to_string()));
+        if folders.is_empty() {
+            let Some(lock) = policy.lock()? else {
+                return Ok(None);
+            };
+            paths = lock.modules();
+            place = lock.path().display().to_string();
+        }
+        let mut loader = Loader::new(policy)?;
+        let mut files = BTreeMap::new();
+        for path in paths {
+            let Some(file) = loader.open_in_folder(&path)? else {
+                continue;
+            };
+            for key in keys(&file.contents.info().sha256, &policy.file()?)? {
+                files.entry(key).or_insert_with(|| Arc::clone(&file));
+            }
+        }
+        Ok(Some(Self {
+            files,
+            place,
+            loader: Mutex::new(loader),
+        }))
+    }
+}
+
+/// The keys that Python gives a module of this digest under a policy. How accesses out of bounds
+/// are caught changes no result; Python's default differs from that of the command line.
+fn keys(sha256: &str, policy: &Policy) -> Result<[String; 2]> {
+    let key = |traps| {
+        let policy = Policy {
+            traps,
+            ..policy.clone()
+        };
+        module_key(sha256, "", &policy)
+    };
+    Ok([key(Traps::Explicit)?, key(Traps::Signals)?])
+}
+
+/// The failure of traced programs without a folder of their modules.
+pub(super) fn without_modules() -> Status {
+    Status::not_found(
+        "the program was traced with callbox.jax, and names its modules by keys: expected \
+         --module-dir DIR with the files, or --lock FILE that lists them",
+    )
+}
+
+fn joined(names: impl Iterator<Item = String>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl TracedModules for ModuleFolder {
+    fn find(&self, key: &str, target: &str) -> Result<Arc<dyn AnyModule>> {
+        let Some(file) = self.files.get(key) else {
+            let mut names = Vec::from_iter(self.files.values().map(|file| file.name()));
+            names.sort();
+            names.dedup();
+            let more = if names.len() > LISTED { ", ..." } else { "" };
+            names.truncate(LISTED);
+            return Err(Status::not_found(format!(
+                "no module of the key {key:?} in {}, which has {}{more}: the key is a digest of \
+                 the module and the policy of the process that traced the program, which --policy \
+                 names",
+                self.place,
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                },
+            )));
+        };
+        let mut loader = self.loader.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = loader.load_any(file, target);
+        module.map_err(|failure| failure.status().clone())
+    }
+}
+
+impl std::fmt::Debug for ModuleFolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModuleFolder")
+            .field("place", &self.place)
+            .field("target", &TARGET)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! `callbox run` of programs that `callbox.jax` traced: modules by their keys.
+
+use callbox::policy::{Policy, Traps};
+use callbox::traced::module_key;
+use sha2::{Digest, Sha256};
+
+use crate::guests::{FAULTS, NEGATE};
+use crate::support::Folder;
+
+/// The key that Python gives a module by default, or under this policy.
+fn key(folder: &Folder, module: &str, policy: Policy) -> String {
+    let digest = hex::encode(Sha256::digest(std::fs::read(folder.path(module)).unwrap()));
+    let policy = Policy {
+        traps: Traps::Explicit,
+        ..policy
+    };
+    module_key(&digest, "", &policy).unwrap()
+}
+
+/// A program as JAX prints it, which calls a target with a further field of its call.
+fn program(key: &str, target: &str, [operand, result]: [&str; 2], further: &str) -> String {
+    let call = format!(
+        "{{\\22api_version\\22:\\22API_VERSION_TYPED_FFI\\22,\\22operand_ranks\\22:[1],\
+         \\22result_ranks\\22:[1]{further}}}"
+    );
+    format!(
+        "HloModule jit_f\n\nENTRY main.3 {{\n  x.1 = {operand} parameter(0)\n  \
+         ROOT ffi_call.1 = {result} custom-call(x.1), custom_call_target=\"callbox.v1\", \
+         api_version=API_VERSION_TYPED_FFI, backend_config={{attributes = \"{{}}\", \
+         call = \"{call}\", module = \"{key}\", target = \"{target}\"}}\n}}\n"
+    )
+}
+
+const VECTOR: [&str; 2] = ["f32[3]{0}", "f32[3]{0}"];
+const RUN: [&str; 4] = ["run", "p.hlo", "--input", "0=x.npy"];
+const IN_K: [&str; 2] = ["--module-dir", "k"];
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder
+        .module("k/negate.wasm", NEGATE)
+        .module("k/faults.wasm", FAULTS)
+        .npy("x.npy", &[3], &[1.0_f32, 2.0, -3.5]);
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    folder.write("p.hlo", program(&key, "negate", VECTOR, ""));
+    folder
+}
+
+#[test]
+fn modules_are_found_by_their_keys() {
+    let folder = folder();
+    let run = [&RUN[..], &IN_K].concat();
+    let shown = folder.run(&run).done();
+    assert!(shown.contains("\n  -1.0, -2.0, 3.5\n"), "{shown}");
+    // The files of a lock are found as well, and no others.
+    folder.run(&["lock", "k/negate.wasm"]).done();
+    let locked = [&RUN[..], &["--lock", "callbox.lock"]].concat();
+    assert_eq!(folder.run(&locked).done(), shown);
+    folder.run(&["lock", "k/faults.wasm"]).done();
+    folder.refuse(
+        &locked,
+        1,
+        "NOT_FOUND",
+        "in callbox.lock, which has faults.wasm",
+    );
+    folder.refuse(
+        &[&run[..], &["--lock", "callbox.lock"]].concat(),
+        1,
+        "PERMISSION_DENIED",
+        "k/negate.wasm is not in callbox.lock",
+    );
+    folder.refuse(
+        &RUN,
+        1,
+        "NOT_FOUND",
+        "expected --module-dir DIR with the files",
+    );
+}
+
+#[test]
+fn the_key_covers_the_policy() {
+    let folder = folder();
+    folder.write("policy.json", r#"{"limits": {"deadline_ms": 777}}"#);
+    let policy = Policy::from_json(br#"{"limits": {"deadline_ms": 777}}"#).unwrap();
+    let key = key(&folder, "k/negate.wasm", policy);
+    folder.write("p.hlo", program(&key, "negate", VECTOR, ""));
+    let run = [&RUN[..], &IN_K].concat();
+    let message =
+        format!("no module of the key \"{key}\" in k, which has faults.wasm, negate.wasm");
+    folder.refuse(&run, 1, "NOT_FOUND", &message);
+    let run = [&run[..], &["--policy", "policy.json", "--deadline", "20s"]].concat();
+    folder.run(&run).done();
+}
+
+/// `vmap` of a traced call is one call for the batch.
+#[test]
+fn batches_are_called_element_by_element() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let batch = ["f32[2,3]{1,0}", "f32[2,3]{1,0}"];
+    folder.write("p.hlo", program(&key, "negate", batch, ""));
+    folder.npy("x.npy", &[2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let run = [&RUN[..], &IN_K, &["--output", "y.npy"]].concat();
+    folder.run(&run).done();
+    let expected = vec![-1.0_f32, -2.0, -3.0, -4.0, -5.0, -6.0];
+    assert_eq!(folder.read_npy("y.npy"), (vec![2, 3], expected));
+}
+
+#[test]
+fn a_failure_can_be_a_result() {
+    let folder = folder();
+    let key = key(&folder, "k/faults.wasm", Policy::default());
+    folder.npy("x.npy", &[2, 3], &[1.0_f32; 6]);
+    let shapes = ["f32[2,3]{1,0}", "(f32[2,3]{1,0}, s32[2]{0})"];
+    folder.write(
+        "p.hlo",
+        program(&key, "fail", shapes, ",\\22status\\22:true"),
+    );
+    let run = [&RUN[..], &IN_K, &["--output-dir", "out"]].concat();
+    folder.run(&run).done();
+    let (_, y) = folder.read_npy::<f32>("out/0.npy");
+    assert!(y.len() == 6 && y.iter().all(|y| y.is_nan()), "{y:?}");
+    assert_eq!(folder.read_npy("out/1.npy"), (vec![2], vec![3_i32, 3]));
+    // Without the option it fails the program.
+    folder.write("p.hlo", program(&key, "fail", VECTOR, ""));
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    let run = [&RUN[..], &IN_K].concat();
+    folder.refuse(&run, 1, "INVALID_ARGUMENT", "Info must be >= 0");
+}
+
+#[test]
+fn calls_that_were_changed_are_refused() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let run = [&RUN[..], &IN_K].concat();
+    for (target, shapes, further, code, message) in [
+        ("negte", VECTOR, "", "NOT_FOUND", "negte"),
+        (
+            "negate",
+            VECTOR,
+            ",\\22more\\22:1",
+            "INVALID_ARGUMENT",
+            "unknown field `more`",
+        ),
+        (
+            "negate",
+            ["f32[]", "f32[]"],
+            "",
+            "INVALID_ARGUMENT",
+            "expected an array of rank 1",
+        ),
+        (
+            "negate",
+            ["f32[3]{0}", "(f32[3]{0}, f32[3]{0})"],
+            ",\\22status\\22:true",
+            "INVALID_ARGUMENT",
+            "expected the last result to be the status",
+        ),
+    ] {
+        folder.write("p.hlo", program(&key, target, shapes, further));
+        let scalar = shapes[0] == "f32[]";
+        let (dimensions, count) = if scalar { (vec![], 1) } else { (vec![3], 3) };
+        folder.npy("x.npy", &dimensions, &vec![1.0_f32; count]);
+        folder.refuse(&run, 1, code, message);
+    }
+}
