@@ -41,12 +41,14 @@ from ._callbox import (
     Host,
     InvalidArgumentError,
     Module,
+    Recording,
     StaticInfo,
     Target,
     __version__,
     error_name,
     ffi_capsules,
     last_failure,
+    record,
 )
 from ._embedded import load
 from ._stats import stats
@@ -64,6 +66,7 @@ __all__ = [
     "Host",
     "InvalidArgumentError",
     "Module",
+    "Recording",
     "StaticInfo",
     "Target",
     "__version__",
@@ -73,6 +76,7 @@ __all__ = [
     "jit",
     "last_failure",
     "load",
+    "record",
     "stats",
 ]
 

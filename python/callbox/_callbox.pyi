@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Signature
 from os import PathLike
-from typing import Any, Final, Literal, Protocol, TypeAlias, final
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, final
 
 from ._errors import CallError as CallError
 from ._errors import InvalidArgumentError as InvalidArgumentError
@@ -17,6 +18,7 @@ __all__ = [
     "Host",
     "InvalidArgumentError",
     "Module",
+    "Recording",
     "StaticInfo",
     "Target",
     "__version__",
@@ -25,6 +27,7 @@ __all__ = [
     "find_failure",
     "last_failure",
     "loaded_module",
+    "record",
     "set_trace_annotation",
     "target_stats",
 ]
@@ -460,3 +463,39 @@ def target_stats() -> list[dict[str, Any]]:
 
 def loaded_module(key: str) -> Module | None:
     """The module with this key, if this process has loaded it."""
+
+@final
+class Recording:
+    """Calls that are recorded until `close`, or the end of a `with` block."""
+
+    @property
+    def capsules(self) -> list[Path]:
+        """The paths of the capsules that were written."""
+
+    def close(self) -> None:
+        """Ends the recording. Calls that run now may still be recorded."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_error: object) -> None: ...
+
+def record(folder: str | PathLike[str], *, every: int | None = None) -> Recording:
+    """Writes each call of a target on Host that fails to a file in a folder.
+
+    The file, a capsule, has the module, the operands, the attributes, the policy and how the call
+    ended. `callbox replay` of the command line repeats the call. A line on standard error says what
+    a capsule holds before it is written. Calls on batches (`vmap`), on CUDA, and with directories,
+    clocks or random bytes are not recorded. A recording writes at most 100 files, and has each call
+    copy its operands.
+
+    Args:
+        folder: The folder, which is made if it does not exist.
+        every: Also records each call with a number that this divides, whether it fails or not.
+
+    Returns:
+        The recording, which `close` or the end of a `with` block ends.
+
+    Raises:
+        ValueError: `every` is 0.
+        OSError: The folder cannot be made.
+        RuntimeError: Calls are recorded already.
+    """

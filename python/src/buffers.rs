@@ -104,6 +104,18 @@ impl<'a> RawArrays<'a> {
         }
     }
 
+    /// Copies the bytes of a result.
+    pub(crate) fn result_bytes(&self, result: usize) -> Vec<u8> {
+        let array = self.results[result];
+        let mut bytes = vec![0; array.size];
+        if array.size > 0 {
+            // SAFETY: `bytes` has the size of the result, which `new`'s caller keeps writable and
+            // so readable. It is new memory, so the two do not overlap.
+            unsafe { copy_bytes(array.data, bytes.as_mut_ptr(), array.size) };
+        }
+        bytes
+    }
+
     /// The size of the hidden result.
     pub(crate) fn hidden_size(&self) -> usize {
         self.results.get(self.known).map_or(0, RawArray::size)

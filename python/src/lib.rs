@@ -22,6 +22,7 @@ mod interrupts;
 mod logs;
 mod module;
 mod native;
+mod record;
 mod registry;
 mod signature;
 mod site;
@@ -43,6 +44,8 @@ mod _callbox {
     use super::host::Host;
     #[pymodule_export]
     use super::module::{Module, loaded_module};
+    #[pymodule_export]
+    use super::record::{Recording, record};
     #[pymodule_export]
     use super::signature::{Attribute, Buffer};
     #[pymodule_export]

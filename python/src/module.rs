@@ -26,7 +26,7 @@ pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::native::Native;
-use crate::site::{Ready, Shapes, SiteText};
+use crate::site::{Origin, Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
 use crate::targets::Target;
 
@@ -213,14 +213,19 @@ impl ModuleCore {
             Some(ready) => ready,
             None => {
                 let target = &self.targets[key.family.target];
+                let origin = Origin {
+                    module: &loaded.modules[target.group],
+                    file: &self.file,
+                    host: &self.host,
+                    stats: &target.stats,
+                };
                 Ready::new(
-                    &loaded.modules[target.group],
+                    &origin,
                     &target.signature.name,
                     text,
                     shapes,
                     key.family.passage,
                     options,
-                    &target.stats,
                 )?
             }
         };

@@ -25,6 +25,9 @@ Of a package, and of a folder without benchmarks, the cases are measured.
 A native benchmark is the program benches/native.rs (cargo bench) or benches/native.c (clang), which
 prints a line `NAME NANOSECONDS` for each benchmark.
 
+A folder is built before, and its native benchmark runs: unlike a package, its build scripts and
+native code run with your rights.
+
 Examples:
   callbox bench kernels/scale
   callbox bench scale-0.1.0.wasm --threads 4

@@ -9,10 +9,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use callbox::Status;
 use callbox::policy::Limits;
+use callbox::{Blame, Status, StatusCode};
 use callbox_core::untrusted_text::shown_name;
 use callbox_package::Header;
+use sha2::{Digest, Sha256};
 
 use super::failure::{Failure, Outcome};
 use super::modules::Loader;
@@ -26,6 +27,9 @@ The folder has the sources, as `callbox new` makes them:
   src/*.c, *.cc, *.cpp      sources, which clang compiles with callbox-sdk/guest-sdk/wasm32.cfg
   NAME.py                   a function NAME with @callbox.jit
 The module is NAME.wasm, with the name of callbox-package.json, or else of the folder.
+
+Building runs native code with your rights: the compiler, and for Rust the build scripts and macros
+of the crate and its dependencies; a kernel in Python is run. Build only what you trust.
 
 Environment:
   CALLBOX_CLANG   clang 16 or newer, if it is not on the PATH
@@ -173,15 +177,50 @@ impl Project {
 
     /// Builds the module, and returns its path.
     fn build(&self) -> Outcome<PathBuf> {
+        self.check_module()?;
         let built = match self.language {
             Language::Rust => rust::build(self)?,
             Language::C => c::build(self)?,
             Language::Python => python::build(self)?,
         };
         let bytes = regular_file::read(&built, Limits::default().module_bytes)?;
-        let module = self.folder.join(format!("{}.wasm", self.name));
+        let module = self.module();
+        // The compiler may have run for long: the file may be another one now.
+        self.check_module()?;
         write_file::write(&module, &[&bytes])?;
+        let digest = hex::encode(Sha256::digest(&bytes));
+        write_file::write(&self.written()?, &[digest.as_bytes()])?;
         Ok(module)
+    }
+
+    /// The path of the module.
+    fn module(&self) -> PathBuf {
+        self.folder.join(format!("{}.wasm", self.name))
+    }
+
+    /// The path of the digest of the module that the last build wrote.
+    fn written(&self) -> Outcome<PathBuf> {
+        Ok(self.target_folder()?.join("module.sha256"))
+    }
+
+    /// Checks that the module in the folder, if there is one, is what an earlier build wrote. A
+    /// signed package or a module from elsewhere is not replaced.
+    fn check_module(&self) -> Outcome<()> {
+        let module = self.module();
+        if module.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let is_link = module.is_symlink();
+        let found = regular_file::read(&module, Limits::default().module_bytes);
+        let found = found.ok().map(|bytes| hex::encode(Sha256::digest(bytes)));
+        let written = std::fs::read_to_string(self.written()?).ok();
+        if !is_link && found.is_some() && found == written {
+            return Ok(());
+        }
+        let message = "expected the module that an earlier build wrote here, found another file: \
+                       move it away to build the folder";
+        let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+        Err(status.context(module.display()).into())
     }
 
     /// Runs the native tests.

@@ -15,9 +15,10 @@ use crate::files::to_row_major;
 use super::arguments;
 use super::arrays::ArrayFile;
 use super::attribute::{self, AttributeArgument};
-use super::capsule::{Capsule, StatusRecord, check_grants};
+use super::capsule::{self, Capsule, StatusRecord, check_grants};
 use super::failure::{Failure, Outcome};
 use super::modules::OpenedFile;
+use super::observe::{Observer, RecordArguments, StatsArguments};
 use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -100,6 +101,9 @@ pub(super) struct Arguments {
     record: Option<PathBuf>,
 
     #[command(flatten)]
+    stats: StatsArguments,
+
+    #[command(flatten)]
     user_data: UserDataArguments,
 
     #[command(flatten)]
@@ -120,6 +124,14 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     arguments.platform.check(&arguments.policy)?;
     check_unique(&arguments.attributes)?;
     check_recorded(arguments)?;
+    let (platform, policy) = (&arguments.platform, &arguments.policy);
+    // The preparation is recorded too, which an observer does not see.
+    let record = RecordArguments::default();
+    let observer = Observer::new(&arguments.stats, &record, platform, policy, false)?;
+    observer.finish(call_observed(arguments, &observer))
+}
+
+fn call_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Finished> {
     let destination = arguments.output.open(arguments.json)?;
     let operands = arguments.operands.iter().enumerate().map(|(i, file)| {
         let read = file.read(None);
@@ -135,7 +147,7 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
         file,
         target,
         device,
-    } = load(arguments)?;
+    } = load(arguments, observer)?;
     let shapes = operands
         .iter()
         .map(|operand| operand.shape().clone())
@@ -176,10 +188,7 @@ fn check_recorded(arguments: &Arguments) -> Outcome<()> {
         return Err(Failure::usage(Status::unimplemented(message)));
     }
     check_grants(&arguments.policy.read()?, &arguments.target)?;
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let expected = format!("expected to make the folder {}", folder.display());
-        Failure::file(expected, &error)
-    })
+    capsule::make_folder(folder)
 }
 
 /// Writes the capsule of a call. If that fails, the failure of the call itself is told.
@@ -194,18 +203,17 @@ fn record(
         return Ok(());
     };
     let leaves = |result: &Literal| result.leaves().map(|(_, bytes)| bytes.to_vec()).collect();
-    let deadline = arguments.policy.deadline();
     let capsule = Capsule {
         file: file.name(),
         module: file.contents.bytes().to_vec(),
         policy: arguments.policy.read()?,
-        deadline_ms: deadline.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        deadline_ms: arguments.policy.deadline_ms(),
         site,
         operands,
         outcome: result.as_ref().map(leaves).map_err(StatusRecord::from),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    match capsule.write(folder, output::note) {
+    match capsule::write(&capsule, folder, output::note) {
         Err(failure) if result.is_ok() => Err(failure),
         Err(failure) => {
             output::warn(&format!("the call is not recorded: {}", failure.status()));
@@ -223,16 +231,31 @@ pub(super) fn execute(
     options: &CallOptions,
 ) -> Result<Literal> {
     let shape = site.result.clone();
+    Literal::from_leaves(shape, execute_leaves(module, site, operands, options)?)
+}
+
+/// The same with the leaves of the result, in row-major order. Those of [`CallSite::scratch`] are
+/// empty.
+pub(super) fn execute_leaves(
+    module: &Arc<dyn TargetModule>,
+    site: CallSite,
+    operands: &[Literal],
+    options: &CallOptions,
+) -> Result<Vec<Vec<u8>>> {
+    let shape = site.result.clone();
+    let leaves = shape.leaves().into_iter().enumerate();
+    let results = leaves.map(|(i, leaf)| {
+        let is_scratch = site.scratch.contains(&i);
+        zeroed(if is_scratch { 0 } else { leaf.byte_size() })
+    });
+    let mut results = results.collect::<Result<Vec<_>>>()?;
     let calls = Arc::clone(module).prepare(vec![site], options)?;
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
-    let leaves = shape.leaves();
-    let results = leaves.iter().map(|leaf| zeroed(leaf.byte_size()));
-    let mut results = results.collect::<Result<Vec<_>>>()?;
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
     let mut execution = calls.begin(options, None, &[0])?;
     execution.initialize()?;
     execution.call(0, &operands, &mut buffers)?;
-    in_row_major_order(shape, results)
+    Ok(to_row_major_order(&shape, results))
 }
 
 /// A module that is ready to be prepared.
@@ -246,11 +269,11 @@ pub(super) struct Loaded {
     pub(super) device: Option<DeviceName>,
 }
 
-fn load(arguments: &Arguments) -> Outcome<Loaded> {
+fn load(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Loaded> {
     let (file, target, platform) = (&arguments.module, &arguments.target, &arguments.platform);
     match platform.platform {
         Platform::Host => {
-            let (module, opened) = modules::load(file, target, &arguments.policy)?;
+            let (module, opened) = modules::load(file, target, &arguments.policy, observer)?;
             Ok(Loaded {
                 module,
                 file: Some(opened),
@@ -324,14 +347,14 @@ pub(super) fn dictionary(
     typed.collect()
 }
 
-/// The value of a shape whose arrays are in their layouts.
-fn in_row_major_order(shape: Shape, mut arrays: Vec<Vec<u8>>) -> Result<Literal> {
+/// The leaves of a shape, which are in their layouts, in row-major order. Empty ones stay.
+pub(super) fn to_row_major_order(shape: &Shape, mut arrays: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for (leaf, bytes) in std::iter::zip(shape.leaves(), &mut arrays) {
-        if !leaf.is_row_major() {
+        if !leaf.is_row_major() && bytes.len() == leaf.byte_size() {
             let width = leaf.element_type().byte_width();
             let layout = leaf.layout_or_default();
             *bytes = to_row_major(bytes, width, leaf.dimensions(), layout.minor_to_major());
         }
     }
-    Literal::from_leaves(shape, arrays)
+    arrays
 }

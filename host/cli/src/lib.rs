@@ -1,6 +1,6 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
-//! `build`, `bench`, `watch`, `pack`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`, `doctor`,
-//! `policy` and `completions`.
+//! `build`, `bench`, `watch`, `pack`, `fetch`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`,
+//! `doctor`, `policy` and `completions`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -25,6 +25,7 @@
 //! - `cache`: compiled modules kept in a directory (`--cache-dir`).
 //! - `capabilities`: directories, clocks and random bytes that a policy grants.
 //! - `cuda`: native targets on NVIDIA GPUs (`--platform CUDA`).
+//! - `fetch`: files from the Hugging Face Hub and https (`callbox fetch`).
 //! - `maths`: mathematics on arrays that the host computes for guests.
 //! - `process`: modules in processes of their own (`--isolate process`).
 //!
@@ -53,6 +54,8 @@ mod convert;
 mod diff;
 mod doctor;
 mod failure;
+#[cfg(feature = "fetch")]
+mod fetch;
 pub mod files;
 mod inputs;
 mod inspect;
@@ -63,6 +66,7 @@ mod modules;
 #[cfg_attr(not(feature = "cuda"), path = "native_left_out.rs")]
 mod native;
 mod new;
+mod observe;
 mod output;
 mod pack;
 mod package;
@@ -122,11 +126,12 @@ Examples:
 /// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
 /// a PTX file; `annotate` declares a module's targets; `new` makes the folder of a kernel, which
 /// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test` runs the cases
-/// that a package carries, `diff` compares two, `sign` and `verify` say who made one, and `lock`
-/// pins the files that a program uses; `replay` repeats a recorded call; `doctor` shows what this
-/// machine has for kernels. A guest that traps, loops or lies ends in a status, never in a crash.
-/// On CUDA, PTX without a grant runs with a fence. Other CUDA targets are trusted code: nothing
-/// keeps them apart from callbox, so that each takes a grant by its digest.
+/// that a package carries, `diff` compares two, `sign` and `verify` say who made one, `fetch` gets
+/// one by its name, and `lock` pins the files that a program uses; `replay` repeats a recorded
+/// call; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends
+/// in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
+/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
+/// its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
@@ -150,6 +155,8 @@ enum Command {
     Test(test::Arguments),
     Diff(diff::Arguments),
     Lock(lock::Arguments),
+    #[cfg(feature = "fetch")]
+    Fetch(fetch::Arguments),
     Sign(signing::SignArguments),
     Verify(signing::VerifyArguments),
     Replay(replay::Arguments),
@@ -184,6 +191,8 @@ pub fn main() -> ExitCode {
             Command::Test(arguments) => test::test(&arguments),
             Command::Diff(arguments) => diff::diff(&arguments),
             Command::Lock(arguments) => lock::lock(&arguments),
+            #[cfg(feature = "fetch")]
+            Command::Fetch(arguments) => fetch::fetch(&arguments),
             Command::Sign(arguments) => signing::sign(&arguments),
             Command::Verify(arguments) => signing::verify(&arguments),
             Command::Replay(arguments) => replay::replay(&arguments),
@@ -227,6 +236,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
             Some("pack" | "test") => json::command::<()>("package", Err(&failure)),
             Some("diff") => json::command::<()>("diff", Err(&failure)),
             Some("lock") => json::command::<()>("lock", Err(&failure)),
+            #[cfg(feature = "fetch")]
+            Some("fetch") => json::command::<()>("fetched", Err(&failure)),
             Some("sign" | "verify") => json::command::<()>("signature", Err(&failure)),
             _ => json::results(Err(&failure)),
         };

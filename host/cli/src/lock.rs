@@ -159,6 +159,22 @@ impl Lock {
         Err(self.differs(file, entry, digest))
     }
 
+    /// The commit and the digest of a kernel of the Hub.
+    #[cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "of downloads only"))]
+    pub(super) fn kernel(&self, reference: &str) -> Outcome<(String, String)> {
+        let entry = self.entries.get(reference);
+        let commit = entry.and_then(|entry| entry.commit.clone());
+        commit
+            .zip(entry.map(|entry| entry.digest.clone()))
+            .ok_or_else(|| {
+                denied(format!(
+                    "{reference} is not in {}: `callbox.hub.lock` of the Python package writes it \
+                     down",
+                    self.path.display()
+                ))
+            })
+    }
+
     /// The lock as the command line names it.
     pub(super) fn path(&self) -> &Path {
         &self.path

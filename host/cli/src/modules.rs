@@ -17,6 +17,7 @@ use super::arguments::TargetArgument;
 use super::backend::Backend;
 use super::failure::{Failure, Outcome};
 use super::lock::Lock;
+use super::observe::Observer;
 use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
@@ -33,6 +34,7 @@ pub(super) fn registry(
     folders: &[PathBuf],
     traced_in: Option<&[PathBuf]>,
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<Registry> {
     let mut files: Vec<_> = targets
         .iter()
@@ -52,6 +54,7 @@ pub(super) fn registry(
         return Ok(registered.into_registry()?);
     }
     let mut loader = Loader::new(policy)?;
+    loader.observer = Arc::clone(observer);
     let count = files.len();
     for (i, (path, target)) in files.into_iter().enumerate() {
         loader.progress = format!(" ({} of {count})", i + 1);
@@ -74,8 +77,10 @@ pub(super) fn load(
     path: &Path,
     target: &str,
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<(Arc<dyn TargetModule>, Arc<OpenedFile>)> {
     let mut loader = Loader::new(policy)?;
+    loader.observer = Arc::clone(observer);
     let file = loader.open(path)?;
     Ok((loader.load(&file, target)?, file))
 }
@@ -86,12 +91,21 @@ pub(super) struct Loader {
     lock: Option<Lock>,
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
-    modules: HashMap<(PathBuf, Grants), Arc<dyn AnyModule>>,
+    modules: HashMap<(PathBuf, Grants), Loaded>,
+    observer: Arc<Observer>,
     /// The number of files that are done, for messages.
     progress: String,
 }
 
+/// A module, and the same with its calls observed.
+#[derive(Clone)]
+struct Loaded {
+    module: Arc<dyn AnyModule>,
+    observed: Arc<dyn TargetModule>,
+}
+
 /// A module's file.
+#[derive(Debug)]
 pub(super) struct OpenedFile {
     path: PathBuf,
     real: PathBuf,
@@ -113,6 +127,7 @@ impl Loader {
             trust: policy.trust()?,
             files: HashMap::new(),
             modules: HashMap::new(),
+            observer: Arc::default(),
             progress: String::new(),
         })
     }
@@ -155,60 +170,68 @@ impl Loader {
     }
 
     fn keep(&mut self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
-        let file = Arc::new(self.accept(path, contents)?);
+        let file = self.accept(path, contents)?;
         self.files.insert(file.real.clone(), Arc::clone(&file));
         Ok(file)
     }
 
     /// Describes a file that was read, as [`accept`](Self::accept) does.
-    pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<OpenedFile> {
+    pub(super) fn describe(&self, path: &Path, bytes: Vec<u8>) -> Outcome<Arc<OpenedFile>> {
         let contents = self.backend.read(bytes);
         let contents = contents.map_err(|status| status.context(path.display()))?;
         self.accept(path, contents)
     }
 
     /// The lock, if there is one, must have the file, and the rules about signatures must hold.
-    fn accept(&self, path: &Path, contents: ModuleFile) -> Outcome<OpenedFile> {
+    fn accept(&self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
         if let Some(lock) = &self.lock {
             let size = contents.bytes().len() as u64;
             lock.check(path, &contents.info().sha256, size)?;
         }
         signing::check_module(self.trust.as_ref(), path, contents.bytes())?;
-        Ok(OpenedFile {
+        Ok(Arc::new(OpenedFile {
             path: path.to_owned(),
             real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
             contents: contents.named(&file_name(path)),
-        })
+        }))
     }
 
     /// Loads the module with the grants of a target.
     pub(super) fn load(
         &mut self,
-        file: &OpenedFile,
+        file: &Arc<OpenedFile>,
         target: &str,
     ) -> Outcome<Arc<dyn TargetModule>> {
-        Ok(self.load_any(file, target)?)
+        Ok(self.loaded(file, target)?.observed)
     }
 
-    /// The same, for calls outside of a program.
+    /// The same, for calls outside of a program, which are not observed.
     pub(super) fn load_any(
         &mut self,
-        file: &OpenedFile,
+        file: &Arc<OpenedFile>,
         target: &str,
     ) -> Outcome<Arc<dyn AnyModule>> {
+        Ok(self.loaded(file, target)?.module)
+    }
+
+    fn loaded(&mut self, file: &Arc<OpenedFile>, target: &str) -> Outcome<Loaded> {
         let path = file.path.display();
         let sha256 = &file.contents.info().sha256;
         let grants = self.backend.policy().grants_for(target, sha256);
         let grants = grants.map_err(|status| status.context(&path))?.clone();
         let key = (file.real.clone(), grants);
-        if let Some(module) = self.modules.get(&key) {
-            return Ok(Arc::clone(module));
+        if let Some(loaded) = self.modules.get(&key) {
+            return Ok(loaded.clone());
         }
         let text = || format!("compiling {path}{}", self.progress);
         let module = progress::show(text, || self.backend.load(&file.contents, &key.1));
         let module = module.map_err(|status| status.context(&path))?;
-        self.modules.insert(key, Arc::clone(&module));
-        Ok(module)
+        let loaded = Loaded {
+            observed: self.observer.module(module.clone(), file),
+            module,
+        };
+        self.modules.insert(key, loaded.clone());
+        Ok(loaded)
     }
 }
 

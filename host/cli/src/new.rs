@@ -1,12 +1,12 @@
 //! `callbox new`: makes the folder of a new kernel.
 
 mod files;
+mod names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use callbox::Status;
 use clap::ValueEnum;
 
 use super::build::Language;
@@ -22,16 +22,6 @@ Examples:
   callbox new scale
   callbox new kernels/center --rows --lang c
   cd scale && callbox test . && callbox bench .";
-
-/// The reserved words of Rust, C and Python, and names that a crate or a Python module cannot have.
-const RESERVED: &str = "\
- abstract alignas alignof alloc and as assert async auto await become bool box break callbox char \
- class compute const constexpr continue core crate def default del do double dyn elif else enum \
- except extern false final finally float fn for from gen global goto if impl import in inline int \
- is lambda let long loop macro main match mod move mut native nonlocal not nullptr numpy or \
- override pass priv proc_macro pub raise ref register restrict return self short signed sizeof \
- static std struct super switch test trait true try tuple type typedef typeof union unsafe \
- unsigned unsized use virtual void volatile where while with yield ";
 
 /// Make the folder of a new kernel, which `callbox build`, `test`, `bench`, `watch` and `pack` work
 /// on
@@ -72,7 +62,7 @@ pub(super) fn new(arguments: &Arguments) -> ExitCode {
 
 fn write(arguments: &Arguments) -> Outcome<String> {
     let path = &arguments.path;
-    let name = checked_name(path)?;
+    let name = names::checked(path, arguments.lang)?;
     let form = if arguments.rows {
         Form::Rows
     } else {
@@ -93,25 +83,6 @@ fn write(arguments: &Arguments) -> Outcome<String> {
         "{}\n  next: cd {0} && callbox test .\n",
         path.display()
     ))
-}
-
-/// The name of the kernel, which is the name of its folder, crate and function.
-fn checked_name(path: &Path) -> Outcome<&str> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.unwrap_or_default();
-    let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
-    let wrong = if !begins || !name.bytes().all(is_allowed) || name.len() > 64 {
-        format!(
-            "expected a name of at most 64 lower-case letters, digits and `_` with a letter \
-             first, found {name:?}"
-        )
-    } else if RESERVED.split_whitespace().any(|word| word == name) {
-        format!("`{name}` is reserved in Rust, C or Python: choose another name")
-    } else {
-        return Ok(name);
-    };
-    Err(Failure::usage(Status::invalid_argument(wrong)))
 }
 
 impl ValueEnum for Language {

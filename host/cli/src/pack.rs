@@ -5,6 +5,7 @@ mod hub;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use callbox::{CallOptions, Platform};
 use callbox_package::Limits;
@@ -95,6 +96,9 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     }
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| format!("{}-{}.wasm", header.name, header.version).into());
+    if let Some(key) = &arguments.sign {
+        signing::check_output(arguments.into.as_ref().unwrap_or(&path), key)?;
+    }
 
     let policy = PolicyArguments::default();
     let mut loader = Loader::new(&policy)?;
@@ -129,7 +133,7 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
 /// Runs the cases on Host.
 pub(super) fn run_on_host(
     loader: &mut Loader,
-    file: &OpenedFile,
+    file: &Arc<OpenedFile>,
     cases: &[Case],
     options: &CallOptions,
     report: &mut Report,

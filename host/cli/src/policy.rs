@@ -102,9 +102,10 @@ impl PolicyArguments {
         Ok(Backend::new(self.isolate.unwrap_or_default(), config)?)
     }
 
-    /// The deadline of `--deadline`.
-    pub(super) fn deadline(&self) -> Option<Duration> {
-        self.deadline
+    /// The milliseconds of `--deadline`.
+    pub(super) fn deadline_ms(&self) -> Option<u64> {
+        let time = self.deadline?;
+        Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// The lock of `--lock`.

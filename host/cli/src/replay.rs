@@ -12,7 +12,7 @@ use callbox_core::text::shortened;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::capsule::{Capsule, StatusRecord, check_grants};
+use super::capsule::{self, Capsule, StatusRecord, check_grants};
 use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::policy::PolicyArguments;
@@ -39,7 +39,8 @@ With --json, standard output is one object:
 
 /// Repeat the call of a capsule, and compare its status and bits
 ///
-/// `callbox call --record` writes capsules.
+/// `callbox call --record`, `callbox run --record` and `callbox.record` of the Python package write
+/// capsules.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
@@ -83,7 +84,7 @@ pub(super) fn replay(arguments: &Arguments) -> ExitCode {
 }
 
 fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
-    let capsule = Capsule::read(&arguments.file)?;
+    let capsule = capsule::read(&arguments.file)?;
     let in_file = |status: Status| status.context(arguments.file.display());
     if let Some(lock) = arguments.policy.lock()? {
         lock.check_digest(&arguments.file, "")?;
@@ -110,18 +111,20 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     let text = || format!("calling {target}");
     let options = options.from_now_on();
     let found = progress::show(text, || {
-        call::execute(&module, capsule.site, &capsule.operands, &options)
+        call::execute_leaves(&module, capsule.site, &capsule.operands, &options)
     });
-    let found = match &found {
-        Ok(result) => Ok(result.leaves().map(|(_, bytes)| bytes.to_vec()).collect()),
-        Err(status) => Err(StatusRecord::from(status)),
+    let found = found.as_ref().map_err(StatusRecord::from);
+    let reproduced = match (&found, &capsule.outcome) {
+        (Ok(found), Ok(recorded)) => *found == recorded,
+        (Err(found), Err(recorded)) => found == recorded,
+        _ => false,
     };
     let report = report.insert(Replay {
         target,
         module: capsule.file,
         callbox: capsule.version,
         deterministic: capsule.policy.deterministic,
-        reproduced: found == capsule.outcome,
+        reproduced,
         recorded: capsule.outcome.err(),
         found: found.err(),
     });

@@ -12,6 +12,7 @@ use callbox_core::text::shortened;
 use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
 use super::native::{self, NativeArgument};
+use super::observe::{Observer, RecordArguments, StatsArguments};
 use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -106,6 +107,12 @@ pub(super) struct Arguments {
     function: Option<String>,
 
     #[command(flatten)]
+    record: RecordArguments,
+
+    #[command(flatten)]
+    stats: StatsArguments,
+
+    #[command(flatten)]
     user_data: UserDataArguments,
 
     #[command(flatten)]
@@ -122,12 +129,19 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     check_platform(arguments)?;
     inputs::check_unique(&arguments.inputs)?;
+    let (stats, record, policy) = (&arguments.stats, &arguments.record, &arguments.policy);
+    let has_user_data = !arguments.user_data.is_empty();
+    let observer = Observer::new(stats, record, &arguments.platform, policy, has_user_data)?;
+    observer.finish(run_observed(arguments, &observer))
+}
+
+fn run_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Finished> {
     let destination = arguments.output.open(arguments.json)?;
     let program = read_program(&arguments.program)?;
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let (executable, device) = compile(arguments, &program)?;
+    let (executable, device) = compile(arguments, &program, observer)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
@@ -162,7 +176,11 @@ fn check_platform(arguments: &Arguments) -> Outcome<()> {
 }
 
 /// Binds the program to the targets of the platform.
-fn compile(arguments: &Arguments, program: &Program) -> Outcome<(Executable, Option<DeviceName>)> {
+fn compile(
+    arguments: &Arguments,
+    program: &Program,
+    observer: &Arc<Observer>,
+) -> Outcome<(Executable, Option<DeviceName>)> {
     let (platform, folders) = (&arguments.platform, &arguments.folders);
     Ok(match platform.platform {
         Platform::Host => {
@@ -172,6 +190,7 @@ fn compile(arguments: &Arguments, program: &Program) -> Outcome<(Executable, Opt
                 folders,
                 is_traced.contains(&true).then_some(&*arguments.module_dirs),
                 &arguments.policy,
+                observer,
             )?;
             let executable = Executable::compile(program, &registry, Platform::Host)?;
             (executable, None)

@@ -122,8 +122,22 @@ fn write(arguments: &SignArguments) -> Outcome<Signed> {
     callbox_package::find(&bytes, &Limits::default()).map_err(in_file)?;
     let signed = callbox_package::sign(&bytes, &secret_key(&arguments.key)?).map_err(in_file)?;
     let path = arguments.output.as_ref().unwrap_or(&arguments.file);
+    check_output(path, &arguments.key)?;
     write_file::write(path, &[&signed])?;
     Ok(Signed::new(path, &signed)?)
+}
+
+/// Refuses to replace the secret key by what is signed with it.
+pub(super) fn check_output(path: &Path, key: &Path) -> Outcome<()> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    match real(path) {
+        Some(found) if real(key).as_ref() == Some(&found) => {
+            let message = "expected another file to write than the secret key of the signature";
+            let status = Status::invalid_argument(message).context(path.display());
+            Err(Failure::usage(status))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check(arguments: &VerifyArguments) -> Outcome<Signed> {

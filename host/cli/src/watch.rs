@@ -13,6 +13,9 @@ use super::failure::{Failure, Outcome};
 use super::{interrupt, output, test};
 
 const EXAMPLES: &str = "\
+After each change the folder is built and its native tests run: its build scripts and native tests
+run with your rights, as of `callbox test`.
+
 Examples:
   callbox watch
   callbox watch kernels/scale

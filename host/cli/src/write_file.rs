@@ -1,12 +1,13 @@
 //! Writes one file that a command line names.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
 
-/// Writes a file, replacing an earlier one. If writing fails, the earlier one stays.
+/// Writes a file, replacing an earlier one, whose mode it keeps. If writing fails, the earlier one
+/// stays.
 pub(super) fn write(path: &Path, parts: &[&[u8]]) -> Outcome<()> {
     write_with(path, |file| {
         parts.iter().try_for_each(|part| file.write_all(part))
@@ -21,7 +22,9 @@ pub(super) fn write_with(
     let mut staged = path.as_os_str().to_owned();
     staged.push(format!(".{}.part", std::process::id()));
     let staged = Path::new(&staged);
-    let written = stage(staged, contents).and_then(|()| fs::rename(staged, path));
+    let earlier = path.metadata().ok().filter(fs::Metadata::is_file);
+    let permissions = earlier.map(|data| data.permissions());
+    let written = stage(staged, permissions, contents).and_then(|()| fs::rename(staged, path));
     written.map_err(|error| {
         // The part file may not exist. Errors are discarded.
         let _ = fs::remove_file(staged);
@@ -29,8 +32,16 @@ pub(super) fn write_with(
     })
 }
 
-fn stage(path: &Path, contents: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn stage(
+    path: &Path,
+    permissions: Option<Permissions>,
+    contents: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut file = File::create_new(path)?;
+    // Before the contents, which may be private.
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
     contents(&mut file)?;
     // Some file systems report a full disk only now.
     file.sync_all()

@@ -53,6 +53,10 @@
 //! [`sign`] puts a signature into a module or package, [`Signatures`] reads and checks those that
 //! are there, and [`Trust`] has the rules of a user about which modules must be signed by whom.
 //!
+//! # Capsules
+//!
+//! A [`Capsule`] is a call in one file, with everything that repeating it takes and how it ended.
+//!
 //! # Features
 //!
 //! None.
@@ -61,14 +65,17 @@
 //!
 //! The repository's `docs/shipping.md` describes the folder that `callbox pack` reads.
 
+mod capsule;
 mod header;
 mod keys;
 mod path;
 mod sections;
 mod signature;
 mod targets;
+pub mod tensors;
 mod trust;
 
+pub use capsule::{Capsule, CapsuleFile, StatusRecord, check_grants};
 pub use header::{FORMAT, Header};
 pub use keys::{PublicKey, SecretKey};
 pub use sections::{Limits, Package, find, pack, read};

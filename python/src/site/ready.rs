@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use callbox::values::zeroed;
-use callbox::wasm::{Mapping, Module, PreparedCall};
+use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::Shapes;
 use super::status::{check_status, fill_code, fill_with_status, no_status, note_failure, poison};
 use super::text::SiteText;
 use crate::buffers::{RawArrays, Undo};
+use crate::host::HostCore;
+use crate::record::{self, Recordable};
 use crate::stats::Stats;
 
 /// The size of the pieces in which an elementwise target or one with rows gets its arrays, in
@@ -32,6 +34,8 @@ pub(crate) struct Ready {
     call: PreparedCall,
     options: CallOptions,
     stats: Arc<Stats>,
+    /// What a recording has of a call. `None` for calls on batches, which are not recorded.
+    recordable: Option<Recordable>,
     /// Whether the last result is a status, which the target does not have.
     has_status: bool,
     /// For each result the size of one batch element in bytes, and whether its type is PRED.
@@ -45,6 +49,14 @@ pub(crate) struct Ready {
     used: AtomicBool,
     /// Set if a call that fails leaves results as they were, and writes them before it has ended.
     saved: Option<Arc<Saved>>,
+}
+
+/// Where the target of a call site is from.
+pub(crate) struct Origin<'a> {
+    pub(crate) module: &'a Arc<Module>,
+    pub(crate) file: &'a ModuleFile,
+    pub(crate) host: &'a Arc<HostCore>,
+    pub(crate) stats: &'a Arc<Stats>,
 }
 
 /// The memory in which a call saves results, kept for the next call.
@@ -106,13 +118,12 @@ impl Ready {
     /// Prepares a call site within the time of a call. `shapes` include the status if the text has
     /// one.
     pub(crate) fn new(
-        module: &Arc<Module>,
+        origin: &Origin<'_>,
         target: &str,
         text: SiteText<'_>,
         shapes: &Shapes,
         passage: Passage,
         options: &CallOptions,
-        stats: &Arc<Stats>,
     ) -> callbox::Result<Self> {
         let (given, text) = (text, text.call);
         let mut shapes = shapes.clone();
@@ -139,7 +150,12 @@ impl Ready {
             check_status(status, &shapes, batch_dimensions)?;
         }
         let bytes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).sum();
-        let call = module.prepare_within(site, &mapping, options)?;
+        let recordable = (batch_dimensions == 0).then(|| Recordable {
+            file: origin.file.clone(),
+            host: Arc::clone(origin.host),
+            site: site.clone(),
+        });
+        let call = origin.module.prepare_within(site, &mapping, options)?;
         let bytes_out = bytes(&shapes.results);
         let saves = passage == Passage::PiecesOrNothing && call.is_cut();
         Ok(Self {
@@ -147,7 +163,8 @@ impl Ready {
             saved: saves.then(Arc::default),
             call,
             options: text.options(),
-            stats: Arc::clone(stats),
+            stats: Arc::clone(origin.stats),
+            recordable,
             has_status: status.is_some(),
             element_sizes,
             bytes_in: bytes(&shapes.operands),
@@ -162,8 +179,15 @@ impl Ready {
     /// # Errors
     /// INVALID_ARGUMENT for attributes that the target does not accept.
     pub(crate) fn with_attributes(&self, text: SiteText<'_>) -> callbox::Result<Option<Self>> {
-        let call = self.call.with_attributes(text.dictionary()?)?;
+        let attributes = text.dictionary()?;
+        let call = self.call.with_attributes(attributes.clone())?;
+        let recordable = self.recordable.as_ref().map(|known| Recordable {
+            file: known.file.clone(),
+            host: Arc::clone(&known.host),
+            site: known.site.clone().with_attributes(attributes),
+        });
         Ok(call.map(|call| Self {
+            recordable,
             call,
             options: self.options.clone(),
             stats: Arc::clone(&self.stats),
@@ -191,10 +215,14 @@ impl Ready {
         self.used.store(true, Ordering::Relaxed);
         let start = Instant::now();
         let options = options.unwrap_or(&self.options);
+        let recorded = record::begin(self.recordable.as_ref(), options, arrays);
         let outcome = match &self.saved {
             None => self.call.call_buffers(options, arrays),
             Some(saved) => self.call_or_undo(saved, options, arrays),
         };
+        if let Some(recorded) = recorded {
+            recorded.end(outcome.as_ref().err(), arrays);
+        }
         self.stats
             .count(start, self.bytes_in, self.bytes_out, &outcome);
         if outcome.is_ok() {
@@ -253,6 +281,9 @@ impl Ready {
         arrays.hide_last_result();
         let status = self.element_sizes.len();
         arrays.fill(status, 0, arrays.hidden_size(), 0);
+        let options = options.unwrap_or(&self.options);
+        let recorded = record::begin(self.recordable.as_ref(), options, arrays);
+        let mut last_failure = None;
         let mut failed_bytes = 0;
         let mut failed = |arrays: &mut RawArrays<'_>, elements: Range<usize>, failure: Status| {
             for (result, &(size, is_pred)) in self.element_sizes.iter().enumerate() {
@@ -263,10 +294,13 @@ impl Ready {
             self.stats.count_failures(&failure, elements.len());
             fill_code(arrays, status, elements, &failure);
             note_failure(&failure);
+            last_failure = recorded.is_some().then_some(failure);
             Ok(())
         };
-        let options = options.unwrap_or(&self.options);
         let outcome = self.call.call_each(options, arrays, &mut failed);
+        if let Some(recorded) = recorded {
+            recorded.end(outcome.as_ref().err().or(last_failure.as_ref()), arrays);
+        }
         let bytes_out = self.bytes_out.saturating_sub(failed_bytes);
         self.stats.count(start, self.bytes_in, bytes_out, &outcome);
         match outcome {
@@ -299,6 +333,6 @@ impl Ready {
 
     /// Estimates the memory of the copies of a kept call site's attributes.
     pub(crate) fn attribute_bytes(&self) -> usize {
-        self.attribute_length.saturating_mul(4)
+        self.attribute_length.saturating_mul(5)
     }
 }

@@ -20,6 +20,10 @@ const ENDINGS: [&str; 3] = ["c", "cc", "cpp"];
 
 const FLAGS: [&str; 3] = ["-O3", "-Wall", "-Wextra"];
 
+/// Has clang link without a `wasm-opt` of the PATH, by which modules would differ between machines.
+/// The objects are optimised already. clang 19 does not link with its option `--no-wasm-opt`.
+const NO_WASM_OPT: &str = "-O0";
+
 const MISSING: &str = "clang 16 or newer with wasm-ld is missing, which compiles kernels in C: \
                        install clang and lld (Debian, Ubuntu: clang-19 lld-19), or name a clang in \
                        CALLBOX_CLANG";
@@ -49,20 +53,31 @@ pub(super) fn build(project: &Project) -> Outcome<PathBuf> {
     let module = project.target_folder()?.join("module.wasm");
     let mut config_flag = OsString::from("--config=");
     config_flag.push(&config);
-    let mut command = Command::new(clang(&module)?);
-    command
-        .current_dir(&project.folder)
-        .arg(config_flag)
-        .args(&FLAGS[1..]);
-    let sources = sources(&project.folder.join("src"));
-    if sources
-        .iter()
-        .any(|source| source.extension() != Some("c".as_ref()))
-    {
-        command.args(["-fno-exceptions", "-fno-rtti"]);
-    }
-    command.args(sources).arg("-o").arg(&module);
+    let program = clang(&module)?;
+    let clang = || {
+        let mut command = Command::new(&program);
+        command.current_dir(&project.folder).arg(&config_flag);
+        command
+    };
     let failed = format!("clang did not compile {}", project.folder.display());
+    let mut objects = Vec::new();
+    for (i, source) in sources(&project.folder.join("src")).iter().enumerate() {
+        let object = module.with_file_name(format!("{i}.o"));
+        let mut command = clang();
+        command.args(&FLAGS[1..]);
+        if source.extension() != Some("c".as_ref()) {
+            command.args(["-fno-exceptions", "-fno-rtti"]);
+        }
+        command.arg("-c").arg(source).arg("-o").arg(&object);
+        tool::run(&mut command, MISSING, &failed)?;
+        objects.push(object);
+    }
+    let mut command = clang();
+    command
+        .args(objects)
+        .arg(NO_WASM_OPT)
+        .arg("-o")
+        .arg(&module);
     tool::run(&mut command, MISSING, &failed)?;
     Ok(module)
 }

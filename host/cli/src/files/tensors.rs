@@ -1,8 +1,7 @@
 //! Tensors in .safetensors files.
 //!
-//! The format lacks names for some element types, whose elements are stored as another type:
-//! integers narrower than a byte as 8-bit ones of the same value, the rest of the F8 family as U8
-//! of the same bits. The file's metadata tells the true shapes under `callbox.shapes`.
+//! [`callbox_package::tensors`] writes them, and says how elements are stored whose type the format
+//! lacks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
@@ -10,38 +9,14 @@ use std::ops::Range;
 
 use callbox::{ArrayShape, Blame, ElementType, Literal, Result, Status, StatusCode};
 use callbox_core::text::{nearest, shortened};
-use safetensors::tensor::{Dtype, Metadata, TensorInfo, TensorView};
+pub use callbox_package::tensors::file;
+use callbox_package::tensors::{SHAPES, holder, natural};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::{ReadError, wrong};
 
 /// The longest header, in bytes. Parsed, it takes many times its size in memory.
 const MAX_HEADER: u64 = 16 << 20;
-
-/// The metadata key of shapes that dtypes do not tell: a JSON object of shapes by tensor name.
-const SHAPES: &str = "callbox.shapes";
-
-/// The element types that the format has, with its names.
-const TYPES: &[(ElementType, Dtype)] = &[
-    (ElementType::Pred, Dtype::BOOL),
-    (ElementType::S8, Dtype::I8),
-    (ElementType::S16, Dtype::I16),
-    (ElementType::S32, Dtype::I32),
-    (ElementType::S64, Dtype::I64),
-    (ElementType::U8, Dtype::U8),
-    (ElementType::U16, Dtype::U16),
-    (ElementType::U32, Dtype::U32),
-    (ElementType::U64, Dtype::U64),
-    (ElementType::F16, Dtype::F16),
-    (ElementType::Bf16, Dtype::BF16),
-    (ElementType::F32, Dtype::F32),
-    (ElementType::F64, Dtype::F64),
-    (ElementType::C64, Dtype::C64),
-    (ElementType::F8e5m2, Dtype::F8_E5M2),
-    (ElementType::F8e4m3fn, Dtype::F8_E4M3),
-    (ElementType::F8e8m0fnu, Dtype::F8_E8M0),
-    (ElementType::F8e4m3fnuz, Dtype::F8_E4M3FNUZ),
-    (ElementType::F8e5m2fnuz, Dtype::F8_E5M2FNUZ),
-];
 
 /// A file whose header was read.
 #[derive(Debug)]
@@ -160,29 +135,6 @@ pub(crate) fn entries(file: &mut (impl Read + Seek)) -> Result<Entries, ReadErro
     })
 }
 
-/// The bytes of a file with these named arrays.
-///
-/// # Errors
-/// INTERNAL if the size of an array does not match its shape.
-pub fn file(arrays: &[(String, &ArrayShape, &[u8])]) -> Result<Vec<u8>> {
-    let cannot = |error| Status::internal(format!("tensors that do not fit their shapes: {error}"));
-    let mut views = Vec::with_capacity(arrays.len());
-    let mut shapes = BTreeMap::new();
-    for (name, shape, bytes) in arrays {
-        let dtype = holder(shape.element_type());
-        let view = TensorView::new(dtype, shape.dimensions().to_vec(), bytes).map_err(cannot)?;
-        views.push((name, view));
-        if natural(dtype) != Some(shape.element_type()) {
-            shapes.insert(name, shape.to_string());
-        }
-    }
-    let shapes = serde_json::to_string(&shapes)
-        .ok()
-        .filter(|_| !shapes.is_empty());
-    let metadata = shapes.map(|shapes| HashMap::from([(SHAPES.to_owned(), shapes)]));
-    safetensors::serialize(views, metadata).map_err(cannot)
-}
-
 /// Reads the header and the offset of the elements. The crate's own check of the file's size can
 /// overflow, and is not used.
 fn read_metadata(file: &mut (impl Read + Seek)) -> Result<(Metadata, u64), ReadError> {
@@ -244,21 +196,6 @@ fn declared(name: &str, metadata: &Metadata) -> Option<ElementType> {
     let shapes: HashMap<String, String> = serde_json::from_str(shapes).ok()?;
     let shape: ArrayShape = shapes.get(name)?.parse().ok()?;
     Some(shape.element_type())
-}
-
-fn natural(dtype: Dtype) -> Option<ElementType> {
-    let known = TYPES.iter().find(|(_, known)| *known == dtype);
-    known.map(|(element_type, _)| *element_type)
-}
-
-/// The dtype that stores an element type.
-fn holder(element_type: ElementType) -> Dtype {
-    let known = TYPES.iter().find(|(known, _)| *known == element_type);
-    match known {
-        Some((_, dtype)) => *dtype,
-        None if element_type.is_signed_integral() => Dtype::I8,
-        None => Dtype::U8,
-    }
 }
 
 /// Checks the bytes of elements narrower than a byte: unused bits must be 0, or the sign.

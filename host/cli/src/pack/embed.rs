@@ -1,6 +1,6 @@
 //! Packages in `.safetensors` files, as tensors of bytes beside the weights.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const PREFIX: &str = "callbox.";
 /// An earlier tensor of this name is replaced. Other tensors and the metadata stay as they are.
 pub(super) fn write(path: &Path, package: &Package<'_>) -> Outcome<String> {
     let name = format!("{PREFIX}{}", package.header().name);
-    let mut file = regular_file::open(path)?;
+    let mut file = open_alone(path)?;
     let cannot = |error: ReadError| match error {
         ReadError::Io(error) => regular_file::cannot(path, &error),
         ReadError::Status(status) => status.context(path.display()).into(),
@@ -33,16 +33,54 @@ pub(super) fn write(path: &Path, package: &Package<'_>) -> Outcome<String> {
             .into());
     }
     let header = header(&entries, &name, package.bytes().len())?;
-    let permissions = file.metadata().map(|data| data.permissions());
-    let permissions = permissions.map_err(|error| regular_file::cannot(path, &error))?;
+    let before = file.metadata();
+    let before = before.map_err(|error| regular_file::cannot(path, &error))?;
     write_file::write_with(path, |new| {
-        new.set_permissions(permissions)?;
         new.write_all(&(header.len() as u64).to_le_bytes())?;
         new.write_all(header.as_bytes())?;
         copy(&mut file, &entries, &name, new)?;
-        new.write_all(package.bytes())
+        new.write_all(package.bytes())?;
+        // A program that takes no lock.
+        if is_same(&before, &path.metadata()?) {
+            Ok(())
+        } else {
+            Err(io::Error::other("another program changed it meanwhile"))
+        }
     })?;
     Ok(name)
+}
+
+/// Opens a file and waits until no other `callbox pack --into` is at it: each replaces the file by
+/// one with another tensor.
+fn open_alone(path: &Path) -> Outcome<File> {
+    let cannot = |error: io::Error| regular_file::cannot(path, &error);
+    loop {
+        let file = regular_file::open(path)?;
+        match file.lock() {
+            Ok(()) => {}
+            // Some file systems have no locks. Changes are still detected.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(file),
+            Err(error) => return Err(cannot(error)),
+        }
+        let locked = file.metadata().map_err(cannot)?;
+        // The file that was waited for may have been replaced by the one that held the lock.
+        if is_same(&locked, &path.metadata().map_err(cannot)?) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether a path still leads to the file that was opened, with the same contents as far as its
+/// size and times tell.
+fn is_same(opened: &Metadata, found: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+            return false;
+        }
+    }
+    opened.len() == found.len() && opened.modified().ok() == found.modified().ok()
 }
 
 /// The header of the new file. Spaces at its end put the elements at a multiple of eight bytes, as

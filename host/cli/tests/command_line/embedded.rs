@@ -1,5 +1,7 @@
 //! `callbox pack --into`: packages beside the weights of a `.safetensors` file.
 
+use std::process::Stdio;
+
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 
 use crate::packages::{self, HEADER, refuse};
@@ -160,4 +162,32 @@ fn the_file_keeps_its_mode() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     folder.run(&PACK).done();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Each process replaces the file by one with another tensor.
+#[test]
+fn packages_that_are_added_at_one_time_are_all_in_the_file() {
+    const COUNT: usize = 6;
+    let folder = folder();
+    let mut children = Vec::new();
+    for i in 0..COUNT {
+        let names = ["callbox-package.json", "negate.wasm", "cases/three.json"];
+        for name in names {
+            let bytes = read(&folder, &format!("k/{name}"));
+            folder.write(&format!("k{i}/{name}"), bytes);
+        }
+        let header = HEADER.replace("negate", &format!("k{i}"));
+        folder.write(&format!("k{i}/callbox-package.json"), header);
+        let pack = ["pack", &format!("k{i}"), "--into", "m.safetensors"];
+        children.push(folder.command(&pack).stdout(Stdio::null()).spawn().unwrap());
+    }
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let bytes = read(&folder, "m.safetensors");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    for i in 0..COUNT {
+        file.tensor(&format!("callbox.k{i}")).unwrap();
+    }
+    assert_eq!(file.len(), 2 + COUNT);
 }

@@ -23,6 +23,9 @@ mod doctor;
 mod embedded;
 #[cfg(feature = "cuda")]
 mod fenced;
+#[cfg(all(unix, feature = "fetch"))]
+mod fetch;
+mod folders;
 mod guests;
 mod hub;
 mod inputs;
@@ -31,6 +34,8 @@ mod inspect;
 mod interrupt;
 mod kernels;
 mod locks;
+#[cfg(all(unix, feature = "fetch"))]
+mod lying_hub;
 mod manifests;
 mod modules;
 mod outputs;
@@ -39,9 +44,13 @@ mod policy;
 mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
+mod recorded;
+mod replaced;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
+#[cfg(all(unix, feature = "fetch"))]
+mod server;
 mod signing;
 mod support;
 #[cfg(feature = "cuda")]

@@ -8,7 +8,7 @@ use crate::packages::{self, refuse};
 use crate::support::{Folder, Ran};
 
 /// Made by `openssl genpkey -algorithm ed25519`.
-const ALICE: &str = "-----BEGIN PRIVATE KEY-----
+pub(crate) const ALICE: &str = "-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIEJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJC
 -----END PRIVATE KEY-----
 ";
@@ -27,7 +27,7 @@ fn raw(seed: u8) -> Vec<u8> {
 }
 
 /// A folder with the package `k.wasm`, which alice signed, and rules that ask for it.
-fn folder() -> Folder {
+pub(crate) fn folder() -> Folder {
     let folder = packages::folder();
     folder
         .write("alice.pem", ALICE)

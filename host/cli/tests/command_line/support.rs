@@ -35,6 +35,10 @@ impl Folder {
         self
     }
 
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
     /// Writes a module, from its text.
     pub(crate) fn module(&self, name: &str, text: &str) -> &Self {
         self.write(name, wat::parse_str(text).unwrap())

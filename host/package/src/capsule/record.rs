@@ -1,17 +1,15 @@
 //! The JSON of a capsule.
 
-use std::path::Path;
-
-use callbox::call::ApiVersion;
-use callbox::policy::{Grants, Policy};
-use callbox::{CallSite, Result, Shape, StaticInfo, Status};
+use callbox_core::call::{Alias, ApiVersion};
+use callbox_core::policy::{Grants, Policy};
 use callbox_core::text::shortened;
-use callbox_core::{attributes_from_mlir, attributes_to_mlir};
+use callbox_core::{
+    CallSite, Result, Shape, StaticInfo, Status, attributes_from_mlir, attributes_to_mlir,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Capsule;
-use crate::text::{name, printable};
+use super::{Capsule, one_line};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
@@ -25,6 +23,9 @@ pub(super) struct Record {
     pub(super) callbox: String,
     pub(super) module: ModuleRecord,
     target: String,
+    /// The name of the instruction, if the call was one of a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instruction: Option<String>,
     api_version: String,
     /// The attributes in MLIR's notation.
     attributes: String,
@@ -34,6 +35,10 @@ pub(super) struct Record {
     static_info: Option<String>,
     operands: Vec<String>,
     result: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    aliasing: Vec<Alias>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scratch: Vec<usize>,
     pub(super) deadline_ms: Option<u64>,
     pub(super) policy: Policy,
     /// The failure. `null` if the call succeeded.
@@ -50,12 +55,17 @@ pub(super) struct ModuleRecord {
 /// How a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct StatusRecord {
-    pub(crate) code: String,
-    pub(crate) message: String,
-    pub(crate) recoverable: bool,
-    pub(crate) blame: String,
-    pub(crate) backtrace: Vec<String>,
+pub struct StatusRecord {
+    /// The name of the status code.
+    pub code: String,
+    /// The message.
+    pub message: String,
+    /// Whether a later call with other inputs can succeed.
+    pub recoverable: bool,
+    /// The name of the blame.
+    pub blame: String,
+    /// The functions of the backtrace, innermost first.
+    pub backtrace: Vec<String>,
 }
 
 impl From<&Status> for StatusRecord {
@@ -87,6 +97,7 @@ impl Record {
                 sha256: hex::encode(Sha256::digest(&capsule.module)),
             },
             target: site.target.clone(),
+            instruction: (site.name != site.target).then(|| site.name.clone()),
             api_version: site.api_version.name().to_owned(),
             attributes: attributes_to_mlir(&site.attributes),
             opaque: hex::encode(&site.opaque),
@@ -96,6 +107,8 @@ impl Record {
             },
             operands: site.operands.iter().map(Shape::to_string).collect(),
             result: site.result.to_string(),
+            aliasing: site.aliasing.clone(),
+            scratch: site.scratch.clone(),
             deadline_ms: capsule.deadline_ms,
             policy: Policy {
                 grants: Grants {
@@ -117,7 +130,7 @@ impl Record {
         let record: Self = serde_json::from_slice(text).map_err(|error| {
             Status::invalid_argument(format!(
                 "the capsule is wrong: {}",
-                name(&shortened(&error.to_string()))
+                one_line(&shortened(&error.to_string()))
             ))
         })?;
         if record.format == FORMAT {
@@ -137,7 +150,7 @@ impl Record {
         }
         Err(Status::invalid_argument(format!(
             "expected a module with SHA-256 {}, found {found}",
-            name(&shortened(&self.module.sha256))
+            one_line(&shortened(&self.module.sha256))
         )))
     }
 
@@ -154,21 +167,25 @@ impl Record {
         site.opaque = bytes(&self.opaque)?;
         let info = self.static_info.as_deref().map(bytes).transpose()?;
         site.static_info = info.map(StaticInfo::Value);
+        if let Some(instruction) = &self.instruction {
+            site.name = instruction.clone();
+        }
+        site.aliasing = self.aliasing.clone();
+        site.scratch = self.scratch.clone();
         Ok(site)
     }
 
     /// What a capsule has, for a person.
-    pub(super) fn describe(&self, path: &Path, size: usize) -> String {
-        let operands: Vec<_> = self.operands.iter().map(|shape| name(shape)).collect();
+    pub(super) fn describe(&self) -> String {
+        let operands: Vec<_> = self.operands.iter().map(|shape| one_line(shape)).collect();
         let ending = self.status.as_ref().map_or("OK", |status| &status.code);
-        printable(&format!(
-            "a capsule of {size} bytes, {}, holds the module {}, the operands ({}) and the \
-             attributes {} of `{}`, the policy, and how the call ended: {ending}",
-            path.display(),
-            name(&self.module.file),
+        format!(
+            "the module {}, the operands ({}) and the attributes {} of `{}`, the policy, and how \
+             the call ended: {ending}",
+            one_line(&self.module.file),
             operands.join(", "),
-            name(&self.attributes),
-            name(&self.target),
-        ))
+            one_line(&self.attributes),
+            one_line(&self.target),
+        )
     }
 }

@@ -1,0 +1,118 @@
+"""`callbox.record`: capsules of calls from Python."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import callbox
+
+DTYPES = {"U8": "u1", "F32": "<f4", "I32": "<i4"}
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON and the arrays of a capsule."""
+    contents = path.read_bytes()
+    (size,) = struct.unpack("<Q", contents[:8])
+    header = json.loads(contents[8 : 8 + size])
+    arrays = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            start, end = entry["data_offsets"]
+            data = contents[8 + size + start : 8 + size + end]
+            arrays[name] = np.frombuffer(data, DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return json.loads(arrays["capsule"].tobytes()), arrays
+
+
+def test_a_call_that_fails_is_recorded(host, guests, tmp_path, capfd):
+    kernels = host.load(guests / "add_n.wasm")
+    x = np.arange(4, dtype=np.float32)
+    with callbox.record(tmp_path / "new" / "c") as recording:
+        kernels.add_n(x, n=1.0)
+        assert recording.capsules == []
+        with pytest.raises(callbox.CallError) as caught:
+            kernels.add_n(x, n=-1.0, deadline=5.0)
+        (path,) = recording.capsules
+    with pytest.raises(callbox.CallError):
+        kernels.add_n(x, n=-2.0)
+    assert list((tmp_path / "new" / "c").iterdir()) == [path]
+    shown = capfd.readouterr().err
+    assert f"{path}, holds the module add_n.wasm, the operands (f32[4]) and the attributes {{n = -1.0" in shown
+    assert shown.count("holds the module") == 1
+
+    record, arrays = read(path)
+    assert sorted(arrays) == ["capsule", "module", "operand.0"]
+    assert np.array_equal(arrays["operand.0"], x)
+    assert record["module"] == {"file": "add_n.wasm", "sha256": kernels.digest}
+    assert record["target"] == "add_n"
+    assert record["deadline_ms"] == 5000
+    assert record["policy"] == host.policy
+    assert record["status"]["code"] == "INVALID_ARGUMENT"
+    # The capsule has what it takes to make the call again.
+    copy = tmp_path / "add_n.wasm"
+    copy.write_bytes(arrays["module"].tobytes())
+    again = callbox.Host(policy=record["policy"]).load(copy)
+    with pytest.raises(callbox.CallError) as repeated:
+        again[record["target"]](arrays["operand.0"], n=-1.0)
+    assert repeated.value.message == caught.value.message
+    assert record["status"]["message"] == caught.value.message
+
+
+def test_each_nth_call_is_recorded_with_the_operands_before_it(host, guests, tmp_path):
+    kernels = host.load(guests / "add_n.wasm")
+    x = np.arange(4, dtype=np.float32)
+    with callbox.record(tmp_path, every=2) as recording:
+        for _ in range(5):
+            kernels.add_n(x, n=1.0, out=x)
+    found = [read(path)[1] for path in recording.capsules]
+    assert [arrays["operand.0"][0] for arrays in found] == [1.0, 3.0]
+    assert [arrays["result.0"][0] for arrays in found] == [2.0, 4.0]
+
+
+def test_a_failure_that_is_a_result_is_recorded(host, guests, tmp_path):
+    jax = pytest.importorskip("jax")
+    import callbox.jax
+
+    op = callbox.jax.op(host.load(guests / "add_n.wasm").add_n, on_error="status")
+    x = jax.numpy.arange(4, dtype="float32")
+    with callbox.record(tmp_path) as recording:
+        op(x, n=-1.0)[1].block_until_ready()
+    (path,) = recording.capsules
+    record, arrays = read(path)
+    assert record["status"]["code"] == "INVALID_ARGUMENT"
+    assert np.array_equal(arrays["operand.0"], x)
+
+
+def test_batches_and_grants_are_not_recorded(guests, tmp_path, capfd):
+    host = callbox.Host(policy={"grants": {"clock": True}})
+    kernels = host.load(guests / "add_n.wasm")
+    with callbox.record(tmp_path) as recording, pytest.raises(callbox.CallError):
+        kernels.add_n(np.zeros(2, np.float32), n=-1.0)
+    assert recording.capsules == []
+    message = "a call of add_n is not recorded: UNIMPLEMENTED: a capsule cannot carry directories, clocks"
+    assert message in capfd.readouterr().err
+
+
+def test_a_recording_writes_at_most_100_files(host, guests, tmp_path, capfd):
+    kernels = host.load(guests / "add_n.wasm")
+    with callbox.record(tmp_path, every=1) as recording:
+        for i in range(102):
+            kernels.add_n(np.full(1, i, np.float32), n=1.0)
+    assert len(recording.capsules) == 100
+    assert capfd.readouterr().err.count("only the first 100 calls are recorded") == 1
+
+
+def test_mistakes_are_told(tmp_path):
+    with pytest.raises(ValueError, match="expected every to be at least 1, found 0"):
+        callbox.record(tmp_path, every=0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="exists"):
+        callbox.record(tmp_path / "file")
+    with callbox.record(tmp_path), pytest.raises(RuntimeError, match="close that recording first"):
+        callbox.record(tmp_path / "other")
+    callbox.record(tmp_path).close()
