@@ -174,6 +174,9 @@ def test_a_rule_for_a_bundle_holds_for_its_modules(add_n, tmp_path):
         program = callbox.jax.export(jax.jit(lambda x: kernel(x, n=4.0)), bundle=True)
         return bytes(program(np.zeros(3, np.float32)).serialize())
 
+    # A file of its own: programs keep their modules, and another file of the same contents and
+    # policy would have this one's name in the messages of all later programs.
+    add_n += b"\0" + _sized(b"\x06bundle")
     plain, signed = bundle(add_n), bundle(sign(add_n, 1))
     read = callbox.jax.deserialize
     for pattern, name in [
