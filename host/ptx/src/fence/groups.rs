@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::ast::{Base, Function, Guard, Instruction, Operand, RegisterId, Statement};
-use crate::table::{Action, Bytes};
+use crate::table::{Action, Bytes, Opcode};
 use crate::verify::{Check, Decision, Origin, Plan};
 
 /// The bytes, as offsets from the base register, and the alignment that are needed.
@@ -79,7 +79,8 @@ impl Groups {
             .guard
             .and_then(|guard| Some((value(guard.predicate)?, guard.is_negated)));
         let block = plan.blocks.get(check.step).copied().flatten();
-        let can_share = can_share(check) && guard.is_some() == instruction.guard.is_some();
+        let can_share =
+            can_share(instruction, check) && guard.is_some() == instruction.guard.is_some();
         let key = match (register.and_then(value), block) {
             (Some(value), Some(block)) if can_share => Some((block, value, guard, within)),
             _ => None,
@@ -148,9 +149,11 @@ fn need(
     Some((need, register, within.clone()))
 }
 
-/// A collective access has an address of its own, and a copy of no bytes needs no address.
-fn can_share(check: &Check) -> bool {
-    !check.access.is_collective
+/// A collective access has an address of its own. A copy has two addresses, and runs only if both
+/// pass: a verdict that another instruction shares is about one of them.
+fn can_share(instruction: &Instruction, check: &Check) -> bool {
+    instruction.opcode != Opcode::Cp
+        && !check.access.is_collective
         && matches!(check.access.bytes, Bytes::Constant(_))
         && check.access.action != Action::Prefetch
 }

@@ -266,8 +266,7 @@ fn prove(
 fn bytes(solution: &Solution<'_>, step: usize, access: Access) -> Result<u64, Reason> {
     match access.bytes {
         Bytes::Constant(bytes) => Ok(u64::from(bytes)),
-        // `cp.async` reads at most as many bytes as it writes, and its alignment is that number.
-        Bytes::Operand(_) => Ok(u64::from(access.align)),
+        Bytes::Operand(index) => copied_bytes(solution, step, index, access),
         Bytes::Rows {
             rows,
             bytes,
@@ -298,6 +297,26 @@ fn bytes(solution: &Solution<'_>, step: usize, access: Access) -> Result<u64, Re
             Ok(u64::from(rows.saturating_sub(1)) * stride + u64::from(bytes))
         }
     }
+}
+
+/// The number of bytes that `cp.async` writes, which is its alignment. It must not be told to read
+/// more than that: the result would be undefined.
+fn copied_bytes(
+    solution: &Solution<'_>,
+    step: usize,
+    index: usize,
+    access: Access,
+) -> Result<u64, Reason> {
+    let subject = solution.subject;
+    let operand = subject.flow.steps[step].instruction.operands.get(index);
+    let size = subject.operand(step, operand, 32, &mut |value| solution.contents(value));
+    let written = u64::from(access.align);
+    if size.as_number().unsigned().1 <= i128::from(written) {
+        return Ok(written);
+    }
+    let reason = format!("it may be told to read more than the {written} bytes that it writes");
+    let cure = "choose the number with `selp` from that and 0, or bound it with `min`";
+    Err((Rule::Address, reason, cure))
 }
 
 /// Parameters are read at constant offsets. Arguments of calls are dropped with the calls.

@@ -328,13 +328,18 @@ impl Generator<'_> {
     fn shared_access(&mut self) {
         let (guard, r, other, offset) = (self.guard(), self.r(), self.r(), self.offset());
         let name = self.random.pick(&["fixed", "dynamic"]);
-        let lines = match self.random.below(6) {
+        let from = self.d();
+        let lines = match self.random.below(8) {
             0 => format!("ld.shared.u32 {r}, [{name}{offset}];"),
             1 => format!("st.shared.u32 [{name}{offset}], {r};"),
             2 => format!("ld.shared.u32 {r}, [{other}{offset}];"),
             3 => format!("st.shared.u32 [{other}{offset}], {r};"),
             4 => format!(
                 "and.b32 {other}, {other}, 124;\nmov.u32 {r}, {name};\nadd.s32 {r}, {r}, {other};\nst.shared.u32 [{r}{offset}], {other};"
+            ),
+            5 => format!("cp.async.ca.shared.global [{name}{offset}], [{from}], 4, {r};"),
+            6 => format!(
+                "{guard}ld.global.u32 {r}, [{from}];\ncp.async.ca.shared.global [{other}], [{from}], 4;"
             ),
             _ => format!("ld.local.u32 {r}, [%d7{offset}];\nst.local.u32 [%d7+4], {r};"),
         };
