@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from ._callbox import CallError, Host, InvalidArgumentError, Module
+from ._files import open_regular
 
 #: The beginning of the names of tensors that are modules.
 PREFIX = "callbox."
@@ -38,12 +39,13 @@ def load(
 
     Raises:
         FileNotFoundError: The file does not exist.
+        OSError: The path is not a regular file, or cannot be read.
         CallError: NOT_FOUND if the file has no such package, INVALID_ARGUMENT if it is damaged,
             PERMISSION_DENIED for another digest, and what `Host.load` raises.
     """
     host = host or default_host()
     path = os.fspath(path)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         if file.read(4) == b"\0asm":
             # Its name would be one that rules about tensors do not match.
             if path.endswith(".safetensors"):

@@ -12,6 +12,7 @@ use pyo3::types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, Py
 use crate::arrays::{Array, dtype, numpy};
 use crate::element::dtype_name;
 use crate::error::or_raise;
+use crate::listing::quoted;
 
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
@@ -74,7 +75,7 @@ fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
     let missing: Vec<_> = declared
         .iter()
         .filter(|attribute| !attribute.optional && !is_given(&attribute.name))
-        .map(|attribute| format!("{:?}", attribute.name))
+        .map(|attribute| attribute.name.as_str())
         .collect();
     let known = |name: &str| declared.iter().any(|attribute| attribute.name == name);
     let unknown = given.iter().find(|(name, _)| !known(name));
@@ -83,7 +84,7 @@ fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
         return Err(PyTypeError::new_err(format!(
             "{target}(): expected the attributes {}, found {other}no {}",
             names(declared),
-            missing.join(", ")
+            quoted(missing)
         )));
     }
     let is_operand = |name: &str| signature.operands.iter().flatten().any(|o| o.name == name);
@@ -103,8 +104,7 @@ fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
 }
 
 fn names(declared: &[AttributeSignature]) -> String {
-    let names: Vec<_> = declared.iter().map(|a| format!("{:?}", a.name)).collect();
-    names.join(", ")
+    quoted(declared.iter().map(|attribute| attribute.name.as_str()))
 }
 
 fn attribute(

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::arrays::shape_text;
 use crate::element::dtype_name;
+use crate::listing::listed;
 
 /// Checks the number, the dtypes and the ranks of operands.
 pub(crate) fn operands(signature: &Signature, found: &[ArrayShape]) -> PyResult<()> {
@@ -81,11 +82,10 @@ fn buffers(
     let declared = declared.buffers;
     let least = declared.iter().filter(|buffer| !buffer.optional).count();
     if found.len() < least || (!takes_more && found.len() > declared.len()) {
-        let names: Vec<_> = declared.iter().map(|b| b.name.as_str()).collect();
+        let names = listed(declared.iter().map(|buffer| buffer.name.as_str()));
         let more = if takes_more { " or more" } else { "" };
         return Err(PyTypeError::new_err(format!(
-            "{target}(): expected {least}{more} {what}s ({}), found {}",
-            names.join(", "),
+            "{target}(): expected {least}{more} {what}s ({names}), found {}",
             found.len()
         )));
     }

@@ -1,7 +1,6 @@
 //! Converts statuses to Python's exceptions.
 
 use callbox::{Blame, Status, StatusCode};
-use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
@@ -45,13 +44,4 @@ pub(crate) fn raised(py: Python<'_>, status: &Status) -> PyErr {
 /// Raises the status of a failed result.
 pub(crate) fn or_raise<T>(py: Python<'_>, result: callbox::Result<T>) -> PyResult<T> {
     result.map_err(|status| raised(py, &status))
-}
-
-/// Converts the error of reading a file.
-pub(crate) fn of_file(path: &std::path::Path, error: &std::io::Error) -> PyErr {
-    let message = format!("cannot read {}: {error}", path.display());
-    match error.kind() {
-        std::io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
-        _ => pyo3::exceptions::PyOSError::new_err(message),
-    }
 }

@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::compiler::{self, compiler};
-use crate::error::{of_file, or_raise};
+use crate::error::or_raise;
+use crate::files;
 use crate::idle::{self, Idle};
 use crate::interrupts;
 use crate::logs::Logs;
@@ -236,6 +237,7 @@ impl Host {
     ///
     /// Raises:
     ///     FileNotFoundError: The file does not exist.
+    ///     OSError: The path is not a regular file, or cannot be read.
     ///     ValueError: The module has no targets.
     ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
     ///         granted, if native code is not allowed, or if PTX cannot be fenced.
@@ -417,19 +419,9 @@ fn read_module(source: &Bound<'_, PyAny>, most: usize) -> PyResult<(Option<PathB
             found.map_or_else(|_| "something else".to_owned(), |name| name.to_string())
         ))
     })?;
-    let read = source.py().detach(|| read_file(&path, most));
-    let bytes = read.map_err(|error| of_file(&path, &error))?;
+    let read = source.py().detach(|| files::read(&path, most));
+    let bytes = read.map_err(|error| files::error(&path, &error))?;
     Ok((Some(path), bytes))
-}
-
-fn read_file(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    // One byte more, so that the library refuses a file that is too long.
-    let file = std::fs::File::open(path)?;
-    file.take((most as u64).saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn digests(allow_native: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {

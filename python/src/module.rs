@@ -25,6 +25,7 @@ use self::sites::Found;
 pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
+use crate::listing::listed;
 use crate::native::Native;
 use crate::site::{Origin, Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
@@ -414,9 +415,8 @@ impl Module {
     }
 
     fn __repr__(&self) -> String {
-        let names: Vec<_> = self.names().collect();
         let digest = &self.core.sha256[..12];
-        format!("<callbox.Module {digest} with {}>", names.join(", "))
+        format!("<callbox.Module {digest} with {}>", listed(self.names()))
     }
 }
 
@@ -427,16 +427,9 @@ impl Module {
     }
 
     fn unknown(&self, name: &str) -> String {
-        const MOST: usize = 8;
-        let names: Vec<_> = self.names().take(MOST).collect();
-        let more = self.core.targets.len().saturating_sub(MOST);
-        let more = match more {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         format!(
-            "expected a target of the module ({}{more}), found {name:?}",
-            names.join(", ")
+            "expected a target of the module ({}), found {name:?}",
+            listed(self.names())
         )
     }
 }

@@ -112,7 +112,7 @@ def _sized(content: bytes) -> bytes:
 
 def _assembled(bodies: dict[str, bytes], declarations: list[dict[str, Any]]) -> bytes:
     """A guest with targets `(frame) -> status` of these instructions, which have no locals."""
-    exports = [_sized(name.encode()) + bytes([0, number]) for number, name in enumerate(bodies)]
+    exports = [_sized(name.encode()) + b"\0" + _uleb(number) for number, name in enumerate(bodies)]
     exports.append(b"\x06memory\x02\x00")
     functions = [_sized(b"\x00" + body + b"\x0b") for body in bodies.values()]
     lines = "\n".join(map(json.dumps, declarations)).encode()

@@ -47,6 +47,9 @@ const CONFIGURATION: &str = "python/pyproject.toml";
 /// Differences that the type stubs may have.
 const ALLOWLIST: &str = "xtask/src/python/stubtest.txt";
 
+/// The newest Python that the package is tested with.
+const NEWEST_PYTHON: (u32, u32) = (3, 13);
+
 /// Names interpreters besides those on the PATH, separated as on the PATH.
 const VARIABLE: &str = "CALLBOX_PYTHONS";
 
@@ -126,17 +129,43 @@ pub(crate) fn test(kind: Kind, counts: &mut Counts) -> Result<Outcome> {
         Ok(interpreter) => interpreter,
         Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
     };
+    test_on(kind, &interpreter, counts)
+}
+
+/// Tests the wheel with the newest JAX on [`NEWEST_PYTHON`], which has a newer JAX than 3.11 has.
+/// Not run without that Python.
+///
+/// # Errors
+/// As for [`test`].
+pub(crate) fn test_on_newest_python(counts: &mut Counts) -> Result<Outcome> {
+    let (major, minor) = NEWEST_PYTHON;
+    let found = match every_interpreter() {
+        Ok(found) => found,
+        Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
+    };
+    match found.iter().find(|one| one.version == NEWEST_PYTHON) {
+        Some(newest) if newest.is_default => Ok(Outcome::NotRun(format!(
+            "Python {major}.{minor} is the default one: the step before tested it"
+        ))),
+        Some(newest) => test_on(Kind::New, newest, counts),
+        None => Ok(Outcome::NotRun(format!(
+            "no Python {major}.{minor} with venv is on the PATH, below ~/.pyenv or in {VARIABLE}"
+        ))),
+    }
+}
+
+fn test_on(kind: Kind, interpreter: &Interpreter, counts: &mut Counts) -> Result<Outcome> {
     let Ok(wheel) = built_wheel() else {
         return Ok(Outcome::NotRun("the wheel was not built".to_owned()));
     };
-    if let Some(reason) = kind.unavailable(&interpreter) {
+    if let Some(reason) = kind.unavailable(interpreter) {
         return Ok(Outcome::NotRun(reason));
     }
-    if kind == Kind::Torch && !Environment::exists(&kind.folder(&interpreter)) {
+    if kind == Kind::Torch && !Environment::exists(&kind.folder(interpreter)) {
         let reason = "PyTorch is 5 GiB; `cargo xtask python --torch` installs it";
         return Ok(Outcome::NotRun(reason.to_owned()));
     }
-    check(kind, &interpreter, &wheel, &[], counts)?;
+    check(kind, interpreter, &wheel, &[], counts)?;
     Ok(Outcome::Ran)
 }
 
@@ -282,8 +311,9 @@ fn cache(name: &str) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// One interpreter of each version: the default one, those with a version in their names on the
-/// PATH, and those that the variable names.
+/// One interpreter of each version, the oldest first: the default one, those that the variable
+/// names, those with a version in their names on the PATH, and those of pyenv. The last are on the
+/// PATH only if they are active.
 fn every_interpreter() -> Result<Vec<Interpreter>> {
     let mut found = vec![Interpreter::default_python()?];
     let named = std::env::var_os(VARIABLE).unwrap_or_default();
@@ -293,6 +323,11 @@ fn every_interpreter() -> Result<Vec<Interpreter>> {
     for minor in 11..=19 {
         // A version manager has scripts for versions that are not installed.
         found.extend(Interpreter::of(Path::new(&format!("python3.{minor}"))));
+    }
+    let pyenv = std::env::home_dir().map(|home| home.join(".pyenv/versions"));
+    let versions = pyenv.and_then(|folder| fs::read_dir(folder).ok());
+    for version in versions.into_iter().flatten().flatten() {
+        found.extend(Interpreter::of(&version.path().join("bin/python3")));
     }
     found.sort_by_key(|interpreter| interpreter.version);
     found.dedup_by_key(|interpreter| interpreter.version);

@@ -80,7 +80,8 @@ class _Collector:
         self.payload.functions.append(Function(function.__name__, marshal.dumps(code), {}, (), ()))
         _check_code(code)
         where = _Place(function)
-        used = sorted(name for name in set(_global_names(code)) if name in function.__globals__)
+        read = {name for name, _ in _uses(code)}.difference(code.co_freevars)
+        used = sorted(name for name in read if name in function.__globals__)
         entry = self.payload.functions[number]
         entry.globals = {name: self.value(function.__globals__[name], name, where) for name in used}
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -129,7 +130,7 @@ class _Place:
 
     def error(self, name: str, what: str) -> CompileError:
         code = self.function.__code__
-        line = next((line for line, used in _lines(code) if used == name), code.co_firstlineno)
+        line = next((line for used, line in _uses(code) if used == name and line), code.co_firstlineno)
         return CompileError(
             f"{self.function.__name__}: {name!r} is {what}; a kernel can use numbers, arrays of them, and functions",
             code.co_filename,
@@ -144,18 +145,12 @@ def _content(cell: types.CellType, name: str, where: _Place) -> Any:
         raise where.error(name, "not defined yet") from None
 
 
-def _lines(code: types.CodeType) -> Iterator[tuple[int, Any]]:
-    line = code.co_firstlineno
+def _uses(code: types.CodeType) -> Iterator[tuple[str, int | None]]:
+    """The variables of other scopes that code reads, with the lines."""
     for instruction in dis.get_instructions(code):
-        if instruction.starts_line:
-            line = line if instruction.starts_line is True else instruction.starts_line
-        yield line, instruction.argval
-
-
-def _global_names(code: types.CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            # `starts_line` has no number from Python 3.13 on.
+            yield instruction.argval, instruction.positions.lineno if instruction.positions else None
 
 
 def _check_code(code: types.CodeType) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from callbox._callbox import CallError, InvalidArgumentError
+from callbox._files import open_regular
 
 from ._layout import quoted
 
@@ -62,7 +63,7 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
 
 
 def _read(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         text = file.read(_MOST_BYTES + 1)
     try:
         if len(text) > _MOST_BYTES:

@@ -157,7 +157,8 @@ def _checked_defaults(target: Target, given: Mapping[str, Any] | None) -> dict[s
     declared = target.attributes
     for name in given or ():
         if declared is not None and all(attribute.name != name for attribute in declared):
-            known = ", ".join(f"`{attribute.name}`" for attribute in declared) or "no attributes"
+            known = ", ".join(f"`{attribute.name}`" for attribute in declared[:16]) or "no attributes"
+            known += f" and {len(declared) - 16} more" if len(declared) > 16 else ""
             raise TypeError(f"defaults: `{name}` is not an attribute of `{target.name}`, which takes {known}")
     return dict(given or {})
 

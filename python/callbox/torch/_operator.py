@@ -66,8 +66,10 @@ class Operator:
         self._overload = getattr(torch.ops.callbox, qualified.removeprefix("callbox::")).default
         self._transformable = _transformable(self)
         self._names = tuple(operand.name for operand in target.operands or ())
+        # The narrowest first.
         self._accepted = tuple(
-            tuple(DTYPES[name] for name in operand.dtypes if name in DTYPES) for operand in target.operands or ()
+            tuple(sorted((DTYPES[name] for name in operand.dtypes if name in DTYPES), key=lambda dtype: dtype.itemsize))
+            for operand in target.operands or ()
         )
         self._scalars = _scalars(target)
         # The operators of the derivatives that modules declare. Declarations may be circular.
@@ -127,8 +129,8 @@ class Operator:
         for position, x in enumerate(operands):
             accepted = self._accepted[position] if position < len(self._accepted) else ()
             wider = [d for d in accepted if torch.promote_types(x.dtype, d) is d]
-            if x.dtype.is_floating_point and accepted and x.dtype not in accepted and wider:
-                x = x.to(min(wider, key=lambda dtype: dtype.itemsize))
+            if x.dtype.is_floating_point and x.dtype not in accepted and wider:
+                x = x.to(wider[0])
             cast.append(x)
         return tuple(cast)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -119,21 +116,6 @@ def test_truth_values_are_0_and_1_whatever_a_guest_wrote(typed: callbox.Module) 
     np.testing.assert_array_equal(result.view(np.uint8), any_bytes.view(np.uint8) != 0)
 
 
-def test_other_threads_run_while_a_file_is_read(guests: Path, tmp_path: Path) -> None:
-    fifo = tmp_path / "kernel.wasm"
-    os.mkfifo(fifo)
-    wasm = (guests / "add_n.wasm").read_bytes()
-    loaded: list[callbox.Module] = []
-    loading = threading.Thread(target=lambda: loaded.append(callbox.Host().load(fifo)))
-    loading.start()
-    # If the other thread held the GIL, this thread would not get here, and the pipe would stay
-    # empty.
-    time.sleep(0.1)
-    fifo.write_bytes(wasm)
-    loading.join(30)
-    assert loaded and "add_n" in loaded[0]
-
-
 def test_another_interpreter_of_the_process_is_refused() -> None:
     program = """
 try:
@@ -163,3 +145,37 @@ print(callbox.Host())
 def test_what_another_stage_takes_is_given_to_the_target(typed: callbox.Module) -> None:
     # The stage `instantiate` declares `value`, the stage `execute` declares nothing.
     assert typed.states.attributes is None
+
+
+def test_messages_list_the_first_of_many_names(assemble) -> None:
+    names = [f"n{number:03}".ljust(1000, "x") for number in range(300)]
+    scalars = [{"name": name, "kind": "scalar", "element_type": "f32"} for name in names]
+    arrays = [{"name": name, "element_types": ["f32"], "dimensions": [".."]} for name in names]
+    declarations = [
+        {"name": "f", "operands": [], "attributes": scalars, "results": []},
+        {"name": "g", "operands": arrays, "attributes": [], "results": []},
+    ]
+    takes_many = callbox.Host().load(assemble(dict.fromkeys("fg", b"\x41\x00"), declarations))
+    declarations = [{"name": name, "operands": [], "results": []} for name in names]
+    has_many = callbox.Host().load(assemble(dict.fromkeys(names, b"\x41\x00"), declarations))
+    plain = ", ".join(f"{name[:100]}..." for name in names[:16]) + " and 284 more"
+    quoted = ", ".join(f'"{name[:100]}..."' for name in names[:16]) + " and 284 more"
+    for kind, call, expected in [
+        (
+            TypeError,
+            lambda: takes_many.f(x=1.0),
+            f'expected the attributes {quoted}, found another "x" and no {quoted}',
+        ),
+        (
+            TypeError,
+            lambda: takes_many.f(attributes=dict.fromkeys([*names, "x"], 1.0)),
+            f'expected the attributes {quoted}, found another "x"',
+        ),
+        (TypeError, takes_many.g, f"expected 300 operands ({plain}), found 0"),
+        (KeyError, lambda: has_many["x"], f'expected a target of the module ({plain}), found "x"'),
+        (AttributeError, lambda: has_many.x, f'expected a target of the module ({plain}), found "x"'),
+    ]:
+        with pytest.raises(kind) as caught:
+            call()
+        assert caught.value.args[0].rpartition("(): ")[2] == expected
+    assert repr(has_many) == f"<callbox.Module {has_many.digest[:12]} with {plain}>"

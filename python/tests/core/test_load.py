@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,32 @@ def test_a_module_alone_is_loaded_too(guests, tmp_path, add_n):
         callbox.load(guests / "add_n.wasm", "x")
     with pytest.raises(FileNotFoundError):
         callbox.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "found"),
+    [(stat.S_IFIFO, OSError, "a FIFO"), (stat.S_IFSOCK, OSError, "a socket"), (0, IsADirectoryError, "a directory")],
+)
+def test_only_regular_files_are_opened(tmp_path, host, kind, error, found):
+    """Opening a FIFO without a writer would not return."""
+    path = tmp_path / "k.wasm"
+    if kind:
+        os.mknod(path, kind | 0o600)
+    else:
+        path.mkdir()
+    link = tmp_path / "link.wasm"
+    link.symlink_to(path)
+    for load in (callbox.load, host.load):
+        for name in (path, link):
+            with pytest.raises(error) as caught:
+                load(name)
+            assert str(caught.value) == f"cannot read {name}: expected a regular file, found {found}"
+
+
+def test_a_device_is_not_opened(host):
+    for load in (callbox.load, host.load):
+        with pytest.raises(OSError, match="^cannot read /dev/zero: expected a regular file, found a device$"):
+            load("/dev/zero")
 
 
 def fails(code: str, message: str, *args: object, **options: object) -> None:

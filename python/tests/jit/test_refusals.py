@@ -20,6 +20,8 @@ REFUSED = {
     "C library": ("for i in range(x.size):\n    y[i] = cmath.exp(x[i])", None, "use callbox.math.exp"),
     "no result": ("z = x[0]", None, "it writes to no parameter"),
     "object": ("y[0] = 1\ny[1] = thing.x", 2, "'thing' is a object; a kernel can use numbers"),
+    # Elsewhere the name is an attribute's and a constant.
+    "object of a late use": ("y[0] = x.thing\ny[1] = 'thing' == 'x'\ny[2] = thing.x", 3, "'thing' is a object"),
     "module": ("y[0] = os.getpid()", 1, "'os' is the module os: import the functions"),
     "unknown name": ("y[0] = 1\ny[1] = unknown", 2, "name 'unknown' is not defined"),
     "inner function": ("y[0] = (lambda v: v)(x[0])", None, "a kernel cannot define functions"),

@@ -180,6 +180,9 @@ def test_gradients_through_vmap(rms_norm):
     torch.testing.assert_close((x.grad, weight.grad), expected)
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.5."), reason="PyTorch 2.5 fails to trace the vmap of any operator of torch.library"
+)
 def test_vmap_in_a_compiled_program(squareplus):
     compiled = torch.compile(torch.func.vmap(lambda x: squareplus(x, beta=1.0)), fullgraph=True, backend="aot_eager")
     x = torch.randn(3, 4)

@@ -161,6 +161,10 @@ fn calls_that_were_changed_are_refused() {
         let scalar = shapes[0] == "f32[]";
         let (dimensions, count) = if scalar { (vec![], 1) } else { (vec![3], 3) };
         folder.npy("x.npy", &dimensions, &vec![1.0_f32; count]);
-        folder.refuse(&run, 1, code, message);
+        let refused = folder.refuse(&run, 1, code, message).object();
+        // The failures of reading and of preparing a call name it, once.
+        let message = refused["status"]["message"].as_str().unwrap();
+        let named = message.matches("custom call %ffi_call.1 of \"callbox.v1\": ");
+        assert_eq!(named.count(), 1, "{message}");
     }
 }

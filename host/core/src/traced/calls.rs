@@ -134,7 +134,8 @@ impl TracedCalls {
         }
     }
 
-    fn prepare_one(&self, site: &CallSite, options: &CallOptions) -> Result<Call> {
+    /// Reads the call site that a traced call describes, and finds its module.
+    fn read(&self, site: &CallSite) -> Result<Described> {
         let target = self.targets.iter().find(|known| known.name == site.target);
         let target = target.ok_or_else(|| Status::internal("no target of this name"))?;
         target.check(site)?;
@@ -162,23 +163,46 @@ impl TracedCalls {
         };
         let arrays = shapes.operands.iter().chain(&shapes.results);
         let is_large = arrays.map(ArrayShape::byte_size).max() > Some(4 * PIECE_BYTES);
-        let mapping = Mapping {
-            batch_dimensions: batch,
-            piece_bytes: is_large.then_some(PIECE_BYTES),
-        };
-        let module = self
-            .modules
-            .find(string(&site.attributes, "module")?, name)?;
         let element = |shape: &ArrayShape| {
             let elements: usize = shape.dimensions()[batch..].iter().product();
             let width = shape.element_type().byte_width();
             (elements * width, poison(shape.element_type().is_pred()))
         };
-        Ok(Call {
+        Ok(Described {
+            module: self
+                .modules
+                .find(string(&site.attributes, "module")?, name)?,
+            site: own,
+            mapping: Mapping {
+                batch_dimensions: batch,
+                piece_bytes: is_large.then_some(PIECE_BYTES),
+            },
             results: shapes.results.iter().map(element).collect(),
-            call: module.prepare_any(own, &mapping, options)?,
             options: text.options(),
             has_status,
+        })
+    }
+}
+
+/// A call site that a traced call describes.
+struct Described {
+    module: Arc<dyn AnyModule>,
+    site: CallSite,
+    mapping: Mapping,
+    options: CallOptions,
+    has_status: bool,
+    results: Vec<(usize, u8)>,
+}
+
+impl Described {
+    /// Prepares the call site. The message of a failure begins with its name, as the module's
+    /// [`TargetModule::prepare`] promises.
+    fn prepare(self, options: &CallOptions) -> Result<Call> {
+        Ok(Call {
+            call: self.module.prepare_any(self.site, &self.mapping, options)?,
+            options: self.options,
+            has_status: self.has_status,
+            results: self.results,
         })
     }
 }
@@ -249,15 +273,9 @@ impl TargetModule for TracedCalls {
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
         let prepared = sites.iter().map(|site| {
-            let prepared = self.prepare_one(site, options);
-            prepared.map_err(|status| {
-                // The module names the call site by itself.
-                if status.message().starts_with(&*site.label()) {
-                    status
-                } else {
-                    status.context(site.label())
-                }
-            })
+            let described = self.read(site);
+            let described = described.map_err(|status| status.context(site.label()))?;
+            described.prepare(options)
         });
         Ok(Box::new(Calls(prepared.collect::<Result<_>>()?)))
     }
