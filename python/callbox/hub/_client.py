@@ -6,11 +6,13 @@ do they go through its function for downloads, which sleeps for as long as the s
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from callbox._callbox import CallError, InvalidArgumentError, __version__
 
@@ -22,8 +24,11 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MOST_TRIES = 4
 _MOST_PAUSE = 30
 
-#: The longest time between the first byte of a download and the last one, in seconds.
+#: The longest time for all tries of a download, in seconds.
 _MOST_TIME = 1800
+
+#: How many redirects one download may follow.
+_MOST_REDIRECTS = 5
 
 _MISSING = "callbox.hub needs huggingface_hub: `pip install 'callbox[hub]'`"
 
@@ -75,38 +80,69 @@ class Client:
         # Compressed bytes could become any number of bytes.
         headers["Accept-Encoding"] = "identity"
         most = most if size is None else size
-        contents: bytes = self._ask(where, self._fetch, where, found.location, headers, most, path.rsplit("/", 1)[-1])
+        name, may_leave = path.rsplit("/", 1)[-1], size is not None
+        contents: bytes = self._ask(where, self._fetch, where, found.location, headers, most, name, may_leave)
         if found.size is not None and len(contents) < found.size:
             raise CallError(
                 "UNAVAILABLE", f"{where}: expected {found.size} bytes, the hub sent {len(contents)}", blame="host"
             )
         return contents
 
-    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str) -> bytes:
+    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str, may_leave: bool) -> bytes:
         """Downloads at most `most` bytes. An interrupted download begins anew."""
+        until = time.monotonic() + _MOST_TIME
         for tries in range(1, _MOST_TRIES + 1):
             pause = 2 ** (tries - 1)
             try:
-                with self._hub.get_session().stream(
-                    "GET", url, headers=headers, timeout=self._hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
-                ) as response:
+                with self._open(where, url, dict(headers), may_leave) as response:
                     if response.status_code not in (408, 429):
-                        self._hub.utils.hf_raise_for_status(response)
-                        return self._receive(where, response, most, name)
+                        self._check(response)
+                        return self._receive(where, response, most, name, until)
                     asked = response.headers.get("Retry-After", "")
                     pause = int(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else pause
                     problem = f"{response.status_code}: the hub asks to come back in {pause} seconds"
             except self._http.TransportError as error:
                 problem = _reason(error)
-            if pause > _MOST_PAUSE or tries == _MOST_TRIES:
+            if pause > _MOST_PAUSE or tries == _MOST_TRIES or time.monotonic() + pause > until:
                 break
             time.sleep(pause)
         raise CallError("UNAVAILABLE", f"{where}: the download failed {tries} times: {problem}", blame="host")
 
-    def _receive(self, where: str, response: Any, most: int, name: str) -> bytes:
+    @contextlib.contextmanager
+    def _open(self, where: str, url: str, headers: dict[str, str], may_leave: bool) -> Iterator[Any]:
+        """The answer behind all redirects. The client would read their bodies, which have any length."""
+        session, timeout = self._hub.get_session(), self._hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
+        for _ in range(_MOST_REDIRECTS + 1):
+            with session.stream("GET", url, headers=headers, timeout=timeout, follow_redirects=False) as response:
+                if not response.has_redirect_location:
+                    yield response
+                    return
+                location = response.headers["Location"]
+            try:
+                to = urljoin(url, location)
+                is_elsewhere = _origin(to) != _origin(url)
+            except ValueError:
+                raise _lie(f"{where}: the hub redirects to no address: {quoted(location)}") from None
+            if urlsplit(to).scheme not in ("https", urlsplit(url).scheme):
+                raise CallError("PERMISSION_DENIED", f"{where}: the hub redirects from https: {quoted(to)}")
+            if is_elsewhere and not may_leave:
+                raise CallError("PERMISSION_DENIED", f"{where}: the hub redirects to another host: {quoted(to)}")
+            if is_elsewhere:
+                headers.pop("authorization", None)
+            url = to
+        raise CallError("UNAVAILABLE", f"{where}: expected at most {_MOST_REDIRECTS} redirects", blame="host")
+
+    def _check(self, response: Any) -> None:
+        """Raises for an error, whose body is left: the client would read it whole, whatever its length."""
+        if response.is_error:
+            names = ("X-Error-Code", "X-Error-Message", "X-Request-Id")
+            headers = {name: response.headers[name] for name in names if name in response.headers}
+            response = self._http.Response(response.status_code, headers=headers, request=response.request)
+        self._hub.utils.hf_raise_for_status(response)
+
+    def _receive(self, where: str, response: Any, most: int, name: str, until: float) -> bytes:
         """The body of a response, which may have any length."""
         contents = bytearray()
-        until = time.monotonic() + _MOST_TIME
         with self._hub.utils.tqdm(desc=name[-40:], total=most, unit="B", unit_scale=True) as progress:
             for chunk in response.iter_bytes():
                 if len(contents) + len(chunk) > most:

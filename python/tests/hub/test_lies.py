@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -230,6 +231,56 @@ def test_metadata_without_end_is_refused(hub, good, fails):
 
     hub.lie = endless
     fails("RESOURCE_EXHAUSTED", "expected at most 262144 bytes, the hub sends more")
+
+
+@pytest.mark.parametrize(("status", "problem"), [(500, "Server error '500"), (404, "Client error '404"), (302, None)])
+def test_the_bodies_of_errors_and_redirects_are_not_read(hub, good, get, fails, status, problem):
+    sent = []
+
+    answer = hub.serve
+
+    def serve(handler):
+        if handler.command != "GET" or not handler.path.endswith(".wasm"):
+            # The answer to a redirect's address is the file.
+            handler.path = handler.path.removesuffix("?again")
+            answer(handler)
+            return
+        handler.send_response(status)
+        handler.send_header("Location", f"{handler.path}?again")
+        handler.end_headers()
+        handler.close_connection = True
+        # What the sockets hold is sent whether the client reads it or not.
+        with contextlib.suppress(OSError):
+            for _ in range(1024):
+                handler.wfile.write(bytes(1 << 20))
+                sent.append(1)
+
+    hub.serve = serve
+    if problem is None:
+        assert get().commit == good
+    else:
+        fails("UNAVAILABLE", f"rms-norm.wasm: {problem}")
+    assert len(sent) < 512
+
+
+def test_redirects_without_end_are_given_up(hub, good, fails):
+    def redirect(request, answer):
+        if wasm(request) and request.method == "GET":
+            answer.status, answer.headers, answer.body = 302, {"Location": request.path}, b""
+
+    hub.lie = redirect
+    fails("UNAVAILABLE", "rms-norm.wasm: expected at most 5 redirects")
+    assert sum(path.endswith(".wasm") for path in hub.got()) == 6
+
+
+def test_metadata_that_leaves_the_hub_when_it_is_downloaded_is_refused(hub, storage, good, fails):
+    def redirect(request, answer):
+        if request.path.endswith("metadata.json") and request.method == "GET":
+            answer.status, answer.headers["Location"] = 302, f"{storage.endpoint}/metadata.json"
+
+    hub.lie = redirect
+    fails("PERMISSION_DENIED", "the hub redirects to another host")
+    assert not storage.requests
 
 
 @pytest.fixture
