@@ -82,7 +82,7 @@ def common_sharding(arrays: Sequence[jax.Array]) -> Any:
     return shardings[0] if shardings and all(s == shardings[0] for s in shardings) else None
 
 
-#: `jax.sharding.auto_axes` as `in_auto_mode` calls it. None: this version of JAX has another or none.
+#: `jax.sharding.auto_axes`. None: this version of JAX has none that `in_auto_mode` can call.
 _auto_axes: Any = getattr(jax.sharding, "auto_axes", None)
 if _auto_axes is not None and "out_sharding" not in inspect.signature(_auto_axes).parameters:
     _auto_axes = None
@@ -109,7 +109,7 @@ def _is_reduced(sharding: Any) -> bool:
 def in_auto_mode(
     function: Callable[..., tuple[jax.Array, ...]], arrays: Sequence[jax.Array], shardings: tuple[Any, ...]
 ) -> list[jax.Array]:
-    """Calls a function in which XLA chooses the shardings. Its results have these, in their types."""
+    """Calls a function in which XLA chooses shardings. Its results have these in their types."""
     return list(_auto_axes(function, out_sharding=shardings)(*arrays))
 
 
