@@ -8,6 +8,7 @@ this module shards it again where needed, for example as the operand for a cotan
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,6 +71,48 @@ def explicit_sharding(array: Any) -> Any:
     return sharding if explicit in kinds and hasattr(jax.sharding, "reshard") else None
 
 
+def explicit_mesh(arrays: Sequence[Any]) -> Any:
+    """The mesh of the arrays that have explicit axes in their types. None if none has any."""
+    return next((sharding.mesh for x in arrays if (sharding := explicit_sharding(x)) is not None), None)
+
+
+def common_sharding(arrays: Sequence[jax.Array]) -> Any:
+    """The sharding in the types of all arrays but scalars. None if they have none, or several."""
+    shardings = [explicit_sharding(x) for x in arrays if x.ndim]
+    return shardings[0] if shardings and all(s == shardings[0] for s in shardings) else None
+
+
+#: `jax.sharding.auto_axes`. None: this version of JAX has none that `in_auto_mode` can call.
+_auto_axes: Any = getattr(jax.sharding, "auto_axes", None)
+if _auto_axes is not None and "out_sharding" not in inspect.signature(_auto_axes).parameters:
+    _auto_axes = None
+
+
+def are_cut(arrays: Sequence[Any], results: Sequence[Any] | None) -> bool:
+    """Returns whether a call on arrays over explicit axes can be cut.
+
+    `results` are the requested shardings of the results, with None for those that are not sharded.
+    """
+    manual = getattr(jax.sharding.AxisType, "Manual", None)
+    shardings = [sharding for x in arrays if (sharding := explicit_sharding(x)) is not None]
+    return (
+        _auto_axes is not None
+        and None not in (results or ())
+        and not any(manual in s.mesh.axis_types or _is_reduced(s) for s in shardings)
+    )
+
+
+def _is_reduced(sharding: Any) -> bool:
+    return bool(getattr(sharding.spec, "unreduced", None) or getattr(sharding.spec, "reduced", None))
+
+
+def in_auto_mode(
+    function: Callable[..., tuple[jax.Array, ...]], arrays: Sequence[jax.Array], shardings: tuple[Any, ...]
+) -> list[jax.Array]:
+    """Calls a function in which XLA chooses shardings. Its results have these in their types."""
+    return list(_auto_axes(function, out_sharding=shardings)(*arrays))
+
+
 def sharded_as(array: Any, like: Any) -> Any:
     """Shards an array over explicit axes as another one. The values stay the same."""
     return array if like is None or array is None else sharded(array, explicit_sharding(like))
@@ -83,7 +126,7 @@ def sharded(array: Any, sharding: Any = None) -> Any:
     """
     own = explicit_sharding(array)
     wanted = own if sharding is None else sharding
-    if own is None or getattr(wanted.spec, "unreduced", None) or getattr(wanted.spec, "reduced", None):
+    if own is None or _is_reduced(wanted):
         return array
     if _is_same(own, wanted) and jax.sharding.get_abstract_mesh().empty:
         # Without a mesh no batch is mapped over one.

@@ -62,8 +62,7 @@ def call(
             them: objects with ``shape`` and ``dtype``, or pairs ``(dtype, shape)``. Default: the
             target's metadata infers them from the operands. 64-bit dtypes are taken as they are, as
             in `jax.ffi.ffi_call`. On a mesh with explicit axes the result is sharded as this object
-            is. By default the result of an elementwise target is sharded as its operands, and
-            others are not sharded.
+            is. By default it is sharded over those dimensions over which the call is cut.
         vmap_method: The effect of `jax.vmap`. ``"loop"``: one call by XLA for the whole batch, in
             which the host calls the target for each element; correct for every target. A target of
             the trait ``batched`` gets the whole batch in one call, unless an operand without the
@@ -230,8 +229,9 @@ class Results:
 
     types: tuple[jax.ShapeDtypeStruct, ...]
     container: Callable[[Sequence[Any]], Any]
-    #: The shardings over explicit mesh axes. None: not sharded. Empty: all None.
-    shardings: tuple[Any, ...] = ()
+    #: The requested shardings over explicit mesh axes, each None for a result that is not sharded.
+    #: None: they follow from the declaration of the target.
+    shardings: tuple[Any, ...] | None = None
 
     @classmethod
     def of(cls, target: Target, operands: Sequence[jax.Array], given: Any) -> Results:
@@ -246,8 +246,7 @@ class Results:
             with sizes.in_messages():
                 inferred = target.infer([sizes.of(x) for x in operands])
             types = tuple(array_type(sizes.dimensions(shape), jnp.dtype(name)) for name, shape in inferred)
-            sharding = _common_sharding(operands) if "elementwise" in target.traits else None
-            return cls(types, only if len(types) == 1 else tuple, (sharding,) * len(types))
+            return cls(types, only if len(types) == 1 else tuple)
         if isinstance(given, Sequence) and not isinstance(given, (str, tuple, list)):
             given = list(given)
         wanted, structure = jax.tree.flatten(given, is_leaf=None if _is_empty(given) else _is_result)
@@ -287,7 +286,8 @@ def bind(
             api_version=options.api_version,
         )
     if _is_partitionable(target, operands, results, options):
-        return tuple(_partitioning.call(target, _ffi_target(target), given, operands, results.types))
+        flat = _partitioning.call(target, _ffi_target(target), given, operands, results.types)
+        return tuple(map(_axes.sharded, flat, results.shardings) if results.shardings else flat)
     types = list(results.types)
     if options.has_status:
         types.append(array_type((), np.int32))
@@ -300,7 +300,10 @@ def bind(
     )
     with jax.named_scope(target.name):
         flat = function(*operands, **given)
-    shardings = results.shardings or (None,) * len(types)
+    shardings = results.shardings
+    if shardings is None:
+        common = _axes.common_sharding(operands) if "elementwise" in target.traits else None
+        shardings = (common,) * len(results.types)
     # The status has no requested sharding.
     placed = [_axes.sharded(x, s) for x, s in itertools.zip_longest(flat, shardings)]
     return _axes.varying(placed, _axes.all_axes(operands))
@@ -332,11 +335,11 @@ def _is_partitionable(target: Target, operands: Sequence[jax.Array], results: Re
     return (
         options_are_plain
         and "pure" in target.traits
-        and is_traced(operands)
         and jax.device_count() > 1
-        and not any(results.shardings)
         and not _axes.all_axes(operands)
-        and all(_axes.explicit_sharding(x) is None for x in operands)
+        and (
+            is_traced(operands) if _axes.explicit_mesh(operands) is None else _axes.are_cut(operands, results.shardings)
+        )
         and all(isinstance(size, int) for x in (*operands, *results.types) for size in x.shape)
     )
 
@@ -445,12 +448,6 @@ def is_pair(given: Any) -> bool:
     if not isinstance(dtype, (str, type, np.dtype)) or not isinstance(shape, (tuple, list)):
         return False
     return all(isinstance(size, (int, np.integer)) for size in shape)
-
-
-def _common_sharding(operands: Sequence[jax.Array]) -> Any:
-    """The sharding that all operands share, apart from scalars. None if there is none."""
-    shardings = [_axes.explicit_sharding(x) for x in operands if x.ndim]
-    return shardings[0] if shardings and all(s == shardings[0] for s in shardings) else None
 
 
 def array_type(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:

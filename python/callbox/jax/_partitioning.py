@@ -6,6 +6,9 @@ the trait `batched`, and the batch of any pure target. XLA gathers the others. T
 both partitioners, GSPMD and Shardy, by `jax.experimental.custom_partitioning`, which has no rule
 for `jax.vmap` and cannot be exported for several devices. Therefore a call is a primitive of its
 own, and its lowering decides.
+
+Partitioners do not see the explicit axes of a mesh. A call over them is in a region where all axes
+are automatic, and the types of its results follow from the rule and the types of the operands.
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import batching, mlir
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from callbox._callbox import Target
 
+from . import _axes
 from ._operands import has_batch
 
 #: For each dimension of an array, the name that it shares with those that are cut alike. None: it
@@ -57,7 +62,10 @@ def call(
     operands: Sequence[jax.Array],
     types: Sequence[jax.ShapeDtypeStruct],
 ) -> list[jax.Array]:
-    """Adds a call of a pure target to a program."""
+    """Adds a call of a pure target to a program.
+
+    Over the explicit axes of a mesh each result is sharded as the rule has it for the operands.
+    """
     site = Site(
         target.name,
         ffi_target,
@@ -67,6 +75,11 @@ def call(
         _factors(target, target.results, [len(x.shape) for x in types]),
         tuple("batched" in target.traits and has_batch(x) for x in target.operands or ()),
     )
+    if mesh := _axes.explicit_mesh(operands):
+        rule = _Rule.of(site, (), [x.shape for x in operands])
+        axes = rule.axes(zip(rule.operands, map(jax.typeof, operands), strict=True))
+        shardings = rule.shardings(rule.results, axes, mesh)
+        return _axes.in_auto_mode(lambda *operands: tuple(_bind(site, (), operands)), operands, shardings)
     return _bind(site, (), operands)
 
 
@@ -129,14 +142,15 @@ def _partitioned(site: Site, batch: tuple[int, ...], *operands: Any) -> tuple[ja
         return _plain(site, batch, *operands)
 
     def infer(_mesh: Any, operands: Any, _results: Any) -> Any:
-        return rule.shardings(rule.results, rule.axes(zip(rule.operands, operands, strict=True)), operands)
+        return rule.shardings(rule.results, rule.axes(zip(rule.operands, operands, strict=True)), _mesh_of(operands))
 
-    def partition(mesh: Any, operands: Any, results: Any) -> Any:
+    def partition(_mesh: Any, operands: Any, results: Any) -> Any:
+        mesh = _mesh_of(operands)
         # What the program wants of the results comes first.
         known = (*zip(rule.results, results, strict=True), *zip(rule.operands, operands, strict=True))
         axes = rule.axes(known)
-        given = rule.shardings(rule.operands, axes, operands)
-        wanted = rule.shardings(rule.results, axes, operands)
+        given = rule.shardings(rule.operands, axes, mesh)
+        wanted = rule.shardings(rule.results, axes, mesh)
         shapes = [s.shard_shape(x.shape) for s, x in zip(wanted, results, strict=True)]
         return mesh, lambda *shards: _ffi_call(site, shapes, shards), wanted, given
 
@@ -144,6 +158,19 @@ def _partitioned(site: Site, batch: tuple[int, ...], *operands: Any) -> tuple[ja
     call.def_partition(partition=partition, infer_sharding_from_operands=infer, sharding_rule=rule.of_shardy())
     found: tuple[jax.Array, ...] = call(*operands)
     return found
+
+
+def _mesh_of(arrays: Any) -> Any:
+    """The mesh of a call's arrays.
+
+    JAX knows none if all arrays are constants of the program. Then it is all devices in a row, over
+    which nothing is cut.
+    """
+    sharding = arrays[0].sharding
+    if isinstance(sharding, NamedSharding):
+        return sharding.mesh
+    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    return Mesh(np.array(devices), ("devices",))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +209,7 @@ class _Rule:
                     axes[factor] = names
         return axes
 
-    def shardings(self, wanted: Sequence[Factors], axes: Mapping[str, tuple[str, ...]], operands: Any) -> Any:
-        mesh = next(x.sharding.mesh for x in operands)
+    def shardings(self, wanted: Sequence[Factors], axes: Mapping[str, tuple[str, ...]], mesh: Any) -> Any:
         specs = (PartitionSpec(*(axes.get(f) if f else None for f in factors)) for factors in wanted)
         return tuple(NamedSharding(mesh, spec) for spec in specs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import jax
@@ -128,6 +129,13 @@ class TestPartitionedCalls:
         operands = put(mesh, X, "i"), put(mesh, WEIGHT)
         check(mapped, operands, jax.jit(norm)(*operands), ("i", None, None))
 
+    def test_constants(self, norm, mesh):
+        """JAX knows no mesh where no operand is an argument of the program."""
+        x, weight = put(mesh, X, "i"), put(mesh, WEIGHT)
+        np.testing.assert_allclose(jax.jit(lambda: norm(x, weight))(), norm_reference(X, WEIGHT), atol=1e-5)
+        batch = jax.jit(lambda: jax.vmap(norm, (0, None))(x, weight))
+        np.testing.assert_allclose(batch(), norm_reference(X, WEIGHT), atol=1e-5)
+
     def test_calls_without_jit(self, norm, mesh):
         for function in (norm, jax.vmap(norm, in_axes=(0, None))):
             y = function(put(mesh, X, "i"), put(mesh, WEIGHT))
@@ -157,6 +165,67 @@ def test_exported_programs_of_several_devices(load, mesh):
     exported = export.export(program, disabled_checks=callbox.jax.export_checks())(X)
     assert "CustomSPMDPartitioning" not in exported.mlir_module()
     np.testing.assert_allclose(exported.call(put(mesh, X, "i")), X + 1)
+
+
+@pytest.mark.newest  # Explicit axes are newer than JAX 0.5.
+@pytest.mark.parametrize("context", [jax.set_mesh if hasattr(jax, "set_mesh") else None, contextlib.nullcontext])
+class TestExplicitAxes:
+    """The same cuts over the explicit axes of a mesh, which are part of the types."""
+
+    @pytest.fixture
+    def explicit(self):
+        return jax.make_mesh((2, 2), ("i", "j"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+
+    @pytest.mark.parametrize("spec", [("i", None, None), (None, "j", None), ("j", "i", None), (("i", "j"), None, None)])
+    def test_rows_are_cut(self, norm, explicit, context, spec):
+        with context(explicit):
+            x = put(explicit, X, *spec)
+            check(norm, (x, WEIGHT), norm_reference(X, WEIGHT), spec)
+            for y in (norm(x, WEIGHT), jax.jit(norm)(x, WEIGHT)):
+                assert tuple(jax.typeof(y).sharding.spec) == spec
+
+    def test_the_elements_of_a_row_are_gathered(self, norm, explicit, context):
+        with context(explicit):
+            operands = put(explicit, X, "i", None, "j"), put(explicit, WEIGHT, "j")
+            check(norm, operands, norm_reference(X, WEIGHT), ("i", None, None), moves=["all-gather"])
+
+    def test_elementwise_targets_are_cut_everywhere(self, load, explicit, context):
+        add_n, spec = callbox.jax.op(load("add_n").add_n), ("i", None, "j")
+        with context(explicit):
+            check(lambda x: 2 * add_n(add_n(x, n=1.0), n=2.0), (put(explicit, X, *spec),), 2 * (X + 3), spec)
+
+    def test_batches_are_cut(self, norm, explicit, context):
+        with context(explicit):
+            operands = put(explicit, X, "i", "j"), WEIGHT
+            check(jax.vmap(norm, in_axes=(0, None)), operands, norm_reference(X, WEIGHT), ("i", "j", None))
+            nested = jax.vmap(jax.vmap(norm, in_axes=(0, None)), in_axes=(1, None), out_axes=1)
+            check(nested, operands, norm_reference(X, WEIGHT), ("i", "j", None))
+
+    def test_gradients_of_a_batch_are_cut(self, norm, explicit, context):
+        expected = jax.vmap(jax.grad(lambda x: jnp.sum(norm(x, WEIGHT) ** 2)))(X)
+        with context(explicit):
+            gradient = jax.vmap(jax.grad(lambda x: jnp.sum(norm(x, WEIGHT) ** 2)))
+            check(gradient, (put(explicit, X, "i"),), expected, ("i", None, None))
+
+    def test_loops_have_one_type(self, norm, explicit, context):
+        def program(x):
+            return jax.lax.scan(lambda x, _: (norm(x, WEIGHT), None), x, None, length=2)[0]
+
+        expected = norm_reference(norm_reference(X, WEIGHT), WEIGHT)
+        with context(explicit):
+            check(program, (put(explicit, X, "i", "j"),), expected, ("i", "j", None))
+
+    def test_constants(self, norm, explicit, context):
+        with context(explicit):
+            x = put(explicit, X, "i")
+            program = jax.jit(lambda y: norm(x, WEIGHT) + y)
+            np.testing.assert_allclose(program(x), norm_reference(X, WEIGHT) + X, atol=1e-5)
+
+    def test_axes_of_both_kinds(self, norm, explicit, context):
+        kinds = jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit
+        mixed = jax.make_mesh((2, 2), ("i", "j"), axis_types=kinds)
+        with context(mixed):
+            check(norm, (put(mixed, X, "i", "j"), WEIGHT), norm_reference(X, WEIGHT), ("i", "j", None))
 
 
 def test_eight_devices(python):

@@ -176,21 +176,23 @@ def spec(x):
 @pytest.mark.newest
 @pytest.mark.parametrize("transform", [eager, jax.jit])
 def test_results_over_explicit_axes(load, explicit, transform):
-    """An elementwise result is sharded as its operands, others as requested, or else not at all."""
+    """A result is sharded as requested, or as the declaration has it for the operands."""
     add_n = callbox.jax.op(load("add_n").add_n)
     norm = load("rms_norm").rms_norm
     as_said = jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=NamedSharding(explicit, P(None, None, "i")))
     with jax.set_mesh(explicit):
         x = jax.device_put(X, P("i"))
         sharded = transform(lambda x: add_n(x, n=1.0))(x)
-        whole = transform(lambda x: callbox.jax.call(norm, x, W, eps=0.5))(x)
+        rows = transform(lambda x: callbox.jax.call(norm, x, W, eps=0.5))(x)
+        pair = ("float32", X.shape)
+        whole = transform(lambda x: callbox.jax.call(norm, x, W, eps=0.5, result_shape_dtypes=pair))(x)
         kept = transform(lambda x: callbox.jax.call(norm, x, W, eps=0.5, result_shape_dtypes=x))(x)
         said = transform(lambda x: callbox.jax.call(norm, x, W, eps=0.5, result_shape_dtypes=as_said))(x)
         y, status = transform(lambda x: callbox.jax.call(load("add_n").add_n, x, n=1.0, on_error="status"))(x)
-    assert [spec(a) for a in (sharded, whole, kept, said)] == [ROWS, WHOLE, ROWS, P(None, None, "i")]
+    assert [spec(a) for a in (sharded, rows, whole, kept, said)] == [ROWS, ROWS, WHOLE, ROWS, P(None, None, "i")]
     assert (spec(y), spec(status)) == (ROWS, P())
     np.testing.assert_array_equal(sharded, X + 1)
-    for found in (whole, kept, said):
+    for found in (rows, whole, kept, said):
         np.testing.assert_allclose(found, norm_reference(X, W), rtol=1e-5, atol=1e-5)
 
 
