@@ -225,7 +225,7 @@ impl Case {
             .leaves()
             .iter()
             .map(|leaf| leaf.byte_size())
-            .sum::<usize>();
+            .fold(0, usize::saturating_add);
         if results > MOST_ARRAYS {
             return Err(format!(
                 "expected results of at most {MOST_ARRAYS} bytes, found {results}"

@@ -81,6 +81,8 @@ mod registered;
 mod regular_file;
 mod replay;
 mod run;
+#[cfg(unix)]
+mod signals;
 mod signing;
 mod summary;
 mod test;
@@ -173,6 +175,8 @@ enum Command {
 
 /// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    signals::ignore_size_limit();
     match CommandLine::try_parse() {
         Ok(command_line) => match command_line.command {
             Command::Run(arguments) => {

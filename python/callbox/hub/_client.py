@@ -110,7 +110,10 @@ class Client:
 
     @contextlib.contextmanager
     def _open(self, where: str, url: str, headers: dict[str, str], may_leave: bool) -> Iterator[Any]:
-        """The answer behind all redirects. The client would read their bodies, which have any length."""
+        """The answer behind all redirects.
+
+        The client would read their bodies, which have any length.
+        """
         session, timeout = self._hub.get_session(), self._hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
         for _ in range(_MOST_REDIRECTS + 1):
             with session.stream("GET", url, headers=headers, timeout=timeout, follow_redirects=False) as response:
@@ -133,7 +136,10 @@ class Client:
         raise CallError("UNAVAILABLE", f"{where}: expected at most {_MOST_REDIRECTS} redirects", blame="host")
 
     def _check(self, response: Any) -> None:
-        """Raises for an error, whose body is left: the client would read it whole, whatever its length."""
+        """Raises for an error.
+
+        Its body is left: the client would read it whole, whatever its length.
+        """
         if response.is_error:
             names = ("X-Error-Code", "X-Error-Message", "X-Request-Id")
             headers = {name: response.headers[name] for name in names if name in response.headers}
