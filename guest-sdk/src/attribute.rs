@@ -8,6 +8,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::abi::{self, AttributeParts, Attributes};
+use crate::description::AttributeDescription;
 use crate::text::{append, text};
 use crate::{AttributeKind, Bf16, C64, C128, Element, ElementType, F16, Failure, Pred};
 
@@ -38,6 +39,9 @@ pub trait AttributeValue<'a>: Sized {
     /// The element type of a scalar or an array.
     #[doc(hidden)]
     const ELEMENT_TYPE: Option<ElementType>;
+    /// The fields of a dictionary that becomes a struct.
+    #[doc(hidden)]
+    const FIELDS: Option<&'static [AttributeDescription]> = None;
     /// Whether a call may omit the attribute.
     #[doc(hidden)]
     const IS_OPTIONAL: bool = false;
@@ -227,6 +231,7 @@ impl<'a, T: Element> AttributeValue<'a> for &'a [T] {
 impl<'a, A: AttributeValue<'a>> AttributeValue<'a> for Option<A> {
     const KIND: AttributeKind = A::KIND;
     const ELEMENT_TYPE: Option<ElementType> = A::ELEMENT_TYPE;
+    const FIELDS: Option<&'static [AttributeDescription]> = A::FIELDS;
     const IS_OPTIONAL: bool = true;
 
     fn decode(attribute: AnyAttribute<'a>) -> Result<Self, String> {

@@ -129,6 +129,8 @@ pub struct AttributeDescription {
     pub kind: AttributeKind,
     /// The element type of a scalar or an array.
     pub element_type: Option<ElementType>,
+    /// The fields of a dictionary that becomes a struct.
+    pub fields: Option<&'static [Self]>,
     /// Whether a call may omit the attribute.
     pub is_optional: bool,
 }

@@ -165,6 +165,11 @@ impl<const N: usize> Writer<N> {
                 Some(t) => self.string(t.upper_name()),
                 None => self.raw("null"),
             }
+            if let Some(fields) = attributes[i].fields {
+                self.raw(",\"fields\":[");
+                self.attributes(fields);
+                self.raw("]");
+            }
             self.raw(",\"optional\":");
             self.raw(if attributes[i].is_optional {
                 "true}"

@@ -220,7 +220,10 @@ fn what_can_be_fewer_or_more_is_said() {
             "attributes": [
                 {"name": "func", "kind": "function", "element_type": null, "optional": false},
                 {"name": "mode", "kind": "scalar", "element_type": "U16", "optional": false},
-                {"name": "pair", "kind": "dictionary", "element_type": null, "optional": true},
+                {"name": "pair", "kind": "dictionary", "element_type": null, "fields": [
+                    {"name": "first", "kind": "scalar", "element_type": "F64", "optional": false},
+                    {"name": "second", "kind": "string", "element_type": null, "optional": false},
+                ], "optional": true},
             ],
             "doc": "A target's parameters decide whether it needs a host of version 1.1.",
             "traits": [],

@@ -423,6 +423,10 @@ class Attribute:
         """The dtype of a scalar or array, by its NumPy name."""
 
     @property
+    def fields(self) -> tuple[Attribute, ...] | None:
+        """The fields of a dictionary. None: any."""
+
+    @property
     def optional(self) -> bool:
         """Whether it can be omitted."""
 

@@ -1,7 +1,5 @@
 //! Converts Python's values to attributes of the types that the target declares.
 
-use std::collections::BTreeMap;
-
 use callbox::call::{AttributeSignature, Signature};
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 use half::{bf16, f16};
@@ -36,27 +34,54 @@ pub(crate) fn dictionary(
         if value.is_none() && declared.is_some_and(|declared| declared.optional) {
             continue;
         }
-        let attribute = attribute(value, declared, MAX_DEPTH).map_err(|error| {
-            // An exception that the value's own code raised stays as it is.
-            let kind = error.get_type(py);
-            let is_own = [
-                py.get_type::<PyTypeError>(),
-                py.get_type::<PyValueError>(),
-                py.get_type::<PyOverflowError>(),
-            ];
-            if !is_own.iter().any(|own| kind.is(own)) {
-                return error;
-            }
-            let message = error.value(py).to_string();
-            let target = &signature.name;
-            let named =
-                PyErr::from_type(kind, format!("{target}(): attribute {name:?}: {message}"));
-            named.set_cause(py, error.cause(py));
-            named
-        })?;
+        let attribute = attribute(value, declared, MAX_DEPTH)
+            .map_err(|wrong| wrong.inside(name).named(py, &signature.name))?;
         attributes.insert(name.clone(), attribute);
     }
     Ok(attributes)
+}
+
+/// An error, and the path of the field of a dictionary that it is about, such as `range.lo`.
+struct Wrong {
+    path: String,
+    error: PyErr,
+}
+
+impl From<PyErr> for Wrong {
+    fn from(error: PyErr) -> Self {
+        Self {
+            path: String::new(),
+            error,
+        }
+    }
+}
+
+impl Wrong {
+    /// The same error, seen from the attribute or dictionary field around it.
+    fn inside(mut self, name: &str) -> Self {
+        let separator = if self.path.is_empty() { "" } else { "." };
+        self.path = format!("{name}{separator}{}", self.path);
+        self
+    }
+
+    /// The error with the names of the target and the attribute. An exception that the value's own
+    /// code raised stays as it is.
+    fn named(self, py: Python<'_>, target: &str) -> PyErr {
+        let Self { path, error } = self;
+        let kind = error.get_type(py);
+        let is_own = [
+            py.get_type::<PyTypeError>(),
+            py.get_type::<PyValueError>(),
+            py.get_type::<PyOverflowError>(),
+        ];
+        if !is_own.iter().any(|own| kind.is(own)) {
+            return error;
+        }
+        let message = error.value(py).to_string();
+        let named = PyErr::from_type(kind, format!("{target}(): attribute {path:?}: {message}"));
+        named.set_cause(py, error.cause(py));
+        named
+    }
 }
 
 fn declared<'s>(signature: &'s Signature, name: &str) -> Option<&'s AttributeSignature> {
@@ -111,24 +136,73 @@ fn attribute(
     value: &Bound<'_, PyAny>,
     declared: Option<&AttributeSignature>,
     depth: usize,
-) -> PyResult<Attribute> {
+) -> Result<Attribute, Wrong> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(PyValueError::new_err(format!(
+        return Err(Wrong::from(PyValueError::new_err(format!(
             "expected dictionaries that nest at most {MAX_DEPTH} deep, found more"
-        )));
+        ))));
     };
-    let attribute = convert(value, declared, depth)?;
+    let attribute = match value.cast::<PyDict>() {
+        Ok(dict) => {
+            let fields = declared.and_then(|declared| declared.fields.as_deref());
+            Attribute::Dictionary(fields_of(dict, fields, depth)?)
+        }
+        Err(_) => convert(value, declared)?,
+    };
     if let Some(declared) = declared {
         check_declared(&attribute, declared)?;
     }
     Ok(attribute)
 }
 
-fn convert(
-    value: &Bound<'_, PyAny>,
-    declared: Option<&AttributeSignature>,
+/// Converts the fields of a dictionary to the declared types.
+fn fields_of(
+    dict: &Bound<'_, PyDict>,
+    declared: Option<&[AttributeSignature]>,
     depth: usize,
-) -> PyResult<Attribute> {
+) -> Result<Dictionary, Wrong> {
+    let mut fields = Dictionary::new();
+    // Reading a value may run code that changes the dict.
+    let items: Vec<_> = dict.iter().collect();
+    for (name, value) in items {
+        let Ok(name) = name.extract::<String>() else {
+            return Err(Wrong::from(PyTypeError::new_err(format!(
+                "expected names as the keys of a dictionary, found {name}"
+            ))));
+        };
+        let field = declared.map(|fields| fields.iter().find(|field| field.name == name));
+        if let (Some(None), Some(declared)) = (field, declared) {
+            return Err(Wrong::from(unlike(declared, &format!("another {name:?}"))));
+        }
+        let field = field.flatten();
+        if value.is_none() && field.is_some_and(|field| field.optional) {
+            continue;
+        }
+        let converted = attribute(&value, field, depth).map_err(|wrong| wrong.inside(&name))?;
+        fields.insert(name, converted);
+    }
+    let mut required = declared.unwrap_or_default().iter().filter(|f| !f.optional);
+    match required.find(|field| !fields.contains_key(&field.name)) {
+        Some(missing) => {
+            let found = format!("no {:?}", missing.name);
+            Err(Wrong::from(unlike(declared.unwrap_or_default(), &found)))
+        }
+        None => Ok(fields),
+    }
+}
+
+/// The error for a dictionary with other fields than the declared ones.
+fn unlike(declared: &[AttributeSignature], found: &str) -> PyErr {
+    let expected = if declared.is_empty() {
+        "no fields".to_owned()
+    } else {
+        format!("the fields {}", names(declared))
+    };
+    PyTypeError::new_err(format!("expected {expected}, found {found}"))
+}
+
+/// Converts a value that is no dictionary.
+fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> PyResult<Attribute> {
     let py = value.py();
     let wanted = declared.and_then(|declared| declared.element_type);
     let kind = declared.map(|declared| declared.kind.as_str());
@@ -137,21 +211,6 @@ fn convert(
     }
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Attribute::String(bytes.as_bytes().to_vec()));
-    }
-    if let Ok(dict) = value.cast::<PyDict>() {
-        let mut inner = BTreeMap::new();
-        // Reading a value may run code that changes the dict.
-        let items: Vec<_> = dict.iter().collect();
-        for (name, value) in items {
-            let Ok(name) = name.extract::<String>() else {
-                return Err(PyTypeError::new_err(format!(
-                    "expected names as the keys of a dictionary, found {name}"
-                )));
-            };
-            let value = attribute(&value, None, depth)?;
-            inner.insert(name, value);
-        }
-        return Ok(Attribute::Dictionary(inner));
     }
     // Python's own numbers have no width: they take the declared type.
     if value.is_instance_of::<PyBool>()

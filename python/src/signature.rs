@@ -93,6 +93,12 @@ impl Attribute {
         self.0.element_type.and_then(dtype_name)
     }
 
+    /// The fields of a dictionary. None: any.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        attributes(py, self.0.fields.as_deref())
+    }
+
     /// Whether it can be omitted.
     #[getter]
     fn optional(&self) -> bool {
@@ -162,8 +168,12 @@ pub(crate) fn attribute(declared: &AttributeSignature) -> String {
         ("array", Some(dtype)) => format!("array of {dtype}"),
         (kind, _) => kind.to_owned(),
     };
+    let fields = declared.fields.as_deref().map_or_else(String::new, |all| {
+        let fields: Vec<_> = all.iter().map(attribute).collect();
+        format!(" {{{}}}", fields.join(", "))
+    });
     let optional = if declared.optional { ", optional" } else { "" };
-    format!("{}: {kind}{optional}", declared.name)
+    format!("{}: {kind}{fields}{optional}", declared.name)
 }
 
 /// Formats a signature: `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.

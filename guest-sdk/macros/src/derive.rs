@@ -46,7 +46,20 @@ pub(crate) fn of_struct(input: &DeriveInput) -> Result<TokenStream> {
         &lifetime,
         &quote!(#arguments),
         &quote!(Dictionary),
-        &quote!(::core::option::Option::None),
+        &quote! {
+            const ELEMENT_TYPE: ::core::option::Option<__callbox::ElementType> =
+                ::core::option::Option::None;
+            const FIELDS: ::core::option::Option<&'static [__callbox::AttributeDescription]> =
+                ::core::option::Option::Some(&[#(
+                    __callbox::AttributeDescription {
+                        name: #names,
+                        kind: #values::KIND,
+                        element_type: #values::ELEMENT_TYPE,
+                        fields: #values::FIELDS,
+                        is_optional: #values::IS_OPTIONAL,
+                    }
+                ),*]);
+        },
         &quote! {
             let required = 0_usize #(+ !#values::IS_OPTIONAL as usize)*;
             let mut fields = __callbox::Fields::of(attribute, &[#(#names),*], required)?;
@@ -82,7 +95,10 @@ pub(crate) fn of_enum(input: &DeriveInput) -> Result<TokenStream> {
         &Lifetime::new("'a", ident.span()),
         &TokenStream::new(),
         &quote!(Scalar),
-        &quote!(<#integer as __callbox::AttributeValue<'static>>::ELEMENT_TYPE),
+        &quote! {
+            const ELEMENT_TYPE: ::core::option::Option<__callbox::ElementType> =
+                <#integer as __callbox::AttributeValue<'static>>::ELEMENT_TYPE;
+        },
         &quote! {
             let found = <#integer as __callbox::AttributeValue<'_>>::decode(attribute)?;
             #(
@@ -103,7 +119,7 @@ fn implementation(
     lifetime: &Lifetime,
     arguments: &TokenStream,
     kind: &TokenStream,
-    element_type: &TokenStream,
+    constants: &TokenStream,
     decode: &TokenStream,
 ) -> TokenStream {
     quote! {
@@ -112,7 +128,7 @@ fn implementation(
 
             impl<#lifetime> __callbox::AttributeValue<#lifetime> for #ident #arguments {
                 const KIND: __callbox::AttributeKind = __callbox::AttributeKind::#kind;
-                const ELEMENT_TYPE: ::core::option::Option<__callbox::ElementType> = #element_type;
+                #constants
 
                 fn decode(
                     attribute: __callbox::AnyAttribute<#lifetime>,

@@ -106,6 +106,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
             name: #name,
             kind: #value::KIND,
             element_type: #element_type,
+            fields: #value::FIELDS,
             is_optional: #value::IS_OPTIONAL,
         }
     }

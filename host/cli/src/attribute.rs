@@ -1,6 +1,7 @@
 //! Attributes on the command line: `NAME=VALUE[:TYPE]`, where VALUE is JSON, MLIR's text, or an
 //! array in a file.
 
+mod fields;
 mod other;
 
 use callbox::call::AttributeSignature;
@@ -26,30 +27,26 @@ enum AttributeValue {
 }
 
 impl AttributeArgument {
-    /// The attribute. Without a type of its own, it has the one that the target declares for it.
+    /// The attribute. Without types of its own, it has those that the target declares, and so have
+    /// the fields of a dictionary.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the declared type does not have the value; a file that cannot be read.
     pub(super) fn typed(&self, declared: Option<&AttributeSignature>) -> Outcome<Attribute> {
-        let context = format!("the attribute `{}`", self.name);
-        let declared = declared.and_then(|declared| declared.element_type);
-        let (value, element_type) = match &self.value {
-            AttributeValue::Json(value, element_type) => (value, *element_type),
-            AttributeValue::Mlir(attribute) => return Ok(attribute.clone()),
+        let context = || format!("the attribute `{}`", self.name);
+        match &self.value {
+            AttributeValue::Json(value, None) => Ok(fields::typed(&self.name, value, declared)?),
+            AttributeValue::Json(value, own_type) => {
+                let typed = attribute(value, *own_type).map_err(Status::invalid_argument);
+                Ok(typed.map_err(|status| status.context(context()))?)
+            }
+            AttributeValue::Mlir(attribute) => Ok(attribute.clone()),
             AttributeValue::File(file) => {
-                let read = file.read(declared).map(of_literal);
-                return read.map_err(|failure| failure.context(context));
+                let element_type = declared.and_then(|declared| declared.element_type);
+                let read = file.read(element_type).map(of_literal);
+                read.map_err(|failure| failure.context(context()))
             }
-        };
-        let declared = declared.filter(|_| element_type.is_none() && !value.is_object());
-        let typed = attribute(value, declared.or(element_type)).map_err(|message| {
-            let status = Status::invalid_argument(message);
-            match declared {
-                Some(t) => status.context(format!("{context}, which the target declares as {t}")),
-                None => status.context(context),
-            }
-        });
-        Ok(typed?)
+        }
     }
 }
 

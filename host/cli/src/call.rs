@@ -75,7 +75,8 @@ pub(super) struct Arguments {
     #[arg(long = "result", value_name = "SHAPE", num_args = 1.., value_parser = arguments::shape)]
     results: Vec<Shape>,
 
-    /// An attribute. Without TYPE, VALUE has the type that the target declares for it
+    /// An attribute. Without TYPE, VALUE has the type that the target declares for it, and so has
+    /// each field of an object
     #[arg(long = "attr", value_name = "NAME=VALUE[:TYPE]", value_parser = attribute::parse)]
     attributes: Vec<AttributeArgument>,
 

@@ -269,10 +269,19 @@ fn buffers(declared: Vec<json::Buffer>) -> Result<Vec<BufferSignature>> {
 }
 
 fn attributes(declared: Vec<json::Attribute>) -> Result<Vec<AttributeSignature>> {
+    check_attributes(&declared)?;
+    let declared = declared.into_iter();
+    declared
+        .map(|attribute| json::attribute(attribute).map_err(invalid))
+        .collect()
+}
+
+/// Checks the names and kinds of attributes and of their fields.
+fn check_attributes(declared: &[json::Attribute]) -> Result<()> {
     let mut names = HashSet::new();
-    let attribute = |attribute: json::Attribute| {
+    for attribute in declared {
         check_name(&attribute.name)?;
-        if !names.insert(attribute.name.clone()) {
+        if !names.insert(&attribute.name) {
             return Err(invalid(format!(
                 "expected the attribute {:?} to be declared once, found it again",
                 attribute.name
@@ -284,9 +293,9 @@ fn attributes(declared: Vec<json::Attribute>) -> Result<Vec<AttributeSignature>>
                 attribute.name
             )));
         }
-        json::attribute(attribute).map_err(invalid)
-    };
-    declared.into_iter().map(attribute).collect()
+        check_attributes(attribute.fields.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
 }
 
 fn stage_of(name: &str) -> Option<Stage> {

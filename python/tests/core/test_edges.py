@@ -98,7 +98,47 @@ def test_a_dict_that_changes_while_it_is_read_is_no_panic(typed: callbox.Module)
     attributes: dict[object, object] = {}
     attributes["a"] = Changes(attributes)
     with pytest.raises((TypeError, ValueError, callbox.CallError)):
-        typed.range(range=attributes, result_shape_dtypes=("int64", (2,)))
+        typed.depth(nested=attributes, result_shape_dtypes=("int32", (2,)))
+
+
+def test_fields_of_dictionaries_take_the_declared_types(typed: callbox.Module) -> None:
+    def window(**fields: object) -> list[int]:
+        window = {"range": {"lo": -8, "hi": 5}, "rounding": 1} | fields
+        return typed.window(window=window, result_shape_dtypes=("int64", (5,))).tolist()
+
+    assert window() == [-8, 5, 1, -1, -1]
+    # `rounding` is an int32, and `weights` are float32.
+    assert window(weights=[1, 2.5], type="odd", range={"lo": 0, "hi": np.int64(1)}) == [0, 1, 1, 3, 2]
+    assert window(weights=None) == [-8, 5, 1, -1, -1]
+    (declared,) = typed.window.attributes
+    assert [(field.name, field.kind, field.dtype, field.optional) for field in declared.fields] == [
+        ("range", "dictionary", None, False),
+        ("rounding", "scalar", "int32", False),
+        ("type", "string", None, True),
+        ("weights", "array", "float32", True),
+    ]
+    assert "range: dictionary {lo: int64, hi: int64}" in repr(declared)
+    fields = 'expected the fields "range", "rounding", "type", "weights", found'
+    for wrong, kind, message in [
+        ({"rounding": 1.5}, TypeError, '"window.rounding": expected a scalar of int32, found a scalar of float64'),
+        ({"rounding": 2**31}, OverflowError, '"window.rounding": expected a number that int32 holds, found 2147483648'),
+        ({"type": 4}, TypeError, '"window.type": expected a string, found a scalar of int64'),
+        ({"range": {"lo": "a", "hi": 5}}, TypeError, '"window.range.lo": expected a scalar of int64, found a string'),
+        ({"range": {"lo": 1}}, TypeError, '"window.range": expected the fields "lo", "hi", found no "hi"'),
+        ({"range": 1}, TypeError, '"window.range": expected a dictionary, found a scalar of int64'),
+        ({"rounding": None}, TypeError, '"window.rounding": expected a number, a string,'),
+        ({"lo": 1}, TypeError, f'"window": {fields} another "lo"'),
+        ({1: 1}, TypeError, '"window": expected names as the keys of a dictionary, found 1'),
+    ]:
+        with pytest.raises(kind) as raised:
+            typed.window(
+                window={"range": {"lo": 0, "hi": 1}, "rounding": 1} | wrong,
+                result_shape_dtypes=("int64", (5,)),
+            )
+        assert str(raised.value).startswith(f"window(): attribute {message}")
+    # A dictionary that declares no fields takes any, and errors name them, too.
+    with pytest.raises(TypeError, match='attribute "nested.deeper": expected a number, .* found object'):
+        typed.depth(nested={"deeper": object()}, result_shape_dtypes=("int32", (2,)))
 
 
 def test_a_target_without_attributes_takes_none(guests: Path) -> None:

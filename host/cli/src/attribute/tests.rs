@@ -17,15 +17,108 @@ fn value(text: &str) -> Attribute {
 
 /// The value if the target declares this type.
 fn declared(text: &str, element_type: ElementType) -> callbox::Result<Attribute> {
-    let argument = parse(&format!("n={text}")).unwrap();
-    argument
-        .typed(Some(&AttributeSignature {
-            name: "n".to_owned(),
-            kind: "scalar".to_owned(),
-            element_type: Some(element_type),
-            optional: false,
-        }))
-        .map_err(|failure| failure.status().clone())
+    declared_as(text, &field("n", "scalar", Some(element_type)))
+}
+
+fn declared_as(text: &str, declared: &AttributeSignature) -> callbox::Result<Attribute> {
+    let argument = parse(&format!("{}={text}", declared.name)).unwrap();
+    let typed = argument.typed(Some(declared));
+    typed.map_err(|failure| failure.status().clone())
+}
+
+fn field(name: &str, kind: &str, element_type: Option<ElementType>) -> AttributeSignature {
+    AttributeSignature {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        element_type,
+        fields: None,
+        optional: false,
+    }
+}
+
+/// A dictionary with a dictionary in it.
+fn range() -> AttributeSignature {
+    let ends = AttributeSignature {
+        fields: Some(vec![field("closed", "scalar", Some(ElementType::Pred))]),
+        optional: true,
+        ..field("ends", "dictionary", None)
+    };
+    let fields = vec![
+        field("lo", "scalar", Some(ElementType::F32)),
+        field("steps", "array", Some(ElementType::U8)),
+        field("mode", "string", None),
+        ends,
+    ];
+    AttributeSignature {
+        fields: Some(fields),
+        ..field("range", "dictionary", None)
+    }
+}
+
+#[test]
+fn fields_of_a_dictionary_have_the_declared_types() {
+    let text = r#"{"lo":-8,"steps":[1,2],"mode":"up","ends":{"closed":true}}"#;
+    let ends = Dictionary::from([("closed".to_owned(), Attribute::scalar(true))]);
+    let expected = Dictionary::from([
+        ("lo".to_owned(), Attribute::scalar(-8.0_f32)),
+        ("steps".to_owned(), list(&[2], &[1_u8, 2])),
+        ("mode".to_owned(), Attribute::from("up")),
+        ("ends".to_owned(), Attribute::Dictionary(ends)),
+    ]);
+    assert_eq!(
+        declared_as(text, &range()),
+        Ok(Attribute::Dictionary(expected))
+    );
+    // MLIR's text has types of its own.
+    let typed = declared_as("{lo = 1 : i8}", &range()).unwrap();
+    let own = Dictionary::from([("lo".to_owned(), Attribute::scalar(1_i8))]);
+    assert_eq!(typed, Attribute::Dictionary(own));
+}
+
+#[test]
+fn errors_in_a_dictionary_name_the_attribute_and_the_field() {
+    let fields = "expected the fields `lo`, `steps`, `mode`, `ends`, found";
+    for (text, message) in [
+        (
+            r#"{"lo":"a","steps":[1],"mode":"up"}"#,
+            "the attribute `range.lo`, which the target declares as f32: expected a value of f32, \
+             found \"a\"",
+        ),
+        (
+            r#"{"lo":1,"steps":[256],"mode":"up"}"#,
+            "the attribute `range.steps`, which the target declares as u8: expected a value of u8 \
+             from 0 to 255, found 256",
+        ),
+        (
+            r#"{"lo":1,"steps":1,"mode":"up"}"#,
+            "the attribute `range.steps`: expected the kind array, found scalar",
+        ),
+        (
+            r#"{"lo":1,"steps":[1],"mode":2}"#,
+            "the attribute `range.mode`: expected the kind string, found scalar",
+        ),
+        (
+            r#"{"lo":1,"steps":[1],"mode":"up","ends":{"closed":1}}"#,
+            "the attribute `range.ends.closed`, which the target declares as pred: expected a \
+             value of pred, found 1",
+        ),
+        (
+            r#"{"lo":1,"steps":[1],"mode":"up","hi":1}"#,
+            &format!("the attribute `range`: {fields} another `hi`"),
+        ),
+        (
+            r#"{"lo":1,"mode":"up"}"#,
+            &format!("the attribute `range`: {fields} no `steps`"),
+        ),
+        (
+            r#"{"lo":1,"steps":[1],"mode":"up","ends":{}}"#,
+            "the attribute `range.ends`: expected the fields `closed`, found no `closed`",
+        ),
+    ] {
+        let status = declared_as(text, &range()).unwrap_err();
+        assert_eq!(status.message(), message, "{text}");
+        assert_eq!(status.code(), callbox::StatusCode::InvalidArgument);
+    }
 }
 
 #[test]

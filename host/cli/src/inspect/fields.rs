@@ -52,8 +52,12 @@ fn attribute(attribute: &AttributeSignature) -> String {
         .element_type
         .map_or_else(String::new, |t| format!(" {t}"));
     let optional = if attribute.optional { ", optional" } else { "" };
+    let fields = attribute.fields.as_deref().map_or_else(String::new, |all| {
+        let fields: Vec<_> = all.iter().map(self::attribute).collect();
+        format!(" {{{}}}", fields.join(", "))
+    });
     let (name, kind) = (name(&attribute.name), name(&attribute.kind));
-    format!("{name}:{element_type} {kind}{optional}")
+    format!("{name}:{element_type} {kind}{fields}{optional}")
 }
 
 /// A key and its value.

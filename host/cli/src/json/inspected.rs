@@ -51,8 +51,6 @@ fn module(inspected: &InspectedModule) -> Value {
 
 fn target(target: &Signature) -> Value {
     let buffers = |declared: &[BufferSignature]| declared.iter().map(buffer).collect::<Vec<_>>();
-    let attributes =
-        |declared: &[AttributeSignature]| declared.iter().map(attribute).collect::<Vec<_>>();
     json!({
         "name": target.name,
         "api_versions": target.api_versions.iter().map(|v| v.name()).collect::<Vec<_>>(),
@@ -86,13 +84,21 @@ fn buffer(buffer: &BufferSignature) -> Value {
     })
 }
 
+fn attributes(declared: &[AttributeSignature]) -> Vec<Value> {
+    declared.iter().map(attribute).collect()
+}
+
 fn attribute(attribute: &AttributeSignature) -> Value {
-    json!({
+    let mut object = json!({
         "name": attribute.name,
         "kind": attribute.kind,
         "element_type": attribute.element_type.map(ElementType::lower_name),
         "optional": attribute.optional,
-    })
+    });
+    if let Some(fields) = &attribute.fields {
+        object["fields"] = attributes(fields).into();
+    }
+    object
 }
 
 fn library(library: &InspectedLibrary) -> Value {

@@ -202,7 +202,7 @@ fn attributes_agree(
     let names = module.keys().chain(twin.keys());
     let differs = names
         .into_iter()
-        .find(|name| module.get(*name) != twin.get(*name));
+        .find(|name| !attribute_agrees(module.get(*name), twin.get(*name)));
     match differs {
         None => Ok(()),
         Some(attribute) => Err(format!(
@@ -210,4 +210,23 @@ fn attributes_agree(
             name(attribute)
         )),
     }
+}
+
+/// Whether an attribute is declared alike. One of the two may leave out the fields of a dictionary.
+fn attribute_agrees(
+    module: Option<&AttributeSignature>,
+    twin: Option<&AttributeSignature>,
+) -> bool {
+    let (Some(module), Some(twin)) = (module, twin) else {
+        return module == twin;
+    };
+    let fields_agree = match (&module.fields, &twin.fields) {
+        (Some(module), Some(twin)) => attributes_agree(module, twin).is_ok(),
+        _ => true,
+    };
+    let twin = AttributeSignature {
+        fields: module.fields.clone(),
+        ..twin.clone()
+    };
+    fields_agree && *module == twin
 }

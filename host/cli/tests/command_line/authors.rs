@@ -127,6 +127,51 @@ fn attributes_have_types_inside_dictionaries_and_come_from_files() {
 }
 
 #[test]
+fn declared_fields_type_the_values_of_a_dictionary() {
+    let folder = Folder::new();
+    folder.module("w.wasm", WRITERS);
+    folder.write(
+        "t.json",
+        r#"{"name": "kind", "operands": [],
+            "results": [{"name": "y", "element_types": ["u8"], "dimensions": [3]}],
+            "attributes": [{"name": "range", "kind": "dictionary", "fields": [
+                {"name": "lo", "kind": "scalar", "element_type": "f32"},
+                {"name": "hi", "kind": "scalar", "element_type": "f32", "optional": true}]}]}"#,
+    );
+    folder.run(&["annotate", "w.wasm", "t.json"]).done();
+    let call = |range: &str| format!("range={range}");
+    let kind = |attribute: &str| {
+        let given = call(attribute);
+        folder.run(&[
+            "call", "w.wasm", "kind", "--result", "u8[3]", "--attr", &given,
+        ])
+    };
+    assert!(kind(r#"{"lo":-8.0}"#).done().contains("\n  2, 0, 0\n"));
+    for (range, message) in [
+        (
+            r#"{"lo":"-8.0"}"#,
+            "the attribute `range.lo`, which the target declares as f32: expected a value of f32, \
+             found \"-8.0\"",
+        ),
+        (
+            r#"{"low":-8.0}"#,
+            "the attribute `range`: expected the fields `lo`, `hi`, found another `low`",
+        ),
+    ] {
+        let ran = kind(range);
+        let line = format!("error: INVALID_ARGUMENT: {message}");
+        assert!(ran.code == 1 && ran.stderr.contains(&line), "{ran:?}");
+    }
+    let shown = folder.run(&["inspect", "w.wasm"]).done();
+    let line = "range: dictionary {lo: f32 scalar, hi: f32 scalar, optional}";
+    assert!(shown.contains(line), "{shown}");
+    let object = folder.run(&["inspect", "w.wasm", "--json"]).object();
+    let fields = &object["module"]["targets"][0]["attributes"][0]["fields"];
+    assert_eq!(fields[0]["element_type"], "f32", "{object}");
+    assert_eq!(fields[1]["optional"], true, "{object}");
+}
+
+#[test]
 fn times_go_to_standard_error() {
     let folder = folder();
     let call = [

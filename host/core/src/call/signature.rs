@@ -69,6 +69,9 @@ pub struct AttributeSignature {
     pub kind: String,
     /// The element type of a scalar or array.
     pub element_type: Option<ElementType>,
+    /// The fields of a dictionary, if declared. They give untyped values their types. The target
+    /// itself checks the fields of a call.
+    pub fields: Option<Vec<Self>>,
     /// Whether it can be left out.
     pub optional: bool,
 }

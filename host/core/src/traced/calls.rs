@@ -188,6 +188,7 @@ fn signature(name: &str) -> Signature {
         name: name.to_owned(),
         kind: "string".to_owned(),
         element_type: None,
+        fields: None,
         optional: false,
     };
     Signature {

@@ -38,6 +38,7 @@ fn declared() -> Signature {
             name: name.to_owned(),
             kind: kind.to_owned(),
             element_type,
+            fields: None,
             optional: false,
         };
     let attributes = [

@@ -190,15 +190,19 @@ fn strings(place: &Field<'_>) -> Result<Vec<String>> {
 fn attributes(place: &Field<'_>) -> Result<Vec<AttributeSignature>> {
     let mut declared: Vec<AttributeSignature> = Vec::new();
     for place in place.list()? {
-        let object = place.object(&["name", "kind", "element_type", "optional"])?;
+        let object = place.object(&["name", "kind", "element_type", "fields", "optional"])?;
         let element_type = object.find("element_type").map(|place| place.string());
+        let fields = object.find("fields").map(|place| attributes(&place));
         let attribute = json::Attribute {
             name: object.field("name")?.name()?.to_owned(),
             kind: object.field("kind")?.string()?.to_owned(),
             element_type: element_type.transpose()?.map(str::to_owned),
+            // The fields' own places are in their errors.
+            fields: fields.is_some().then(Vec::new),
             optional: object.flag("optional")?,
         };
-        let attribute = json::attribute(attribute).map_err(|message| place.wrong(message))?;
+        let mut attribute = json::attribute(attribute).map_err(|message| place.wrong(message))?;
+        attribute.fields = fields.transpose()?;
         if declared.iter().any(|other| other.name == attribute.name) {
             return Err(place.wrong(format!(
                 "expected each name once, found {:?} again",

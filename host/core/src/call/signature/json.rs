@@ -47,6 +47,8 @@ pub struct Attribute {
     pub kind: String,
     /// The element type of a scalar or array.
     pub element_type: Option<String>,
+    /// The fields of a dictionary.
+    pub fields: Option<Vec<Self>>,
     /// Whether it can be left out.
     #[serde(default)]
     pub optional: bool,
@@ -160,7 +162,8 @@ fn is_symbol(text: &str) -> bool {
 /// Validates a declared attribute.
 ///
 /// # Errors
-/// A message, if the kind or the element type is unknown.
+/// A message, if the kind or the element type is unknown, or if another kind than a dictionary has
+/// fields.
 pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
     if !KINDS.contains(&declared.kind.as_str()) {
         return Err(format!(
@@ -168,7 +171,17 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
             declared.name, declared.kind
         ));
     }
+    if declared.fields.is_some() && declared.kind != "dictionary" {
+        return Err(format!(
+            "attribute {:?}: expected fields of the kind dictionary alone, found them beside {:?}",
+            declared.name, declared.kind
+        ));
+    }
+    let fields = declared
+        .fields
+        .map(|fields| fields.into_iter().map(attribute).collect::<Result<_, _>>());
     Ok(AttributeSignature {
+        fields: fields.transpose()?,
         element_type: declared
             .element_type
             .as_deref()

@@ -143,6 +143,16 @@ fn each_failure_has_line_path_expected_and_found() {
             "line 28: targets[0].attributes[1]: expected each name once, found \"n\" again",
         ),
         (
+            "[{\"name\": \"n\",",
+            "[{\"name\": \"n\", \"fields\": [],",
+            "line 28: targets[0].attributes[0]: attribute \"n\": expected fields of the kind dictionary alone, found them beside \"scalar\"",
+        ),
+        (
+            "[{\"name\": \"n\",",
+            "[{\"name\": \"d\", \"kind\": \"dictionary\", \"fields\": [{\"name\": \"a\", \"kind\": \"real\"}]}, {\"name\": \"n\",",
+            "line 28: targets[0].attributes[0].fields[0]: attribute \"a\": expected the kind scalar, array, string, dictionary or function, found \"real\"",
+        ),
+        (
             "\"code\": \"OUT_OF_RANGE\"",
             "\"code\": \"OUT_OF_RANG\"",
             "line 32: targets[0].checks[0].code: expected the name of a failure such as INVALID_ARGUMENT, found \"OUT_OF_RANG\"; did you mean \"OUT_OF_RANGE\"?",

@@ -21,7 +21,7 @@ const OBJECTS: [(&str, &str); 11] = [
     ("/targets/0", "/$defs/target"),
     ("/targets/0/operands/0", "/$defs/buffer"),
     ("/targets/0/results/0", "/$defs/buffer"),
-    ("/targets/0/attributes/0", "/$defs/attribute"),
+    ("/targets/0/attributes/1", "/$defs/attribute"),
     ("/targets/0/checks/0", "/$defs/check"),
     ("/targets/0/launches/0", "/$defs/launch"),
     (
@@ -47,13 +47,27 @@ fn strings(list: &Value) -> BTreeSet<String> {
     list.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
+/// Everything, and an attribute with all its fields, of which no kind has all.
+fn sample() -> Value {
+    let mut sample: Value = serde_json::from_str(EVERYTHING).unwrap();
+    let attributes = sample.pointer_mut("/targets/0/attributes").unwrap();
+    attributes.as_array_mut().unwrap().push(json!({
+        "name": "range",
+        "kind": "dictionary",
+        "element_type": "f32",
+        "fields": [{"name": "lo", "kind": "scalar", "element_type": "f32"}],
+        "optional": true,
+    }));
+    sample
+}
+
 fn is_read(sample: &Value) -> bool {
     Manifest::parse(&sample.to_string()).is_ok()
 }
 
 /// The sample with a changed object.
 fn changed(place: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> Value {
-    let mut sample: Value = serde_json::from_str(EVERYTHING).unwrap();
+    let mut sample = sample();
     change(sample.pointer_mut(place).unwrap().as_object_mut().unwrap());
     sample
 }
@@ -61,7 +75,7 @@ fn changed(place: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)
 #[test]
 fn the_schema_has_the_readers_fields() {
     let schema = schema();
-    let sample: Value = serde_json::from_str(EVERYTHING).unwrap();
+    let sample = sample();
     assert!(is_read(&sample));
     for (place, described) in OBJECTS {
         let described = schema.pointer(described).unwrap();

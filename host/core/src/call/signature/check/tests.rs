@@ -19,6 +19,7 @@ fn attribute(name: &str, kind: &str, element_type: Option<ElementType>) -> Attri
         name: name.to_owned(),
         kind: kind.to_owned(),
         element_type,
+        fields: None,
         optional: false,
     }
 }
