@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use callbox::Result;
+#[cfg(feature = "process")]
+use callbox::Status;
 use callbox::policy::{CompileIn, Grants, Policy};
 #[cfg(feature = "process")]
 use callbox::process::{CompilerProcess, Sandbox, SandboxConfig, Worker};
 use callbox::traced::AnyModule;
-use callbox::wasm::{Compiler, Config, Engine, ModuleFile};
+use callbox::wasm::{Compiler, Config, Engine, FunctionCode, ModuleFile};
 
 /// The command that starts a worker.
 #[cfg(feature = "process")]
@@ -92,6 +94,21 @@ impl Backend {
             Self::Wasm(engine) => ModuleFile::read(bytes, &engine.policy().limits),
             #[cfg(feature = "process")]
             Self::Process(sandbox) => ModuleFile::describe(bytes, &sandbox.policy().limits),
+        }
+    }
+
+    /// Loads a module, and returns its machine code.
+    pub(super) fn machine_code(
+        &self,
+        file: &ModuleFile,
+        grants: &Grants,
+    ) -> Result<Vec<FunctionCode>> {
+        match self {
+            Self::Wasm(engine) => Ok(engine.load_file(file, grants)?.machine_code()),
+            #[cfg(feature = "process")]
+            Self::Process(_) => Err(Status::unimplemented(
+                "a worker keeps its machine code to itself: leave out --isolate process",
+            )),
         }
     }
 

@@ -15,7 +15,7 @@ use super::failure::{Failure, Outcome};
 use super::modules::{Loader, OpenedFile};
 use super::policy::PolicyArguments;
 use super::text::name;
-use super::{inspect, output, package, progress, regular_file};
+use super::{asm, inspect, output, package, progress, regular_file};
 
 const EXAMPLES: &str = "\
 A benchmark is benches/NAME.json in the folder of a kernel, a case without values:
@@ -31,6 +31,7 @@ native code run with your rights.
 Examples:
   callbox bench kernels/scale
   callbox bench scale-0.1.0.wasm --threads 4
+  callbox bench kernels/scale --asm
 
 Times are the least of at most 100 calls. A call of the module includes copying the operands and
 results, and uses one thread unless --threads says more.";
@@ -57,6 +58,11 @@ pub(super) struct Arguments {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
 
+    /// Also print the machine code of the hottest loops: of those without inner loops and calls,
+    /// the ones with vectors if there are any. On x86-64 only
+    #[arg(long)]
+    asm: bool,
+
     #[command(flatten)]
     policy: PolicyArguments,
 }
@@ -69,6 +75,12 @@ pub(super) fn bench(arguments: &Arguments) -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Outcome<String> {
+    if arguments.asm && !asm::IS_SUPPORTED {
+        return Err(Failure::usage(Status::unimplemented(format!(
+            "--asm reads machine code of x86-64, and this is a machine of {}",
+            std::env::consts::ARCH
+        ))));
+    }
     let path = &arguments.path;
     let is_folder = path.is_dir();
     let bytes = if is_folder {
@@ -95,7 +107,7 @@ fn measure(arguments: &Arguments) -> Outcome<String> {
         ..arguments.policy.call_options()
     };
     let mut text = String::new();
-    for case in cases {
+    for case in &cases {
         let module = loader.load(&file, case.target())?;
         let message = || format!("measuring {}", case.path);
         let time = progress::show(message, || case.time(&module, &options, wants_more));
@@ -109,6 +121,14 @@ fn measure(arguments: &Arguments) -> Outcome<String> {
     if text.is_empty() {
         let message = "expected a case that expects results, found none to measure";
         return Err(in_file(Status::invalid_argument(message)).into());
+    }
+    if arguments.asm {
+        let targets: Vec<_> = cases.iter().map(Case::target).collect();
+        let target = targets.first().copied().unwrap_or_default();
+        text.push_str(&asm::describe(
+            &loader.machine_code(&file, target)?,
+            &targets,
+        ));
     }
     Ok(text)
 }

@@ -42,6 +42,8 @@
 mod annotate;
 mod arguments;
 mod arrays;
+#[cfg_attr(not(target_arch = "x86_64"), path = "asm_left_out.rs")]
+mod asm;
 mod attribute;
 mod backend;
 mod bench;

@@ -10,7 +10,7 @@ use callbox::call::TargetModule;
 use callbox::graph_launch::GraphLaunch;
 use callbox::policy::Grants;
 use callbox::traced::{AnyModule, TracedCalls};
-use callbox::wasm::ModuleFile;
+use callbox::wasm::{FunctionCode, ModuleFile};
 use callbox_package::Trust;
 
 use super::arguments::TargetArgument;
@@ -214,11 +214,27 @@ impl Loader {
         Ok(self.loaded(file, target)?.module)
     }
 
-    fn loaded(&mut self, file: &Arc<OpenedFile>, target: &str) -> Outcome<Loaded> {
-        let path = file.path.display();
+    /// The machine code of a module that is loaded with the grants of a target.
+    pub(super) fn machine_code(
+        &self,
+        file: &OpenedFile,
+        target: &str,
+    ) -> Outcome<Vec<FunctionCode>> {
+        let grants = self.grants(file, target)?;
+        let code = self.backend.machine_code(&file.contents, &grants);
+        Ok(code.map_err(|status| status.context(file.path.display()))?)
+    }
+
+    fn grants(&self, file: &OpenedFile, target: &str) -> Outcome<Grants> {
         let sha256 = &file.contents.info().sha256;
         let grants = self.backend.policy().grants_for(target, sha256);
-        let grants = grants.map_err(|status| status.context(&path))?.clone();
+        let grants = grants.map_err(|status| status.context(file.path.display()))?;
+        Ok(grants.clone())
+    }
+
+    fn loaded(&mut self, file: &Arc<OpenedFile>, target: &str) -> Outcome<Loaded> {
+        let path = file.path.display();
+        let grants = self.grants(file, target)?;
         let key = (file.real.clone(), grants);
         if let Some(loaded) = self.modules.get(&key) {
             return Ok(loaded.clone());

@@ -85,8 +85,6 @@ mod fork;
 pub mod frame;
 mod fuel;
 mod helpers;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod hot_loops;
 mod import;
 mod info;
 mod instance;
@@ -95,6 +93,7 @@ mod linked;
 mod load;
 mod loads;
 mod log;
+mod machine_code;
 mod maths;
 mod memory;
 mod metadata;
@@ -143,6 +142,7 @@ pub use config::{CompileReportSink, Config, LogRecord};
 pub use engine::Engine;
 pub use file::{ModuleFile, inspect};
 pub use info::ModuleInfo;
+pub use machine_code::FunctionCode;
 pub use module::Module;
 pub use prepared::PreparedCall;
 #[doc(hidden)]

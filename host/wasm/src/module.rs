@@ -35,7 +35,7 @@ pub struct Module {
     /// The module's name in messages.
     pub(crate) label: Arc<str>,
     pub(crate) identity: String,
-    compiled: Arc<Compiled>,
+    pub(crate) compiled: Arc<Compiled>,
 }
 
 /// The exports that every instance needs, looked up once.

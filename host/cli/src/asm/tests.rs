@@ -1,8 +1,7 @@
 //! Checks the machine code of the sample guests: their hot loops keep what they compute with in
 //! registers. `cargo xtask guests` builds the guests.
 //!
-//! A hot loop is an innermost loop with packed floating-point arithmetic and without calls. The
-//! guests are rewritten and compiled as for any call, with the settings of an engine's policy.
+//! A hot loop is an innermost loop with packed floating-point arithmetic and without calls.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,16 +12,10 @@
     reason = "the guests are files of the repository"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use callbox::policy::{Policy, Traps};
+use callbox::wasm::{Config, Engine};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
-
-use callbox_core::policy::{Limits, Policy, Traps};
-
-use crate::allocation::Allocation;
-use crate::compiler::CompilerSettings;
-use crate::file::ModuleFile;
+use super::*;
 
 /// The accesses to the stack that a hot loop may have.
 #[derive(Clone, Copy)]
@@ -184,94 +177,79 @@ fn hot_loops(wasm: &[u8], traps: Traps) -> Vec<(String, usize)> {
         traps,
         ..Policy::default()
     };
-    let settings = CompilerSettings::of(&policy, Allocation::Pooled);
-    let engine = wasmtime::Engine::new(&settings.config()).unwrap();
-    let file = ModuleFile::read(wasm.to_vec(), &Limits::default()).unwrap();
-    let module = wasmtime::Module::from_binary(&engine, &file.rewritten().unwrap()).unwrap();
+    let config = Config {
+        policy,
+        ..Config::default()
+    };
+    let module = Engine::with_config(config).unwrap().load(wasm).unwrap();
     let mut loops = Vec::new();
-    for function in module.functions() {
-        let name = function.name.unwrap_or_default();
-        let name = format!("{:#}", rustc_demangle::demangle(&name));
-        let code = &module.text()[function.offset..][..function.len];
-        loops.extend(stack_accesses(code).into_iter().map(|n| (name.clone(), n)));
+    for function in module.machine_code() {
+        let accesses = stack_accesses(&function.code).into_iter();
+        loops.extend(accesses.map(|n| (function.name.clone(), n)));
     }
     loops
 }
 
 /// The numbers of accesses to the stack in each hot loop of a function.
 fn stack_accesses(code: &[u8]) -> Vec<usize> {
-    let code: Vec<Instruction> = Decoder::new(64, code, DecoderOptions::NONE)
-        .into_iter()
-        .collect();
-    let loops = innermost_loops(&code);
-    let hot = loops.iter().filter(|body| {
-        let calls = |&i: &usize| {
-            matches!(
-                code[i].flow_control(),
-                FlowControl::Call | FlowControl::IndirectCall
-            )
-        };
-        body.iter().any(|&i| is_packed_arithmetic(&code[i])) && !body.iter().any(calls)
-    });
-    hot.map(|body| body.iter().filter(|&&i| accesses_stack(&code[i])).count())
-        .collect()
+    let mut hot = loops(code);
+    hot.retain(|one| one.arithmetic == Arithmetic::FloatVectors);
+    hot.iter().map(|one| one.stack_accesses).collect()
 }
 
-fn is_packed_arithmetic(instruction: &Instruction) -> bool {
-    let name = format!("{:?}", instruction.mnemonic()).to_lowercase();
-    let name = name.trim_start_matches('v');
-    (name.ends_with("ps") || name.ends_with("pd"))
-        && ["add", "sub", "mul", "div", "sqrt", "max", "min", "fm"]
-            .iter()
-            .any(|operation| name.starts_with(operation))
-}
+/// `addps`, a jump over `ud2`, and a store to the stack, which is followed by a jump back.
+const SPILLED: [u8; 18] = [
+    0x0f, 0x58, 0xc1, 0xeb, 2, 0x0f, 0x0b, 0x0f, 0x29, 0x44, 0x24, 0x10, 0x83, 0xe8, 1, 0x75, 0xef,
+    0xc3,
+];
 
-fn accesses_stack(instruction: &Instruction) -> bool {
-    let has_memory = (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory);
-    has_memory && matches!(instruction.memory_base(), Register::RSP | Register::RBP)
-}
-
-/// The loops that contain no other loop, each as the indices of its instructions.
-fn innermost_loops(code: &[Instruction]) -> Vec<BTreeSet<usize>> {
-    let index: BTreeMap<u64, usize> = code.iter().map(Instruction::ip).zip(0..).collect();
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); code.len()];
-    let mut back_edges = Vec::new();
-    for (i, instruction) in code.iter().enumerate() {
-        let target = index.get(&instruction.near_branch_target());
-        let (jumps, falls) = match instruction.flow_control() {
-            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => (false, true),
-            FlowControl::ConditionalBranch => (true, true),
-            FlowControl::UnconditionalBranch => (true, false),
-            _ => (false, false),
-        };
-        if jumps && let Some(&target) = target {
-            before[target].push(i);
-            if target <= i {
-                back_edges.push((target, i));
-            }
-        }
-        if falls && i + 1 < code.len() {
-            before[i + 1].push(i);
-        }
+fn function(name: &str, code: &[u8]) -> FunctionCode {
+    FunctionCode {
+        name: name.to_owned(),
+        code: code.to_vec(),
     }
-    let mut loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for (head, latch) in back_edges {
-        let body = loops.entry(head).or_default();
-        body.insert(head);
-        let mut reached = vec![latch];
-        while let Some(i) = reached.pop() {
-            if body.insert(i) {
-                reached.extend(&before[i]);
-            }
-        }
+}
+
+#[test]
+fn the_hottest_loops_are_printed_with_those_of_targets_first() {
+    // `addsd` and `paddd` in loops.
+    let scalar = [0xf2, 0x0f, 0x58, 0xc1, 0x83, 0xe8, 1, 0x75, 0xf7, 0xc3];
+    let integers = [0x66, 0x0f, 0xfe, 0xc1, 0x83, 0xe8, 1, 0x75, 0xf7, 0xc3];
+    let functions = [
+        function("first", &SPILLED[..3]),
+        function("second", &integers),
+        function("k::scale", &scalar),
+        function("third", &SPILLED),
+    ];
+    let expected = [
+        "asm: a loop of `third` with vectors of floating-point numbers: 5 instructions, 1 accesses \
+         to the stack",
+        "       0  addps xmm0, xmm1",
+        "       3  jmp ",
+        "          ...",
+        "       7  movaps [rsp+0x10], xmm0",
+        "       c  sub eax, 0x1",
+        "       f  jne ",
+    ];
+    let shown = describe(&functions, &["scale"]);
+    assert_eq!(shown.lines().count(), expected.len(), "{shown}");
+    for (line, start) in shown.lines().zip(expected) {
+        assert!(line.starts_with(start), "expected {start:?} in {shown}");
     }
-    let contains_another = |head: &usize| {
-        let inner = |other: &usize| other != head && loops[head].contains(other);
-        loops.keys().any(inner)
-    };
-    loops
-        .iter()
-        .filter(|(head, _)| !contains_another(head))
-        .map(|(_, body)| body.clone())
-        .collect()
+    let shown = describe(&functions[..3], &["scale"]);
+    assert!(
+        shown.starts_with("asm: a loop of `second` with vectors of integers: 3 "),
+        "{shown}"
+    );
+    let both = [function("other", &scalar), function("k::scale", &scalar)];
+    let shown = describe(&both, &["scale"]);
+    assert!(shown.starts_with("asm: a loop of `k::scale` with floating-point numbers and no"));
+    assert_eq!(shown.matches("asm: ").count(), 2, "{shown}");
+    let many = vec![function("f", &scalar); 6];
+    let more = "asm: 2 more loops with floating-point numbers and no vectors\n";
+    assert!(describe(&many, &[]).ends_with(more));
+    assert_eq!(
+        describe(&functions[..1], &[]),
+        "asm: no loop without calls\n"
+    );
 }
