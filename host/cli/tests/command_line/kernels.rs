@@ -7,11 +7,11 @@ use std::process::Stdio;
 
 use crate::guests::NEGATE;
 use crate::packages::{CASE, HEADER};
-use crate::support::{Folder, Ran, text};
+use crate::support::{Folder, Ran};
 
 /// Changes a file of a kernel.
 #[track_caller]
-fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
+pub(crate) fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
     let found = fs::read_to_string(folder.path(file)).unwrap();
     assert!(found.contains(from), "{file}: {found}");
     folder.write(file, found.replace(from, to));
@@ -19,7 +19,7 @@ fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
 
 /// Expects an exit code, and words on standard error.
 #[track_caller]
-fn fails(ran: &Ran, code: i32, words: &[&str]) {
+pub(crate) fn fails(ran: &Ran, code: i32, words: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     for word in words {
         assert!(ran.stderr.contains(word), "expected {word:?} in {ran:?}");
@@ -185,6 +185,18 @@ fn a_kernel_in_c_is_built_tested_and_measured() {
         measured.starts_with("scale: ") && measured.contains(", native "),
         "{measured}"
     );
+    if cfg!(target_arch = "x86_64") {
+        let measured = folder.run(&["bench", "scale", "--asm"]).done();
+        let (time, code) = measured.split_once('\n').unwrap();
+        assert!(time.starts_with("scale: "), "{measured}");
+        assert!(
+            code.starts_with("asm: a loop of `scale` with vectors of floating-point numbers: "),
+            "{measured}"
+        );
+        assert!(code.contains("mulps xmm"), "{measured}");
+        let ran = folder.run(&["bench", "scale", "--asm", "--isolate", "process"]);
+        fails(&ran, 1, &["UNIMPLEMENTED", "leave out --isolate process"]);
+    }
     let packed = folder.run(&["pack", "scale", "-o", "scale.wasm"]).done();
     assert!(packed.starts_with("scale 0.1.0\n"), "{packed}");
     // The cases of a package are measured, without native code.
@@ -316,46 +328,6 @@ fn a_kernel_in_rust_is_built_and_tested() {
         "cargo did not build",
     ];
     fails(&run(&["build", "center"]), 1, &words);
-}
-
-/// A stand-in for Python shows what is run: compiling needs the Python package.
-#[cfg(unix)]
-#[test]
-fn a_kernel_in_python_is_built_by_the_chosen_python() {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let folder = Folder::new();
-    folder.run(&["new", "negate", "--lang", "python"]).done();
-    folder
-        .module("module.wasm", NEGATE)
-        .write("negate/cases/negate.json", CASE);
-    let script = "#!/bin/sh\necho \"$1 $3 $4 $PYTHONPATH\" >&2\n\
-                  test \"$1\" = -c || exit 0\ncp ../module.wasm \"$5\"\n";
-    folder.write("python", script);
-    let python = folder.path("python");
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
-    let run = |arguments: &[&str]| {
-        let mut command = folder.command(arguments);
-        command
-            .env("CALLBOX_PYTHON", &python)
-            .env_remove("PYTHONPATH");
-        Ran::new(&command.output().unwrap())
-    };
-    let ran = run(&["test", "negate"]);
-    assert!(ran.code == 0 && ran.stdout.contains("passed"), "{ran:?}");
-    let folder_of_kernel = fs::canonicalize(folder.path("negate")).unwrap();
-    let test = folder_of_kernel.join("tests/test_negate.py");
-    let words = [
-        "-c negate.py negate",
-        &format!("{}   {}", text(&test), text(&folder_of_kernel)),
-    ];
-    fails(&ran, 0, &words);
-    folder.write(
-        "python",
-        "#!/bin/sh\necho 'negate.py:9: no strings' >&2\nexit 1\n",
-    );
-    let words = ["negate.py:9: no strings", "callbox.jit did not compile"];
-    fails(&run(&["build", "negate"]), 1, &words);
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod inspect;
 #[cfg(unix)]
 mod interrupt;
 mod kernels;
+mod kernels_in_python;
 mod locks;
 #[cfg(all(unix, feature = "fetch"))]
 mod lying_hub;
