@@ -30,6 +30,31 @@ def distance(a, b):
     return min(cut)
 
 
+def similarity(a, b):
+    """Jaro's similarity, and Winkler's bonus for up to four equal first symbols."""
+    if not a and not b:
+        return 1.0
+    reach = max(max(len(a), len(b)) // 2 - 1, 0)
+    free, pairs = set(range(len(b))), []
+    for i, symbol in enumerate(a):
+        near = [j for j in sorted(free) if abs(i - j) <= reach and b[j] == symbol]
+        if near:
+            free.remove(near[0])
+            pairs.append((i, near[0]))
+    if not pairs:
+        return 0.0
+    found = [b[j] for j in sorted(j for _, j in pairs)]
+    swapped = sum(a[i] != other for (i, _), other in zip(pairs, found, strict=True)) // 2
+    m = len(pairs)
+    jaro = (m / len(a) + m / len(b) + (m - swapped) / m) / 3
+    if jaro <= 0.7:
+        return jaro
+    alike = 0
+    while alike < min(4, len(a), len(b)) and a[alike] == b[alike]:
+        alike += 1
+    return jaro + 0.1 * alike * (1 - jaro)
+
+
 def encode(text, merges):
     """Applies the lowest merge at its first place, until none applies."""
     tokens = list(text)
@@ -100,6 +125,25 @@ def write():
         None,
         "INVALID_ARGUMENT",
         "expected a_count from 0 to 9, found 11",
+    )
+
+    names = [("martha", "marhta"), ("dwayne", "duane"), ("dixon", "dicksonx"), ("", "")]
+    names += [("", "a"), ("abc", "xyz"), ("jellyfish", "smellyfish"), ("a", "a")]
+    rows = [np.zeros((8, 10), np.int32) for _ in range(2)]
+    counts = [np.array([len(pair[i]) for pair in names], np.int32) for i in range(2)]
+    for i, pair in enumerate(names):
+        for side, word in enumerate(pair):
+            rows[side][i, : len(word)] = [ord(letter) for letter in word]
+    operands = [rows[0], counts[0], rows[1], counts[1]]
+    out.case("jaro_winkler", operands, [np.array([similarity(a, b) for a, b in names])], None, 4)
+    out.refused(
+        "jaro_winkler_count",
+        "jaro_winkler",
+        [rows[0], counts[0] - 1, rows[1], counts[1]],
+        ["f64[8]"],
+        None,
+        "INVALID_ARGUMENT",
+        "expected a_count from 0 to 10, found -1",
     )
 
     text = b"aaaabdaaabac the theatre aaa"
