@@ -153,6 +153,9 @@ pub(crate) fn speed() -> Result<()> {
     isolate(&mut python);
     python.args(["benches/python/speed.py", "--guests", "target/guests"]);
     run(python.args(["--native", "target/release/libcallbox_bench_native.so"]))?;
+    let mut gallery = tested.environment.python();
+    isolate(&mut gallery);
+    run(gallery.args(["benches/python/gallery.py", "--guests", "target/guests"]))?;
     run(cargo().args(["build", "--release", "--package", "callbox-cli"]))?;
     let mut programs = tested.environment.python();
     isolate(&mut programs);
