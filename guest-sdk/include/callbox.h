@@ -303,8 +303,9 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  *       "results": [{"name": "y", "element_types": ["F32"], "dimensions": [".."]}]})
  *
  * An attribute has a "name", a "kind" (scalar, array, string, dictionary, function), an
- * "element_type" and, if a call may omit it, "optional": true. Without the field "attributes" a
- * target takes any; an empty list means that it takes none:
+ * "element_type" and, if a call may omit it, "optional": true. A dictionary may have "fields", a
+ * list of the same. Without the field "attributes" a target takes any; an empty list means that it
+ * takes none:
  *
  *     CALLBOX_METADATA({
  *       "name": "shift", "ffi_version": "1.0",

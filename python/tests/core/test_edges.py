@@ -93,7 +93,7 @@ def test_a_dict_that_changes_while_it_is_read_is_no_panic(typed: callbox.Module)
             return np.ones(1, np.float32)
 
     attributes: dict[object, object] = {}
-    attributes["a"] = Changes(attributes)
+    attributes["leaf"] = Changes(attributes)
     with pytest.raises((TypeError, ValueError, callbox.CallError)):
         typed.depth(nested=attributes, result_shape_dtypes=("int32", (2,)))
 

@@ -230,3 +230,41 @@ fn attribute_agrees(
     };
     fields_agree && *module == twin
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_twin_may_leave_out_the_fields_of_a_dictionary_and_declares_no_others() {
+        let attribute = |name: &str, fields: Option<Vec<AttributeSignature>>| AttributeSignature {
+            name: name.to_owned(),
+            kind: if fields.is_some() {
+                "dictionary"
+            } else {
+                "scalar"
+            }
+            .to_owned(),
+            element_type: None,
+            fields,
+            optional: false,
+        };
+        let module = attribute("range", Some(vec![attribute("lo", None)]));
+        let same = [module.clone()];
+        let without = AttributeSignature {
+            fields: None,
+            ..module.clone()
+        };
+        let other = attribute("range", Some(vec![attribute("hi", None)]));
+        assert_eq!(attributes_agree(&same, &same), Ok(()));
+        assert_eq!(
+            attributes_agree(&same, std::slice::from_ref(&without)),
+            Ok(())
+        );
+        assert_eq!(attributes_agree(&[without], &same), Ok(()));
+        let message = "module and twin declare the attribute \"range\" differently";
+        for twin in [&[other][..], &[attribute("range", None)], &[]] {
+            assert_eq!(attributes_agree(&same, twin), Err(message.to_owned()));
+        }
+    }
+}
