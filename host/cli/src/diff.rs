@@ -90,8 +90,9 @@ impl FactKind {
 /// The facts about a module, by kind and name.
 type Facts = BTreeMap<(FactKind, String), String>;
 
+/// The facts that differ between two modules.
 #[derive(Debug, Serialize)]
-struct Difference {
+pub(super) struct Difference {
     old: Side,
     new: Side,
     changes: Vec<Change>,
@@ -126,6 +127,17 @@ pub(super) fn diff(arguments: &Arguments) -> ExitCode {
 
 fn compare(arguments: &Arguments) -> Outcome<Difference> {
     let (old, new) = (Side::read(&arguments.old)?, Side::read(&arguments.new)?);
+    Ok(difference(old, new))
+}
+
+/// The difference between two modules with names for a person.
+#[cfg(feature = "fetch")]
+pub(super) fn between(old: (&str, &[u8]), new: (&str, &[u8])) -> Outcome<Difference> {
+    let (old, new) = (Side::new(old.0, old.1)?, Side::new(new.0, new.1)?);
+    Ok(difference(old, new))
+}
+
+fn difference(old: Side, new: Side) -> Difference {
     let keys = old.facts.keys().chain(new.facts.keys());
     let keys: std::collections::BTreeSet<_> = keys.cloned().collect();
     let changes = keys.into_iter().filter_map(|key| {
@@ -138,16 +150,19 @@ fn compare(arguments: &Arguments) -> Outcome<Difference> {
         })
     });
     let changes = changes.collect();
-    Ok(Difference { old, new, changes })
+    Difference { old, new, changes }
 }
 
 impl Side {
     fn read(path: &Path) -> Outcome<Self> {
-        let bytes = package::read_file(path)?;
-        let facts = facts(&bytes).map_err(|status| status.context(path.display()))?;
+        Self::new(&path.to_string_lossy(), &package::read_file(path)?)
+    }
+
+    fn new(file: &str, bytes: &[u8]) -> Outcome<Self> {
+        let facts = facts(bytes).map_err(|status| status.context(file))?;
         Ok(Self {
-            file: path.to_string_lossy().into_owned(),
-            sha256: sha256(&bytes),
+            file: file.to_owned(),
+            sha256: sha256(bytes),
             facts,
         })
     }
@@ -238,7 +253,7 @@ fn sha256(bytes: &[u8]) -> String {
 
 impl Difference {
     /// The changes for a person.
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut lines = Vec::new();
         for (word, side) in [("old", &self.old), ("new", &self.new)] {
             lines.push(format!(

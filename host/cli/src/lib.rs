@@ -1,6 +1,6 @@
 //! The command line of callbox: `callbox run`, `call`, `inspect`, `ptx`, `annotate`, `new`,
-//! `build`, `bench`, `watch`, `pack`, `fetch`, `sign`, `verify`, `test`, `diff`, `lock`, `replay`,
-//! `doctor`, `policy` and `completions`.
+//! `build`, `bench`, `watch`, `pack`, `publish`, `fetch`, `update`, `sign`, `verify`, `test`,
+//! `diff`, `lock`, `replay`, `doctor`, `policy` and `completions`.
 //!
 //! [`main`] runs a command in three steps. clap and `arguments` parse the words. The command then
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
@@ -77,6 +77,8 @@ mod policy;
 mod progress;
 #[cfg(feature = "cuda")]
 mod ptx;
+#[cfg(feature = "fetch")]
+mod publish;
 mod registered;
 mod regular_file;
 mod replay;
@@ -89,6 +91,8 @@ mod test;
 mod text;
 mod timing;
 mod traced;
+#[cfg(feature = "fetch")]
+mod update;
 mod user_data;
 mod watch;
 mod write_file;
@@ -127,15 +131,15 @@ Examples:
 ///
 /// A target is a function on arrays: on the platform Host one that a .wasm module exports. `run`
 /// runs a program, in HLO text, that calls targets by name; `call` calls one target without a
-/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of
-/// a PTX file; `annotate` declares a module's targets; `new` makes the folder of a kernel, which
+/// program; `inspect` shows what a file declares and runs nothing; `ptx` verifies the kernels of a
+/// PTX file; `annotate` declares a module's targets; `new` makes the folder of a kernel, which
 /// `build`, `bench` and `watch` work on; `pack` makes a package of a folder, `test` runs the cases
-/// that a package carries, `diff` compares two, `sign` and `verify` say who made one, `fetch` gets
-/// one by its name, and `lock` pins the files that a program uses; `replay` repeats a recorded
-/// call; `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends
-/// in a status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA
-/// targets are trusted code: nothing keeps them apart from callbox, so that each takes a grant by
-/// its digest.
+/// that a package carries, `diff` compares two, `sign` and `verify` say who made one, `publish`
+/// puts one on the Hub or in a registry, `fetch` gets one by its name, `lock` pins the files that a
+/// program uses, and `update` shows what changed since then; `replay` repeats a recorded call;
+/// `doctor` shows what this machine has for kernels. A guest that traps, loops or lies ends in a
+/// status, never in a crash. On CUDA, PTX without a grant runs with a fence. Other CUDA targets are
+/// trusted code: nothing keeps them apart from callbox, so that each takes a grant by its digest.
 #[derive(Debug, Parser)]
 #[command(name = "callbox", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
 struct CommandLine {
@@ -160,7 +164,11 @@ enum Command {
     Diff(diff::Arguments),
     Lock(lock::Arguments),
     #[cfg(feature = "fetch")]
+    Publish(publish::Arguments),
+    #[cfg(feature = "fetch")]
     Fetch(fetch::Arguments),
+    #[cfg(feature = "fetch")]
+    Update(update::Arguments),
     Sign(signing::SignArguments),
     Verify(signing::VerifyArguments),
     Replay(replay::Arguments),
@@ -198,7 +206,11 @@ pub fn main() -> ExitCode {
             Command::Diff(arguments) => diff::diff(&arguments),
             Command::Lock(arguments) => lock::lock(&arguments),
             #[cfg(feature = "fetch")]
+            Command::Publish(arguments) => publish::publish(&arguments),
+            #[cfg(feature = "fetch")]
             Command::Fetch(arguments) => fetch::fetch(&arguments),
+            #[cfg(feature = "fetch")]
+            Command::Update(arguments) => update::update(&arguments),
             Command::Sign(arguments) => signing::sign(&arguments),
             Command::Verify(arguments) => signing::verify(&arguments),
             Command::Replay(arguments) => replay::replay(&arguments),
@@ -243,7 +255,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
             Some("diff") => json::command::<()>("diff", Err(&failure)),
             Some("lock") => json::command::<()>("lock", Err(&failure)),
             #[cfg(feature = "fetch")]
+            Some("publish") => json::command::<()>("published", Err(&failure)),
+            #[cfg(feature = "fetch")]
             Some("fetch") => json::command::<()>("fetched", Err(&failure)),
+            #[cfg(feature = "fetch")]
+            Some("update") => json::command::<()>("update", Err(&failure)),
             Some("sign" | "verify") => json::command::<()>("signature", Err(&failure)),
             _ => json::results(Err(&failure)),
         };

@@ -1,7 +1,7 @@
 //! `callbox pack`: makes a package of a folder.
 
 mod embed;
-mod hub;
+pub(super) mod hub;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -19,8 +19,8 @@ FORMAT = 1
 
 _MOST_BYTES = 1 << 20
 
-_KEYS = {"file": str, "digest": str, "size": int, "name": str, "version": str, "commit": str}
-_OPTIONAL = {"name", "version", "commit"}
+_KEYS = {"file": str, "digest": str, "size": int, "name": str, "version": str, "commit": str, "from": str}
+_OPTIONAL = {"name", "version", "commit", "from"}
 
 
 @dataclass(frozen=True)

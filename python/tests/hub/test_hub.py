@@ -64,7 +64,7 @@ def test_a_branch_with_another_version_is_refused(hub, variant, rms_norm, fails)
 
 def test_a_lock_holds_while_the_branch_moves(hub, variant, good, get, fails, rms_norm, tmp_path):
     path = tmp_path / "callbox.lock"
-    local = {"file": "a.wasm", "digest": "0" * 64, "size": 1}
+    local = {"file": "a.wasm", "digest": "0" * 64, "size": 1, "from": "https://example.com/a.wasm"}
     path.write_text(json.dumps({"format": 1, "files": [local]}))
     given = {"endpoint": hub.endpoint, "token": False, "cache_dir": tmp_path / "cache"}
     locked = callbox.hub.lock({"good/rms-norm": 1}, path, **given)

@@ -14,15 +14,15 @@ use super::reference::HubReference;
 use crate::{output, regular_file};
 
 /// The folder of the variant in a repository of kernels.
-const VARIANT: &str = "build/callbox-wasm32";
+pub(crate) const VARIANT: &str = "build/callbox-wasm32";
 
 /// The file that names all others of the variant.
-const METADATA: &str = "metadata.json";
+pub(crate) const METADATA: &str = "metadata.json";
 
 const FORMAT: u64 = 1;
 
 /// The largest metadata, and the most files that they name.
-const MOST_METADATA: usize = 256 << 10;
+pub(crate) const MOST_METADATA: usize = 256 << 10;
 const MOST_FILES: usize = 1024;
 
 /// The largest file with a token.
@@ -33,10 +33,10 @@ const ENDPOINT: &str = "https://huggingface.co";
 /// What `metadata.json` says: its author's claims, apart from the digests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Metadata {
+pub(crate) struct Metadata {
     format: u64,
-    name: String,
-    version: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
     #[expect(dead_code, reason = "the package's header has it too")]
     license: String,
     #[serde(default)]
@@ -58,26 +58,33 @@ struct FileEntry {
 
 /// What the caller wants of a kernel.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The commit of a lock.
-    pub(super) commit: Option<String>,
+    pub(crate) commit: Option<String>,
     /// The digest of the metadata, and who wants it.
-    pub(super) digest: Option<(String, String)>,
+    pub(crate) digest: Option<(String, String)>,
 }
 
 /// A package of the Hub, whose digest was checked.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) package: Vec<u8>,
+pub(crate) struct Found {
+    pub(crate) package: Vec<u8>,
     /// The file name of the package.
-    pub(super) name: String,
-    pub(super) commit: String,
-    /// SHA-256 of the metadata.
-    pub(super) digest: String,
+    pub(crate) name: String,
+    pub(crate) entry: HubEntry,
+}
+
+/// What a lock has of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct HubEntry {
+    pub(crate) commit: String,
+    /// SHA-256 and size of the metadata.
+    pub(crate) digest: String,
+    pub(crate) size: usize,
 }
 
 /// The Hub, or a part of it that was downloaded before.
-pub(super) struct Hub {
+pub(crate) struct Hub {
     endpoint: Address,
     cache: Cache,
     /// `None`: offline.
@@ -87,7 +94,7 @@ pub(super) struct Hub {
 
 impl Hub {
     /// The Hub of the environment.
-    pub(super) fn open(is_offline: bool) -> Result<Self> {
+    pub(crate) fn open(is_offline: bool) -> Result<Self> {
         let text = variable("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
         let text = text.trim_end_matches('/');
         let endpoint = Address::parse(text);
@@ -102,8 +109,27 @@ impl Hub {
         })
     }
 
+    /// The address, without a `/` at its end.
+    pub(crate) fn endpoint(&self) -> String {
+        self.endpoint.to_string().trim_end_matches('/').to_owned()
+    }
+
+    /// What a command needs that writes to the Hub.
+    pub(crate) fn writer(&self) -> Result<(&Client, &Token)> {
+        let client = self.client.as_ref().ok_or_else(|| {
+            failed("expected the Hub to be reachable, found HF_HUB_OFFLINE".to_owned())
+        })?;
+        let token = self.token.as_ref().ok_or_else(|| {
+            denied(
+                "expected a token with the right to write: set HF_TOKEN, or run `hf auth login`"
+                    .to_owned(),
+            )
+        })?;
+        Ok((client, token))
+    }
+
     /// Downloads the package of a kernel, unless it was downloaded before.
-    pub(super) fn fetch(&self, reference: &HubReference, wanted: &Wanted) -> Result<Found> {
+    pub(crate) fn fetch(&self, reference: &HubReference, wanted: &Wanted) -> Result<Found> {
         let in_kernel = |status: Status| status.context(&reference.repository);
         let commit = match &wanted.commit {
             Some(commit) => commit.clone(),
@@ -132,16 +158,18 @@ impl Hub {
         Ok(Found {
             name: module.path.clone(),
             package,
-            commit,
-            digest: found,
+            entry: HubEntry {
+                commit,
+                digest: found,
+                size: text.len(),
+            },
         })
     }
 
     /// The commit that a branch or tag has now, or offline the last known one.
     fn commit(&self, reference: &HubReference) -> Result<String> {
         let revision = &reference.revision;
-        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if revision.len() == 40 && revision.bytes().all(is_digit) {
+        if reference.is_commit() {
             return Ok(revision.clone());
         }
         let key = self.key(reference, revision);
@@ -172,6 +200,8 @@ impl Hub {
             within: Some(&within),
             most: MOST_METADATA,
             commit: Some(commit),
+            digest: None,
+            cache: None,
         };
         client.get(&address, rules)
     }
@@ -190,6 +220,8 @@ impl Hub {
             within: Some(&within),
             most: file.size,
             commit: Some(commit),
+            digest: Some(&file.sha256),
+            cache: Some(&self.cache),
         };
         let contents = client.get(&address, rules)?;
         let found = digest(&contents);
@@ -205,24 +237,21 @@ impl Hub {
     }
 
     fn address(&self, reference: &HubReference, revision: &str, path: &str) -> Result<Address> {
-        let (endpoint, repository) = (&self.endpoint, &reference.repository);
-        let endpoint = endpoint.to_string();
-        let endpoint = endpoint.trim_end_matches('/');
+        let (endpoint, repository) = (self.endpoint(), &reference.repository);
         let text = format!("{endpoint}/kernels/{repository}/resolve/{revision}/{VARIANT}/{path}");
         Address::parse(&text).map_err(Status::invalid_argument)
     }
 
     /// The key of a note, which is the one of the Python package.
     fn key(&self, reference: &HubReference, revision: &str) -> String {
-        let endpoint = self.endpoint.to_string();
-        let endpoint = endpoint.trim_end_matches('/');
+        let endpoint = self.endpoint();
         format!("{endpoint} kernel {} {revision}", reference.repository)
     }
 }
 
 impl Metadata {
     /// Reads `metadata.json`, which a stranger wrote.
-    fn read(text: &[u8]) -> Result<Self> {
+    pub(crate) fn read(text: &[u8]) -> Result<Self> {
         let metadata: Self = serde_json::from_slice(text)
             .map_err(|error| wrong(crate::text::name(&error.to_string())))?;
         if metadata.format != FORMAT {
@@ -244,6 +273,11 @@ impl Metadata {
             return Err(wrong(format!("expected {MANIFEST:?} as the `manifest`")));
         }
         Ok(metadata)
+    }
+
+    /// The paths of all files.
+    pub(crate) fn paths(self) -> Vec<String> {
+        self.files.into_iter().map(|file| file.path).collect()
     }
 
     /// The entry of the package, whose path is the name of a file that can be written anywhere.
@@ -302,7 +336,7 @@ impl Metadata {
 }
 
 /// The cache of the environment.
-pub(super) fn cache() -> Result<Cache> {
+pub(crate) fn cache() -> Result<Cache> {
     Cache::open(home()?.join("callbox"))
 }
 

@@ -6,39 +6,85 @@ use super::http::{Address, quoted};
 
 /// What to fetch, and the digest that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reference {
-    pub(super) place: Place,
+pub(crate) struct Reference {
+    pub(crate) place: Place,
     /// SHA-256 in hexadecimal: of the file, or for the Hub of the metadata.
-    pub(super) digest: Option<String>,
+    pub(crate) digest: Option<String>,
 }
 
 /// Where a package is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     File(PathBuf),
     Web(Address),
     Hub(HubReference),
+    Oci(OciReference),
+}
+
+/// An artefact in a registry of containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OciReference {
+    /// The host, and the port if it is another one than usual.
+    pub(crate) host: String,
+    pub(crate) path: String,
+    /// Empty if there is a digest.
+    pub(crate) tag: String,
+    /// The digest of the manifest, `sha256:HEX`.
+    pub(crate) digest: Option<String>,
+}
+
+impl OciReference {
+    /// The name in locks and in rules about signatures.
+    pub(crate) fn name(&self) -> String {
+        let mark = if self.digest.is_some() { '@' } else { ':' };
+        format!("oci:{}/{}{mark}{}", self.host, self.path, self.version())
+    }
+
+    /// The tag or the digest.
+    pub(crate) fn version(&self) -> &str {
+        self.digest.as_deref().unwrap_or(&self.tag)
+    }
 }
 
 /// A revision of a repository of kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HubReference {
-    pub(super) repository: String,
+pub(crate) struct HubReference {
+    pub(crate) repository: String,
     /// A branch, tag or commit.
-    pub(super) revision: String,
+    pub(crate) revision: String,
     /// The major version that the package must have.
-    pub(super) major: Option<String>,
+    pub(crate) major: Option<String>,
+}
+
+impl Reference {
+    /// The name in locks and in rules about signatures. `None` for a file, whose path is another
+    /// one on each machine.
+    pub(crate) fn name(&self) -> Option<String> {
+        match &self.place {
+            Place::File(_) => None,
+            Place::Web(address) => Some(address.to_string()),
+            Place::Hub(hub) => Some(hub.name()),
+            Place::Oci(oci) => Some(oci.name()),
+        }
+    }
 }
 
 impl HubReference {
+    /// Whether the revision is a commit, which never moves.
+    pub(crate) fn is_commit(&self) -> bool {
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        self.revision.len() == 40 && self.revision.bytes().all(is_digit)
+    }
+
     /// The name in locks and in rules about signatures.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("hf:{}@{}", self.repository, self.revision)
     }
 }
 
-/// Reads `hf:ORG/NAME@VERSION`, `https://...` or a path, with `#sha256:HEX` or not.
-pub(super) fn parse(text: &str) -> Result<Reference, String> {
+/// Reads `hf:ORG/NAME@VERSION`, `oci:HOST/PATH:TAG`, `https://...` or a path, with `#sha256:HEX`
+/// or not.
+pub(crate) fn parse(text: &str) -> Result<Reference, String> {
     const MARK: &str = "#sha256:";
     let (place, digest) = match text.rsplit_once(MARK) {
         Some((place, digest)) => (place, Some(self::digest(digest)?)),
@@ -46,15 +92,14 @@ pub(super) fn parse(text: &str) -> Result<Reference, String> {
     };
     let place = if let Some(rest) = place.strip_prefix("hf:") {
         Place::Hub(hub(rest)?)
+    } else if let Some(rest) = place.strip_prefix("oci:") {
+        Place::Oci(oci(rest)?)
     } else if place.contains("://") {
         Place::Web(web(place)?)
-    } else if place.starts_with("oci:") {
-        let message = "references of OCI registries are not supported: expected";
-        return Err(format!(
-            "{message} hf:ORG/NAME@VERSION, https://... or a path"
-        ));
     } else if place.is_empty() {
-        return Err("expected hf:ORG/NAME@VERSION, https://... or a path".to_owned());
+        return Err(
+            "expected hf:ORG/NAME@VERSION, oci:HOST/PATH:TAG, https://... or a path".to_owned(),
+        );
     } else {
         Place::File(Path::new(place).to_owned())
     };
@@ -62,7 +107,7 @@ pub(super) fn parse(text: &str) -> Result<Reference, String> {
 }
 
 /// Checks the digest of a pin.
-pub(super) fn digest(text: &str) -> Result<String, String> {
+pub(crate) fn digest(text: &str) -> Result<String, String> {
     let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if text.len() == 64 && text.bytes().all(is_digit) {
         return Ok(text.to_owned());
@@ -120,6 +165,69 @@ fn hub(text: &str) -> Result<HubReference, String> {
     })
 }
 
+/// Reads `HOST/PATH:TAG` or `HOST/PATH@sha256:HEX`.
+fn oci(text: &str) -> Result<OciReference, String> {
+    let expected = || {
+        let found = quoted(text);
+        format!("expected oci:HOST/PATH:TAG or oci:HOST/PATH@sha256:HEX, found {found}")
+    };
+    let (host, rest) = text.split_once('/').ok_or_else(expected)?;
+    let (path, tag, digest) = match rest.split_once('@') {
+        Some((path, digest)) => (path, "", Some(digest)),
+        None => {
+            let (path, tag) = rest.split_once(':').ok_or_else(expected)?;
+            (path, tag, None)
+        }
+    };
+    let is_host = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-:".contains(c);
+    // Without one of these, the first name could be meant for another tool's usual registry.
+    let is_named = host.contains(['.', ':']) || host == "localhost";
+    if !is_named || !host.chars().all(is_host) || !host.starts_with(|c: char| c.is_alphanumeric()) {
+        let found = quoted(host);
+        return Err(format!(
+            "expected the host of a registry in lower case, found {found}"
+        ));
+    }
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_plain)
+            && part.ends_with(is_plain)
+            && part.chars().all(|c| is_plain(c) || "._-".contains(c))
+    };
+    if path.len() > 255 || !path.split('/').all(is_part) {
+        return Err(format!(
+            "expected a path of lower-case letters, digits and `._-`, found {}",
+            quoted(path)
+        ));
+    }
+    match digest {
+        Some(digest) => self::digest(digest.strip_prefix("sha256:").ok_or_else(expected)?)?,
+        None => self::tag(tag)?,
+    };
+    Ok(OciReference {
+        host: host.to_owned(),
+        path: path.to_owned(),
+        tag: tag.to_owned(),
+        digest: digest.map(str::to_owned),
+    })
+}
+
+/// Checks a tag of a registry.
+fn tag(tag: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if tag.len() <= 128
+        && tag.chars().all(is_plain)
+        && !tag.is_empty()
+        && !tag.starts_with(['.', '-'])
+    {
+        return Ok(tag.to_owned());
+    }
+    Err(format!(
+        "expected a tag of ASCII letters, digits and `._-`, found {}",
+        quoted(tag)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -147,6 +255,12 @@ mod tests {
         }
         let file = parse(&format!("a#1/k.wasm#sha256:{digest}")).unwrap();
         assert_eq!(file.place, Place::File("a#1/k.wasm".into()));
+        for text in [
+            "oci:localhost:5000/a/b-c:1.0.0",
+            &format!("oci:a.b/c@sha256:{digest}"),
+        ] {
+            assert_eq!(parse(text).unwrap().name().unwrap(), text);
+        }
         parse("https://example.com/k.wasm").unwrap();
         parse("http://127.0.0.1:8080/k.wasm").unwrap();
     }
@@ -163,7 +277,22 @@ mod tests {
             ("hf:org/a/b@1", "expected ORG/NAME of ASCII letters"),
             ("hf:org/name@a/../b", "expected a version such as 1"),
             ("hf:org/name@", "expected a version such as 1"),
-            ("oci:host/path:tag", "OCI registries are not supported"),
+            ("oci:host/path:tag", "expected the host of a registry"),
+            (
+                "oci:Host.example/path:tag",
+                "expected the host of a registry",
+            ),
+            ("oci:host.example/path", "expected oci:HOST/PATH:TAG"),
+            ("oci:host.example/Path:tag", "expected a path of lower-case"),
+            (
+                "oci:host.example/a/../b:tag",
+                "expected a path of lower-case",
+            ),
+            ("oci:host.example/a//b:tag", "expected a path of lower-case"),
+            ("oci:host.example/a:", "expected a tag"),
+            ("oci:host.example/a:b/c", "expected a tag"),
+            ("oci:host.example/a@sha512:00", "expected oci:HOST/PATH:TAG"),
+            ("oci:host.example/a@sha256:00", "expected a SHA-256 of 64"),
             ("http://example.com/k.wasm", "expected an https address"),
             (
                 "http://127.0.0.1.example.com/k",

@@ -43,44 +43,72 @@ struct FileEntry<'a> {
     sha256: String,
 }
 
+/// The files of the variant.
+pub(crate) struct Variant {
+    /// The contents by path.
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    /// The path of the package.
+    pub(crate) module: String,
+    /// SHA-256 of the metadata, which covers every file of the variant.
+    pub(crate) digest: String,
+}
+
+impl Variant {
+    pub(crate) fn new(package: &Package<'_>) -> Outcome<Self> {
+        let header = package.header();
+        let module = format!("{}.wasm", header.name);
+        let mut files = twin(package)?;
+        if files.contains_key(module.as_str()) || files.contains_key(METADATA) {
+            let message = format!("the twin has a file `{module}` or `{METADATA}`: rename it");
+            return Err(wrong(message).into());
+        }
+        files.insert(&module, package.bytes());
+        let entries = files.iter().map(|(path, bytes)| FileEntry {
+            path,
+            size: bytes.len(),
+            sha256: hex::encode(Sha256::digest(bytes)),
+        });
+        let metadata = Metadata {
+            format: FORMAT,
+            name: &header.name,
+            version: &header.version,
+            license: &header.license,
+            derivatives: &header.derivatives,
+            module: &module,
+            manifest: package.file(MANIFEST).map(|_| MANIFEST),
+            files: entries.collect(),
+        };
+        let mut json = serde_json::to_vec_pretty(&metadata)
+            .map_err(|error| Status::internal(error.to_string()))?;
+        json.push(b'\n');
+        files.insert(METADATA, &json);
+        let digest = hex::encode(Sha256::digest(&json));
+        let files = files.into_iter();
+        Ok(Self {
+            files: files
+                .map(|(path, bytes)| (path.to_owned(), bytes.to_vec()))
+                .collect(),
+            module,
+            digest,
+        })
+    }
+}
+
 /// The variant that was written.
 pub(super) struct Written {
     /// The path of the package.
     pub(super) module: PathBuf,
-    /// SHA-256 of the metadata, which covers every file of the variant.
+    /// SHA-256 of the metadata.
     pub(super) digest: String,
 }
 
 /// Writes `build/callbox-wasm32` in the folder of a repository, replacing an earlier one.
 pub(super) fn write(repository: &Path, package: &Package<'_>) -> Outcome<Written> {
-    let header = package.header();
-    let module = format!("{}.wasm", header.name);
-    let mut files = twin(package)?;
-    if files.contains_key(module.as_str()) || files.contains_key(METADATA) {
-        let message = format!("the twin has a file `{module}` or `{METADATA}`: rename it");
-        return Err(wrong(message).into());
-    }
-    files.insert(&module, package.bytes());
-    let entries = files.iter().map(|(path, bytes)| FileEntry {
-        path,
-        size: bytes.len(),
-        sha256: hex::encode(Sha256::digest(bytes)),
-    });
-    let metadata = Metadata {
-        format: FORMAT,
-        name: &header.name,
-        version: &header.version,
-        license: &header.license,
-        derivatives: &header.derivatives,
-        module: &module,
-        manifest: package.file(MANIFEST).map(|_| MANIFEST),
-        files: entries.collect(),
-    };
-    let mut json = serde_json::to_vec_pretty(&metadata)
-        .map_err(|error| Status::internal(error.to_string()))?;
-    json.push(b'\n');
-    files.insert(METADATA, &json);
-
+    let Variant {
+        files,
+        module,
+        digest,
+    } = Variant::new(package)?;
     let build = repository.join("build");
     let variant = build.join(VARIANT);
     check_replaceable(&variant)?;
@@ -95,7 +123,7 @@ pub(super) fn write(repository: &Path, package: &Package<'_>) -> Outcome<Written
     })?;
     Ok(Written {
         module: variant.join(&module),
-        digest: hex::encode(Sha256::digest(&json)),
+        digest,
     })
 }
 
@@ -121,7 +149,7 @@ fn check_replaceable(variant: &Path) -> Outcome<()> {
     ))))
 }
 
-fn stage(folder: &Path, files: &BTreeMap<&str, &[u8]>) -> io::Result<()> {
+fn stage(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
     fs::create_dir(folder)?;
     for (path, bytes) in files {
         let path = folder.join(path);

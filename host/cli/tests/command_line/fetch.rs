@@ -25,7 +25,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// The variant of a package with this version.
-fn variant(version: &str) -> Files {
+pub(crate) fn variant(version: &str) -> Files {
     let folder = packages::folder();
     folder.write("k/callbox-package.json", HEADER.replace("1.0.0", version));
     folder.run(&["pack", "k", "--hub", "r"]).done();
@@ -83,6 +83,12 @@ pub(crate) fn repository() -> Arc<Mutex<Repository>> {
 
 pub(crate) fn command(folder: &Folder, hub: &str, arguments: &[&str]) -> Command {
     let mut command = folder.command(&[&["fetch"], arguments].concat());
+    set_environment(&mut command, folder, hub);
+    command
+}
+
+/// The environment of commands that ask a hub.
+pub(crate) fn set_environment(command: &mut Command, folder: &Folder, hub: &str) {
     command
         .env("HF_ENDPOINT", hub)
         .env("HF_HOME", folder.path("home"))
@@ -91,15 +97,15 @@ pub(crate) fn command(folder: &Folder, hub: &str, arguments: &[&str]) -> Command
     for name in ["http_proxy", "https_proxy", "all_proxy"] {
         command.env_remove(name).env_remove(name.to_uppercase());
     }
-    command
 }
 
 pub(crate) fn fetch(folder: &Folder, hub: &Server, arguments: &[&str]) -> Ran {
-    let ran = Ran::new(
-        &command(folder, &hub.address(""), arguments)
-            .output()
-            .unwrap(),
-    );
+    run(command(folder, &hub.address(""), arguments))
+}
+
+/// Runs a command, which must not show the token.
+pub(crate) fn run(mut command: Command) -> Ran {
+    let ran = Ran::new(&command.output().unwrap());
     assert!(
         !ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN),
         "{ran:?}"
@@ -335,12 +341,13 @@ fn files_of_addresses_are_checked_and_replace_no_others() {
     assert_eq!(folder.read("k.wasm"), b"mine");
     run("/k.wasm", &["--replace"]).done();
     assert_eq!(folder.read("k.wasm"), module);
+    folder.write("callbox.lock", r#"{"format":1,"files":[]}"#);
     let lock = run("/k.wasm", &["--lock", "callbox.lock"]);
     refused(
         &lock,
-        2,
-        "INVALID_ARGUMENT",
-        "--lock is for kernels of the Hub",
+        1,
+        "PERMISSION_DENIED",
+        "k.wasm is not in callbox.lock: `callbox fetch --write-lock`",
     );
 }
 
@@ -401,7 +408,7 @@ fn wrong_references_are_wrong_usage() {
     for (reference, message) in [
         ("hf:org/name", "expected hf:ORG/NAME@VERSION"),
         ("http://example.com/k.wasm", "expected an https address"),
-        ("oci:host/path:tag", "OCI registries are not supported"),
+        ("oci:host/path:tag", "expected the host of a registry"),
     ] {
         let ran = folder.run(&["fetch", reference, "--json"]);
         refused(&ran, 2, "INVALID_ARGUMENT", message);

@@ -14,6 +14,8 @@ mod cache;
 mod call;
 mod capabilities;
 mod capsules;
+#[cfg(all(unix, feature = "fetch"))]
+mod committing_hub;
 mod completions;
 #[cfg(target_os = "linux")]
 mod cost;
@@ -45,8 +47,16 @@ mod policy;
 mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
+#[cfg(all(unix, feature = "fetch"))]
+mod published;
 mod recorded;
+#[cfg(all(unix, feature = "fetch"))]
+mod registries;
+#[cfg(all(unix, feature = "fetch"))]
+mod registry;
 mod replaced;
+#[cfg(all(unix, feature = "fetch"))]
+mod resumed;
 mod run;
 #[cfg(target_os = "linux")]
 mod scarcity;
@@ -57,6 +67,8 @@ mod support;
 #[cfg(feature = "cuda")]
 mod traced;
 mod twins;
+#[cfg(all(unix, feature = "fetch"))]
+mod updated;
 mod usage;
 #[cfg(target_os = "linux")]
 mod walls;

@@ -15,6 +15,7 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// The lines of the headers, in lower case up to the colon.
     pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
@@ -43,6 +44,24 @@ impl Answer {
             body: body.to_vec(),
             sent: usize::MAX,
         }
+    }
+
+    /// A file, or the part of it that the client asks for.
+    pub(crate) fn file(request: &Request, body: &[u8], etag: &str) -> Self {
+        let range = request
+            .header("range")
+            .and_then(|range| range.strip_prefix("bytes="));
+        let begin = range.and_then(|range| range.strip_suffix('-')?.parse::<usize>().ok());
+        let is_same = request.header("if-range").is_none_or(|known| known == etag);
+        let answer = match begin.filter(|_| is_same) {
+            None => Self::new(200, body),
+            Some(begin) if begin >= body.len() => Self::new(416, b""),
+            Some(begin) => {
+                let range = format!("bytes {begin}-{}/{}", body.len() - 1, body.len());
+                Self::new(206, &body[begin..]).with("Content-Range", &range)
+            }
+        };
+        answer.with("ETag", etag)
     }
 
     pub(crate) fn redirect(location: &str) -> Self {
@@ -142,11 +161,19 @@ fn serve<S: Read + Write>(stream: S, requests: &Mutex<Vec<Request>>, answers: &A
     while let Some((name, value)) = line().as_deref().and_then(|line| line.split_once(": ")) {
         headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let request = Request {
+    let mut request = Request {
         method,
         path,
         headers,
+        body: Vec::new(),
     };
+    let length = request
+        .header("content-length")
+        .map_or(0, |n| n.parse().unwrap());
+    request.body.resize(length, 0);
+    if reader.read_exact(&mut request.body).is_err() {
+        return;
+    }
     requests.lock().unwrap().push(request.clone());
     let answer = answers(&request);
     let mut head = format!("HTTP/1.1 {} Answer\r\nConnection: close\r\n", answer.status);

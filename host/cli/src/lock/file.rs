@@ -1,0 +1,253 @@
+//! The file of a lock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use callbox::{Blame, Status, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Outcome};
+use crate::{regular_file, write_file};
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+
+/// The largest lock that is read.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The JSON of a lock.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LockFile {
+    format: u64,
+    files: Vec<Entry>,
+}
+
+/// The entries of a lock by their paths or references.
+pub(crate) type Entries = BTreeMap<String, Entry>;
+
+/// A locked file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    /// The path from the lock's folder, with `/` between names, or the reference of a kernel of the
+    /// Hub.
+    pub(crate) file: String,
+    /// SHA-256 of the file, over a manifest and its images, or of the metadata of a kernel.
+    pub(crate) digest: String,
+    /// The size of the file in bytes.
+    pub(crate) size: u64,
+    /// The name of a package, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// The version of a package, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    /// The commit of a kernel of the Hub, which `callbox.hub` of the Python package loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) commit: Option<String>,
+    /// The reference that `callbox fetch` got the file from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<String>,
+}
+
+impl Entry {
+    /// The entry for a person.
+    pub(crate) fn describe(&self) -> String {
+        let version = self.version.as_ref().map(|v| format!(" {v}"));
+        let version = version.unwrap_or_default();
+        format!(
+            "{}{version}, {} bytes, {}",
+            self.file, self.size, self.digest
+        )
+    }
+}
+
+/// A lock: the only files with code that a command may load.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    /// The lock as the command line names it.
+    path: PathBuf,
+    /// The real path of its folder.
+    folder: PathBuf,
+    entries: Entries,
+}
+
+impl Lock {
+    /// Reads a lock.
+    pub(crate) fn read(path: &Path) -> Outcome<Self> {
+        let text = regular_file::read(path, MOST_BYTES)?;
+        let in_lock = |message: String| {
+            Failure::from(Status::invalid_argument(message).context(path.display()))
+        };
+        let lock: LockFile = serde_json::from_slice(&text)
+            .map_err(|error| in_lock(format!("the lock is wrong: {error}")))?;
+        if lock.format != FORMAT {
+            return Err(in_lock(format!(
+                "expected `format` {FORMAT}, found {}",
+                lock.format
+            )));
+        }
+        let mut entries = BTreeMap::new();
+        for entry in lock.files {
+            let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+            if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
+                return Err(in_lock(format!(
+                    "expected a SHA-256 of 64 lower-case hexadecimal digits for {:?}, found {:?}",
+                    entry.file, entry.digest
+                )));
+            }
+            if let Some(twice) = entries.insert(entry.file.clone(), entry) {
+                return Err(in_lock(format!("the lock has {:?} twice", twice.file)));
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            folder: folder_of(path)?,
+            entries,
+        })
+    }
+
+    /// Checks the digest and the size of a file that was read.
+    pub(crate) fn check(&self, file: &Path, digest: &str, size: u64) -> Outcome<()> {
+        let entry = self.entry(file)?;
+        if entry.digest == digest && entry.size == size {
+            return Ok(());
+        }
+        Err(self.differs(file, entry, &format!("{size} bytes, {digest}")))
+    }
+
+    /// Checks the digest over a manifest and its images.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "of manifests only"))]
+    pub(crate) fn check_digest(&self, file: &Path, digest: &str) -> Outcome<()> {
+        let entry = self.entry(file)?;
+        if entry.digest == digest {
+            return Ok(());
+        }
+        Err(self.differs(file, entry, digest))
+    }
+
+    /// The commit and the digest of a kernel of the Hub.
+    pub(crate) fn kernel(&self, reference: &str) -> Outcome<(String, String)> {
+        let entry = self.entries.get(reference);
+        let commit = entry.and_then(|entry| entry.commit.clone());
+        commit
+            .zip(entry.map(|entry| entry.digest.clone()))
+            .ok_or_else(|| {
+                denied(format!(
+                    "{reference} is not in {}: `callbox fetch --write-lock` writes it down",
+                    self.path.display()
+                ))
+            })
+    }
+
+    /// The digest of the file that `callbox fetch` got from a reference.
+    pub(crate) fn fetched(&self, reference: &str) -> Outcome<String> {
+        let mut entries = self.entries.values();
+        let found = entries.find(|entry| entry.from.as_deref() == Some(reference));
+        found.map(|entry| entry.digest.clone()).ok_or_else(|| {
+            denied(format!(
+                "{reference} is not in {}: `callbox fetch --write-lock` writes it down",
+                self.path.display()
+            ))
+        })
+    }
+
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// The real path of a locked file.
+    pub(crate) fn path_of(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// The lock as the command line names it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The modules and packages that it lists.
+    pub(crate) fn modules(&self) -> Vec<PathBuf> {
+        let files = self.entries.keys().filter(|file| file.ends_with(".wasm"));
+        files.map(|file| self.folder.join(file)).collect()
+    }
+
+    fn entry(&self, file: &Path) -> Outcome<&Entry> {
+        let name = name_below(&self.folder, file)?;
+        name.and_then(|name| self.entries.get(&name))
+            .ok_or_else(|| {
+                denied(format!(
+                    "{} is not in {}: `callbox lock` writes it down",
+                    file.display(),
+                    self.path.display()
+                ))
+            })
+    }
+
+    fn differs(&self, file: &Path, entry: &Entry, found: &str) -> Failure {
+        denied(format!(
+            "{} has {} with {} bytes, {}, found {found}",
+            self.path.display(),
+            file.display(),
+            entry.size,
+            entry.digest,
+        ))
+    }
+}
+
+/// Writes a lock.
+pub(crate) fn write(path: &Path, entries: &Entries) -> Outcome<LockFile> {
+    let lock = LockFile {
+        format: FORMAT,
+        files: entries.values().cloned().collect(),
+    };
+    let text =
+        serde_json::to_string_pretty(&lock).map_err(|error| Status::internal(error.to_string()))?;
+    write_file::write(path, &[text.as_bytes(), b"\n"])?;
+    Ok(lock)
+}
+
+fn denied(message: String) -> Failure {
+    Status::new(StatusCode::PermissionDenied, Blame::Caller, message).into()
+}
+
+/// The real path of the folder of a lock, which need not exist itself.
+pub(crate) fn folder_of(lock: &Path) -> Outcome<PathBuf> {
+    let folder = match lock.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    fs::canonicalize(folder).map_err(|error| regular_file::cannot(folder, &error))
+}
+
+/// The path of a file from a folder. `None` if it is elsewhere, or not UTF-8.
+pub(crate) fn name_below(folder: &Path, file: &Path) -> Outcome<Option<String>> {
+    let real = fs::canonicalize(file).map_err(|error| regular_file::cannot(file, &error))?;
+    Ok(below(folder, &real))
+}
+
+/// The same for a file that is to be written, which need not exist.
+pub(crate) fn name_of_new(folder: &Path, file: &Path) -> Outcome<Option<String>> {
+    let name = file.file_name().unwrap_or_default();
+    Ok(below(folder, &folder_of(file)?.join(name)))
+}
+
+fn below(folder: &Path, real: &Path) -> Option<String> {
+    let below = real.strip_prefix(folder).ok()?;
+    let names = below.components().map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let names: Option<Vec<_>> = names.collect();
+    names.map(|names| names.join("/"))
+}
+
+/// The failure for a file that is not below the folder of the lock.
+pub(crate) fn elsewhere(file: &Path) -> Failure {
+    Failure::usage(Status::invalid_argument(format!(
+        "{} is not below the folder of the lock: name a lock in a folder above it with -o",
+        file.display()
+    )))
+}

@@ -1,0 +1,159 @@
+//! `callbox update`: shows what changed at the references of a lock, and takes it over.
+
+mod moved;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use callbox::{Blame, Status, StatusCode};
+use serde::Serialize;
+
+pub(super) use self::moved::is_older;
+use self::moved::{Moved, Report};
+use super::failure::Outcome;
+use super::lock::{Entries, Lock, write_lock};
+use super::text::{name, printable};
+use super::{json, output, signing, write_file};
+
+const EXAMPLES: &str = "\
+Examples:
+  callbox update
+  callbox update --lock gpu.lock --yes
+
+Asks the host of each reference that `callbox fetch --write-lock` or `callbox.hub.lock` wrote down.
+Of those that moved, the changes are shown as `callbox diff` shows them. Then a question on the
+terminal, or --yes, decides whether the new versions are written: the locked files, and then the
+lock. Without a terminal and without --yes, nothing is written. Nothing of a package runs.
+
+With --json, standard output is one object, of failures too (then update is null):
+  {\"status\":{...},\"update\":{\"lock\":...,\"written\":false,\"references\":[
+    {\"reference\":...,\"moved\":true,\"older\":false,\"files\":[...],
+     \"old\":{\"digest\":...,\"version\":...,\"commit\":...},\"new\":{...},\"diff\":{...}}]}}
+  older says that the version goes back; diff is as of `callbox diff`, and null if nothing moved.";
+
+/// Show what changed at the references of a lock, and take it over if the user agrees
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
+pub(super) struct Arguments {
+    /// The lock
+    #[arg(long, value_name = "FILE.lock", default_value = "callbox.lock")]
+    lock: PathBuf,
+
+    /// Write the new versions without a question
+    #[arg(long)]
+    yes: bool,
+
+    /// The rules about signatures that must hold for the new versions, as of `callbox fetch`
+    #[arg(long, value_name = "FILE.json")]
+    trust: Option<PathBuf>,
+
+    /// Print one JSON object instead of text. Asks no question
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found and done.
+#[derive(Debug, Serialize)]
+struct Updated {
+    lock: String,
+    written: bool,
+    references: Vec<Report>,
+}
+
+pub(super) fn update(arguments: &Arguments) -> ExitCode {
+    let outcome = run(arguments);
+    let code = output::exit_code(&outcome);
+    match (arguments.json, &outcome) {
+        (true, outcome) => output::emit(&json::command("update", outcome.as_ref()), code),
+        (false, Ok(text)) => output::emit(&text.ending(), code),
+        (false, Err(_)) => code,
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome<Updated> {
+    let path = &arguments.lock;
+    let trust = arguments.trust.as_deref().map(signing::rules).transpose()?;
+    let lock = Lock::read(path)?;
+    let references = moved::references(&lock)?;
+    if references.is_empty() {
+        let message = "the lock has no references: `callbox fetch --write-lock` adds them";
+        let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+        return Err(status.context(path.display()).into());
+    }
+    let (mut reports, mut changes) = (Vec::new(), Vec::new());
+    for reference in &references {
+        let (report, moved) = moved::look(&lock, reference, trust.as_ref())?;
+        if !arguments.json {
+            // A closed pipe is not an error.
+            let _ = output::emit(&printable(&report.describe()), ExitCode::SUCCESS);
+        }
+        reports.push(report);
+        changes.extend(moved);
+    }
+    let written = !changes.is_empty() && is_wanted(arguments)?;
+    if written {
+        write(path, lock.entries(), &changes)?;
+    }
+    Ok(Updated {
+        lock: path.to_string_lossy().into_owned(),
+        written,
+        references: reports,
+    })
+}
+
+/// Whether the user wants the new versions.
+fn is_wanted(arguments: &Arguments) -> Outcome<bool> {
+    if arguments.yes || arguments.json {
+        return Ok(arguments.yes);
+    }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let question = format!("update {}? [y/N] ", arguments.lock.display());
+    let mut terminal = io::stderr();
+    let mut answer = String::new();
+    let asked = write!(terminal, "{}", name(&question)).and_then(|()| terminal.flush());
+    let answered = asked.and_then(|()| io::stdin().read_line(&mut answer));
+    answered.map_err(|error| {
+        Status::new(
+            StatusCode::Unavailable,
+            Blame::Host,
+            format!("the terminal: {error}"),
+        )
+    })?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Writes the files and then the lock: between the two, the lock refuses the new files.
+fn write(path: &Path, shown: &Entries, changes: &[Moved]) -> Outcome<()> {
+    let mut entries = Lock::read(path)?.entries().clone();
+    if &entries != shown {
+        let message = "another command changed the lock meanwhile: run this command again";
+        let status = Status::new(StatusCode::Aborted, Blame::Caller, message);
+        return Err(status.context(path.display()).into());
+    }
+    for moved in changes {
+        for file in &moved.files {
+            write_file::write(file, &[&moved.bytes])?;
+        }
+        let new = moved.entries.iter();
+        entries.extend(new.map(|entry| (entry.file.clone(), entry.clone())));
+    }
+    write_lock(path, &entries).map(|_| ())
+}
+
+impl Updated {
+    /// The last line for a person.
+    fn ending(&self) -> String {
+        let moved = self.references.iter().filter(|report| report.moved).count();
+        let lock = name(&self.lock);
+        if self.written {
+            format!("{lock}: {moved} updated\n")
+        } else if moved == 0 {
+            format!("{lock}: nothing moved\n")
+        } else {
+            format!("{lock}: nothing written; --yes takes the new versions\n")
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! `callbox publish`, to folders and to a server that speaks the Hub's interface for commits.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::committing_hub::{State, hub};
+use crate::fetch::{OTHER, digest, fetch, run, set_environment};
+use crate::packages::{self, HEADER};
+use crate::server::{Answer, Request, Server};
+use crate::support::{Folder, Ran};
+
+const DESTINATION: &str = "hf:org/negate@1";
+const VARIANT: &str = "build/callbox-wasm32/";
+
+fn publish(folder: &Folder, server: &Server, arguments: &[&str]) -> Ran {
+    let mut command = folder.command(&[&["publish"], arguments].concat());
+    set_environment(&mut command, folder, &server.address(""));
+    run(command)
+}
+
+/// A folder with packages of three versions.
+fn folder() -> Folder {
+    let folder = packages::folder();
+    for version in ["1.0.0", "1.1.0", "2.0.0"] {
+        folder.write("k/callbox-package.json", HEADER.replace("1.0.0", version));
+        folder
+            .run(&["pack", "k", "-o", &format!("{version}.wasm")])
+            .done();
+    }
+    folder.write("k/README.md", "Another one.\n");
+    folder.write("k/callbox-package.json", HEADER);
+    folder.run(&["pack", "k", "-o", "other.wasm"]).done();
+    folder
+}
+
+#[track_caller]
+pub(crate) fn check_refused(ran: &Ran, exit: i32, code: &str, message: &str) {
+    let object = ran.object();
+    assert_eq!(ran.code, exit, "{ran:?}");
+    assert_eq!(object["status"]["code"], code, "{ran:?}");
+    let found = object["status"]["message"].as_str().unwrap();
+    assert!(found.contains(message), "expected {message:?} in {found:?}");
+    assert_eq!(object["published"], Value::Null);
+}
+
+#[test]
+fn a_published_kernel_is_fetched() {
+    for lfs in ["", ".wasm"] {
+        let state = Arc::new(Mutex::new(State {
+            lfs,
+            ..State::default()
+        }));
+        let server = hub(&state, |_| None);
+        let folder = folder();
+        let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+        let published = ran.object()["published"].clone();
+        ran.done();
+        let metadata = state.lock().unwrap().files[&format!("{VARIANT}metadata.json")].clone();
+        let package = folder.read("1.0.0.wasm");
+        let expected = json!({"to": "hf:org/negate@v1", "name": "negate", "version": "1.0.0",
+            "sha256": digest(&package), "changed": true, "commit": OTHER,
+            "hub_digest": digest(&metadata), "manifest_digest": null});
+        assert_eq!(published, expected);
+        assert_eq!(
+            state.lock().unwrap().stored.len(),
+            usize::from(!lfs.is_empty())
+        );
+        assert_eq!(state.lock().unwrap().visibility, None);
+        let reference = format!("{DESTINATION}#sha256:{}", digest(&metadata));
+        fetch(&folder, &server, &[&reference, "-o", "back.wasm"]).done();
+        assert_eq!(folder.read("back.wasm"), package);
+        // The same again changes nothing, and makes no commit.
+        let count = server.requests().len();
+        let again = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+        assert_eq!(again.object()["published"]["changed"], false, "{again:?}");
+        let asked = &server.requests()[count..];
+        assert!(
+            asked.iter().all(|request| request.method == "GET"),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn a_branch_goes_forward() {
+    let state = Arc::new(Mutex::new(State::default()));
+    let server = hub(&state, |_| None);
+    let folder = folder();
+    let first = ["1.0.0.wasm", DESTINATION, "--private"];
+    publish(&folder, &server, &first).done();
+    assert_eq!(state.lock().unwrap().visibility, Some(json!("private")));
+    let message = "hf:org/negate@v1: it has \"negate\" \"1.0.0\", which is not an earlier version";
+    let ran = publish(&folder, &server, &["other.wasm", DESTINATION, "--json"]);
+    check_refused(&ran, 1, "FAILED_PRECONDITION", message);
+    // A file of the earlier version that the new one lacks goes.
+    {
+        let state = &mut *state.lock().unwrap();
+        let name = format!("{VARIANT}metadata.json");
+        let text = String::from_utf8(state.files[&name].clone()).unwrap();
+        let entry = format!(
+            "\"files\": [{{\"path\": \"old.ptx\", \"size\": 1, \"sha256\": \"{}\"}},",
+            "0".repeat(64)
+        );
+        let text = text.replacen("\"files\": [", &entry, 1);
+        state.files.insert(name, text.into_bytes());
+        state
+            .files
+            .insert(format!("{VARIANT}old.ptx"), b"x".to_vec());
+    }
+    publish(&folder, &server, &["1.1.0.wasm", DESTINATION]).done();
+    assert!(
+        !state
+            .lock()
+            .unwrap()
+            .files
+            .contains_key(&format!("{VARIANT}old.ptx"))
+    );
+    let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+    let message = "it has \"negate\" \"1.1.0\", which is not an earlier version";
+    check_refused(&ran, 1, "FAILED_PRECONDITION", message);
+    publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--replace"]).done();
+    let ran = publish(&folder, &server, &["2.0.0.wasm", DESTINATION, "--json"]);
+    check_refused(
+        &ran,
+        2,
+        "INVALID_ARGUMENT",
+        "expected a package of version 1, found 2.0.0",
+    );
+}
+
+#[test]
+fn refusals_of_the_hub_are_statuses_without_the_token() {
+    type Change = fn(&Request) -> Option<Answer>;
+    let folder = folder();
+    let cases: [(Change, &str, &str); 6] = [
+        // The hub repeats the token.
+        (
+            |request| {
+                let said = request.header("authorization").unwrap();
+                Some(Answer::new(403, b"").with("X-Error-Message", said))
+            },
+            "PERMISSION_DENIED",
+            "it may need a token with the right to write (status 403): \"Bearer ***\"",
+        ),
+        (
+            |request| {
+                request
+                    .path
+                    .ends_with("/commit/v1")
+                    .then(|| Answer::new(412, b"moved"))
+            },
+            "ABORTED",
+            "it was changed at the same time (status 412): \"moved\"",
+        ),
+        (
+            |request| {
+                request
+                    .path
+                    .ends_with("/refs")
+                    .then(|| Answer::new(503, b""))
+            },
+            "UNAVAILABLE",
+            "it cannot answer now (status 503)",
+        ),
+        (
+            |request| {
+                request
+                    .path
+                    .ends_with("/refs")
+                    .then(|| Answer::new(200, b"[]"))
+            },
+            "DATA_LOSS",
+            "the answer is wrong",
+        ),
+        (
+            |request| {
+                let answer = br#"{"files": []}"#;
+                request
+                    .path
+                    .contains("preupload")
+                    .then(|| Answer::new(200, answer))
+            },
+            "DATA_LOSS",
+            "expected `regular` or `lfs` for build/callbox-wasm32/metadata.json",
+        ),
+        (
+            |request| {
+                let asked = request
+                    .path
+                    .ends_with("/objects/batch")
+                    .then_some(&request.body)?;
+                let asked: Value = serde_json::from_slice(asked).unwrap();
+                let header = json!({"chunk_size": "5", "1": "any"});
+                let upload = json!({"href": "http://127.0.0.1:1/", "header": header});
+                let objects = json!([{"oid": asked["objects"][0]["oid"],
+                    "actions": {"upload": upload}}]);
+                let answer = json!({"objects": objects}).to_string();
+                Some(Answer::new(200, answer.as_bytes()))
+            },
+            "UNIMPLEMENTED",
+            "in several parts, which callbox does not send",
+        ),
+    ];
+    for (change, code, message) in cases {
+        let state = Arc::new(Mutex::new(State {
+            lfs: ".wasm",
+            ..State::default()
+        }));
+        let server = hub(&state, change);
+        let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+        check_refused(&ran, 1, code, message);
+        assert!(state.lock().unwrap().files.is_empty());
+    }
+}
+
+/// Storage at another host gets the file and not the token.
+#[test]
+fn storage_gets_no_token() {
+    let storage = Arc::new(Server::new(|_| Answer::new(200, b"")));
+    let state = Arc::new(Mutex::new(State {
+        lfs: ".wasm",
+        ..State::default()
+    }));
+    let at = Arc::clone(&storage);
+    let server = hub(&state, move |request| {
+        let asked = request
+            .path
+            .ends_with("/objects/batch")
+            .then_some(&request.body)?;
+        let asked: Value = serde_json::from_slice(asked).unwrap();
+        let upload = json!({"href": at.address("/x?signature=hidden"), "header": {"x-own": "1"}});
+        let objects = json!([{"oid": asked["objects"][0]["oid"], "actions": {"upload": upload}}]);
+        Some(Answer::new(
+            200,
+            json!({"objects": objects}).to_string().as_bytes(),
+        ))
+    });
+    let folder = folder();
+    // The hub's own storage lacks the file, so that the commit fails.
+    let _ = publish(&folder, &server, &["1.0.0.wasm", DESTINATION]);
+    let asked = storage.requests();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        (asked[0].method.as_str(), &asked[0].body),
+        ("PUT", &folder.read("1.0.0.wasm"))
+    );
+    assert_eq!(asked[0].header("authorization"), None);
+    assert_eq!(asked[0].header("x-own"), Some("1"));
+}
+
+#[test]
+fn folders_get_files_by_version() {
+    let folder = folder();
+    let done = folder
+        .run(&["publish", "1.0.0.wasm", "site/kernels"])
+        .done();
+    assert!(
+        done.starts_with("negate 1.0.0\n  to        site/kernels/negate-1.0.0.wasm\n"),
+        "{done}"
+    );
+    assert_eq!(
+        folder.read("site/kernels/negate-1.0.0.wasm"),
+        folder.read("1.0.0.wasm")
+    );
+    let again = folder
+        .run(&["publish", "1.0.0.wasm", "site/kernels", "--json"])
+        .object();
+    assert_eq!(again["published"]["changed"], false);
+    let ran = folder.run(&["publish", "other.wasm", "site/kernels", "--json"]);
+    check_refused(
+        &ran,
+        1,
+        "FAILED_PRECONDITION",
+        "another package of this version is there",
+    );
+    folder
+        .run(&["publish", "other.wasm", "site/kernels", "--replace"])
+        .done();
+    assert_eq!(
+        folder.read("site/kernels/negate-1.0.0.wasm"),
+        folder.read("other.wasm")
+    );
+    folder
+        .run(&["publish", "1.1.0.wasm", "site/kernels"])
+        .done();
+    assert_eq!(
+        folder.list("site/kernels"),
+        ["negate-1.0.0.wasm", "negate-1.1.0.wasm"]
+    );
+    for (file, destination, code, message) in [
+        ("k/negate.wasm", "site", 1, "k/negate.wasm: "),
+        (
+            "1.0.0.wasm",
+            "https://example.com/k",
+            2,
+            "publish into a folder",
+        ),
+        (
+            "1.0.0.wasm",
+            "hf:org/negate@0123456789abcdef0123456789abcdef01234567",
+            2,
+            "found a commit",
+        ),
+        ("1.0.0.wasm", "ftp://host/k", 2, "expected an https address"),
+    ] {
+        let ran = folder.run(&["publish", file, destination, "--json"]);
+        check_refused(&ran, code, "INVALID_ARGUMENT", message);
+    }
+    let mut command = folder.command(&["publish", "1.0.0.wasm", DESTINATION, "--json"]);
+    set_environment(&mut command, &folder, "http://127.0.0.1:1");
+    let ran = run_without_token(command);
+    check_refused(
+        &ran,
+        1,
+        "PERMISSION_DENIED",
+        "expected a token with the right to write",
+    );
+}
+
+fn run_without_token(mut command: std::process::Command) -> Ran {
+    run({
+        command.env_remove("HF_TOKEN");
+        command
+    })
+}

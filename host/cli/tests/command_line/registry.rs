@@ -1,0 +1,103 @@
+//! A registry of containers, with one repository.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use crate::fetch::digest;
+use crate::server::{Answer, Request, Server};
+
+/// A repository of a registry.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) blobs: BTreeMap<String, Vec<u8>>,
+    /// The manifests by tag and by digest.
+    pub(crate) manifests: BTreeMap<String, Vec<u8>>,
+    /// How many uploads end before they are answered.
+    pub(crate) interrupted: usize,
+}
+
+pub(crate) const USER: &str = "user:secretsecret";
+
+/// A registry that asks for tokens, which its server gives for a password.
+pub(crate) fn registry(
+    state: &Arc<Mutex<State>>,
+    change: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static,
+) -> Server {
+    let state = Arc::clone(state);
+    Server::new(move |request| match change(request) {
+        Some(answer) => answer,
+        None => answer(&mut state.lock().unwrap(), request),
+    })
+}
+
+pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
+    let host = request.header("host").unwrap();
+    let authorization = request.header("authorization").unwrap_or_default();
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    if path == "/token" {
+        if authorization != format!("Basic {}", STANDARD.encode(USER)) {
+            return Answer::new(401, b"{}");
+        }
+        let rights = if query.contains("%2Cpush") {
+            "push"
+        } else {
+            "pull"
+        };
+        assert!(
+            query.contains("scope=repository%3Aorg%2Fnegate%3Apull"),
+            "{query}"
+        );
+        assert!(query.contains("service=a%20registry"), "{query}");
+        return Answer::new(200, json!({"token": rights}).to_string().as_bytes());
+    }
+    let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
+    if !(authorization == "Bearer push" || authorization == "Bearer pull" && !is_write) {
+        let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"a registry\"");
+        return Answer::new(401, b"{}").with("WWW-Authenticate", &challenge);
+    }
+    let Some(rest) = path.strip_prefix("/v2/org/negate/") else {
+        return Answer::new(if path == "/v2/" { 200 } else { 404 }, b"{}");
+    };
+    if let Some(version) = rest.strip_prefix("manifests/") {
+        if request.method == "PUT" {
+            let sha256 = format!("sha256:{}", digest(&request.body));
+            for name in [version, &sha256] {
+                state
+                    .manifests
+                    .insert(name.to_owned(), request.body.clone());
+            }
+            return Answer::new(201, b"").with("Docker-Content-Digest", &sha256);
+        }
+        return match state.manifests.get(version) {
+            Some(manifest) => Answer::new(200, manifest),
+            None => Answer::new(404, b"{}"),
+        };
+    }
+    match (request.method.as_str(), rest) {
+        ("POST", "blobs/uploads/") => {
+            Answer::new(202, b"").with("Location", "/v2/org/negate/blobs/uploads/1?state=x")
+        }
+        ("PUT", "blobs/uploads/1") => {
+            if state.interrupted > 0 {
+                state.interrupted -= 1;
+                return Answer::new(500, b"");
+            }
+            let sha256 = query.strip_prefix("state=x&digest=sha256%3A").unwrap();
+            assert_eq!(sha256, digest(&request.body));
+            state.blobs.insert(sha256.to_owned(), request.body.clone());
+            Answer::new(201, b"")
+        }
+        ("GET" | "HEAD", _) => {
+            let sha256 = rest.strip_prefix("blobs/sha256:").unwrap_or_default();
+            match state.blobs.get(sha256) {
+                Some(blob) => Answer::file(request, blob, "\"blob\""),
+                None => Answer::new(404, b"{}"),
+            }
+        }
+        _ => Answer::new(400, b"{}"),
+    }
+}
