@@ -200,7 +200,7 @@ fn from_web(address: &Address, wanted: Option<&str>, is_offline: bool) -> Outcom
         }
     };
     let package = Package {
-        names: vec![address.to_string()],
+        names: vec![address.text()],
         bytes,
         file_name: last_name(address.path()),
         commit: None,
@@ -266,7 +266,7 @@ fn check_trust(trust: Option<&Trust>, package: &Package) -> Outcome<()> {
 fn last_name(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
-    if last.ends_with(".wasm") && !last.starts_with('.') && last.chars().all(is_plain) {
+    if last.ends_with(".wasm") && !last.starts_with(['.', '-']) && last.chars().all(is_plain) {
         return last.to_owned();
     }
     "package.wasm".to_owned()

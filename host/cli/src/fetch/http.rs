@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callbox::{Blame, Result, Status, StatusCode};
 use ureq::Agent;
@@ -17,10 +17,13 @@ use crate::progress;
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The most bytes of an address in a message.
+const MOST_SHOWN: usize = 400;
+
 /// How many redirects one request may follow.
 const MOST_REDIRECTS: usize = 5;
 
-/// The longest time for a connection, between two parts of an answer, and for an answer.
+/// The longest time for a connection, between two parts of an answer, and for a file.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 const READ_TIME: Duration = Duration::from_secs(60);
 const MOST_TIME: Duration = Duration::from_secs(1800);
@@ -62,6 +65,14 @@ impl Address {
         self.0.path()
     }
 
+    /// The address without its query.
+    pub(super) fn text(&self) -> String {
+        let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
+        let authority = authority.map_or("", |authority| authority.as_str());
+        let (scheme, path) = (scheme.unwrap_or_default(), self.0.path());
+        format!("{scheme}://{authority}{path}")
+    }
+
     /// The scheme, host and port.
     fn origin(&self) -> (Option<&str>, String, u16) {
         let default = if self.is_secure() { 443 } else { 80 };
@@ -84,12 +95,12 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Without the query, which can be a signature that stands for a password.
+    /// Cut, and without the query, which can be a signature that stands for a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
-        let authority = authority.map_or("", |authority| authority.as_str());
-        let (scheme, path) = (scheme.unwrap_or_default(), self.0.path());
-        write!(f, "{scheme}://{authority}{path}")
+        let text = self.text();
+        let cut = &text[..text.floor_char_boundary(MOST_SHOWN)];
+        let more = if cut.len() < text.len() { "..." } else { "" };
+        write!(f, "{cut}{more}")
     }
 }
 
@@ -130,6 +141,8 @@ pub(super) struct Rules<'a> {
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
+    /// The longest time for a file, all tries and redirects included.
+    most_time: Duration,
 }
 
 impl Client {
@@ -160,16 +173,17 @@ impl Client {
             .accept_encoding("identity")
             .timeout_connect(Some(CONNECT_TIME))
             .timeout_per_read(Some(READ_TIME))
-            .timeout_global(Some(MOST_TIME))
             .tls_config(tls.build());
         Ok(Self {
             agent: config.build().new_agent(),
+            most_time: MOST_TIME,
         })
     }
 
     /// Downloads a file. A download that breaks off begins anew.
     pub(super) fn get(&self, address: &Address, rules: Rules<'_>) -> Result<Vec<u8>> {
         let received = AtomicU64::new(0);
+        let until = Instant::now() + self.most_time;
         let text = || {
             let received = received.load(Ordering::Relaxed);
             format!("downloading {address}: {received} bytes")
@@ -178,10 +192,12 @@ impl Client {
             let mut tries = 1;
             loop {
                 received.store(0, Ordering::Relaxed);
-                match self.try_get(address, rules, &received) {
-                    Err(Attempt::BrokenOff(problem)) if tries == TRIES => {
+                match self.try_get(address, rules, until, &received) {
+                    Err(Attempt::BrokenOff(problem))
+                        if tries == TRIES || Instant::now() + PAUSE * tries > until =>
+                    {
                         return Err(unavailable(format!(
-                            "{address}: the download failed {TRIES} times: {problem}"
+                            "{address}: the download failed {tries} times: {problem}"
                         )));
                     }
                     Err(Attempt::BrokenOff(_)) => std::thread::sleep(PAUSE * tries),
@@ -202,8 +218,9 @@ impl Client {
             most: 0,
             commit: None,
         };
+        let until = Instant::now() + self.most_time;
         let answer = self
-            .ask("HEAD", address, rules)
+            .ask("HEAD", address, rules, until)
             .map_err(|attempt| attempt.into_status(address))?;
         let found = header_of(&answer, COMMIT).unwrap_or_default();
         if !answer.status().is_redirection() {
@@ -223,11 +240,12 @@ impl Client {
         &self,
         address: &Address,
         rules: Rules<'_>,
+        until: Instant,
         received: &AtomicU64,
     ) -> std::result::Result<Vec<u8>, Attempt> {
         let (mut at, mut rules) = (address.clone(), rules);
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.ask("GET", &at, rules)?;
+            let answer = self.ask("GET", &at, rules, until)?;
             if let Some(commit) = rules.commit.take() {
                 let found = header_of(&answer, COMMIT).unwrap_or_default();
                 if answer.status().as_u16() < 400 && found != commit {
@@ -252,12 +270,13 @@ impl Client {
         Err(unavailable(message).into())
     }
 
-    /// Makes one request.
+    /// Makes one request, whose answer ends by `until`.
     fn ask(
         &self,
         method: &str,
         address: &Address,
         rules: Rules<'_>,
+        until: Instant,
     ) -> std::result::Result<Response<ureq::Body>, Attempt> {
         let mut request = match method {
             "HEAD" => self.agent.head(address.0.clone()),
@@ -266,6 +285,8 @@ impl Client {
         if let Some(token) = rules.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.0));
         }
+        let left = until.saturating_duration_since(Instant::now());
+        let request = request.config().timeout_global(Some(left)).build();
         request.call().map_err(|error| Attempt::of(address, error))
     }
 }
@@ -416,3 +437,6 @@ pub(super) fn denied(message: String) -> Status {
 pub(super) fn lie(message: String) -> Status {
     Status::new(StatusCode::DataLoss, Blame::Host, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,7 +206,7 @@ impl Hub {
 
     fn address(&self, reference: &HubReference, revision: &str, path: &str) -> Result<Address> {
         let (endpoint, repository) = (&self.endpoint, &reference.repository);
-        let endpoint = endpoint.to_string();
+        let endpoint = endpoint.text();
         let endpoint = endpoint.trim_end_matches('/');
         let text = format!("{endpoint}/kernels/{repository}/resolve/{revision}/{VARIANT}/{path}");
         Address::parse(&text).map_err(Status::invalid_argument)
@@ -214,7 +214,7 @@ impl Hub {
 
     /// The key of a note, which is the one of the Python package.
     fn key(&self, reference: &HubReference, revision: &str) -> String {
-        let endpoint = self.endpoint.to_string();
+        let endpoint = self.endpoint.text();
         let endpoint = endpoint.trim_end_matches('/');
         format!("{endpoint} kernel {} {revision}", reference.repository)
     }
