@@ -7,7 +7,7 @@ mod send;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callbox::{Blame, Result, Status, StatusCode};
 use ureq::Agent;
@@ -18,7 +18,7 @@ pub(crate) use self::address::Address;
 pub(crate) use self::download::Rules;
 pub(crate) use self::send::{Call, Reply};
 
-/// The longest time for a connection, between two parts of an answer, and for an answer.
+/// The longest time for a connection, between two parts of an answer, and for a file.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 const READ_TIME: Duration = Duration::from_secs(60);
 const MOST_TIME: Duration = Duration::from_secs(1800);
@@ -68,6 +68,8 @@ impl fmt::Debug for Token {
 #[derive(Debug)]
 pub(crate) struct Client {
     agent: Agent,
+    /// The longest time for a file, all tries and redirects included.
+    most_time: Duration,
 }
 
 impl Client {
@@ -102,13 +104,15 @@ impl Client {
             .tls_config(tls.build());
         Ok(Self {
             agent: config.build().new_agent(),
+            most_time: MOST_TIME,
         })
     }
 
     /// The commit of the repository that the answer about a file is of.
     pub(crate) fn commit(&self, address: &Address, token: Option<&Token>) -> Result<String> {
+        let until = Instant::now() + self.most_time;
         let answer = self
-            .ask("HEAD", address, token, &[])
+            .ask("HEAD", address, token, &[], until)
             .map_err(|attempt| attempt.into_status(address))?;
         let found = header_of(&answer, COMMIT).unwrap_or_default();
         if !answer.status().is_redirection() {
@@ -124,13 +128,14 @@ impl Client {
         )))
     }
 
-    /// Makes one request.
+    /// Makes one request, whose answer ends by `until`.
     fn ask(
         &self,
         method: &str,
         address: &Address,
         token: Option<&Token>,
         headers: &[(&'static str, String)],
+        until: Instant,
     ) -> std::result::Result<Response<ureq::Body>, Attempt> {
         let mut request = match method {
             "HEAD" => self.agent.head(address.0.clone()),
@@ -142,6 +147,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
+        let left = until.saturating_duration_since(Instant::now());
+        let request = request.config().timeout_global(Some(left)).build();
         request.call().map_err(|error| Attempt::of(address, error))
     }
 }
@@ -230,3 +237,6 @@ pub(crate) fn denied(message: String) -> Status {
 pub(crate) fn lie(message: String) -> Status {
     Status::new(StatusCode::DataLoss, Blame::Host, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,7 +111,7 @@ impl Hub {
 
     /// The address, without a `/` at its end.
     pub(crate) fn endpoint(&self) -> String {
-        self.endpoint.to_string().trim_end_matches('/').to_owned()
+        self.endpoint.text().trim_end_matches('/').to_owned()
     }
 
     /// What a command needs that writes to the Hub.

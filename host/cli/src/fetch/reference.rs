@@ -62,7 +62,7 @@ impl Reference {
     pub(crate) fn name(&self) -> Option<String> {
         match &self.place {
             Place::File(_) => None,
-            Place::Web(address) => Some(address.to_string()),
+            Place::Web(address) => Some(address.text()),
             Place::Hub(hub) => Some(hub.name()),
             Place::Oci(oci) => Some(oci.name()),
         }

@@ -46,7 +46,7 @@ pub(crate) fn get(
             package.checked(reference.digest.as_deref())?
         }
         Place::Web(address) => {
-            let wanted = digest_of(&address.to_string(), reference, lock)?;
+            let wanted = digest_of(&address.text(), reference, lock)?;
             from_web(address, wanted.as_deref(), is_offline)?
         }
         Place::Oci(oci) => {
@@ -116,7 +116,7 @@ fn from_web(address: &Address, wanted: Option<&str>, is_offline: bool) -> Outcom
         }
     };
     let package = Package {
-        names: vec![address.to_string()],
+        names: vec![address.text()],
         bytes,
         file_name: last_name(address.path()),
         hub: None,
@@ -217,7 +217,7 @@ impl Package {
 fn last_name(path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
-    if last.ends_with(".wasm") && !last.starts_with('.') && last.chars().all(is_plain) {
+    if last.ends_with(".wasm") && !last.starts_with(['.', '-']) && last.chars().all(is_plain) {
         return last.to_owned();
     }
     "package.wasm".to_owned()

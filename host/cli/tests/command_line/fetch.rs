@@ -270,7 +270,7 @@ fn files_of_addresses_are_checked_and_replace_no_others() {
         elsewhere.address("/k.wasm?signature=hidden"),
     );
     let server = Server::new(move |request| match request.path.as_str() {
-        "/k.wasm" => Answer::new(200, &body),
+        "/k.wasm" | "/-k.wasm" => Answer::new(200, &body),
         "/text.wasm" => Answer::new(200, b"text"),
         "/away.wasm" => Answer::redirect(&to),
         "/loop.wasm" => Answer::redirect("/loop.wasm"),
@@ -341,6 +341,12 @@ fn files_of_addresses_are_checked_and_replace_no_others() {
     assert_eq!(folder.read("k.wasm"), b"mine");
     run("/k.wasm", &["--replace"]).done();
     assert_eq!(folder.read("k.wasm"), module);
+    // Programs would take such a name for an option.
+    run("/-k.wasm", &[]).done();
+    assert_eq!(
+        folder.list("."),
+        ["a.wasm", "home", "k.wasm", "package.wasm"]
+    );
     folder.write("callbox.lock", r#"{"format":1,"files":[]}"#);
     let lock = run("/k.wasm", &["--lock", "callbox.lock"]);
     refused(

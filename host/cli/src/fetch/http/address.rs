@@ -6,6 +6,9 @@ use ureq::http::Uri;
 
 use super::quoted;
 
+/// The most bytes of an address in a message.
+pub(super) const MOST_SHOWN: usize = 400;
+
 /// The address of a file: http or https, without a user name or a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(pub(super) Uri);
@@ -43,6 +46,14 @@ impl Address {
         self.0.path()
     }
 
+    /// The address without its query.
+    pub(crate) fn text(&self) -> String {
+        let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
+        let authority = authority.map_or("", |authority| authority.as_str());
+        let (scheme, path) = (scheme.unwrap_or_default(), self.0.path());
+        format!("{scheme}://{authority}{path}")
+    }
+
     pub(crate) fn has_query(&self) -> bool {
         self.0.query().is_some()
     }
@@ -75,11 +86,11 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Without the query, which can be a signature that stands for a password.
+    /// Cut, and without the query, which can be a signature that stands for a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
-        let authority = authority.map_or("", |authority| authority.as_str());
-        let (scheme, path) = (scheme.unwrap_or_default(), self.0.path());
-        write!(f, "{scheme}://{authority}{path}")
+        let text = self.text();
+        let cut = &text[..text.floor_char_boundary(MOST_SHOWN)];
+        let more = if cut.len() < text.len() { "..." } else { "" };
+        write!(f, "{cut}{more}")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callbox::{Blame, Result, Status, StatusCode};
 use ureq::http::{Response, header};
@@ -44,6 +44,7 @@ impl Client {
     /// Downloads a file. An interrupted download goes on where it was, if the server can.
     pub(crate) fn get(&self, address: &Address, rules: Rules<'_>) -> Result<Vec<u8>> {
         let received = AtomicU64::new(0);
+        let until = Instant::now() + self.most_time;
         let text = || {
             let received = received.load(Ordering::Relaxed);
             format!("downloading {address}: {received} bytes")
@@ -54,10 +55,12 @@ impl Client {
         progress::show(text, || {
             let mut tries = 1;
             loop {
-                match self.try_get(address, rules, &mut partial, &received) {
-                    Err(Attempt::BrokenOff(problem)) if tries == TRIES => {
+                match self.try_get(address, rules, until, &mut partial, &received) {
+                    Err(Attempt::BrokenOff(problem))
+                        if tries == TRIES || Instant::now() + PAUSE * tries > until =>
+                    {
                         return Err(unavailable(format!(
-                            "{address}: the download failed {TRIES} times: {problem}"
+                            "{address}: the download failed {tries} times: {problem}"
                         )));
                     }
                     Err(Attempt::BrokenOff(_)) => std::thread::sleep(PAUSE * tries),
@@ -73,13 +76,14 @@ impl Client {
         &self,
         address: &Address,
         rules: Rules<'_>,
+        until: Instant,
         partial: &mut Partial,
         received: &AtomicU64,
     ) -> std::result::Result<(), Attempt> {
         let (mut at, mut rules) = (address.clone(), rules);
         let asked = range(partial, rules.digest);
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.ask("GET", &at, rules.token, &asked)?;
+            let answer = self.ask("GET", &at, rules.token, &asked, until)?;
             if let Some(commit) = rules.commit.take() {
                 check_commit(&answer, &at, commit)?;
             }
