@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::buffers::Buffers;
 use crate::exchange::{Exchange, Loss, Patience};
-use crate::message::{FunctionCall, Reply, Request, decode, encode};
+use crate::message::{FunctionCall, Reply, Request, decode_reply, encode};
 use crate::sandbox::{Place, Shared};
 use crate::spawner::Descriptors;
 use callbox_core::call::{CancelToken, Deadline, Fuel, FunctionReference, Functions};
@@ -166,9 +166,10 @@ impl Process {
     fn answer(&mut self, asking: Asking<'_>) -> Result<Result<()>, Loss> {
         let mut log = self.log_budget(asking.calls);
         let most = self.longest_answer(asking.callable);
+        let most_text = self.longest_answer(&[]);
         loop {
             let bytes = self.exchange.receive(most, asking.patience())?;
-            match decode(&bytes).map_err(violation)? {
+            match decode_reply(&bytes, most_text).map_err(violation)? {
                 Reply::Done { fuel_left } => {
                     note_fuel(asking.fuel, fuel_left);
                     return Ok(Ok(()));

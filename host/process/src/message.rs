@@ -5,7 +5,7 @@
 //! Arbitrary bytes are safe to decode:
 //!
 //! - postcard checks the lengths of texts and bytes against the message, and reserves at most 1 MiB
-//!   for a list before it reads the elements.
+//!   for a list before it reads the elements. Long messages have few elements: [`decode_reply`].
 //! - Values are built by their checked constructors.
 //! - Only dictionaries and shapes nest. A shape is encoded as text, which is read without
 //!   recursion. Only requests contain dictionaries: they come from the trusted process, and
@@ -13,6 +13,7 @@
 //! - Every failure is a protocol [`violation`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use callbox_core::call::{Bounds, CallOptions, CallSite, Deadline, Fuel, UserData
 use callbox_core::policy::LogLevel;
 use callbox_core::values::{Blame, Result, Status, StatusCode, check_depth};
 use callbox_wasm::CompilerSettings;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::{ByteBuf, Bytes};
 
@@ -196,10 +197,41 @@ pub(super) struct FunctionCall {
     /// The function's number.
     pub(super) id: usize,
     /// The operands' leaves.
+    #[serde(deserialize_with = "read_leaves")]
     pub(super) operands: Vec<ByteBuf>,
     /// The time that the function may take.
     time: Option<Duration>,
     fuel: Option<u64>,
+}
+
+/// The most leaves of a call's operands. An empty one takes one byte of a message, and 24 bytes of
+/// memory once it is read.
+const MOST_LEAVES: usize = 1 << 20;
+
+/// Reads at most [`MOST_LEAVES`] leaves.
+fn read_leaves<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ByteBuf>, D::Error> {
+    struct Leaves;
+
+    impl<'de> Visitor<'de> for Leaves {
+        type Value = Vec<ByteBuf>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST_LEAVES} leaves")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut leaves: A) -> Result<Self::Value, A::Error> {
+            let mut found = Vec::new();
+            while let Some(leaf) = leaves.next_element()? {
+                if found.len() == MOST_LEAVES {
+                    return Err(A::Error::invalid_length(MOST_LEAVES + 1, &self));
+                }
+                found.push(leaf);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_seq(Leaves)
 }
 
 impl FunctionCall {
@@ -272,6 +304,24 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         ))),
         Err(error) => Err(violation(format!("malformed message: {error}"))),
     }
+}
+
+/// The first byte of a [`Reply::Function`].
+const FUNCTION: u8 = 3;
+
+/// Reads a reply of a worker that runs a module. Only a call of a function may be longer than
+/// `most_text` bytes: texts take up to 24 times their length in memory.
+///
+/// # Errors
+/// A [`violation`].
+pub(super) fn decode_reply(bytes: &[u8], most_text: usize) -> Result<Reply> {
+    if bytes.len() > most_text && bytes.first() != Some(&FUNCTION) {
+        return Err(violation(format!(
+            "expected a reply of at most {most_text} bytes, found one of {}",
+            bytes.len()
+        )));
+    }
+    decode(bytes)
 }
 
 /// The status for a worker that broke the protocol.

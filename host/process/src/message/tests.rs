@@ -190,3 +190,33 @@ fn user_data_and_deadlines_come_back() {
         }
     }
 }
+
+#[test]
+fn long_replies_have_few_elements() {
+    let call = |leaves: usize| {
+        let operands = vec![ByteBuf::new(); leaves];
+        let reply = Reply::Function(FunctionCall::new(7, operands, &Bounds::default()));
+        encode(&reply).unwrap().split_off(LENGTH)
+    };
+    let most_text = 1000;
+    assert!(matches!(
+        decode_reply(&call(MOST_LEAVES), most_text),
+        Ok(Reply::Function(call)) if call.operands.len() == MOST_LEAVES
+    ));
+    let too_many = decode_reply(&call(MOST_LEAVES + 1), most_text).unwrap_err();
+    // Each frame of this backtrace is empty.
+    let backtrace = Backtrace::new(vec![String::new(); 2000], false);
+    let failed = Reply::Failed {
+        status: Status::new(StatusCode::Aborted, Blame::Guest, "").with_backtrace(backtrace),
+        fuel_left: None,
+    };
+    let too_long = decode_reply(&encode(&failed).unwrap()[LENGTH..], most_text).unwrap_err();
+    for (status, message) in [
+        (too_many, "malformed message"),
+        (too_long, "expected a reply of at most 1000 bytes"),
+    ] {
+        let found = (status.code(), status.blame());
+        assert_eq!(found, (StatusCode::Internal, Blame::Guest));
+        assert!(status.message().contains(message), "{status}");
+    }
+}
