@@ -117,7 +117,8 @@ fn encoded(shape: &ArrayShape, values: &[C], distances: &[f64]) -> (Array, Toler
     };
     let distances = values.iter().zip(distances).map(|(value, &distance)| {
         let is_plain = value.norm() < most && distance < most;
-        is_plain.then_some(distance)
+        // Squares of small parts of complex numbers underflow.
+        is_plain.then_some(distance.max(1e-100))
     });
     (array, Tolerance::Distance(distances.collect()))
 }
