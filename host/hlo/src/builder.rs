@@ -8,6 +8,7 @@ mod calls;
 mod elementwise;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

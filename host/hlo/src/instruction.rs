@@ -197,7 +197,7 @@ pub enum Opcode {
         computation: ComputationId,
     },
     /// Reduces each position of a window over the first half of the operands. The second half are
-    /// the initial values, which are the padding, too.
+    /// the initial values. Padding is left out.
     ReduceWindow {
         /// The window, by dimension.
         window: Vec<WindowDimension>,

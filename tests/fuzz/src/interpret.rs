@@ -9,6 +9,8 @@ mod array;
 mod elements;
 mod movement;
 mod reductions;
+mod transforms;
+mod windows;
 
 use callbox::program::{ComputationId, Instruction, Opcode, Program};
 use callbox::{ElementType, Literal, Shape};
@@ -157,12 +159,67 @@ pub(crate) fn evaluate(
             },
             _,
         ) => reductions::reduce(program, shape, operands, dimensions, *computation),
+        (
+            Opcode::Scatter { .. }
+            | Opcode::Sort { .. }
+            | Opcode::ReduceWindow { .. }
+            | Opcode::TopK { .. }
+            | Opcode::RngBitGenerator(_),
+            _,
+        ) => of_several(program, instruction, operands),
         (_, Shape::Array(_)) => {
             let (array, tolerance) = of_arrays(program, instruction, operands);
             (Value::Array(array), tolerance)
         }
         (opcode, _) => panic!("{opcode:?} does not give a tuple"),
     }
+}
+
+/// Evaluates an instruction that may have several results.
+fn of_several(
+    program: &Program,
+    instruction: &Instruction,
+    operands: &[Value],
+) -> (Value, Tolerance) {
+    let shape = instruction.shape();
+    let (mut values, tolerance) = match instruction.opcode() {
+        Opcode::Scatter {
+            windows,
+            computation,
+        } => (
+            windows::scatter(program, operands, windows, *computation),
+            Tolerance::Exact,
+        ),
+        Opcode::Sort {
+            dimension,
+            computation,
+            ..
+        } => (
+            transforms::sort(program, operands, *dimension, *computation),
+            Tolerance::Bits,
+        ),
+        Opcode::ReduceWindow {
+            window,
+            computation,
+        } => (
+            windows::reduce_window(program, shape, operands, window, *computation),
+            Tolerance::Exact,
+        ),
+        Opcode::TopK { k, largest } => (
+            transforms::top_k(shape, operands[0].array(), *k, *largest),
+            Tolerance::Bits,
+        ),
+        Opcode::RngBitGenerator(algorithm) => (
+            transforms::random_bits(shape, operands[0].array(), *algorithm),
+            Tolerance::Bits,
+        ),
+        other => panic!("{other:?} is not interpreted"),
+    };
+    let value = match shape {
+        Shape::Array(_) => values.swap_remove(0),
+        Shape::Tuple(_) => Value::Tuple(values),
+    };
+    (value.with_layouts(shape), tolerance)
 }
 
 /// Evaluates an instruction with array operands and an array result.
@@ -212,6 +269,25 @@ fn of_arrays(
             Tolerance::Exact,
         ),
         Opcode::Dot(dimensions) => reductions::dot(shape, (x[0], x[1]), dimensions),
+        Opcode::Gather { windows, sizes } => (
+            windows::gather(shape, (x[0], x[1]), windows, sizes),
+            Tolerance::Bits,
+        ),
+        Opcode::SelectAndScatter {
+            window,
+            select,
+            scatter,
+        } => {
+            let computations = [*select, *scatter];
+            let array = windows::select_and_scatter(program, shape, operands, window, computations);
+            (array, Tolerance::Exact)
+        }
+        Opcode::Convolution(convolution) => windows::convolution(shape, (x[0], x[1]), convolution),
+        Opcode::Fft { kind, length } => transforms::fft(shape, x[0], *kind, length),
+        Opcode::Cholesky { lower } => transforms::cholesky(shape, x[0], *lower),
+        Opcode::TriangularSolve(options) => {
+            transforms::triangular_solve(shape, (x[0], x[1]), options)
+        }
         opcode => (movement::moved(opcode, shape, &x), Tolerance::Bits),
     }
 }

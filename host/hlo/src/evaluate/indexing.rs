@@ -11,7 +11,7 @@ use crate::instruction::{ComputationId, IndexedWindows};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
 /// The windows that begin at the index vectors. A window that would reach past the operand is
-/// moved to fit.
+/// moved to fit. One without elements leaves zeros.
 pub(super) fn gather(
     x: &Array<'_>,
     indices: &Array<'_>,
@@ -239,8 +239,7 @@ impl Windows {
 
     /// All windows, in row-major order of the index vectors. There are none if they are empty.
     fn positions(&self, operand: &[usize], sizes: &[usize]) -> impl Iterator<Item = Window> {
-        let is_empty =
-            self.sizes.contains(&0) || zip(operand, sizes).any(|(&n, &k)| n == 0 && k > 0);
+        let is_empty = sizes.contains(&0) || zip(operand, sizes).any(|(&n, &k)| n == 0 && k > 0);
         let count = self.batch.iter().map(|batch| batch.size).product::<usize>();
         (0..if is_empty { 0 } else { count }).map(|mut number| {
             let mut along = vec![0; self.batch.len()];

@@ -8,6 +8,7 @@ use std::iter::zip;
 use super::apply::{apply, line};
 use super::array::{Array, Elements, array, repeat};
 use super::convert::convert;
+use super::elementwise::chosen;
 use super::indexing::combine;
 use super::movement::{gather, pad, scatter};
 use super::strided::Strides;
@@ -19,7 +20,8 @@ use crate::instruction::{
 };
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
 
-/// Reduces each position of the window, in row-major order of its elements.
+/// Reduces each position of the window, in row-major order of its elements. Padding is left out, as
+/// XLA's backends do.
 pub(super) fn reduce_window(
     shape: &Shape,
     operands: &[Literal],
@@ -40,16 +42,57 @@ pub(super) fn reduce_window(
         padded.push(Padded::new(&x, &initial, window)?);
         sums.push(line(x.shape.element_type(), repeat(initial.bytes, count)?)?);
     }
+    let inside = match inputs.first() {
+        Some(x) if has_padding(window) => Some(inside(&array(x)?, window)?),
+        _ => None,
+    };
     if count > 0 {
         for offset in Offsets::of(window) {
+            let mut arguments = sums.clone();
             for x in &padded {
-                sums.push(x.part(window, &offset, result.dimensions())?);
+                arguments.push(x.part(window, &offset, result.dimensions())?);
             }
-            sums = apply(computation, &sums, count, callee)?;
+            let combined = apply(computation, &arguments, count, callee)?;
+            sums = match &inside {
+                Some(inside) => {
+                    let inside = inside.part(window, &offset, result.dimensions())?;
+                    let pairs = zip(&combined, &sums);
+                    let kept = pairs.map(|(new, old)| replaced(&inside, new, old));
+                    kept.collect::<Result<_>>()?
+                }
+                None => combined,
+            };
         }
     }
     let leaves = sums.iter().map(|sum| Ok(array(sum)?.bytes.to_vec()));
     Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug)
+}
+
+/// Whether a position of the window can have elements that are not of the array.
+fn has_padding(window: &[WindowDimension]) -> bool {
+    let mut dimensions = window.iter();
+    dimensions.any(|d| d.low > 0 || d.high > 0 || d.base_dilation > 1)
+}
+
+/// True for each element of `x`, and false for the padding.
+fn inside(x: &Array<'_>, window: &[WindowDimension]) -> Result<Padded> {
+    let of = |sizes: &[usize]| ArrayShape::new(ElementType::Pred, sizes).map_err(bug);
+    let trues = Array {
+        shape: &of(x.dimensions())?,
+        bytes: &repeat(&[1], x.shape.element_count())?,
+    };
+    let padding = Array {
+        shape: &of(&[])?,
+        bytes: &[0],
+    };
+    Padded::new(&trues, &padding, window)
+}
+
+/// The elements of `new` where `which` is true, and of `old` elsewhere.
+fn replaced(which: &Literal, new: &Literal, old: &Literal) -> Result<Literal> {
+    let (which, new, old) = (array(which)?, array(new)?, array(old)?);
+    let bytes = chosen(which.bytes, new.bytes, old.bytes, new.width())?;
+    line(new.shape.element_type(), bytes)
 }
 
 /// An array of the initial value, with each element of the source combined where the window at

@@ -24,6 +24,9 @@ pub(crate) enum Tolerance {
     Ulps(i128),
     /// This distance for each element, plus one representable value.
     Near(Vec<f64>),
+    /// This distance for each element, plus one representable value. Elements without a distance
+    /// are not compared.
+    Distance(Vec<Option<f64>>),
     /// For each part of a complex number this share of the element's magnitude, if everything is
     /// finite.
     Relative(f64),
@@ -76,6 +79,9 @@ impl Array {
             let is_right = expected == found
                 || match tolerance {
                     Tolerance::Bits => false,
+                    Tolerance::Distance(distances) => {
+                        distances[i].is_none_or(|distance| is_within(t, expected, found, distance))
+                    }
                     _ if t.is_complex() => complex_is_near(t, expected, found, tolerance),
                     Tolerance::Near(bounds) => real_is_near(t, expected, found, 1, bounds[i]),
                     Tolerance::Ulps(ulps) => real_is_near(t, expected, found, *ulps, 0.0),
@@ -121,6 +127,18 @@ fn real_is_near(t: ElementType, expected: &[u8], found: &[u8], ulps: i128, bound
         }
         _ => false,
     }
+}
+
+/// Compares numbers, each part of complex ones by itself.
+fn is_within(t: ElementType, expected: &[u8], found: &[u8], distance: f64) -> bool {
+    let part = if t.is_complex() { part_of(t) } else { t };
+    let parts = expected.chunks(part.byte_width());
+    parts.zip(found.chunks(part.byte_width())).all(|(x, y)| {
+        let (Element::Real(a), Element::Real(b)) = (decode(part, x), decode(part, y)) else {
+            return x == y;
+        };
+        real_is_near(part, x, y, 1, distance) || (a - b).abs() <= distance
+    })
 }
 
 /// Compares complex numbers. Infinite, NaN and nearly infinite parts are not compared, because

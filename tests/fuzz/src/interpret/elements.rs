@@ -336,7 +336,7 @@ pub(crate) fn compare(
 
 /// Maps bits to a number that follows IEEE 754's total order. Negative numbers are reversed, below
 /// 0.
-fn total_key(t: ElementType, bytes: &[u8]) -> i128 {
+pub(super) fn total_key(t: ElementType, bytes: &[u8]) -> i128 {
     let bits = bytes
         .iter()
         .rev()

@@ -114,7 +114,7 @@ fn reduce_wide(
 }
 
 /// Returns the tolerance of sums of `count` terms with these total magnitudes.
-fn near(t: ElementType, count: usize, sizes: &[f64]) -> Tolerance {
+pub(super) fn near(t: ElementType, count: usize, sizes: &[f64]) -> Tolerance {
     if t.is_complex() {
         return Tolerance::Relative(1e-4);
     }
@@ -129,7 +129,7 @@ fn near(t: ElementType, count: usize, sizes: &[f64]) -> Tolerance {
     Tolerance::Near(sizes.iter().map(bound).collect())
 }
 
-fn size(x: Element) -> f64 {
+pub(super) fn size(x: Element) -> f64 {
     match x {
         Element::Integer(_) => 0.0,
         Element::Real(x) => x.abs(),
@@ -229,7 +229,7 @@ fn side(
     (0..x.shape.rank()).map(dimension).collect()
 }
 
-fn zero(t: ElementType) -> Element {
+pub(super) fn zero(t: ElementType) -> Element {
     widened(t, Element::Integer(0))
 }
 

@@ -4,6 +4,8 @@
 mod calls;
 mod elementwise;
 mod movement;
+mod transforms;
+mod windows;
 
 use arbitrary::{Result, Unstructured};
 use callbox::program::{BinaryOperation, Op, Program, ProgramBuilder};
@@ -274,7 +276,7 @@ impl Building<'_, '_> {
     }
 
     fn step(&mut self) -> Step {
-        match self.u.int_in_range(0..=27)? {
+        match self.u.int_in_range(0..=38)? {
             0 => self.parameter().map(|()| None),
             1..5 => self.unary(),
             5..9 => self.binary(),
@@ -296,6 +298,17 @@ impl Building<'_, '_> {
             24 => self.map_or_call(),
             25 => self.dot(),
             26 => self.tuple(),
+            27 => self.gather(),
+            28 => self.scatter(),
+            29 => self.sort(),
+            30 => self.top_k(),
+            31 => self.reduce_window(),
+            32 => self.select_and_scatter(),
+            33 => self.convolution(),
+            34 => self.fft(),
+            35 => self.cholesky(),
+            36 => self.triangular_solve(),
+            37 => self.random_bits(),
             _ => self.control(),
         }
     }
