@@ -48,7 +48,7 @@ impl Registry {
         let client = Client::new(&root)?;
         let mut registry = Self {
             client,
-            base: format!("{root}{}", reference.path),
+            base: format!("{}{}", root.text(), reference.path),
             token: None,
         };
         let reply = registry.ask("GET", &root, &[], None, MOST_ANSWER)?;
