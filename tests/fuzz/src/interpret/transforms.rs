@@ -204,19 +204,19 @@ pub(super) fn cholesky(shape: &ArrayShape, a: &Array, lower: bool) -> (Array, To
         let largest = factor.iter().flatten().map(|x| x.norm());
         let largest = largest.fold(0.0, f64::max);
         let is_certain = certainty > 1e-4 && largest.is_finite();
-        for i in 0..n {
-            for j in 0..=i {
+        let distance = if is_certain {
+            largest * 1e-7
+        } else {
+            f64::INFINITY
+        };
+        for (i, row) in factor.iter().enumerate() {
+            for (j, &value) in row.iter().enumerate().take(i + 1) {
                 let (at, value) = if lower {
-                    (first + i * n + j, factor[i][j])
+                    (first + i * n + j, value)
                 } else {
-                    (first + j * n + i, factor[i][j].conj())
+                    (first + j * n + i, value.conj())
                 };
-                values[at] = value;
-                distances[at] = if is_certain {
-                    largest * 1e-7
-                } else {
-                    f64::INFINITY
-                };
+                (values[at], distances[at]) = (value, distance);
             }
         }
     }
