@@ -190,6 +190,44 @@ def rows(ops: Ops, name: str) -> dict[str, float]:
     return {"callbox": measured[0], "baseline": measured[1]}
 
 
+def gradient(ops: Ops) -> dict[str, float]:
+    """The jitted gradient of rms_norm on 4096 x 1024 in two threads, beside that of jnp's own."""
+    x = jax.random.normal(jax.random.key(0), (4096, 1024), jnp.float32)
+    weight = jnp.linspace(0.5, 1.5, 1024, dtype=jnp.float32)
+    op = callbox.jax.op(ops.host.load(ops.guests / "rms_norm.wasm").rms_norm, threads=2)
+
+    def ours(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return jnp.vdot(op(x, weight, eps=1e-6), x)
+
+    def jnps(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return jnp.vdot(x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * weight, x)
+
+    gradients = [jax.jit(jax.grad(function, argnums=(0, 1))) for function in (ours, jnps)]
+    for found, expected in zip(*(gradient(x, weight) for gradient in gradients), strict=True):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-3, atol=1e-3)
+    calls = (functools.partial(lambda g: jax.block_until_ready(g(x, weight)), g) for g in gradients)
+    measured = alternately(*calls, seconds=5)
+    return {"callbox": measured[0], "baseline": measured[1]}
+
+
+def product(ops: Ops) -> dict[str, float]:
+    """A direct call of a product of 512 x 512 by lent mathematics, beside NumPy's, on one thread.
+
+    `cargo xtask bench --python` sets OPENBLAS_NUM_THREADS, which is read when NumPy is imported.
+    """
+    matmul = ops.host.load(ops.guests / "maths.wasm").matmul
+    a, b = np.random.default_rng(0).standard_normal((2, 512, 512), np.float32)
+    out = np.empty_like(a)
+
+    def ours() -> None:
+        matmul(a, b, transpose_a=False, transpose_b=False, out=out, threads=1)
+
+    ours()
+    np.testing.assert_allclose(out, a @ b, rtol=1e-3, atol=1e-3)
+    found, numpy = alternately(ours, lambda: np.matmul(a, b, out=out), seconds=4)
+    return {"callbox": found, "baseline": numpy}
+
+
 def direct_allocating(ops: Ops) -> dict[str, float]:
     """The same, allocating the result."""
     x = np.arange(KIB // 4, dtype=np.float32)
@@ -317,6 +355,10 @@ def main() -> None:
     for name in ("rms_norm", "softmax"):
         what = f"{name} 4096 x 1024, 2 threads, to jax.jit of jnp's"
         rows_to_measure.append(Row(what, functools.partial(rows, name=name), "at most 1.2x", ratio=1.2))
+    rows_to_measure += [
+        Row("gradient of rms_norm 4096 x 1024, 2 threads, to that of jnp's", gradient, "at most 1.2x", ratio=1.2),
+        Row("product of 512 x 512 f32, lent, 1 thread, to NumPy's", product, "at most 1.15x", ratio=1.15),
+    ]
     for name, size, goal in (("1 MiB", KIB**2, 1.5), ("64 MiB", 64 * KIB**2, 1.2)):
         for threads in (1, 2):
             what = f"direct NumPy call with out, {name}, {threads} thread{'s'[: threads - 1]}, to numpy.add"

@@ -1,5 +1,5 @@
-//! Explicit bounds checks beside the processor's signals, for a kernel on large buffers and for an
-//! empty kernel.
+//! Explicit bounds checks, and the deterministic mode with its fuel, beside the processor's signals,
+//! for a kernel on large buffers and for an empty kernel.
 
 use callbox::policy::{Policy, Traps};
 use callbox::wasm::{Config, Engine};
@@ -28,10 +28,15 @@ pub fn bench(criterion: &mut Criterion) {
         let [first, second] =
             [0, 1].map(|i| bytes(&floats(site.operands[i].leaves()[0].byte_size() / 4)));
         let mut result = vec![0; site.result.leaves()[0].byte_size()];
-        for (name, traps) in [("signals", Traps::Signals), ("explicit", Traps::Explicit)] {
+        for (name, traps, deterministic) in [
+            ("signals", Traps::Signals, false),
+            ("explicit", Traps::Explicit, false),
+            ("fuel", Traps::Signals, true),
+        ] {
             let config = Config {
                 policy: Policy {
                     traps,
+                    deterministic,
                     ..Policy::default()
                 },
                 ..Config::default()

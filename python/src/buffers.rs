@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use callbox::call::{COPY_BLOCK, CallBuffers, SharedBuffers, is_copied_slowly};
+use callbox::call::{CallBuffers, SharedBuffers, copy_bytes};
 
 /// The memory of one array.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ impl<'a> RawArrays<'a> {
         if array.size > 0 {
             // SAFETY: `bytes` has the size of the result, which `new`'s caller keeps writable and
             // so readable. It is new memory, so the two do not overlap.
-            unsafe { copy_bytes(array.data, bytes.as_mut_ptr(), array.size) };
+            unsafe { copy_bytes(array.data, bytes.as_mut_ptr(), array.size, 0) };
         }
         bytes
     }
@@ -152,7 +152,7 @@ impl CallBuffers for RawArrays<'_> {
             // SAFETY: the assertion keeps the range within the operand, which `new`'s caller keeps
             // readable. `into` is an exclusive borrow, so the two do not overlap.
             unsafe {
-                copy_bytes(array.data.add(at), into.as_mut_ptr(), into.len());
+                copy_bytes(array.data.add(at), into.as_mut_ptr(), into.len(), 0);
             }
         }
     }
@@ -169,7 +169,7 @@ impl CallBuffers for RawArrays<'_> {
 
     #[inline]
     fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        self.copy_out(result, at, bytes);
+        self.copy_out(result, at, bytes, self.results[result].size);
     }
 
     fn shared(&mut self) -> Option<Box<dyn SharedBuffers + '_>> {
@@ -186,21 +186,22 @@ impl SharedBuffers for SharedArrays<'_> {
     }
 
     fn write(&self, result: usize, at: usize, bytes: &[u8]) {
-        self.0.copy_out(result, at, bytes);
+        self.0
+            .copy_out(result, at, bytes, self.0.results[result].size);
     }
 }
 
 impl RawArrays<'_> {
-    /// Copies bytes into a result.
+    /// Copies bytes into a result, as to an array of `whole` bytes.
     #[inline]
-    fn copy_out(&self, result: usize, at: usize, bytes: &[u8]) {
+    fn copy_out(&self, result: usize, at: usize, bytes: &[u8], whole: usize) {
         let array = self.results[result];
         assert!(at <= array.size && bytes.len() <= array.size - at);
         if !bytes.is_empty() {
             // SAFETY: the assertion keeps the range within the result, which `new`'s caller keeps
             // writable. `bytes` is not of the caller's arrays, so the two do not overlap.
             unsafe {
-                copy_bytes(bytes.as_ptr(), array.data.add(at), bytes.len());
+                copy_bytes(bytes.as_ptr(), array.data.add(at), bytes.len(), whole);
             }
         }
     }
@@ -212,7 +213,7 @@ impl RawArrays<'_> {
 
     /// Copies bytes to the beginning of a result.
     pub(crate) fn write_result(&self, result: usize, bytes: &[u8]) {
-        self.copy_out(result, 0, bytes);
+        self.copy_out(result, 0, bytes, 0);
     }
 
     /// Calls `call` with other memory in place of some arrays.
@@ -302,7 +303,8 @@ impl<'a, 'b> Undo<'a, 'b> {
         let mut written = written.unwrap_or_else(PoisonError::into_inner);
         written.push((result, range));
         drop(written);
-        self.arrays.copy_out(result, at, bytes);
+        // The bytes were read just now, and are in the cache.
+        self.arrays.copy_out(result, at, bytes, 0);
     }
 }
 
@@ -322,7 +324,14 @@ fn copy(from: RawArray, range: &Range<usize>, to: RawArray) {
         // SAFETY: the assertion keeps the range within both arrays. One is a result, which the
         // caller of `RawArrays::new` keeps readable and writable, and the other one is memory that
         // `Undo` borrows exclusively, so the two do not overlap.
-        unsafe { copy_bytes(from.data.add(range.start), to.data.add(range.start), count) };
+        unsafe {
+            copy_bytes(
+                from.data.add(range.start),
+                to.data.add(range.start),
+                count,
+                to.size,
+            );
+        };
     }
 }
 
@@ -366,22 +375,5 @@ impl SharedBuffers for SharedUndo<'_, '_, '_> {
 
     fn write(&self, result: usize, at: usize, bytes: &[u8]) {
         self.0.overwrite(result, at, bytes);
-    }
-}
-
-/// Copies bytes, block by block if that is faster.
-///
-/// # Safety
-/// As for `std::ptr::copy_nonoverlapping`.
-#[inline]
-unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
-    if !is_copied_slowly(from.addr(), to.addr(), count) {
-        // SAFETY: the caller guarantees it.
-        return unsafe { std::ptr::copy_nonoverlapping(from, to, count) };
-    }
-    for at in (0..count).step_by(COPY_BLOCK) {
-        let block = (count - at).min(COPY_BLOCK);
-        // SAFETY: the block ends at `count` or before.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), block) };
     }
 }

@@ -180,6 +180,7 @@ pub(crate) fn speed() -> Result<()> {
     run(cargo().args(["build", "--release", "--package", "callbox-bench-native"]))?;
     let mut python = tested.environment.python();
     isolate(&mut python);
+    python.env("OPENBLAS_NUM_THREADS", "1");
     python.args(["benches/python/speed.py", "--guests", "target/guests"]);
     run(python.args(["--native", "target/release/libcallbox_bench_native.so"]))?;
     let mut gallery = tested.environment.python();

@@ -137,6 +137,12 @@ const GOALS: &[Goal] = &[
         goal: Bound::None,
     },
     Goal {
+        what: "broadcast_add 1 MiB, whole call, deterministic mode (fuel) to signals",
+        measured: "traps/fuel/broadcast_add",
+        baseline: "traps/signals/broadcast_add",
+        goal: Bound::Times(1.5),
+    },
+    Goal {
         what: "fresh instance per call, to raw pooled instantiation",
         measured: "fresh_instance/callbox",
         baseline: "fresh_instance/raw_wasmtime",

@@ -7,6 +7,7 @@
 mod aliasing;
 pub mod batch;
 mod buffers;
+mod copying;
 mod device;
 mod mapping;
 mod merging;
@@ -24,7 +25,8 @@ pub use callbox_abi::{ApiVersion, Stage};
 
 pub use aliasing::resolve_aliases;
 pub use batch::Failed;
-pub use buffers::{COPY_BLOCK, CallBuffers, SharedBuffers, SliceCall, Slices, is_copied_slowly};
+pub use buffers::{CallBuffers, SharedBuffers, SliceCall, Slices};
+pub use copying::{copy, copy_bytes};
 pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, HostWork};
 pub use mapping::Mapping;
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};

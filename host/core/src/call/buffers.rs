@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::copying::copy;
 use crate::values::{Result, zeroed};
 
 /// A call's operands and results. Leaves are in preorder; offsets and sizes are in bytes.
@@ -168,37 +169,6 @@ pub(super) fn total_bytes<B: CallBuffers>(buffers: &B) -> usize {
     operands.chain(results).sum()
 }
 
-/// Copies bytes to a slice of the same length, block by block if [`is_copied_slowly`] says so.
-#[inline]
-fn copy(from: &[u8], to: &mut [u8]) {
-    if is_copied_slowly(from.as_ptr().addr(), to.as_ptr().addr(), from.len()) {
-        copy_in_blocks(from, to);
-    } else {
-        to.copy_from_slice(from);
-    }
-}
-
-#[cold]
-fn copy_in_blocks(from: &[u8], to: &mut [u8]) {
-    let blocks = std::iter::zip(from.chunks(COPY_BLOCK), to.chunks_mut(COPY_BLOCK));
-    blocks.for_each(|(from, to)| to.copy_from_slice(from));
-}
-
-/// The most bytes of a block that [`is_copied_slowly`] asks for.
-pub const COPY_BLOCK: usize = 2 << 10;
-
-/// Whether a copy in one piece is slower than a copy block by block.
-///
-/// From 4 KiB on, glibc copies by `rep movsb`. AMD's Zen 3 and 4 then take 15 times as long if the
-/// destination lies 1 to 31 bytes past the source, both modulo the size of a page. That is common:
-/// an arena is aligned, and large memory of `malloc` begins 16 bytes past a page.
-#[must_use]
-#[inline]
-pub fn is_copied_slowly(from: usize, to: usize, count: usize) -> bool {
-    const PAGE: usize = 4 << 10;
-    count > COPY_BLOCK && matches!(to.wrapping_sub(from) % PAGE, 1..=31)
-}
-
 /// Operands and results that are slices.
 #[derive(Debug)]
 pub struct Slices<'a, 'b> {
@@ -221,7 +191,7 @@ impl CallBuffers for Slices<'_, '_> {
 
     #[inline]
     fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
-        copy(&self.operands[operand][at..at + into.len()], into);
+        copy(&self.operands[operand][at..at + into.len()], into, 0);
     }
 
     #[inline]
@@ -236,7 +206,9 @@ impl CallBuffers for Slices<'_, '_> {
 
     #[inline]
     fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        copy(bytes, &mut self.results[result][at..at + bytes.len()]);
+        let whole = &mut self.results[result];
+        let size = whole.len();
+        copy(bytes, &mut whole[at..at + bytes.len()], size);
     }
 
     fn shared(&mut self) -> Option<Box<dyn SharedBuffers + '_>> {
@@ -264,52 +236,18 @@ struct SharedSlices<'a> {
 
 impl SharedBuffers for SharedSlices<'_> {
     fn read(&self, operand: usize, at: usize, into: &mut [u8]) {
-        copy(&self.operands[operand][at..at + into.len()], into);
+        copy(&self.operands[operand][at..at + into.len()], into, 0);
     }
 
     fn write(&self, result: usize, mut at: usize, mut bytes: &[u8]) {
+        let chunks = &self.results[result];
         while !bytes.is_empty() {
-            let chunk = self.results[result][at / CHUNK].lock();
+            let chunk = chunks[at / CHUNK].lock();
             let mut chunk = chunk.unwrap_or_else(PoisonError::into_inner);
             let room = &mut chunk[at % CHUNK..];
             let (now, later) = bytes.split_at(bytes.len().min(room.len()));
-            copy(now, &mut room[..now.len()]);
+            copy(now, &mut room[..now.len()], chunks.len() * CHUNK);
             (at, bytes) = (at + now.len(), later);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Copies of any length and alignment are whole, block by block or not.
-    #[test]
-    fn bytes_arrive_whichever_way_they_are_copied() {
-        let from: Vec<u8> = (0..20_000_u32).map(|i| (i % 251) as u8).collect();
-        for count in [0, 1, COPY_BLOCK, COPY_BLOCK + 1, 3 * COPY_BLOCK, 10_000] {
-            for past in [0, 1, 16, 31, 32, 4095] {
-                let from = &from[7..7 + count];
-                let mut memory = vec![255; count + 8192];
-                let behind = from.as_ptr().addr().wrapping_sub(memory.as_ptr().addr());
-                let to = &mut memory[behind.wrapping_add(past) % 4096..];
-                copy(from, &mut to[..count]);
-                assert_eq!(&to[..count], from);
-                assert!(to[count..].iter().all(|byte| *byte == 255));
-            }
-        }
-    }
-
-    #[test]
-    fn destinations_shortly_past_the_source_are_slow() {
-        const PAGE: usize = 4096;
-        let slow = |to| is_copied_slowly(10 * PAGE, to, 1 << 20);
-        for to in [PAGE + 1, 10 * PAGE + 16, 30 * PAGE + 31] {
-            assert!(slow(to), "{to}");
-        }
-        for to in [0, PAGE, 10 * PAGE + 32, 11 * PAGE - 1] {
-            assert!(!slow(to), "{to}");
-        }
-        assert!(!is_copied_slowly(0, 16, COPY_BLOCK));
     }
 }

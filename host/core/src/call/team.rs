@@ -13,12 +13,17 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::Threads;
+use super::threads::AWAKE;
 use crate::locks::locked;
 
 /// A closure that several threads may run at one time.
 type Work<'a> = &'a (dyn Fn() + Sync + 'a);
+
+/// The pauses between two looks at whether others are done: about a microsecond.
+const PAUSES: usize = 32;
 
 /// Runs `own` here and `help` on up to `helpers` other threads, if they start before `own` returns.
 /// Waits for those that have started.
@@ -105,10 +110,16 @@ impl Loan {
         self.left.notify_all();
     }
 
-    /// Ends the loan, and waits for the threads that run the closure.
+    /// Ends the loan, and waits for the threads that run the closure. They are seldom far behind.
     fn end(&self) {
         let mut state = self.state();
         state.work = None;
+        let until = Instant::now() + AWAKE;
+        while state.working > 0 && Instant::now() < until {
+            drop(state);
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            state = self.state();
+        }
         while state.working > 0 {
             let waited = self.left.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);

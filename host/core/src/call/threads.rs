@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::locks::locked;
 
@@ -37,6 +39,9 @@ pub struct ThreadPool {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether there is something to do, for threads that wait without sleeping. Changes with
+    /// `state`.
+    has_jobs: AtomicBool,
 }
 
 #[derive(Default)]
@@ -44,9 +49,15 @@ struct State {
     /// At most one for each idle thread.
     jobs: VecDeque<Job>,
     started: usize,
+    /// The threads that wait, asleep or not.
     idle: usize,
+    asleep: usize,
     is_closed: bool,
 }
+
+/// How long a thread waits awake before it sleeps: as long as waking it may take where its processor
+/// sleeps as well, in which time a call copies some 500 KiB.
+pub(super) const AWAKE: Duration = Duration::from_micros(50);
 
 /// The stack of a thread: twice what a call takes by the default limits, and more than is usual.
 const STACK: usize = 2 << 20;
@@ -71,8 +82,13 @@ impl Threads for ThreadPool {
         let mut state = self.shared.state();
         if state.jobs.len() < state.idle {
             state.jobs.push_back(job);
+            self.shared.has_jobs.store(true, Ordering::Relaxed);
+            // Those that are awake take the others.
+            let wakes = state.jobs.len() > state.idle - state.asleep;
             drop(state);
-            self.shared.changed.notify_one();
+            if wakes {
+                self.shared.changed.notify_one();
+            }
         } else if state.started < self.count {
             state.started += 1;
             drop(state);
@@ -111,15 +127,28 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut state = self.state();
         state.idle += 1;
+        let until = Instant::now() + AWAKE;
         let job = loop {
             if state.is_closed {
                 break None;
             }
             if let Some(job) = state.jobs.pop_front() {
+                self.has_jobs
+                    .store(!state.jobs.is_empty(), Ordering::Relaxed);
                 break Some(job);
             }
-            let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            if Instant::now() < until {
+                drop(state);
+                while !self.has_jobs.load(Ordering::Relaxed) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                state = self.state();
+            } else {
+                state.asleep += 1;
+                let waited = self.changed.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
+                state.asleep -= 1;
+            }
         };
         state.idle -= 1;
         job
