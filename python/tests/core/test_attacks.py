@@ -6,6 +6,8 @@ import gc
 import pickle
 import random
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -31,6 +33,30 @@ def typed(guests) -> callbox.Module:
 
 def is_healthy(module) -> bool:
     return module.add_n(X, n=1.0).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+DEEP = """
+import threading, callbox
+
+def load():
+    name = b"callbox.targets"
+    content = bytes([len(name)]) + name + b'{"name":' + b"[" * 1000
+    try:
+        callbox.Host().load(b"\\0asm\\1\\0\\0\\0" + bytes([0, len(content) & 127 | 128, len(content) >> 7]) + content)
+    except callbox.CallError as error:
+        print(error)
+
+threading.stack_size(32 << 10)
+thread = threading.Thread(target=load)
+thread.start()
+thread.join()
+"""
+
+
+def test_deep_metadata_is_refused_on_a_thread_with_a_small_stack():
+    ran = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "RESOURCE_EXHAUSTED: section callbox.targets: expected lists and objects at most 16 deep" in ran.stdout
 
 
 def test_modules_with_flipped_bits(guests, module):

@@ -257,10 +257,7 @@ fn without_a_child_the_policy_decides() {
 fn children_that_are_never_idle_are_given_up() {
     let _alone = alone();
     let worker = Worker::new(PROGRAM, [HOSTILE, TALKATIVE]);
-    let engine = engine(
-        &Arc::new(CompilerProcess::new(worker).unwrap()),
-        limits(),
-    );
+    let engine = engine(&Arc::new(CompilerProcess::new(worker).unwrap()), limits());
     for number in 0..2 {
         let status = refused(&engine, &healthy(number));
         assert_eq!(facts(&status), (StatusCode::Unavailable, Blame::Host));
