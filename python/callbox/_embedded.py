@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 from os import PathLike
 from typing import Any, BinaryIO
 
+from . import _json
 from ._callbox import CallError, Host, InvalidArgumentError, Module
 from ._files import open_regular
 
@@ -126,18 +126,12 @@ def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
             "RESOURCE_EXHAUSTED", f"{path}: expected a header of at most {_MOST_HEADER} bytes, found {length}"
         )
     try:
-        header = json.loads(file.read(length).decode(), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        header = _json.loads(file.read(length))
+    except ValueError as error:
         raise _wrong(path, f"header of the .safetensors file: {error!s:.200}") from None
     if not isinstance(header, dict):
         raise _wrong(path, "header of the .safetensors file: expected an object")
     return header, 8 + length, size
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return dict(pairs)
 
 
 def _most(host: Host) -> int:

@@ -28,6 +28,9 @@ pub const COMPILER: &str = "compiler";
 /// The first argument of a misbehaving worker. The second names the misbehaviour.
 pub const HOSTILE: &str = "hostile";
 
+/// The misbehaviour of a compiler that says twice that it is ready.
+pub const TALKATIVE: &str = "talkative";
+
 /// The attempts of a [`PROBE`]. Each of them works in an unconfined process.
 pub const PROBES: [&str; 22] = [
     "open",
@@ -146,6 +149,13 @@ fn hostile(how: &str) -> ExitCode {
 
 fn answer_badly(how: &str) -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if how == TALKATIVE {
+        take(&mut socket)?;
+        // One write, so that the second message is there as soon as the first.
+        let ready = [&33_u32.to_le_bytes()[..], &[4; 33]].concat();
+        socket.write_all(&ready.repeat(2))?;
+        std::thread::park();
+    }
     // Answers the requests to start, to load and to prepare.
     for _ in 0..3 {
         take(&mut socket)?;

@@ -28,7 +28,7 @@ pub(super) fn read_standard_input(most: usize) -> Outcome<Vec<u8>> {
 
 fn read_from(file: impl Read, path: &Path, most: usize) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(most as u64 + 1)
+    file.take((most as u64).saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| cannot(path, &error))?;
     if bytes.len() <= most {

@@ -117,9 +117,14 @@ pub fn names_of_file(path: &Path) -> Vec<String> {
     let real = asked.canonicalize().ok();
     let paths = [Some(asked), in_folder, real];
     let texts = paths.into_iter().flatten();
-    let mut names = Vec::from_iter(texts.map(|path| path.to_string_lossy().replace('\\', "/")));
+    let mut names = Vec::from_iter(texts.map(|path| with_slashes(&path.to_string_lossy())));
     names.dedup();
     names
+}
+
+/// The text with `/` for each backslash, which patterns and names may have.
+fn with_slashes(text: &str) -> String {
+    text.replace('\\', "/")
 }
 
 impl Trust {
@@ -162,6 +167,7 @@ impl Trust {
                 let status = Status::invalid_argument("expected a key in `signed_by`, found none");
                 return Err(of_rule(status));
             }
+            let pattern = with_slashes(&pattern);
             rules.push(Rule { pattern, signed_by });
         }
         if rules.is_empty() {
@@ -214,7 +220,8 @@ impl Trust {
     }
 
     fn rules_for(&self, name: &str) -> impl Iterator<Item = &Rule> {
-        let matching = move |rule: &&Rule| matches(&rule.pattern, name);
+        let name = with_slashes(name);
+        let matching = move |rule: &&Rule| matches(&rule.pattern, &name);
         self.rules.iter().filter(matching)
     }
 

@@ -259,6 +259,19 @@ fn rules_ask_for_keys_by_name() {
 }
 
 #[test]
+fn rules_may_have_backslashes() {
+    let rules = format!(
+        r#"{{"signatures": {{"C:\\k\\*": {{"signed_by": "{}"}}}}}}"#,
+        key(1).public()
+    );
+    let trust = Trust::from_json(rules.as_bytes()).unwrap();
+    for name in ["C:/k/a.wasm", r"C:\k\a.wasm"] {
+        assert!(trust.asks_for(name), "{name}");
+    }
+    assert!(!trust.asks_for("C:/l/a.wasm"));
+}
+
+#[test]
 fn rules_that_are_wrong_are_refused() {
     for (text, message) in [
         ("", "the rules are wrong: EOF"),

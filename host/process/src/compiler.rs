@@ -240,7 +240,7 @@ impl Shared {
 
     /// A spare child, or else a new one.
     fn child(&self, settings: &Settings) -> Result<CompilerChild> {
-        let mut has_lost = false;
+        let (mut has_lost, mut ended) = (false, 0);
         let until = Instant::now() + MOST_TIME_TO_START;
         while Instant::now() < until {
             let spare = match self.take_spare(settings) {
@@ -252,8 +252,9 @@ impl Shared {
             };
             match spare.wait(until) {
                 Ok(Ok(child)) if child.is_there() => return Ok(child),
-                // It has ended without a job.
-                Ok(Ok(_)) => {}
+                // Spares may have ended without a job. One that has just started should not.
+                Ok(Ok(_)) if ended < MOST_SPARES => ended += 1,
+                Ok(Ok(_)) => return Err(self.give_up(not_waiting())),
                 Ok(Err(StartFailure::NotStarted(status))) => return Err(status),
                 // This says nothing about the next one, unless none has ever worked.
                 Ok(Err(StartFailure::Lost(status))) if self.has_worked.load(Ordering::Relaxed) => {
@@ -262,8 +263,7 @@ impl Shared {
                     }
                 }
                 Ok(Err(StartFailure::Lost(status) | StartFailure::Unusable(status))) => {
-                    *locked(&self.unusable) = Some((status.clone(), Instant::now()));
-                    return Err(status);
+                    return Err(self.give_up(status));
                 }
                 // A later job may take it.
                 Err(starting) => self.add_spare(*starting),
@@ -272,6 +272,12 @@ impl Shared {
         Err(unavailable(format!(
             "expected a process that compiles to start within {MOST_TIME_TO_START:?}, found none"
         )))
+    }
+
+    /// Remembers for a while that children cannot be used, and returns the reason.
+    fn give_up(&self, status: Status) -> Status {
+        *locked(&self.unusable) = Some((status.clone(), Instant::now()));
+        status
     }
 
     /// The failure of a job that got no child. Where children have worked, the system lacks room
@@ -326,6 +332,13 @@ impl Shared {
         // The lock is released before the child is dropped.
         drop(evicted);
     }
+}
+
+fn not_waiting() -> Status {
+    unavailable(
+        "expected processes that compile to wait for a module, found that they ended or sent something"
+            .to_owned(),
+    )
 }
 
 fn before_fork() -> Status {

@@ -213,12 +213,14 @@ fn pooled(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
     const BASE: usize = 1 << 20;
     /// The bytes for each function in a table or an export.
     const FUNCTION: usize = 32;
+    /// The validator accepts a million at most.
+    const MOST_FUNCTIONS: usize = 1 << 20;
     let limits = &policy.limits;
     let memory = limits.memory_bytes.min(1 << 32).div_ceil(PAGE) * PAGE;
     let mut pooling = wasmtime::PoolingAllocationConfig::new();
     pooling
         .total_core_instances(limits.instances)
-        .max_core_instance_size(BASE + limits.functions.saturating_mul(FUNCTION))
+        .max_core_instance_size(BASE + limits.functions.min(MOST_FUNCTIONS) * FUNCTION)
         .total_memories(limits.instances)
         // wasmtime refuses to load a module with tables into a pool without any.
         .total_tables(limits.instances.max(1))

@@ -17,7 +17,7 @@ use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
 use serde::Deserialize;
 
-use self::depth::Depth;
+use self::depth::depth;
 use crate::failure::{exhausted, invalid};
 use crate::frame::abi;
 use crate::sections::ExportedFunction;
@@ -92,13 +92,11 @@ pub(crate) fn read(
 fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<Vec<Signature>> {
     let mut targets: BTreeMap<String, Signature> = BTreeMap::new();
     // Unknown fields count, too, which the reader of `Entry` skips.
-    for value in serde_json::Deserializer::from_slice(section).into_iter() {
-        let Depth(depth) = value.map_err(not_json)?;
-        if depth > most {
-            return Err(exhausted(format!(
-                "expected lists and objects at most {most} deep, found {depth}"
-            )));
-        }
+    let depth = depth(section);
+    if depth > most {
+        return Err(exhausted(format!(
+            "expected lists and objects at most {most} deep, found {depth}"
+        )));
     }
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
         let entry = entry.map_err(not_json)?;

@@ -1,7 +1,9 @@
 """Compiled modules on disk, by the digest of what they were compiled from.
 
 An entry is written aside and renamed, so that processes which compile the same source at once do
-not disturb each other, and begins with the digest of its content.
+not disturb each other, and begins with the digest of its key and content. Another user could forge
+that digest: the folder and the file must belong to this user or to root, and only the owner may
+write to them.
 """
 
 from __future__ import annotations
@@ -9,11 +11,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
+import secrets
+import stat
 import warnings
 from pathlib import Path
 
 _DIGEST = 32
+
+#: The most bytes of an entry: those of the largest module under the default policy.
+_MOST = 64 << 20
 
 
 def folder() -> Path:
@@ -24,13 +30,22 @@ def folder() -> Path:
 
 
 def find(key: str) -> bytes | None:
-    """The module of this key, if it is there and whole."""
+    """The module of this key, if it is there and whole, and only this user can have stored it."""
     try:
-        entry = (folder() / key).read_bytes()
+        place = folder()
+        _check(os.stat(place), place)
+        # A FIFO would otherwise wait for a writer.
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(place / key, flags), "rb") as file:
+            found = os.fstat(file.fileno())
+            _check(found, place / key)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            entry = file.read(_DIGEST + _MOST)
     except (OSError, RuntimeError):
         return None
     module = entry[_DIGEST:]
-    return module if hashlib.sha256(module).digest() == entry[:_DIGEST] else None
+    return module if _digest(key, module) == entry[:_DIGEST] else None
 
 
 def keep(key: str, module: bytes) -> None:
@@ -38,24 +53,45 @@ def keep(key: str, module: bytes) -> None:
     try:
         place = folder()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace(place / key, hashlib.sha256(module).digest() + module)
+        _check(os.stat(place), place)
+        replace(place / key, _digest(key, module) + module, mode=0o600)
     except (OSError, RuntimeError) as error:
         warnings.warn(f"the compiled kernel is not kept for the next process: {error}", stacklevel=2)
 
 
-def replace(path: Path, content: bytes) -> None:
+def _digest(key: str, module: bytes) -> bytes:
+    """The start of an entry. It covers the key, so that an entry under another name is none."""
+    return hashlib.sha256(key.encode() + module).digest()
+
+
+def _check(found: os.stat_result, path: Path) -> None:
+    """Refuses what another user could have written.
+
+    Raises:
+        PermissionError: Another user owns it or may write to it.
+    """
+    if not hasattr(os, "geteuid"):
+        return
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"{path} belongs to another user, or others may write to it")
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Writes a file, so that it has its old content or all of the new.
+
+    Args:
+        path: The file.
+        content: All of its bytes.
+        mode: Its mode, without the bits that the process's umask takes.
 
     Raises:
         OSError: It cannot be written; what was there remains.
     """
-    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    aside = path.parent / f".{path.name[:64]}.{secrets.token_hex(8)}"
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -139,11 +139,12 @@ class _Functions:
         names: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "kernel"}
         cells = tuple(python_types.CellType() for _ in entry.cells)
         function = python_types.FunctionType(marshal.loads(entry.code), names, entry.name, None, cells or None)
+        # Numba reads the defaults when it makes its function.
+        function.__defaults__ = tuple(map(self.value, entry.defaults)) or None
         self.made[number] = function if number == 0 else numba.njit(**self.options)(function)
         for cell, value in zip(cells, entry.cells, strict=True):
             cell.cell_contents = self.value(value)
         names.update({name: self.value(value) for name, value in entry.globals.items()})
-        function.__defaults__ = tuple(map(self.value, entry.defaults)) or None
         return function
 
     def value(self, described: tuple[str, Any]) -> Any:

@@ -66,7 +66,14 @@ class _Collector:
         self.hash = hashlib.sha256()
 
     def collect(self, function: Any) -> Payload:
-        self.add(function)
+        try:
+            self.add(function)
+        except RecursionError:
+            raise CompileError(
+                f"{function.__name__}: what it uses nests too deep",
+                function.__code__.co_filename,
+                function.__code__.co_firstlineno,
+            ) from None
         self.payload.digest = self.hash.digest()
         return self.payload
 
@@ -97,10 +104,14 @@ class _Collector:
         value = getattr(value, "__callbox_function__", value)
         if isinstance(value, ElementType):
             return ("type", value.name)
-        if isinstance(value, (bool, int, float)) or value is None:
-            return ("constant", value)
         if isinstance(value, np.generic):
             return ("scalar", (value.dtype.str, value.item()))
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise where.error(name, "an integer of more than 64 bits")
+        # Subclasses, such as enumerations, may have a `repr` that does not tell the value.
+        kind = next((kind for kind in (bool, int, float) if isinstance(value, kind)), None)
+        if kind is not None or value is None:
+            return ("constant", kind and kind(value))
         if isinstance(value, tuple):
             return ("tuple", tuple(self.value(item, name, where) for item in value))
         if isinstance(value, np.ndarray):

@@ -40,13 +40,16 @@ class Worker:
 
     def _start(self) -> None:
         if self.process is not None and self.owner == os.getpid():
-            return
+            if self.process.poll() is None:
+                return
+            self._end()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is read after the process ended
         environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
         # LLVM optimises later, for another machine. Numba's own cache is not used.
         environment.update(NUMBA_OPT="0", NUMBA_LOOP_VECTORIZE="0", NUMBA_ENABLE_CUDASIM="0")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
+            # Python's imports leave other entries out, too.
+            [sys.executable, "-c", PROGRAM, json.dumps([path for path in sys.path if isinstance(path, str)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

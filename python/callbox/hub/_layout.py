@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from callbox import _json
 from callbox._callbox import CallError
 
 VARIANT = "build/callbox-wasm32"
@@ -129,14 +129,9 @@ def _check_path(path: str) -> None:
 
 
 def _object(text: bytes) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({key for key, _ in pairs}) != len(pairs):
-            raise ValueError("a key occurs twice")
-        return dict(pairs)
-
     try:
-        return json.loads(text.decode(), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
+        return _json.loads(text)
+    except ValueError as error:
         raise _wrong(f"expected JSON: {quoted(str(error))}") from None
 
 

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from callbox import _json
 from callbox._callbox import CallError, InvalidArgumentError
 from callbox._files import open_regular
 
@@ -68,7 +69,7 @@ def _read(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
     try:
         if len(text) > _MOST_BYTES:
             raise ValueError(f"expected a lock of at most {_MOST_BYTES} bytes, found more")
-        lock = json.loads(text)
+        lock = _json.loads(text)
         if not isinstance(lock, dict) or set(lock) != {"format", "files"} or not isinstance(lock["files"], list):
             raise ValueError("expected an object with `format` and `files`")
         if lock["format"] != FORMAT:
@@ -79,7 +80,7 @@ def _read(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
             if entry["file"] in entries:
                 raise ValueError(f"the lock has {quoted(entry['file'])} twice")
             entries[entry["file"]] = entry
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidArgumentError("INVALID_ARGUMENT", f"{os.fspath(path)}: {error}", blame="caller") from None
     return entries
 

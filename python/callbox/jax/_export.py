@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from callbox import _json
 from callbox._callbox import FFI_TARGET, FFI_TARGET_COMMAND_BUFFER, CallError, Host, Module, loaded_module
 
 if TYPE_CHECKING:
@@ -190,10 +191,10 @@ def _parts(data: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]]]:
     if length > min(_MOST_HEADER, max(len(data) - begin, 0)):
         raise ValueError(f"expected a bundle with a header of {length} bytes, found {len(data)} bytes in all")
     try:
-        header = json.loads(data[begin : begin + length])
+        header = _json.loads(data[begin : begin + length])
         described = [_described(each) for each in header["modules"]]
         lengths = [_length(header["program"]), *(each["length"] for each in described)]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"expected the header of a bundle, found {type(error).__name__}: {error}") from error
     if begin + length + sum(lengths) != len(data):
         raise ValueError(f"expected a bundle of {begin + length + sum(lengths)} bytes, found {len(data)}")

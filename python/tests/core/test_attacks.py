@@ -6,6 +6,8 @@ import gc
 import pickle
 import random
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -31,6 +33,46 @@ def typed(guests) -> callbox.Module:
 
 def is_healthy(module) -> bool:
     return module.add_n(X, n=1.0).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+ON_A_SMALL_STACK = """
+import sys, threading, callbox
+
+def load():
+    try:
+        callbox.load(sys.argv[1])
+    except callbox.CallError as error:
+        print(error)
+
+callbox.Host()
+threading.stack_size(32 << 10)
+thread = threading.Thread(target=load)
+thread.start()
+thread.join()
+"""
+
+
+def custom_section(name: bytes, content: bytes) -> bytes:
+    content = bytes([len(name)]) + name + content
+    return bytes([0, len(content) & 127 | 128, len(content) >> 7]) + content
+
+
+def test_deep_json_is_refused_on_a_thread_with_a_small_stack(tmp_path):
+    deep = b'{"name":' + b"[" * 900
+    weights = deep + b"]" * 900 + b"}"
+    for name, contents, message in [
+        (
+            "k.wasm",
+            b"\0asm\1\0\0\0" + custom_section(b"callbox.targets", deep),
+            "section callbox.targets: expected lists and objects at most 16 deep",
+        ),
+        ("w.safetensors", len(weights).to_bytes(8, "little") + weights, "lists and objects do not end, or nest more"),
+    ]:
+        path = tmp_path / name
+        path.write_bytes(contents)
+        ran = subprocess.run([sys.executable, "-c", ON_A_SMALL_STACK, path], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, ""), name
+        assert message in ran.stdout
 
 
 def test_modules_with_flipped_bits(guests, module):

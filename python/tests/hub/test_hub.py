@@ -104,13 +104,15 @@ def test_a_lock_holds_while_the_branch_moves(hub, variant, good, get, fails, rms
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "Expecting property name"),
+        ("{", "lists and objects do not end"),
+        ("{1}", "Expecting property name"),
+        ('{"format": 1, "files": [], "files": []}', "a key occurs twice"),
         ("[]", "expected an object with `format` and `files`"),
         ('{"format": 2, "files": []}', "expected `format` 1, found 2"),
         ('{"format": 1, "files": [{"file": "a"}]}', "an entry of `files` lacks `digest`"),
         ('{"format": 1, "files": [{"file": "a", "digest": "ff", "size": 1}]}', "expected a SHA-256 of 64"),
         ('{"format": 1, "files": [{"file": "a", "url": "x"}]}', "'url' is wrong in an entry"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 17 + "]" * 17, "nest more than 16 deep"),
         (" " * (1 << 20) + "{}", "expected a lock of at most 1048576 bytes"),
     ],
 )

@@ -69,6 +69,47 @@ def test_an_entry_replaces_compiling(tmp_path, monkeypatch):
     assert _cache.find(entry.name) == module
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have owners and modes on POSIX alone")
+def test_what_another_user_could_have_written_is_no_entry(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
+    module = kernel(7).wasm
+    (entry,) = tmp_path.iterdir()
+    assert entry.stat().st_mode & 0o777 == 0o600
+    assert _cache.find(entry.name) == module
+    for path in (entry, tmp_path):
+        kept = path.stat().st_mode
+        for writers in (0o020, 0o002):
+            path.chmod(kept | writers)
+            assert _cache.find(entry.name) is None
+        if path == tmp_path:
+            with pytest.warns(UserWarning, match="not kept for the next process: .* others may write to it"):
+                _cache.keep("other", module)
+        path.chmod(kept)
+    assert _cache.find(entry.name) == module
+    monkeypatch.setattr(_cache.os, "geteuid", lambda: entry.stat().st_uid + 1)
+    if entry.stat().st_uid != 0:
+        assert _cache.find(entry.name) is None
+    monkeypatch.undo()
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
+    # An entry under another key, a link to an entry, and a FIFO, whose writer is not waited for.
+    os.link(entry, tmp_path / "linked")
+    (tmp_path / "link").symlink_to(entry)
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    assert [_cache.find(name) for name in ("linked", "link", "fifo")] == [None] * 3
+    assert kernel(7).wasm == module
+
+
+def test_a_saved_module_has_the_mode_of_a_new_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path / "cache"))
+    new = tmp_path / "new"
+    new.touch()
+    # The umask belongs to all threads: no one may set it, not even for a moment.
+    monkeypatch.setattr(_cache.os, "umask", lambda _: pytest.fail("it set the umask"))
+    kernel(8).save(tmp_path / "kernel.wasm")
+    assert (tmp_path / "kernel.wasm").stat().st_mode == new.stat().st_mode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "kernel.wasm", "new"]
+
+
 def test_a_full_disk(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math as python_math
 import subprocess
 import sys
@@ -146,6 +147,30 @@ def test_matrices():
 def test_kernels_call_functions_and_read_constants(x):
     weight = np.ones(33, np.float32)
     np.testing.assert_allclose(through_others(x, weight), 2 * rms_norm(x, weight, eps=0.5) + 3, rtol=2e-6, atol=1e-6)
+
+
+class Factor(enum.IntEnum):
+    TWO = 2
+    FIVE = 5
+
+    def __repr__(self) -> str:
+        return "a factor"
+
+
+def test_constants_are_known_by_their_values(x):
+    def times(factor, default):
+        def scaled(v, by=default):
+            return v * by
+
+        @callbox.jit(elementwise=True)
+        def f(v: f32) -> f32:
+            return scaled(v) * factor
+
+        return f
+
+    for factor in Factor:
+        for default in (2.0, np.float32(3)):
+            np.testing.assert_array_equal(times(factor, default)(x), x * default * int(factor))
 
 
 def test_raise_is_a_failure_with_its_text(x):

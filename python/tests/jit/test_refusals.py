@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import textwrap
 
@@ -27,6 +28,8 @@ REFUSED = {
     "inner function": ("y[0] = (lambda v: v)(x[0])", None, "a kernel cannot define functions"),
     "generator": ("y[0] = 1\nyield x[0]", None, "a kernel cannot be a generator"),
     "large constant": ("y[0] = large[0]", 1, "an array of dtype float32 and 1048580 bytes (the most are 1048576)"),
+    "large number": ("y[0] = number", 1, "an integer of more than 64 bits"),
+    "deep tuple": ("y[0] = x[0]\ndeep", None, "what it uses nests too deep"),
     "returned value": ("y[0] = x[0]\nreturn x[0]", None, "it returns float32"),
     "recursion": ("y[0] = x[0]\nkernel(x, y)", None, "a kernel cannot call itself"),
 }
@@ -45,6 +48,8 @@ def test_refused_functions(name, tmp_path):
         "os": os,
         "cmath": cmath,
         "thing": object(),
+        "number": 10**5000,
+        "deep": functools.reduce(lambda inner, _: (inner,), range(5000), ()),
         "large": np.zeros((1 << 18) + 1, np.float32),
     }
     exec(compile(path.read_text(), str(path), "exec"), names)

@@ -17,7 +17,7 @@ use callbox::policy::{CompileIn, Limits, Policy, Traps};
 use callbox::process::{CompilerProcess, Worker};
 use callbox::wasm::{Cache, CacheOptions, CompiledIn, Compiler, Config, Engine, Module};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
-use callbox_tests::worker::{COMPILER, PROBES, WORKER};
+use callbox_tests::worker::{COMPILER, HOSTILE, PROBES, TALKATIVE, WORKER};
 
 mod beside;
 mod limits;
@@ -251,6 +251,19 @@ fn without_a_child_the_policy_decides() {
     .unwrap();
     let status = refused(&bare, &healthy(0));
     assert_eq!(facts(&status), (StatusCode::Unavailable, Blame::Host));
+}
+
+#[test]
+fn children_that_are_never_idle_are_given_up() {
+    let _alone = alone();
+    let worker = Worker::new(PROGRAM, [HOSTILE, TALKATIVE]);
+    let engine = engine(&Arc::new(CompilerProcess::new(worker).unwrap()), limits());
+    for number in 0..2 {
+        let status = refused(&engine, &healthy(number));
+        assert_eq!(facts(&status), (StatusCode::Unavailable, Blame::Host));
+        // A few of them were tried, and not one after the other until the time to start was over.
+        assert!(status.message().contains("sent something"), "{status}");
+    }
 }
 
 #[test]

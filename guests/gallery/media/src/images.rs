@@ -31,6 +31,7 @@ fn decode_png(
         ColorType::Rgba => 4,
         ColorType::Rgb | ColorType::Indexed => 3,
     };
+    check_palette(reader.info())?;
     let (width, height) = reader.info().size();
     let length = check_size(height as usize, width as usize, channels, pixels.len())?;
     pixels[length..].fill(0);
@@ -70,6 +71,17 @@ fn decode_jpeg(
         .map_err(|error| wrong("JPEG", &error))?;
     size.copy_from_slice(&[height as i32, width as i32, channels as i32]);
     Ok(())
+}
+
+/// Refuses a palette that the decoder panics on.
+fn check_palette(info: &png::Info<'_>) -> Result<(), Failure> {
+    let bytes = info.palette.as_ref().map_or(0, |palette| palette.len());
+    if bytes.is_multiple_of(3) {
+        return Ok(());
+    }
+    Err(gallery::invalid(format!(
+        "expected a palette of 3 bytes for each colour, found {bytes} bytes"
+    )))
 }
 
 /// Returns the number of bytes of an image, if the caller allows as many.

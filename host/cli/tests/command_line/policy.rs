@@ -157,3 +157,34 @@ fn a_policy_is_shown_whole() {
         .replace("\"signals\"", "\"explicit\"");
     assert_eq!(show(&["short.json"]), expected);
 }
+
+#[test]
+fn limits_of_64_bits_are_taken_or_refused() {
+    let folder = Folder::new();
+    folder.module("count.wasm", COUNTER);
+    let text = folder.run(&["policy"]).done();
+    let policy: Value = serde_json::from_str(&text).unwrap();
+    for name in policy["limits"].as_object().unwrap().keys() {
+        for value in [u64::MAX, u64::MAX / 2 + 1] {
+            let limits = format!(r#"{{"limits": {{"{name}": {value}}}}}"#);
+            folder.write("large.json", limits);
+            let ran = folder.run(&[
+                "call",
+                "count.wasm",
+                "count",
+                "--result",
+                "s32[]",
+                "--policy",
+                "large.json",
+                "--json",
+            ]);
+            let status = &ran.object()["status"]["code"];
+            // The latter where the limit has fewer bits, or the machine has less.
+            let expected = ["OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"];
+            assert!(
+                expected.iter().any(|code| status == code),
+                "{name}: {ran:?}"
+            );
+        }
+    }
+}
