@@ -90,8 +90,8 @@ pub(super) struct VerifyArguments {
     #[arg(long, value_name = "FILE.sig", conflicts_with = "trust")]
     oms: Option<PathBuf>,
 
-    /// A public key that must have signed: ed25519:HEX, or a PEM file. With --oms ecdsa-p256:HEX, or
-    /// a PEM file with a public key or the certificate of an authority
+    /// A public key that must have signed: ed25519:HEX, or a PEM file. With --oms ecdsa-p256:HEX,
+    /// or a PEM file with a public key or the certificate of an authority
     #[arg(long, value_name = "KEY", required_unless_present = "trust")]
     key: Vec<String>,
 

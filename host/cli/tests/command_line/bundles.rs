@@ -13,7 +13,7 @@ const LEAF: &str = include_str!("../../../package/tests/bundles/leaf.pem");
 const BETWEEN: &str = include_str!("../../../package/tests/bundles/inter.pem");
 const ROOT: &str = include_str!("../../../package/tests/bundles/root.pem");
 
-/// A public key of somebody else.
+/// The public key of another signer.
 const OTHER: &str = include_str!("../../../package/tests/bundles/p256.pem");
 
 /// A folder with the package `n.wasm` and keys.
