@@ -1,6 +1,8 @@
 //! Bundles of the OpenSSF model-signing format that the Python package `model-signing` made, and
 //! what was done to them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 
 use base64::Engine as _;

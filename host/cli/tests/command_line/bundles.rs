@@ -232,3 +232,40 @@ fn a_rule_grants_native_code_by_signature() {
     std::fs::remove_file(folder.path("n.wasm.sig")).unwrap();
     check("PERMISSION_DENIED", "found no signature");
 }
+
+/// An older version of the same signer is granted as well. The lock knows which one it must be.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_lock_refuses_native_code_of_an_older_version() {
+    use crate::signing::ALICE;
+
+    let folder = crate::twins::softmax();
+    folder
+        .write("policy.json", r#"{"gpu": {"fenced": false}}"#)
+        .write("alice.pem", ALICE);
+    let pack = ["pack", "k", "--sign", "alice.pem", "-o", "n.wasm"];
+    folder.run(&pack).done();
+    let old = folder.read("n.wasm");
+    let inspected = folder.run(&["inspect", "n.wasm", "--json"]).object();
+    let key = &inspected["module"]["signers"][0]["key"];
+    let rules = json!({"signatures": {"*.wasm": {"signed_by": key, "native": true}}});
+    folder.write("trust.json", rules.to_string());
+    let newer = packages::HEADER.replace("negate", "softmax");
+    let newer = newer.replace("1.0.0", "1.1.0");
+    folder.write("k/callbox-package.json", newer);
+    folder.run(&pack).done();
+    folder.run(&["lock", "n.wasm"]).done();
+    folder.npy("x.npy", &[1, 2], &[3.0_f32, 3.0]);
+    let call = "call --platform CUDA n.wasm softmax --operand x.npy --result f32[1,2] \
+                --policy policy.json --trust trust.json --json";
+    let call: Vec<_> = call.split_ascii_whitespace().collect();
+    let locked = [&call[..], &["--lock", "callbox.lock"]].concat();
+    let code = |arguments: &[&str]| {
+        let ran = crate::twins::with_driver(&folder, arguments);
+        ran.object()["status"]["code"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(code(&locked), "OK");
+    folder.write("n.wasm", old);
+    assert_eq!(code(&call), "OK");
+    assert_eq!(code(&locked), "PERMISSION_DENIED");
+}
