@@ -1,7 +1,11 @@
 //! Bundles of the OpenSSF model-signing format that the Python package `model-signing` made, and
 //! what was done to them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and reads files of its own"
+)]
 
 use std::fs;
 
@@ -96,7 +100,7 @@ fn certificates_need_a_chain_and_a_purpose() {
     let mut swapped = self::bundle("certificate.sig");
     swapped["verificationMaterial"] = self::bundle("server.sig")["verificationMaterial"].clone();
     let chain = &mut swapped["verificationMaterial"]["x509CertificateChain"]["certificates"];
-    chain[0] = json!({"rawBytes": STANDARD.encode(&file("model/kernel.wasm"))});
+    chain[0] = json!({"rawBytes": STANDARD.encode(file("model/kernel.wasm"))});
     let status = read(&swapped).unwrap_err();
     assert_eq!(status.code(), StatusCode::InvalidArgument);
     assert!(status.message().contains("malformed certificate"));
