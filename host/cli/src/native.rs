@@ -83,12 +83,12 @@ pub(super) fn digest(text: &str) -> Result<String, String> {
 
 /// Loads the twin of a package onto a device.
 pub(super) fn load_twin(
+    path: &Path,
     package: &Package<'_>,
     platform: &PlatformArguments,
     policy: &PolicyArguments,
 ) -> Outcome<(Arc<dyn TargetModule>, DeviceName)> {
-    let loader = Loader::new(platform, policy)?;
-    let module = twin::load(package, &loader.grants, &loader.gpu)?;
+    let module = Loader::new(platform, policy)?.twin(path, package)?;
     let device = open_device(platform)?;
     Ok((module.on_device(&device), name(&device)))
 }
@@ -185,7 +185,22 @@ impl Loader {
             lock.check(path, &package.sha256(), bytes.len() as u64)?;
         }
         signing::check_module(self.trust.as_ref(), path, &bytes)?;
-        twin::load(&package, &self.grants, &self.gpu).map_err(in_file)
+        self.twin(path, &package)
+            .map_err(|failure| failure.context(path.display()))
+    }
+
+    /// Loads the twin of a package, with the grant of the rule for its signature.
+    fn twin(&self, path: &Path, package: &Package<'_>) -> Outcome<Arc<CudaModule>> {
+        let mut grants = self.grants.clone();
+        if signing::grants_native(self.trust.as_ref(), path, package.bytes())?
+            && let Some(digest) = twin::digest(package)?
+        {
+            // SAFETY: with `"native": true` in a rule of `--trust`, the user vouches for the native
+            // code of each package that the rule's keys signed. `grants_native` has checked the
+            // signature of these bytes, which contain the code with this digest.
+            grants = unsafe { grants.allow(digest) };
+        }
+        Ok(twin::load(package, &grants, &self.gpu)?)
     }
 
     fn library(&self, path: &Path, targets: &[LibraryTarget]) -> Outcome<Arc<CudaModule>> {

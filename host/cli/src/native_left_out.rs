@@ -46,6 +46,7 @@ pub(super) fn compile(
 }
 
 pub(super) fn load_twin(
+    _: &Path,
     _: &Package<'_>,
     _: &PlatformArguments,
     _: &PolicyArguments,

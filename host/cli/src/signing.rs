@@ -1,5 +1,7 @@
 //! `callbox sign` and `callbox verify`, and the rules of `--trust`.
 
+mod bundle;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,6 +23,8 @@ Examples:
   openssl genpkey -algorithm ed25519 -out key.pem
   callbox sign softmax-1.0.0.wasm --key key.pem
   callbox verify softmax-1.0.0.wasm --key ed25519:...
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ec.pem
+  callbox sign repository/ --oms --key ec.pem
 
 The signature covers every byte of the module or package: code, cases, native twin, documentation
 and licence. It is a custom section of the WebAssembly tool conventions, which `wasmsign2` reads
@@ -37,6 +41,7 @@ Examples:
   callbox verify softmax-1.0.0.wasm --key alice.pem
   callbox verify softmax-1.0.0.wasm --key ed25519:...
   callbox verify softmax-1.0.0.wasm --trust trust.json
+  callbox verify repository/ --oms repository/model.sig --key ec.pub.pem
 
 With several keys, each of them must have signed. With --json, standard output is one object, as of
 `callbox sign`.";
@@ -45,7 +50,7 @@ With several keys, each of them must have signed. With --json, standard output i
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{SIGN_EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct SignArguments {
-    /// The module or package
+    /// The module or package; with --oms also another file, or a folder
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
 
@@ -53,7 +58,17 @@ pub(super) struct SignArguments {
     #[arg(long, value_name = "FILE.pem")]
     key: PathBuf,
 
-    /// The signed file to write. If left out, FILE is replaced
+    /// Write a bundle of the OpenSSF model-signing format, and leave FILE as it is. The key is of
+    /// ECDSA on P-256 or P-384
+    #[arg(long)]
+    oms: bool,
+
+    /// The certificate of the key, and those between it and an authority
+    #[arg(long, value_name = "FILE.pem", requires = "oms")]
+    certificate: Option<PathBuf>,
+
+    /// The signed file to write. If left out, FILE is replaced. With --oms the bundle: if left out,
+    /// FILE.sig, or model.sig in the folder
     #[arg(short, long, value_name = "FILE.wasm")]
     output: Option<PathBuf>,
 
@@ -66,11 +81,17 @@ pub(super) struct SignArguments {
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{VERIFY_EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct VerifyArguments {
-    /// The module or package, or a package in FILE.safetensors#TENSOR
+    /// The module or package, or a package in FILE.safetensors#TENSOR; with --oms also another
+    /// file, or a folder
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
 
-    /// A public key that must have signed: ed25519:HEX, or a PEM file
+    /// The bundle of the OpenSSF model-signing format that must be of FILE
+    #[arg(long, value_name = "FILE.sig", conflicts_with = "trust")]
+    oms: Option<PathBuf>,
+
+    /// A public key that must have signed: ed25519:HEX, or a PEM file. With --oms ecdsa-p256:HEX,
+    /// or a PEM file with a public key or the certificate of an authority
     #[arg(long, value_name = "KEY", required_unless_present = "trust")]
     key: Vec<String>,
 
@@ -99,11 +120,20 @@ pub(super) struct DescribedSigner {
 }
 
 pub(super) fn sign(arguments: &SignArguments) -> ExitCode {
-    finish(arguments.json, write(arguments))
+    let signed = if arguments.oms {
+        bundle::write(arguments)
+    } else {
+        write(arguments)
+    };
+    finish(arguments.json, signed)
 }
 
 pub(super) fn verify(arguments: &VerifyArguments) -> ExitCode {
-    finish(arguments.json, check(arguments))
+    let checked = match &arguments.oms {
+        Some(path) => bundle::check(arguments, path),
+        None => check(arguments),
+    };
+    finish(arguments.json, checked)
 }
 
 fn finish(is_json: bool, outcome: Outcome<Signed>) -> ExitCode {
@@ -273,7 +303,27 @@ fn names_of(path: &Path) -> Vec<String> {
 
 /// Checks the signatures of a module that is to be loaded from a file.
 pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) -> Outcome<()> {
-    check_names(trust, path, |trust, name| trust.check(name, module))
+    let Some(trust) = trust else {
+        return Ok(());
+    };
+    if !names_of(path).iter().any(|name| trust.asks_for(name)) {
+        return Ok(());
+    }
+    let bundle = bundle::of_module(path)?;
+    check_names(Some(trust), path, |trust, name| {
+        trust.check_with(name, module, bundle.as_deref())
+    })
+}
+
+/// Checks the signatures of a package, and tells whether a rule grants its native twin.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "of native code only")
+)]
+pub(super) fn grants_native(trust: Option<&Trust>, path: &Path, module: &[u8]) -> Outcome<bool> {
+    check_module(trust, path, module)?;
+    let names = names_of(path);
+    Ok(trust.is_some_and(|trust| names.iter().any(|name| trust.grants_native(name))))
 }
 
 /// Refuses native code in files of its own, which cannot be signed, if a rule is for its name.

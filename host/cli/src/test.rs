@@ -124,7 +124,7 @@ fn run_on_cuda(
         device: arguments.device,
         allow_native: arguments.allow_native.clone(),
     };
-    let module = match native::load_twin(package, &platform, &arguments.policy) {
+    let module = match native::load_twin(&arguments.file, package, &platform, &arguments.policy) {
         Ok((module, _)) => Ok(module),
         Err(failure) if arguments.platform.is_some() => {
             return Err(failure.context(arguments.file.display()));

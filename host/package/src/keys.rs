@@ -81,6 +81,11 @@ impl PublicKey {
         id
     }
 
+    /// The key as a SubjectPublicKeyInfo in DER.
+    pub(crate) fn to_der(self) -> Vec<u8> {
+        [&PUBLIC_DER[..], &self.0].concat()
+    }
+
     /// Whether `signature` is this key's signature of `message`.
     pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         let Ok(signature) = Signature::from_slice(signature) else {
@@ -183,7 +188,7 @@ fn public_of_der(der: &[u8]) -> Option<[u8; 32]> {
 }
 
 /// The contents of a PEM file with one object of this label.
-fn pem(text: &str, label: &str) -> Option<Vec<u8>> {
+pub(crate) fn pem(text: &str, label: &str) -> Option<Vec<u8>> {
     let text = text.trim().strip_prefix("-----BEGIN ")?;
     let text = text.strip_prefix(label)?.strip_prefix("-----")?;
     let text = text.strip_suffix("-----")?.strip_suffix(label)?;

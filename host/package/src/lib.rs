@@ -52,6 +52,7 @@
 //!
 //! [`sign`] puts a signature into a module or package, [`Signatures`] reads and checks those that
 //! are there, and [`Trust`] has the rules of a user about which modules must be signed by whom.
+//! [`oms`] has detached signatures of files and folders.
 //!
 //! # Capsules
 //!
@@ -68,6 +69,7 @@
 mod capsule;
 mod header;
 mod keys;
+pub mod oms;
 mod path;
 mod sections;
 mod signature;

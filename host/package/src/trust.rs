@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::str::FromStr;
 
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
@@ -11,6 +12,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::keys::PublicKey;
+use crate::oms::{Bundle, BundleSigner};
 use crate::signature::{Signatures, Signer};
 
 /// Rules about signatures, by the names of modules.
@@ -26,18 +28,35 @@ use crate::signature::{Signatures, Signer};
 ///   "revoked": ["ed25519:..."]
 /// }
 /// ```
+///
+/// With `"native": true`, a rule also grants the native twin of a package that satisfies it.
+///
+/// A key is of Ed25519, which signs inside a module, or of ECDSA, which signs bundles beside it. A
+/// key in PEM is also allowed, and so is the certificate of an authority, which vouches for the
+/// keys of bundles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The names of keys, for messages.
-    names: BTreeMap<PublicKey, String>,
+    names: BTreeMap<TrustedKey, String>,
     rules: Vec<Rule>,
-    revoked: BTreeSet<PublicKey>,
+    revoked: BTreeSet<TrustedKey>,
+}
+
+/// A key of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TrustedKey {
+    /// Signs inside a module.
+    Inside(PublicKey),
+    /// Signs a bundle beside it.
+    Beside(BundleSigner),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     pattern: String,
-    signed_by: Vec<PublicKey>,
+    signed_by: Vec<TrustedKey>,
+    /// Whether the signatures also grant native code.
+    native: bool,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +76,8 @@ struct Entries<T>(Vec<(String, T)>);
 #[serde(deny_unknown_fields)]
 struct RuleFile {
     signed_by: OneOrMore,
+    #[serde(default)]
+    native: bool,
 }
 
 #[derive(Deserialize)]
@@ -141,13 +162,13 @@ impl Trust {
         let file: TrustFile = serde_json::from_slice(json).map_err(wrong)?;
         let mut keys = BTreeMap::new();
         for (name, text) in &file.keys.0 {
-            let key: PublicKey = text
+            let key: TrustedKey = text
                 .parse()
                 .map_err(|status: Status| status.context(format_args!("key {name:?}")))?;
             keys.insert(name.clone(), key);
         }
         let key = |text: &String| match keys.get(text) {
-            Some(key) => Ok(*key),
+            Some(key) => Ok(key.clone()),
             None if text.contains(':') => text.parse(),
             None => Err(Status::invalid_argument(format!(
                 "`keys` has no key {text:?}"
@@ -167,8 +188,11 @@ impl Trust {
                 let status = Status::invalid_argument("expected a key in `signed_by`, found none");
                 return Err(of_rule(status));
             }
-            let pattern = with_slashes(&pattern);
-            rules.push(Rule { pattern, signed_by });
+            rules.push(Rule {
+                pattern: with_slashes(&pattern),
+                signed_by,
+                native: rule.native,
+            });
         }
         if rules.is_empty() {
             return Err(Status::invalid_argument(
@@ -188,23 +212,54 @@ impl Trust {
         self.rules_for(name).next().is_some()
     }
 
-    /// Checks the signatures of a module.
+    /// Checks the signatures inside a module.
     ///
     /// # Errors
     /// PERMISSION_DENIED if a rule for the name asks for another signature, and those of
     /// [`Signatures::read`].
     pub fn check(&self, name: &str, module: &[u8]) -> Result<()> {
+        self.check_with(name, module, None)
+    }
+
+    /// Checks the signatures inside a module and that of the bundle beside it, if there is one.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check), and those of [`Bundle::read`].
+    pub fn check_with(&self, name: &str, module: &[u8], bundle: Option<&[u8]>) -> Result<()> {
         if !self.asks_for(name) {
             return Ok(());
         }
-        let signatures = Signatures::read(module)?;
+        let signed = Signed {
+            inside: Signatures::read(module)?,
+            beside: bundle.map(Bundle::read).transpose()?,
+            module,
+        };
         self.rules_for(name).try_for_each(|rule| {
-            let is_valid = |key: &&PublicKey| !self.revoked.contains(key) && signatures.is_by(key);
+            let is_valid = |key: &&TrustedKey| !self.is_revoked(key, &signed) && signed.is_by(key);
             match rule.signed_by.iter().find(is_valid) {
                 Some(_) => Ok(()),
-                None => Err(self.refusal(rule, &self.found(rule, &signatures))),
+                None => Err(self.refusal(rule, &self.found(rule, &signed))),
             }
         })
+    }
+
+    /// Whether a rule for the name says `"native": true`: the user vouches for the native code of
+    /// the packages that satisfy the rule. Ask after [`check_with`](Self::check_with) has passed.
+    #[must_use]
+    pub fn grants_native(&self, name: &str) -> bool {
+        self.rules_for(name).any(|rule| rule.native)
+    }
+
+    /// Whether a key does not count for these signatures: it is revoked, or a certificate of the
+    /// bundle has a revoked key.
+    fn is_revoked(&self, key: &TrustedKey, signed: &Signed<'_>) -> bool {
+        match (key, &signed.beside) {
+            (TrustedKey::Beside(signer), Some(bundle)) => {
+                let mut revoked = self.revoked.iter();
+                revoked.any(|revoked| bundle.uses(&revoked.to_der(), signer))
+            }
+            _ => self.revoked.contains(key),
+        }
     }
 
     /// Refuses something that cannot carry a signature, such as a library, if a rule for its name
@@ -226,21 +281,35 @@ impl Trust {
     }
 
     /// What signatures there are instead, for a message.
-    fn found(&self, rule: &Rule, signatures: &Signatures<'_>) -> String {
+    fn found(&self, rule: &Rule, signed: &Signed<'_>) -> String {
         let mut revoked = rule.signed_by.iter();
-        if let Some(key) = revoked.find(|key| self.revoked.contains(key) && signatures.is_by(key)) {
-            return format!("a signature by {}, which is revoked", self.name(key));
+        if let Some(key) = revoked.find(|key| self.is_revoked(key, signed) && signed.is_by(key)) {
+            return if self.revoked.contains(key) {
+                format!("a signature by {}, which is revoked", self.name(key))
+            } else {
+                format!("a certificate by {}, which is revoked", self.name(key))
+            };
         }
-        let signers = signatures.signers();
-        if signers.is_empty() {
-            return "no signature".to_owned();
-        }
-        let signers = signers.iter().take(8).map(|signer| match signer {
-            Signer::Valid(key) => format!("a signature by {}", self.name(key)),
-            Signer::Wrong(key) => format!("a signature by {} of other content", self.name(key)),
+        let beside = signed.beside.as_ref().map(|bundle| {
+            if bundle.lists(signed.module) {
+                "a bundle by another key".to_owned()
+            } else {
+                "a bundle of other content".to_owned()
+            }
+        });
+        let signers = signed.inside.signers();
+        let inside = signers.iter().take(8).map(|signer| match signer {
+            Signer::Valid(key) => format!("a signature by {}", self.name_inside(key)),
+            Signer::Wrong(key) => {
+                format!("a signature by {} of other content", self.name_inside(key))
+            }
             Signer::Unknown(_) => "a signature by an unknown key".to_owned(),
         });
-        signers.collect::<Vec<_>>().join(", ")
+        let found: Vec<_> = inside.chain(beside).collect();
+        if found.is_empty() {
+            return "no signature".to_owned();
+        }
+        found.join(", ")
     }
 
     fn refusal(&self, rule: &Rule, found: &str) -> Status {
@@ -253,10 +322,69 @@ impl Trust {
         Status::new(StatusCode::PermissionDenied, Blame::Caller, message)
     }
 
-    fn name(&self, key: &PublicKey) -> String {
+    fn name_inside(&self, key: &PublicKey) -> String {
+        self.name(&TrustedKey::Inside(*key))
+    }
+
+    fn name(&self, key: &TrustedKey) -> String {
         self.names
             .get(key)
             .map_or_else(|| key.to_string(), |name| shown_name(name).to_string())
+    }
+}
+
+/// A module with its signatures.
+struct Signed<'a> {
+    inside: Signatures<'a>,
+    beside: Option<Bundle>,
+    module: &'a [u8],
+}
+
+impl Signed<'_> {
+    fn is_by(&self, key: &TrustedKey) -> bool {
+        match (key, &self.beside) {
+            (TrustedKey::Inside(key), _) => self.inside.is_by(key),
+            (TrustedKey::Beside(signer), Some(bundle)) => {
+                bundle.lists(self.module) && bundle.verify(signer).is_ok()
+            }
+            (TrustedKey::Beside(_), None) => false,
+        }
+    }
+}
+
+impl TrustedKey {
+    /// The public key, a SubjectPublicKeyInfo in DER.
+    fn to_der(&self) -> Vec<u8> {
+        match self {
+            Self::Inside(key) => key.to_der(),
+            Self::Beside(signer) => signer.key(),
+        }
+    }
+}
+
+impl fmt::Display for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inside(key) => key.fmt(f),
+            Self::Beside(signer) => signer.fmt(f),
+        }
+    }
+}
+
+impl FromStr for TrustedKey {
+    type Err = Status;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.starts_with("ecdsa-") {
+            return BundleSigner::from_file(text.as_bytes()).map(Self::Beside);
+        }
+        if !text.starts_with("-----BEGIN ") {
+            return text.parse().map(Self::Inside);
+        }
+        match PublicKey::from_file(text.as_bytes()) {
+            Ok(key) => Ok(Self::Inside(key)),
+            Err(_) => BundleSigner::from_file(text.as_bytes()).map(Self::Beside),
+        }
     }
 }
 

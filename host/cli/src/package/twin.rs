@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callbox::call::{AttributeSignature, BufferSignature, Signature};
-use callbox::cuda::manifest::Manifest;
+use callbox::cuda::manifest::{self, Manifest};
 use callbox::cuda::{CudaModule, NativeGrants};
 use callbox::policy::Gpu;
 use callbox::{Blame, ElementType, Result, Status, StatusCode};
@@ -96,6 +96,15 @@ pub(crate) fn load(
         ))
     })?;
     CudaModule::from_manifest(twin.text, twin.images, grants, gpu)
+}
+
+/// The digest of the twin, as grants name it. `None` if the package has no twin.
+pub(crate) fn digest(package: &Package<'_>) -> Result<Option<[u8; 32]>> {
+    let digest = parts(package)?.map(|twin| {
+        let images: Vec<_> = twin.images.iter().map(Vec::as_slice).collect();
+        manifest::digest(twin.text.as_bytes(), &images)
+    });
+    Ok(digest)
 }
 
 /// The files of a twin.

@@ -9,6 +9,7 @@
 )]
 
 mod authors;
+mod bundles;
 #[cfg(unix)]
 mod cache;
 mod call;

@@ -32,7 +32,7 @@ pub(crate) fn softmax() -> Folder {
 }
 
 /// A folder with the stand-in for the driver, which is not a GPU.
-fn with_driver(folder: &Folder, arguments: &[&str]) -> Ran {
+pub(crate) fn with_driver(folder: &Folder, arguments: &[&str]) -> Ran {
     let test = std::env::current_exe().unwrap();
     let library = test.with_file_name("libcallbox_cuda_stand_in.so");
     for name in ["libcuda.so", "libcuda.so.1"] {

@@ -1,0 +1,444 @@
+//! Bundles: detached signatures in the OpenSSF model-signing format, as the Python package
+//! `model-signing` reads and writes them.
+//!
+//! A bundle is a file of sigstore (version 0.3) with a DSSE envelope. The envelope has one
+//! signature of an in-toto statement, which lists each file of a folder with its SHA-256. A bundle
+//! of one file has the one name `.`.
+//!
+//! A bundle is signed with a key of ECDSA, or with such a key and the chain of certificates for it.
+//! Keyless bundles, which prove an identity by sigstore's logs, are UNIMPLEMENTED.
+
+mod certificate;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use callbox_core::untrusted_text::shown_name;
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+pub use certificate::Certificate;
+pub use keys::{EcdsaKey, EcdsaSecretKey};
+
+/// The largest bundle, in bytes.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The most certificates of a bundle.
+const MAX_CERTIFICATES: usize = 16;
+
+const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+const PREDICATE_TYPE: &str = "https://model_signing/signature/v1.0";
+
+/// The files of git, which bundles leave out.
+pub const LEFT_OUT: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
+
+/// The name of the only file of a bundle that is not of a folder.
+pub const ONE_FILE: &str = ".";
+
+/// The files that a bundle signs: each path, with `/` between names, and its SHA-256.
+pub type SignedFiles = BTreeMap<String, [u8; 32]>;
+
+/// A bundle that was read. Its signature is checked by [`verify`](Self::verify) alone.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// The bytes that are signed.
+    message: Vec<u8>,
+    signature: Vec<u8>,
+    certificates: Vec<Certificate>,
+    files: SignedFiles,
+}
+
+/// The signer of a bundle whom a user trusts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BundleSigner {
+    /// The owner of a key.
+    Key(EcdsaKey),
+    /// Each whose certificate for signing code this authority vouches for.
+    Authority(Certificate),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleFile {
+    media_type: String,
+    verification_material: Material,
+    dsse_envelope: Envelope,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Material {
+    x509_certificate_chain: Option<Chain>,
+    /// The certificate of a keyless bundle.
+    certificate: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Chain {
+    certificates: Vec<RawCertificate>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCertificate {
+    raw_bytes: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    payload: String,
+    payload_type: String,
+    signatures: Vec<EnvelopeSignature>,
+}
+
+#[derive(Deserialize)]
+struct EnvelopeSignature {
+    sig: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
+    subject: Vec<Subject>,
+    predicate_type: String,
+    predicate: Predicate,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Subject {
+    name: String,
+    digest: SubjectDigest,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SubjectDigest {
+    sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Predicate {
+    serialization: Serialization,
+    resources: Vec<Resource>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Serialization {
+    method: String,
+    hash_type: String,
+    #[serde(default)]
+    allow_symlinks: bool,
+    #[serde(default)]
+    ignore_paths: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Resource {
+    name: String,
+    algorithm: String,
+    digest: String,
+}
+
+impl Bundle {
+    /// Reads a bundle, without checking its signature.
+    ///
+    /// # Errors
+    /// Blamed on the guest: INVALID_ARGUMENT if the bundle is malformed or contradicts itself,
+    /// UNIMPLEMENTED for a keyless bundle, another version or another way of hashing, and
+    /// RESOURCE_EXHAUSTED for more than 16 MiB or 16 certificates.
+    pub fn read(json: &[u8]) -> Result<Self> {
+        if json.len() > MAX_BYTES {
+            return Err(exhausted("bytes", MAX_BYTES, json.len()));
+        }
+        let file: BundleFile = serde_json::from_slice(json).map_err(|error| malformed(&error))?;
+        expect("`mediaType`", MEDIA_TYPE, &file.media_type)?;
+        if file.verification_material.certificate.is_some() {
+            return Err(guest(
+                StatusCode::Unimplemented,
+                "the bundle is keyless: expected one that was signed with a key or with a chain \
+                 of certificates",
+            ));
+        }
+        let chain = file.verification_material.x509_certificate_chain;
+        let chain = chain.map_or_else(Vec::new, |chain| chain.certificates);
+        if chain.len() > MAX_CERTIFICATES {
+            return Err(exhausted("certificates", MAX_CERTIFICATES, chain.len()));
+        }
+        let certificates = chain.iter().map(|certificate| {
+            let der = decoded("certificate", &certificate.raw_bytes)?;
+            Certificate::from_der(der)
+                .ok_or_else(|| invalid("the bundle has a malformed certificate"))
+        });
+        let envelope = file.dsse_envelope;
+        expect("`payloadType`", PAYLOAD_TYPE, &envelope.payload_type)?;
+        let [signature] = &envelope.signatures[..] else {
+            return Err(invalid(format!(
+                "expected one signature in the bundle, found {}",
+                envelope.signatures.len()
+            )));
+        };
+        let payload = decoded("payload", &envelope.payload)?;
+        Ok(Self {
+            certificates: certificates.collect::<Result<_>>()?,
+            signature: decoded("signature", &signature.sig)?,
+            message: message(&payload),
+            files: files_of(&payload)?,
+        })
+    }
+
+    /// The files that the bundle lists.
+    #[must_use]
+    pub fn files(&self) -> &SignedFiles {
+        &self.files
+    }
+
+    /// Whether the bundle lists a file of these bytes, under any name.
+    #[must_use]
+    pub fn lists(&self, bytes: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        self.files.values().any(|file| *file == digest)
+    }
+
+    /// Checks that a signer signed the bundle.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED with the reason.
+    pub fn verify(&self, signer: &BundleSigner) -> Result<()> {
+        let key = match signer {
+            BundleSigner::Key(key) => Ok(key.clone()),
+            BundleSigner::Authority(authority) => authority.signer_of(&self.certificates),
+        };
+        let reason = match key {
+            Ok(key) if key.has_signed(&self.message, &self.signature) => return Ok(()),
+            Ok(_) => "the signature is not by its key".to_owned(),
+            Err(reason) => reason,
+        };
+        let message = format!("expected a bundle that {signer} signed: {reason}");
+        Err(Status::new(
+            StatusCode::PermissionDenied,
+            Blame::Caller,
+            message,
+        ))
+    }
+
+    /// Whether the bundle uses a key: to sign, or in a certificate.
+    pub(crate) fn uses(&self, key: &[u8], signer: &BundleSigner) -> bool {
+        let mut certificates = self.certificates.iter();
+        signer.key() == key
+            || matches!(signer, BundleSigner::Authority(_))
+                && certificates.any(|certificate| certificate.key() == key)
+    }
+}
+
+impl BundleSigner {
+    /// Reads a public key or the certificate of an authority: PEM, or the text of a key.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the contents are neither, or several certificates.
+    pub fn from_file(contents: &[u8]) -> Result<Self> {
+        if !contents
+            .trim_ascii_start()
+            .starts_with(b"-----BEGIN CERTIFICATE-----")
+        {
+            return EcdsaKey::from_file(contents).map(Self::Key);
+        }
+        let mut certificates = Certificate::from_file(contents)?;
+        match (certificates.pop(), &certificates[..]) {
+            (Some(certificate), []) => Ok(Self::Authority(certificate)),
+            _ => Err(Status::invalid_argument(format!(
+                "expected the one certificate of an authority, found {}",
+                certificates.len() + 1
+            ))),
+        }
+    }
+
+    /// The public key, a SubjectPublicKeyInfo in DER.
+    pub(crate) fn key(&self) -> Vec<u8> {
+        match self {
+            Self::Key(key) => key.to_der(),
+            Self::Authority(certificate) => certificate.key(),
+        }
+    }
+}
+
+impl fmt::Display for BundleSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Authority(certificate) => certificate.fmt(f),
+        }
+    }
+}
+
+/// Signs files: the text of a bundle. `name` is that of the folder or file, for people. `chain` has
+/// the certificate of the key and those between it and an authority, or nothing.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the first certificate is of another key, and those of [`Bundle::read`].
+pub fn sign_files(
+    name: &str,
+    files: &SignedFiles,
+    key: &EcdsaSecretKey,
+    chain: &[Certificate],
+) -> Result<String> {
+    let material = match chain.first() {
+        None => json!({"publicKey": {"hint": key.public().hint()}, "tlogEntries": []}),
+        Some(first) if first.key() == key.public().to_der() => {
+            let raw = chain.iter().map(|one| STANDARD.encode(one.der()));
+            let chain: Vec<_> = raw.map(|raw| json!({"rawBytes": raw})).collect();
+            json!({"x509CertificateChain": {"certificates": chain}, "tlogEntries": []})
+        }
+        Some(_) => {
+            return Err(Status::invalid_argument(
+                "expected the certificate of the secret key first, found one of another key",
+            ));
+        }
+    };
+    let statement = serde_json::to_vec(&Statement::new(name, files));
+    let payload = statement.map_err(|error| Status::internal(error.to_string()))?;
+    let bundle = json!({
+        "mediaType": MEDIA_TYPE,
+        "verificationMaterial": material,
+        "dsseEnvelope": {
+            "payload": STANDARD.encode(&payload),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": STANDARD.encode(key.sign(&message(&payload))?), "keyid": ""}],
+        },
+    });
+    let text = bundle.to_string();
+    Bundle::read(text.as_bytes())?;
+    Ok(text)
+}
+
+impl Statement {
+    fn new(name: &str, files: &SignedFiles) -> Self {
+        let resources = files.iter().map(|(name, digest)| Resource {
+            name: name.clone(),
+            algorithm: "sha256".to_owned(),
+            digest: hex::encode(digest),
+        });
+        Self {
+            kind: STATEMENT_TYPE.to_owned(),
+            subject: vec![Subject {
+                name: name.to_owned(),
+                digest: SubjectDigest {
+                    sha256: hex::encode(root(files.values())),
+                },
+            }],
+            predicate_type: PREDICATE_TYPE.to_owned(),
+            predicate: Predicate {
+                serialization: Serialization {
+                    method: "files".to_owned(),
+                    hash_type: "sha256".to_owned(),
+                    allow_symlinks: false,
+                    ignore_paths: LEFT_OUT.map(str::to_owned).to_vec(),
+                },
+                resources: resources.collect(),
+            },
+        }
+    }
+}
+
+/// The bytes that a signature of an envelope signs.
+fn message(payload: &[u8]) -> Vec<u8> {
+    let start = format!(
+        "DSSEv1 {} {PAYLOAD_TYPE} {} ",
+        PAYLOAD_TYPE.len(),
+        payload.len()
+    );
+    [start.as_bytes(), payload].concat()
+}
+
+/// The digest of a statement's subject: of all digests, in the order of the statement.
+fn root<'a>(digests: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
+    let digest = digests.fold(Sha256::new(), |sum, digest| sum.chain_update(digest));
+    digest.finalize().into()
+}
+
+/// The files of a statement.
+fn files_of(payload: &[u8]) -> Result<SignedFiles> {
+    let statement: Statement = serde_json::from_slice(payload).map_err(|e| malformed(&e))?;
+    expect("`_type`", STATEMENT_TYPE, &statement.kind)?;
+    expect("`predicateType`", PREDICATE_TYPE, &statement.predicate_type)?;
+    let predicate = statement.predicate;
+    expect("`method`", "files", &predicate.serialization.method)?;
+    expect("`hash_type`", "sha256", &predicate.serialization.hash_type)?;
+    let mut digests = Vec::new();
+    let mut files = SignedFiles::new();
+    for resource in predicate.resources {
+        expect("`algorithm`", "sha256", &resource.algorithm)?;
+        let mut digest = [0; 32];
+        hex::decode_to_slice(&resource.digest, &mut digest).map_err(|_| {
+            invalid(format!(
+                "expected a SHA-256 of 64 hexadecimal digits, found \"{}\"",
+                shown_name(&resource.digest)
+            ))
+        })?;
+        digests.push(digest);
+        if files.contains_key(&resource.name) {
+            return Err(invalid(format!(
+                "the bundle lists \"{}\" twice",
+                shown_name(&resource.name)
+            )));
+        }
+        files.insert(resource.name, digest);
+    }
+    let found = hex::encode(root(digests.iter()));
+    match &statement.subject[..] {
+        [subject] if subject.digest.sha256 == found => Ok(files),
+        [_] => Err(invalid(
+            "the bundle contradicts itself: its digest is not that of its files",
+        )),
+        more => Err(invalid(format!(
+            "expected one subject in the bundle, found {}",
+            more.len()
+        ))),
+    }
+}
+
+fn decoded(what: &str, text: &str) -> Result<Vec<u8>> {
+    let wrong = |_| invalid(format!("expected the {what} of the bundle as base64"));
+    STANDARD.decode(text).map_err(wrong)
+}
+
+fn expect(what: &str, expected: &str, found: &str) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(guest(
+        StatusCode::Unimplemented,
+        format!(
+            "expected {expected:?} as {what} of the bundle, found \"{}\"",
+            shown_name(found)
+        ),
+    ))
+}
+
+fn malformed(error: &serde_json::Error) -> Status {
+    let error = error.to_string();
+    invalid(format!("the bundle is malformed: {}", shown_name(&error)))
+}
+
+fn exhausted(what: &str, most: usize, found: usize) -> Status {
+    guest(
+        StatusCode::ResourceExhausted,
+        format!("expected a bundle of at most {most} {what}, found {found}"),
+    )
+}
+
+fn invalid(message: impl Into<String>) -> Status {
+    guest(StatusCode::InvalidArgument, message)
+}
+
+fn guest(code: StatusCode, message: impl Into<String>) -> Status {
+    Status::new(code, Blame::Guest, message)
+}
