@@ -187,6 +187,8 @@ class Options:
     opaque: bytes | None = None
     static_info: bytes | StaticInfo | None = None
     api_version: str | None = None
+    #: The call that this one is a derivative of.
+    derivative: _partitioning.Derivative | None = None
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "status"):
@@ -220,7 +222,9 @@ class Options:
 
     def without_memory(self) -> Options:
         """The options for another target of the same program, which has other operands."""
-        return dataclasses.replace(self, input_output_aliases=(), opaque=None, static_info=None, api_version=None)
+        return dataclasses.replace(
+            self, input_output_aliases=(), opaque=None, static_info=None, api_version=None, derivative=None
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,7 +290,8 @@ def bind(
             api_version=options.api_version,
         )
     if _is_partitionable(target, operands, results, options):
-        flat = _partitioning.call(target, _ffi_target(target), given, operands, results.types)
+        ffi_target = _ffi_target(target)
+        flat = _partitioning.call(target, ffi_target, given, operands, results.types, options.derivative)
         return tuple(map(_axes.sharded, flat, results.shardings) if results.shardings else flat)
     types = list(results.types)
     if options.has_status:

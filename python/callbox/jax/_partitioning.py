@@ -2,7 +2,9 @@
 
 The dimensions over which a call can be cut follow from the declaration of the target: all of an
 elementwise target, the rows of a target of the trait `rows`, the dimension `batch` of a target of
-the trait `batched`, and the batch of any pure target. XLA gathers the others. The rule is given to
+the trait `batched`, and the batch of any pure target. XLA gathers the others. A declared derivative
+is cut like the call that it differentiates: the cotangent of an operand that all rows share is the
+sum of those that the shards compute. The rule is given to
 both partitioners, GSPMD and Shardy, by `jax.experimental.custom_partitioning`, which has no rule
 for `jax.vmap` and cannot be exported for several devices. Therefore a call is a primitive of its
 own, and its lowering decides.
@@ -40,6 +42,32 @@ Factors = tuple[str | None, ...]
 
 
 @dataclasses.dataclass(frozen=True)
+class Derivative:
+    """How the arrays of a derivative correspond to those of the call that it differentiates."""
+
+    target: Target
+    #: For each operand of the derivative, whether it is like a result, and that array's position.
+    operands: tuple[tuple[bool, int], ...]
+    #: The same for its results.
+    results: tuple[tuple[bool, int], ...]
+
+    def is_cut_alike(self, target: Target) -> bool:
+        """Returns whether `target` is a derivative that the module declares for a cut target."""
+        own = self.target
+        return target in (own.vjp, own.jvp) and not _CUT.isdisjoint(own.traits) and _CUT.isdisjoint(target.traits)
+
+    def factors(self, places: Sequence[tuple[bool, int]], ranks: Sequence[int]) -> tuple[Factors, ...]:
+        """The factors of arrays of these ranks, as the declaration of the target has them."""
+        pairs = zip(places, ranks, strict=True)
+        declared = (self.target.operands, self.target.results)
+        return tuple(_factors_of(self.target, _at(declared[is_result], i), rank) for (is_result, i), rank in pairs)
+
+
+#: Traits of targets that are cut over dimensions of their own.
+_CUT = frozenset(("elementwise", "rows"))
+
+
+@dataclasses.dataclass(frozen=True)
 class Site:
     """A call without a batch."""
 
@@ -53,6 +81,8 @@ class Site:
     result_factors: tuple[Factors, ...]
     #: For each operand, whether it must have the whole batch of `jax.vmap`.
     takes_batch: tuple[bool, ...]
+    #: Whether a result without a factor is the sum of what the shards over it compute.
+    has_sums: bool
 
 
 def call(
@@ -61,19 +91,26 @@ def call(
     attributes: Mapping[str, str],
     operands: Sequence[jax.Array],
     types: Sequence[jax.ShapeDtypeStruct],
+    derivative: Derivative | None,
 ) -> list[jax.Array]:
     """Adds a call of a pure target to a program.
 
     Over the explicit axes of a mesh each result is sharded as the rule has it for the operands.
     """
+    ranks = [x.ndim for x in operands], [len(x.shape) for x in types]
+    has_sums = derivative is not None and derivative.is_cut_alike(target)
+    if derivative is not None and has_sums:
+        factors = derivative.factors(derivative.operands, ranks[0]), derivative.factors(derivative.results, ranks[1])
+    else:
+        factors = _factors(target, target.operands, ranks[0]), _factors(target, target.results, ranks[1])
     site = Site(
         target.name,
         ffi_target,
         tuple(sorted(attributes.items())),
         tuple((tuple(x.shape), x.dtype) for x in types),
-        _factors(target, target.operands, [x.ndim for x in operands]),
-        _factors(target, target.results, [len(x.shape) for x in types]),
+        *factors,
         tuple("batched" in target.traits and has_batch(x) for x in target.operands or ()),
+        has_sums,
     )
     if mesh := _axes.explicit_mesh(operands):
         rule = _Rule.of(site, (), [x.shape for x in operands])
@@ -104,21 +141,26 @@ def _traced(
 
 def _factors(target: Target, declared: Any, ranks: Sequence[int]) -> tuple[Factors, ...]:
     """The factors of all operands or all results, from their declaration and their ranks."""
+    return tuple(_factors_of(target, _at(declared, i), rank) for i, rank in enumerate(ranks))
+
+
+def _at(declared: Any, position: int) -> Any:
+    return declared[position] if declared is not None and position < len(declared) else None
+
+
+def _factors_of(target: Target, buffer: Any, rank: int) -> Factors:
+    """The factors of an array that the target declares as this buffer. None: it does not."""
     traits = target.traits
-    found: list[Factors] = []
-    for position, rank in enumerate(ranks):
-        buffer = declared[position] if declared is not None and position < len(declared) else None
-        dimensions = () if buffer is None else buffer.dimensions or ()
-        if buffer is not None and "elementwise" in traits:
-            free = rank
-        elif "rows" in traits and dimensions[:1] == ("..",):
-            free = rank - (len(dimensions) - 1)
-        elif buffer is not None and "batched" in traits and has_batch(buffer):
-            free = 1
-        else:
-            free = 0
-        found.append((*(f"d{i}" for i in range(free)), *(None,) * (rank - free)))
-    return tuple(found)
+    dimensions = () if buffer is None else buffer.dimensions or ()
+    if buffer is not None and "elementwise" in traits:
+        free = rank
+    elif "rows" in traits and dimensions[:1] == ("..",):
+        free = rank - (len(dimensions) - 1)
+    elif buffer is not None and "batched" in traits and has_batch(buffer):
+        free = 1
+    else:
+        free = 0
+    return (*(f"d{i}" for i in range(free)), *(None,) * (rank - free))
 
 
 def _ffi_call(site: Site, shapes: Sequence[tuple[int, ...]], operands: Sequence[Any]) -> tuple[jax.Array, ...]:
@@ -152,7 +194,12 @@ def _partitioned(site: Site, batch: tuple[int, ...], *operands: Any) -> tuple[ja
         given = rule.shardings(rule.operands, axes, mesh)
         wanted = rule.shardings(rule.results, axes, mesh)
         shapes = [s.shard_shape(x.shape) for s, x in zip(wanted, results, strict=True)]
-        return mesh, lambda *shards: _ffi_call(site, shapes, shards), wanted, given
+
+        def shard(*operands: Any) -> tuple[jax.Array, ...]:
+            found = _ffi_call(site, shapes, operands)
+            return tuple(map(rule.summed, found, rule.results, itertools.repeat(axes))) if site.has_sums else found
+
+        return mesh, shard, wanted, given
 
     call = custom_partitioning(function)
     call.def_partition(partition=partition, infer_sharding_from_operands=infer, sharding_rule=rule.of_shardy())
@@ -212,6 +259,12 @@ class _Rule:
     def shardings(self, wanted: Sequence[Factors], axes: Mapping[str, tuple[str, ...]], mesh: Any) -> Any:
         specs = (PartitionSpec(*(axes.get(f) if f else None for f in factors)) for factors in wanted)
         return tuple(NamedSharding(mesh, spec) for spec in specs)
+
+    @staticmethod
+    def summed(x: jax.Array, factors: Factors, axes: Mapping[str, tuple[str, ...]]) -> jax.Array:
+        """Adds the shards of a result over the mesh axes that cut the call and not the result."""
+        names = tuple(name for factor, names in axes.items() if factor not in factors for name in names)
+        return jax.lax.psum(x, names) if names else x
 
     def of_shardy(self) -> SdyShardingRule:
         """The same as a rule of Shardy. Dimensions that cannot be cut have factors of their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ import jax
 
 from callbox._callbox import Target
 
+from . import _partitioning
 from ._call import Options, Results, array_type, bind, only
 from ._derivatives import is_inexact, is_traced, refused, with_both, with_jvp, with_vjp
 
@@ -37,7 +39,7 @@ def with_rules(target: Target, vjp: Any, jvp: Any) -> FlatCall:
         def plain(*operands: jax.Array) -> tuple[jax.Array, ...]:
             return bind(target, operands, results, named, options)
 
-        rules = _Rules(results, named, options, tree)
+        rules = _Rules(target, results, named, options, tree)
         if not is_traced(operands):
             return plain(*operands)
         if vjp is not None and jvp is not None:
@@ -54,7 +56,10 @@ def with_rules(target: Target, vjp: Any, jvp: Any) -> FlatCall:
 class _Rules:
     """Derivative rules as `with_vjp` and `with_jvp` take them: flat, and without the status."""
 
-    def __init__(self, results: Results, attributes: dict[str, Any], options: Options, tree: Any) -> None:
+    def __init__(
+        self, target: Target, results: Results, attributes: dict[str, Any], options: Options, tree: Any
+    ) -> None:
+        self._target = target
         self._tree = tree
         self._results = results
         self._attributes = attributes
@@ -62,9 +67,7 @@ class _Rules:
 
     def vjp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
         if _is_flat(rule):
-            return lambda operands, _results, cotangents: self._call(
-                rule, (*operands, *(ct for ct in cotangents if ct is not None)), operands
-            )
+            return lambda operands, _results, cotangents: self._call(rule, operands, cotangents, operands, is_vjp=True)
 
         def of_function(operands: Any, results: Any, cotangents: Any) -> Sequence[Any]:
             shown = in_tree(self._tree, operands)
@@ -76,7 +79,7 @@ class _Rules:
     def jvp(self, rule: Target | Callable[..., Any]) -> Callable[..., Sequence[Any]]:
         if _is_flat(rule):
             return lambda operands, results, tangents: self._with_status(
-                self._call(rule, (*operands, *(t for t in tangents if t is not None)), self._own(results))
+                self._call(rule, operands, tangents, self._own(results), is_vjp=False)
             )
 
         def of_function(operands: Any, results: Any, tangents: Any) -> Sequence[Any]:
@@ -86,13 +89,22 @@ class _Rules:
 
         return of_function
 
-    def _call(self, rule: Any, operands: Sequence[jax.Array], like: Sequence[Any]) -> list[Any]:
-        """Calls a target or an op, whose results have the types of the inexact elements of `like`.
+    def _call(
+        self, rule: Any, operands: Sequence[jax.Array], given: Sequence[Any], like: Sequence[Any], *, is_vjp: bool
+    ) -> list[Any]:
+        """Calls a target or an op on the operands and the given cotangents or tangents.
 
-        The other elements of the returned list are None.
+        Its results have the types of the inexact elements of `like`. The other elements of the
+        returned list are None.
         """
         types = tuple(array_type(x.shape, x.dtype) for x in like if is_inexact(x))
-        options = self._options.without_memory()
+        known = [(i, x) for i, x in enumerate(given) if x is not None]
+        own = _partitioning.Derivative(
+            self._target,
+            (*((False, i) for i in range(len(operands))), *((is_vjp, i) for i, _ in known)),
+            tuple((not is_vjp, i) for i, x in enumerate(like) if is_inexact(x)),
+        )
+        options = dataclasses.replace(self._options.without_memory(), derivative=own)
         defaults: Mapping[str, Any]
         if isinstance(rule, Target):
             call, defaults = with_rules(rule, *declared(rule, options)), {}
@@ -100,9 +112,9 @@ class _Rules:
             call, defaults = ops[rule]
         # The rules of an op get one result as it is, and several in a tuple.
         container = only if len(types) == 1 else tuple
-        flat = call(operands, Results(types, container), {**defaults, **self._attributes}, options, None)
-        given = iter(flat)
-        return [next(given) if is_inexact(x) else None for x in like]
+        arrays = (*operands, *(x for _, x in known))
+        flat = iter(call(arrays, Results(types, container), {**defaults, **self._attributes}, options, None))
+        return [next(flat) if is_inexact(x) else None for x in like]
 
     def _own(self, flat: Sequence[Any]) -> Sequence[Any]:
         return flat[: len(self._results.types)]

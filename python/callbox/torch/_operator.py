@@ -121,6 +121,12 @@ class Operator:
         for position, name in self._scalars:
             if len(tensors) == position and isinstance(attributes.get(name), torch.Tensor):
                 tensors = (*tensors, attributes.pop(name))
+        for position, tensor in enumerate(tensors):
+            if tensor.device != tensors[0].device:
+                raise ValueError(
+                    f"target {self._target.name!r}: expected all operands on one device, found operand 0 on "
+                    f"{tensors[0].device} and operand {position} on {tensor.device}"
+                )
         return tensors
 
     def _cast(self, operands: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

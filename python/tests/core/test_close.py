@@ -165,6 +165,19 @@ def test_memory_is_given_back(guests, how):
         make_large_calls(module)
 
 
+def test_memory_of_calls_from_many_threads_is_given_back(guests):
+    """Each thread has an instance of its own, and all are idle together."""
+    gc.collect()
+    module = whole(guests, idle_seconds=0.05, idle_bytes=0)
+    before = resident_bytes()
+    threads = [threading.Thread(target=make_large_calls, args=(module,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert eventually(lambda: resident_bytes() - before < 60 * MIB), (resident_bytes() - before) // MIB
+
+
 def test_idle_call_sites_within_the_limit_stay(counter):
     """The counter of an instance begins again where the instance is a new one."""
     count = callbox.Host(idle_seconds=0.01, idle_bytes=16 * MIB).load(counter).count

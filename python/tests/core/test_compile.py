@@ -3,6 +3,7 @@
 import os
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -60,6 +61,29 @@ def test_the_cache_compiles_nothing(guests, tmp_path):
     for place in ["process", "cache"]:
         host = callbox.Host(cache_dir=tmp_path / "cache")
         assert host.load(guests / "add_n.wasm").compiled_in == place
+
+
+def test_other_threads_run_while_a_module_is_loaded():
+    """In this process, where compiling would hold the GIL the longest."""
+    host = callbox.Host(policy={"compile": "this_process"})
+    module = _slow(depth=250, count=100)
+    began, ended = threading.Event(), threading.Event()
+
+    def load():
+        began.set()
+        host.load(module)
+        ended.set()
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    began.wait()
+    turns = 0
+    while not ended.is_set():
+        turns += 1
+        time.sleep(0.001)
+    thread.join()
+    # A thread that waits for the GIL has a turn or two before the load and after it.
+    assert turns > 10
 
 
 def test_a_module_that_compiles_too_long_is_stopped_and_refused(guests):

@@ -103,6 +103,31 @@ class TestPartitionedCalls:
         whole = jax.jit(jax.grad(loss(norm)))(put(mesh, X, "i"), WEIGHT)
         np.testing.assert_allclose(whole, expected, atol=1e-5)
 
+    @pytest.mark.parametrize("spec", [("i", None, None), ("j", "i", None), (("i", "j"), None, None)])
+    def test_gradients_of_weights_are_sums_of_the_shards(self, norm, mesh, spec):
+        def loss(norm):
+            return lambda x, weight: jnp.sum(jnp.tanh(norm(x, weight)))
+
+        def reference(x, weight):
+            return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + EPS) * weight
+
+        program = jax.jit(jax.grad(loss(norm), argnums=(0, 1)))
+        operands = put(mesh, X, *spec), put(mesh, WEIGHT)
+        found, expected = program(*operands), jax.grad(loss(reference), argnums=(0, 1))(X, WEIGHT)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-4)
+        assert (spec_of(found[0]), spec_of(found[1])) == (spec, (None,))
+        text = program.lower(*operands).compile().as_text()
+        assert set(COLLECTIVES.findall(text)) == {"all-reduce"}
+
+    def test_rules_that_are_not_declared_get_all_rows(self, load, mesh, guests):
+        """A kernel that is passed as `vjp=` may be no derivative, so that its shards are not added."""
+        other = callbox.Host(policy={"limits": {"deadline_ms": 8765}}).load(guests / "rms_norm.wasm")
+        op = callbox.jax.op(load("rms_norm").rms_norm, vjp=other.rms_norm_grad)
+        program = jax.jit(jax.grad(lambda x: jnp.sum(op(x, WEIGHT, eps=EPS))))
+        text = program.lower(put(mesh, X, "i")).compile().as_text()
+        assert "all-gather" in text
+
     def test_loops(self, norm, mesh):
         def program(x, weight):
             return jax.lax.scan(lambda x, _: (norm(x, weight), None), x, None, length=2)[0]

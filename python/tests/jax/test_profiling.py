@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 
 import jax
@@ -47,11 +49,23 @@ def test_a_trace_has_loads_and_direct_calls(guests, tmp_path):
     assert add_n(np.ones(3, np.float32), n=1.0)[0] == 2.0
 
 
-def test_a_trace_has_the_calls(program, tmp_path):
+def test_events_of_a_trace_lead_to_targets(program, tmp_path):
+    """XLA gives an event the name of the instruction, whose metadata has that of the target."""
     x = jnp.ones((4, 8))
-    program(x).block_until_ready()
+    compiled = program.lower(x).compile()
+    compiled(x).block_until_ready()
     with jax.profiler.trace(str(tmp_path)):
         for _ in range(3):
-            program(x).block_until_ready()
-    (trace,) = tmp_path.rglob("*.xplane.pb")
-    assert b"ffi_call" in trace.read_bytes() or b"custom-call" in trace.read_bytes()
+            compiled(x).block_until_ready()
+    targets = {
+        re.search(r"%?([\w.-]+) = ", line)[1]: re.search(r'op_name="[^"]*?(rms_norm\w*)', line)[1]
+        for line in compiled.as_text().splitlines()
+        if 'custom_call_target="callbox.v1"' in line
+    }
+    (trace,) = tmp_path.rglob("*.trace.json.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    found = [targets[event["name"]] for event in events if event.get("name") in targets]
+    assert sorted(found) == ["rms_norm"] * 3 + ["rms_norm_grad"] * 3
+    # The program itself is in the trace, too, for tools that show it.
+    (plane,) = tmp_path.rglob("*.xplane.pb")
+    assert b"rms_norm_grad" in plane.read_bytes()
