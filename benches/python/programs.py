@@ -66,6 +66,9 @@ def cases() -> dict[str, tuple[Callable[[int], Callable[..., Any]], list[Any]]]:
         # Of arrays of their own: XLA computes the sums of one array once.
         return lambda *arrays: [jnp.sum(x, axis=1) for x in arrays[:count]]
 
+    def maxima(count: int) -> Callable[..., Any]:
+        return lambda *arrays: [jnp.max(x, axis=1) for x in arrays[:count]]
+
     def of(step: Callable[[Any], Any]) -> Callable[[int], Callable[..., Any]]:
         return lambda count: repeated(step, count)
 
@@ -75,6 +78,7 @@ def cases() -> dict[str, tuple[Callable[[int], Callable[..., Any]], list[Any]]]:
         "dot, 1024 x 1024, bf16": (dot, [x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)]),
         "chain of eight, 16 M of f32": (of(chain), [normal(1 << 24)]),
         "sums of rows, 4096 x 1024 of f32": (sums, [normal(4096, 1024) + i for i in range(MANY)]),
+        "maxima of rows, 4096 x 1024 of f32": (maxima, [normal(4096, 1024) + i for i in range(MANY)]),
         "softmax, 4096 x 1024 of f32": (of(lambda x: jax.nn.softmax(x, axis=-1)), [normal(4096, 1024)]),
     }
 

@@ -201,7 +201,9 @@ fn evaluate_array(instruction: &Instruction, operands: &[Literal]) -> Result<Lit
     let to = shape.element_type();
     let bytes = match (&instruction.opcode, arrays.as_slice()) {
         (Opcode::Clamp, [low, x, high]) => elementwise::clamp(shape, low, x, high),
-        (Opcode::Bitcast, [x]) => layout::bitcast(x, shape),
+        (Opcode::Bitcast, [x]) => {
+            layout::bitcast(x, shape).map(|bytes| layout::with_valid_preds(bytes, to))
+        }
         (Opcode::Iota(dimension), []) => movement::iota(shape, *dimension),
         (Opcode::Broadcast(dimensions), [x]) => movement::broadcast(x, shape, dimensions),
         (Opcode::Transpose(permutation), [x]) => movement::transpose(x, permutation),
@@ -250,21 +252,24 @@ fn evaluate_elements(
             [x],
         ) => reduce_precision::reduce_precision(*x, *exponent_bits, *mantissa_bits),
         (Opcode::Convert, [x]) => convert::convert(*x, to),
+        (Opcode::BitcastConvert, [x]) => Ok(layout::with_valid_preds(x.bytes.to_vec(), to)),
         _ => return None,
     })
 }
 
 /// Whether the result has the bytes of the operand.
 ///
-/// `bitcast-convert` always does: shape inference refuses types narrower than a byte.
+/// `bitcast-convert` does so except to PRED: shape inference refuses types narrower than a byte.
 pub(crate) fn keeps_bytes(opcode: &Opcode, operand: &Shape, shape: &Shape) -> bool {
     let (Some(from), Some(to)) = (operand.as_array(), shape.as_array()) else {
         return matches!(opcode, Opcode::Copy);
     };
+    let makes_pred = to.element_type().is_pred() && !from.element_type().is_pred();
     match opcode {
-        Opcode::Copy | Opcode::Reshape | Opcode::BitcastConvert => true,
+        Opcode::Copy | Opcode::Reshape => true,
+        Opcode::BitcastConvert => !makes_pred,
         Opcode::Convert => from.element_type() == to.element_type(),
-        Opcode::Bitcast => layout::keeps_bytes(from, to),
+        Opcode::Bitcast => !makes_pred && layout::keeps_bytes(from, to),
         _ => false,
     }
 }

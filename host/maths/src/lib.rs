@@ -45,6 +45,7 @@
 pub mod convert;
 pub mod elementwise;
 pub mod fft;
+pub mod folds;
 pub mod gemm;
 pub mod nearest;
 pub mod norm;

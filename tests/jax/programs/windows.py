@@ -48,6 +48,22 @@ def dilated_windows(x, y):
     )
 
 
+@SUBJECT.program(lattice((5,)), lattice((3, 4)))
+def windows_with_start(x, y):
+    """An initial value that is not neutral counts once in each window, whatever its padding."""
+
+    def windows(x, start, f, size, padding, **options):
+        strides = (1,) * x.ndim
+        return lax.reduce_window(x, np.float32(start), f, size, strides, padding, **options)
+
+    return (
+        windows(x, 2, lax.add, (3,), ((1, 1),)),
+        windows(x, 0.5, lax.max, (2,), ((3, 0),)),
+        windows(x, 4, lax.add, (2,), ((0, 0),), base_dilation=(2,)),
+        windows(y, -1, lax.min, (2, 3), "SAME"),
+    )
+
+
 @SUBJECT.program(lattice((4, 3)), s32([[3, 1, 2], [0, 9, 4], [7, 8, 5], [6, 6, 1]]))
 def window_of_several(x, y):
     """Two operands at once: the value at the smallest key."""

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::array::Array;
 use super::strided::{Strides, copy};
 use super::{bug, zeroed};
-use callbox_core::values::{ArrayShape, Literal, Result, Shape};
+use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
 
 /// Converts row-major arrays to the layouts of a compatible shape.
 ///
@@ -63,6 +63,16 @@ pub(super) fn keeps_bytes(from: &ArrayShape, to: &ArrayShape) -> bool {
 /// Reinterprets the operand's memory, in its layout, as this shape in its layout.
 pub(super) fn bitcast(x: &Array<'_>, shape: &ArrayShape) -> Result<Vec<u8>> {
     from_memory(&to_memory(x)?, shape)
+}
+
+/// The bytes of elements of this type, with 1 for any other byte than 0 in PRED.
+pub(super) fn with_valid_preds(mut bytes: Vec<u8>, of: ElementType) -> Vec<u8> {
+    if of.is_pred() {
+        bytes
+            .iter_mut()
+            .for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+    bytes
 }
 
 /// The bytes of a row-major array, in the order of its layout.

@@ -2,9 +2,10 @@
 //!
 //! A tile of a value has the bits that the instruction gives on whole arrays. The values between
 //! two instructions stay in the processor's caches; only values that are read after the pass are
-//! stored as a whole.
+//! stored as a whole. A result takes the memory of an input of its size that nothing else reads.
 
 use std::iter::zip;
+use std::sync::Arc;
 
 use zerocopy::FromZeros;
 
@@ -61,6 +62,8 @@ enum Input<'a> {
     Array(Array<'a>),
     /// A tile of copies of a scalar.
     Scalar(Elements<'a>),
+    /// An array of the pass's dimensions, in the memory of the result with this number.
+    Taken(callbox_core::ElementType, usize),
 }
 
 /// The elements of one tile.
@@ -77,13 +80,18 @@ struct Tile {
 pub(crate) fn run_pass(
     pass: &Pass,
     computation: &Computation,
-    inputs: &[Literal],
+    mut inputs: Vec<Literal>,
     team: Team<'_>,
 ) -> Result<Vec<Literal>> {
     let _mode = FloatMode::WASM.set();
     let count = pass.dimensions.iter().product::<usize>();
+    let instructions = &computation.instructions;
+    let results = pass.members.iter().filter(|member| member.is_result);
+    let shapes = Vec::from_iter(results.map(|m| &instructions[m.instruction.index()].shape));
+    let sizes = Vec::from_iter(shapes.iter().map(|shape| shape.leaves()[0].byte_size()));
+    let taken = take_memory(pass, computation, &mut inputs, &sizes);
     let mut spread = Vec::with_capacity(inputs.len());
-    for input in inputs {
+    for input in &inputs {
         let input = array(input)?;
         let is_scalar = input.dimensions().is_empty();
         spread.push(repeat(
@@ -92,7 +100,14 @@ pub(crate) fn run_pass(
         )?);
     }
     let mut prepared = Vec::with_capacity(inputs.len());
-    for (input, spread) in zip(inputs, &spread) {
+    for (number, (input, spread)) in zip(&inputs, &spread).enumerate() {
+        let takes = |taken: &Option<(usize, _)>| taken.as_ref().is_some_and(|t| t.0 == number);
+        if let Some(result) = taken.iter().position(takes) {
+            let shape = instructions[pass.inputs[number].index()].shape.as_array();
+            let shape = shape.ok_or_else(|| bug("an input of a pass is not an array"))?;
+            prepared.push(Input::Taken(shape.element_type(), result));
+            continue;
+        }
         let input = array(input)?;
         prepared.push(if input.dimensions().is_empty() {
             Input::Scalar(Elements {
@@ -103,12 +118,11 @@ pub(crate) fn run_pass(
             Input::Array(input)
         });
     }
-    let instructions = &computation.instructions;
-    let results = pass.members.iter().filter(|member| member.is_result);
-    let shapes = Vec::from_iter(results.map(|m| &instructions[m.instruction.index()].shape));
-    let sizes = shapes.iter().map(|shape| shape.leaves()[0].byte_size());
-    let outputs = sizes.map(untouched).collect::<Result<Vec<_>>>();
-    let mut outputs = outputs?;
+    let outputs = zip(taken, sizes).map(|(taken, size)| match taken {
+        Some((_, memory)) => Ok(memory),
+        None => untouched(size),
+    });
+    let mut outputs = outputs.collect::<Result<Vec<_>>>()?;
     let mut rest = Vec::from_iter(zip(&mut outputs, &shapes).map(|(output, shape)| {
         let width = shape.leaves()[0].element_type().byte_width();
         output.chunks_mut(TILE * width)
@@ -128,6 +142,41 @@ pub(crate) fn run_pass(
         .collect()
 }
 
+/// Takes the memory of inputs that nothing else reads, for results of the same size.
+///
+/// Gives for each result the number of the input that it takes, and the memory with the input's
+/// elements. The input becomes a scalar without meaning.
+fn take_memory(
+    pass: &Pass,
+    computation: &Computation,
+    inputs: &mut [Literal],
+    sizes: &[usize],
+) -> Vec<Option<(usize, Vec<u8>)>> {
+    let mut taken = vec![None; sizes.len()];
+    for (number, input) in inputs.iter_mut().enumerate() {
+        let is_broadcast = pass.members.iter().any(|member| {
+            let instruction = &computation.instructions[member.instruction.index()];
+            matches!(instruction.opcode, Opcode::Broadcast(_))
+                && member.operands.contains(&Source::Input(number))
+        });
+        let [leaf] = input.shared_leaves() else {
+            continue;
+        };
+        let is_array = array(input).is_ok_and(|x| x.dimensions() == pass.dimensions);
+        if !is_array || is_broadcast || Arc::strong_count(leaf) != 1 {
+            continue;
+        }
+        let free =
+            zip(&mut taken, sizes).find(|(taken, size)| taken.is_none() && **size == leaf.len());
+        if let Some((taken, _)) = free {
+            let leaf = Arc::clone(leaf);
+            *input = Literal::scalar(0_u8);
+            *taken = Some((number, Arc::unwrap_or_clone(leaf)));
+        }
+    }
+    taken
+}
+
 fn run_tile(
     pass: &Pass,
     instructions: &[Instruction],
@@ -135,6 +184,13 @@ fn run_tile(
     tile: Tile,
     parts: Vec<&mut [u8]>,
 ) -> Result<()> {
+    // The elements of inputs whose memory results take.
+    let mut taken = vec![Vec::new(); parts.len()];
+    for input in inputs {
+        if let Input::Taken(_, result) = *input {
+            taken[result] = parts[result].to_vec();
+        }
+    }
     let mut parts = parts.into_iter();
     let mut values: Vec<Vec<u8>> = Vec::with_capacity(pass.members.len());
     for member in &pass.members {
@@ -146,7 +202,7 @@ fn run_tile(
             _ => {
                 let operands = zip(&member.operands, &instruction.operands);
                 let operands = operands.map(|(source, id)| match *source {
-                    Source::Input(input) => inputs[input].part(tile),
+                    Source::Input(input) => inputs[input].part(tile, &taken),
                     Source::Member(member) => Ok(Elements {
                         element_type: element_type(&instructions[id.index()])?,
                         bytes: &values[member],
@@ -194,8 +250,20 @@ fn element_type(instruction: &Instruction) -> Result<callbox_core::ElementType> 
 }
 
 impl<'a> Input<'a> {
-    fn part(&self, tile: Tile) -> Result<Elements<'a>> {
+    /// The elements of a tile. `taken` has those of inputs whose memory results take.
+    fn part<'t>(&self, tile: Tile, taken: &'t [Vec<u8>]) -> Result<Elements<'t>>
+    where
+        'a: 't,
+    {
         let (elements, start) = match self {
+            &Self::Taken(element_type, result) => {
+                let bytes = taken[result].as_slice();
+                let elements = Elements {
+                    element_type,
+                    bytes,
+                };
+                (elements, 0)
+            }
             Self::Array(array) => (array.elements(), tile.start),
             Self::Scalar(copies) => (*copies, 0),
         };
@@ -210,7 +278,8 @@ impl<'a> Input<'a> {
 fn broadcast(input: &Input<'_>, to: &[usize], dimensions: &[usize], tile: Tile) -> Result<Vec<u8>> {
     let x = match input {
         Input::Array(x) => x,
-        Input::Scalar(_) => return Ok(input.part(tile)?.bytes.to_vec()),
+        Input::Scalar(_) => return Ok(input.part(tile, &[])?.bytes.to_vec()),
+        Input::Taken(..) => return Err(bug("a broadcast of memory that a result takes")),
     };
     let width = x.width();
     let steps = Strides::broadcast(x, to, dimensions.len())?.steps;

@@ -124,6 +124,15 @@ fn values_are_handed_on_without_a_copy() {
 }
 
 #[test]
+fn a_bitcast_to_pred_gives_0_and_1() {
+    let x = raw("u8[4]", &[0, 1, 2, 255]);
+    for opcode in [Opcode::BitcastConvert, Opcode::Bitcast] {
+        let result = run(opcode, "pred[4]", std::slice::from_ref(&x));
+        assert_eq!(result.bytes(), Some([0, 1, 1, 1].as_slice()));
+    }
+}
+
+#[test]
 fn tuples_are_taken_apart() {
     let (x, y) = (counting("s8[2]"), counting("u16[3]"));
     let inner = run(

@@ -46,7 +46,8 @@ impl Functions for Callbacks {
         if bounds.fuel.is_some() {
             options.call.fuel.clone_from(&bounds.fuel);
         }
-        Run::begin(&executable, id, &options, self.depth + 1, HostSpace)?.computation(id, operands)
+        Run::begin(&executable, id, &options, self.depth + 1, HostSpace)?
+            .computation(id, operands.to_vec())
     }
 
     fn enqueue(
@@ -72,7 +73,7 @@ impl Functions for Callbacks {
         }
         let space = DeviceSpace::new(queue);
         let mut run = Run::begin(&executable, id, &self.options, depth, space)?;
-        Ok(run.computation(id, &arguments)?.buffers())
+        Ok(run.computation(id, arguments)?.buffers())
     }
 }
 

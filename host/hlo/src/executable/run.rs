@@ -92,12 +92,14 @@ impl<'a, S: Space> Run<'a, S> {
         }
     }
 
-    /// Runs a computation.
+    /// Runs a computation. An argument is dropped after its last use, so that results can take its
+    /// memory.
     pub(super) fn computation(
         &mut self,
         id: ComputationId,
-        arguments: &[S::Value],
+        arguments: Vec<S::Value>,
     ) -> Result<S::Value> {
+        let mut arguments = Vec::from_iter(arguments.into_iter().map(Some));
         let core = self.core;
         let plan = core.plan.computation(id);
         let computation = &core.program.computations[id.index()];
@@ -114,13 +116,13 @@ impl<'a, S: Space> Run<'a, S> {
             }
             let mut count = 1;
             if let Some(pass) = &step.pass {
-                let results = S::pass(self, pass, computation, &operands)?;
+                let results = S::pass(self, pass, computation, operands)?;
                 for (id, result) in std::iter::zip(pass.results(), results) {
                     values[id.index()] = Some(result);
                 }
                 count = pass.members.len() as u64;
             } else {
-                let result = self.step(instruction, step, operands, arguments)?;
+                let result = self.step(instruction, step, operands, &mut arguments)?;
                 // A callee's result may have other layouts, which would change what `bitcast`
                 // reads.
                 let result = S::with_compatible_shape(result, &instruction.shape);
@@ -138,16 +140,14 @@ impl<'a, S: Space> Run<'a, S> {
         instruction: &Instruction,
         step: &Step,
         operands: Vec<S::Value>,
-        arguments: &[S::Value],
+        arguments: &mut [Option<S::Value>],
     ) -> Result<S::Value> {
         match &instruction.opcode {
             Opcode::Parameter(number) => arguments
-                .get(*number)
-                .cloned()
+                .get_mut(*number)
+                .and_then(Option::take)
                 .ok_or_else(|| Status::internal(format!("parameter {number} has no argument"))),
-            Opcode::Call(callee) | Opcode::Fusion(_, callee) => {
-                self.computation(*callee, &operands)
-            }
+            Opcode::Call(callee) | Opcode::Fusion(_, callee) => self.computation(*callee, operands),
             Opcode::While { condition, body } => self.while_loop(*condition, *body, operands),
             Opcode::Conditional(branches) => self.conditional(branches, &operands),
             _ => match &step.call {
@@ -165,13 +165,13 @@ impl<'a, S: Space> Run<'a, S> {
     ) -> Result<S::Value> {
         loop {
             self.stop.check()?;
-            let goes_on = self.computation(condition, &state)?;
+            let goes_on = self.computation(condition, state.clone())?;
             if !scalar::<bool>(&self.space.read(&goes_on)?)? {
                 let end = state.pop();
                 let end = end.ok_or_else(|| Status::internal("a loop without state"))?;
                 return Ok(S::joined(end));
             }
-            state = vec![self.computation(body, &state)?];
+            state = vec![self.computation(body, state)?];
         }
     }
 
@@ -192,7 +192,7 @@ impl<'a, S: Space> Run<'a, S> {
                 .unwrap_or(usize::MAX)
                 .min(branches.len() - 1),
         };
-        let end = self.computation(branches[branch], &inputs[branch..=branch])?;
+        let end = self.computation(branches[branch], inputs[branch..=branch].to_vec())?;
         Ok(S::joined(end))
     }
 }

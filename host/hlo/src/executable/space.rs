@@ -33,7 +33,7 @@ pub(super) trait Space: Sized {
         run: &mut Run<'_, Self>,
         pass: &Pass,
         computation: &Computation,
-        inputs: &[Self::Value],
+        inputs: Vec<Self::Value>,
     ) -> Result<Vec<Self::Value>>;
 
     /// Calls a custom call's target.

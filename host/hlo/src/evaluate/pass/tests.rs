@@ -109,3 +109,37 @@ fn a_broadcast_that_transposes_is_right() {
     let expected = Vec::from_iter(transposed.flat_map(f32::to_le_bytes));
     assert!(found.unwrap().bytes() == Some(expected.as_slice()));
 }
+
+/// Each instruction but the first two reads a value for the last time, and so do the loop's body and
+/// the fusion. The arguments and the values that are read again keep their elements.
+#[test]
+fn results_take_memory_only_of_values_that_nothing_reads() {
+    let text = "HloModule m\n\
+        body {\n  s = (s32[], f32[100,101]) parameter(0)\n  n = s32[] get-tuple-element(s), index=0\n  \
+        one = s32[] constant(1)\n  m = s32[] subtract(n, one)\n  \
+        v = f32[100,101] get-tuple-element(s), index=1\n  w = f32[100,101] add(v, v)\n  \
+        ROOT t = (s32[], f32[100,101]) tuple(m, w)\n}\n\
+        goes_on {\n  s = (s32[], f32[100,101]) parameter(0)\n  \
+        n = s32[] get-tuple-element(s), index=0\n  zero = s32[] constant(0)\n  \
+        ROOT c = pred[] compare(n, zero), direction=GT\n}\n\
+        fused {\n  a = f32[100,101] parameter(0)\n  b = f32[100,101] parameter(1)\n  \
+        ROOT d = f32[100,101] subtract(a, b)\n}\n\
+        ENTRY main {\n  x = f32[100,101] parameter(0)\n  y = f32[100,101] negate(x)\n  \
+        k = s32[] constant(3)\n  start = (s32[], f32[100,101]) tuple(k, y)\n  \
+        end = (s32[], f32[100,101]) while(start), condition=goes_on, body=body\n  \
+        grown = f32[100,101] get-tuple-element(end), index=1\n  \
+        f = f32[100,101] fusion(grown, y), kind=kLoop, calls=fused\n  \
+        ROOT t = (f32[100,101], f32[100,101], f32[100,101]) tuple(f, y, x)\n}";
+    let program = Program::from_hlo_text(text).unwrap();
+    let executable = Executable::compile(&program, &Registry::new(), Platform::Host).unwrap();
+    let shape = ArrayShape::new(ElementType::F32, &[100, COLUMNS]).unwrap();
+    let bytes = (0..10_100).flat_map(|i| (i as f32).to_le_bytes());
+    let x = Literal::from_bytes(shape, bytes.collect()).unwrap();
+    for _ in 0..2 {
+        let found = executable.execute(0, std::slice::from_ref(&x), &ExecuteOptions::default());
+        for (found, factor) in std::iter::zip(found.unwrap().into_elements(), [-7.0, -1.0, 1.0]) {
+            let expected = Vec::from_iter((0..10_100).map(|i| factor * i as f32));
+            assert_eq!(found.to_vec::<f32>().unwrap(), expected);
+        }
+    }
+}

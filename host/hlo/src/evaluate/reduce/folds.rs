@@ -22,12 +22,10 @@ use super::super::wide::{Kind, Wide};
 use super::super::{bug, zeroed};
 use crate::instruction::BinaryOperation as B;
 use callbox_core::values::{ElementType, Result};
+use callbox_maths::folds::{self, Fold, LANES};
 
 /// The elements from which a row is folded in lanes.
 const LONG: usize = 64;
-
-/// The parts of a segment that are folded side by side.
-const LANES: usize = 16;
 
 /// The elements of a row that one thread folds. A multiple of [`BLOCK`].
 const SEGMENT: usize = 64 * BLOCK;
@@ -59,6 +57,16 @@ pub(super) fn fold(
     team: Team<'_>,
 ) -> Result<Vec<u8>> {
     let x = Source::of(x, dimensions)?;
+    if let Some(fold) = x.fold_of_f32(operation) {
+        return encoded(&x, first, to, |results| {
+            let segment = |start, length| x.fold_segment_of_f32(fold, start, length);
+            match fold {
+                Fold::Sum => fold_rows(&x, results, team, &<f64 as Wide>::add, segment),
+                Fold::Maximum => fold_rows(&x, results, team, &maximum, segment),
+                Fold::Minimum => fold_rows(&x, results, team, &minimum, segment),
+            }
+        });
+    }
     match (Kind::of(to)?, operation) {
         (Kind::Signed, _) => fold_integers::<i64>(operation, &x, first, to, team),
         (Kind::Unsigned, _) => fold_integers::<u64>(operation, &x, first, to, team),
@@ -129,12 +137,36 @@ impl<'a> Source<'a> {
         })
     }
 
-    fn decode<T: Wide>(&self, start: usize, to: &mut [T]) -> Result<()> {
-        let elements = Elements {
+    fn elements(&self) -> Elements<'_> {
+        Elements {
             element_type: self.element_type,
             bytes: &self.bytes,
-        };
-        T::decode(self.element_type, elements.part(start, to.len())?, to)
+        }
+    }
+
+    fn decode<T: Wide>(&self, start: usize, to: &mut [T]) -> Result<()> {
+        T::decode(
+            self.element_type,
+            self.elements().part(start, to.len())?,
+            to,
+        )
+    }
+
+    /// The fold of long rows of F32 that `callbox-maths` has on vectors.
+    fn fold_of_f32(&self, operation: B) -> Option<Fold> {
+        let is_long = self.inner == 1 && self.count >= LONG;
+        match operation {
+            _ if !is_long || self.element_type != ElementType::F32 => None,
+            B::Add => Some(Fold::Sum),
+            B::Maximum => Some(Fold::Maximum),
+            B::Minimum => Some(Fold::Minimum),
+            _ => None,
+        }
+    }
+
+    fn fold_segment_of_f32(&self, fold: Fold, start: usize, length: usize) -> Result<Option<f64>> {
+        let part = self.elements().part(start, length)?;
+        Ok(Some(folds::fold_bytes(fold, part.as_chunks().0)))
     }
 }
 
@@ -175,7 +207,8 @@ fn folded<T: Wide>(
         } else if x.count < LONG {
             fold_short_rows(x, results, team, &operation)
         } else {
-            fold_long_rows(x, results, team, &operation)
+            let segment = |start, length| fold_segment(x, start, length, &operation);
+            fold_rows(x, results, team, &operation, segment)
         }
     })
 }
@@ -278,44 +311,26 @@ fn fold_short_rows<T: Wide>(
     })
 }
 
-fn fold_long_rows<T: Wide>(
+/// Folds long rows. `fold` gives the fold of so many elements from a start on.
+fn fold_rows<T: Wide>(
     x: &Source<'_>,
     results: &mut [T],
     team: Team<'_>,
     operation: &(impl Fn(T, T) -> T + Sync),
+    fold: impl Fn(usize, usize) -> Result<Option<T>> + Sync,
 ) -> Result<()> {
     let segments = x.count.div_ceil(SEGMENT);
     let mut partial = zeroed(x.outer * segments)?;
-    let parts = partial.chunks_mut(segments).enumerate();
-    let parts = parts.flat_map(|(row, results)| {
-        let results = results.iter_mut().enumerate();
-        results.map(move |(segment, result)| (row, segment * SEGMENT, result))
-    });
-    team.share(parts, x.outer * x.count, |(row, start, result)| {
-        let length = SEGMENT.min(x.count - start);
-        // A segment of fewer elements than lanes has none.
-        let (mut lanes, mut has_lanes) = ([T::default(); LANES], false);
-        let mut rest = None;
-        let mut block = [T::default(); BLOCK];
-        for at in (0..length).step_by(BLOCK) {
-            let block = &mut block[..BLOCK.min(length - at)];
-            x.decode(row * x.count + start + at, block)?;
-            let (mut chunks, last) = block.as_chunks::<LANES>();
-            if let (false, [first, others @ ..]) = (has_lanes, chunks) {
-                (lanes, has_lanes, chunks) = (*first, true, others);
+    // The rows of a part, so that threads seldom wait for the next one.
+    let several = (SEGMENT / x.count).max(1);
+    let parts = partial.chunks_mut(several).enumerate();
+    team.share(parts, x.outer * x.count, |(part, results)| {
+        for (number, result) in (part * several..).zip(results) {
+            let (row, start) = (number / segments, number % segments * SEGMENT);
+            let length = SEGMENT.min(x.count - start);
+            if let Some(sum) = fold(row * x.count + start, length)? {
+                *result = sum;
             }
-            for chunk in chunks {
-                for (lane, &x) in zip(&mut lanes, chunk) {
-                    *lane = operation(*lane, x);
-                }
-            }
-            // Only the last block has elements left.
-            rest = last.iter().copied().reduce(operation);
-        }
-        let lanes = lanes.into_iter().filter(|_| has_lanes);
-        let sums = lanes.chain(rest);
-        if let Some(sum) = sums.reduce(operation) {
-            *result = sum;
         }
         Ok(())
     })?;
@@ -323,4 +338,34 @@ fn fold_long_rows<T: Wide>(
         *result = partial.iter().fold(*result, |sum, &x| operation(sum, x));
     }
     Ok(())
+}
+
+/// Folds so many elements in lanes, and the lanes in order.
+fn fold_segment<T: Wide>(
+    x: &Source<'_>,
+    start: usize,
+    length: usize,
+    operation: &impl Fn(T, T) -> T,
+) -> Result<Option<T>> {
+    // A segment of fewer elements than lanes has none.
+    let (mut lanes, mut has_lanes) = ([T::default(); LANES], false);
+    let mut rest = None;
+    let mut block = [T::default(); BLOCK];
+    for at in (0..length).step_by(BLOCK) {
+        let block = &mut block[..BLOCK.min(length - at)];
+        x.decode(start + at, block)?;
+        let (mut chunks, last) = block.as_chunks::<LANES>();
+        if let (false, [first, others @ ..]) = (has_lanes, chunks) {
+            (lanes, has_lanes, chunks) = (*first, true, others);
+        }
+        for chunk in chunks {
+            for (lane, &x) in zip(&mut lanes, chunk) {
+                *lane = operation(*lane, x);
+            }
+        }
+        // Only the last block has elements left.
+        rest = last.iter().copied().reduce(operation);
+    }
+    let lanes = lanes.into_iter().filter(|_| has_lanes);
+    Ok(lanes.chain(rest).reduce(operation))
 }

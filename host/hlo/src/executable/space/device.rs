@@ -184,7 +184,7 @@ impl Space for DeviceSpace<'_> {
         _: &mut Run<'_, Self>,
         _: &Pass,
         _: &Computation,
-        _: &[DeviceValue],
+        _: Vec<DeviceValue>,
     ) -> Result<Vec<DeviceValue>> {
         Err(Status::internal("a pass over values on a device"))
     }

@@ -34,7 +34,7 @@ impl Space for HostSpace {
         run: &mut Run<'_, Self>,
         pass: &Pass,
         computation: &Computation,
-        inputs: &[Literal],
+        inputs: Vec<Literal>,
     ) -> Result<Vec<Literal>> {
         run_pass(pass, computation, inputs, run.team())
     }
@@ -104,6 +104,6 @@ impl Callee for Run<'_, HostSpace> {
     }
 
     fn run(&mut self, id: ComputationId, arguments: &[Literal]) -> Result<Literal> {
-        self.computation(id, arguments)
+        self.computation(id, arguments.to_vec())
     }
 }
