@@ -85,7 +85,9 @@ def main() -> None:
                 refused += 1
             elif wrong:
                 failures.append(f"{name}, {when}: {wrong}")
-    print("\n".join([*failures, f"{runs - refused - len(failures)} of {runs} texts gave JAX's values, and {refused} were refused by name"]))
+    right = runs - refused - len(failures)
+    summary = f"{right} of {runs} texts gave JAX's values, and {refused} were refused by name"
+    print("\n".join([*failures, summary]))
     sys.exit(bool(failures))
 
 

@@ -4,10 +4,11 @@ The dimensions over which a call can be cut follow from the declaration of the t
 elementwise target, the rows of a target of the trait `rows`, the dimension `batch` of a target of
 the trait `batched`, and the batch of any pure target. XLA gathers the others. A declared derivative
 is cut like the call that it differentiates: the cotangent of an operand that all rows share is the
-sum of those that the shards compute. The rule is given to
-both partitioners, GSPMD and Shardy, by `jax.experimental.custom_partitioning`, which has no rule
-for `jax.vmap` and cannot be exported for several devices. Therefore a call is a primitive of its
-own, and its lowering decides.
+sum of those that the shards compute.
+
+The rule is given to both partitioners, GSPMD and Shardy, by
+`jax.experimental.custom_partitioning`, which has no rule for `jax.vmap` and cannot be exported for
+several devices. Therefore a call is a primitive of its own, and its lowering decides.
 
 Partitioners do not see the explicit axes of a mesh. A call over them is in a region where all axes
 are automatic, and the types of its results follow from the rule and the types of the operands.
