@@ -169,7 +169,7 @@ impl CallBuffers for RawArrays<'_> {
 
     #[inline]
     fn write(&mut self, result: usize, at: usize, bytes: &[u8]) {
-        self.copy_out(result, at, bytes, self.results[result].size);
+        self.copy_out(result, at, bytes, self.size_unless_read(result));
     }
 
     fn shared(&mut self) -> Option<Box<dyn SharedBuffers + '_>> {
@@ -187,11 +187,20 @@ impl SharedBuffers for SharedArrays<'_> {
 
     fn write(&self, result: usize, at: usize, bytes: &[u8]) {
         self.0
-            .copy_out(result, at, bytes, self.0.results[result].size);
+            .copy_out(result, at, bytes, self.0.size_unless_read(result));
     }
 }
 
 impl RawArrays<'_> {
+    /// The size of a result, or 0 if an operand shares its memory. The bytes that it replaces were
+    /// read just now then, and are in the cache.
+    #[inline]
+    fn size_unless_read(&self, result: usize) -> usize {
+        let array = &self.results[result];
+        let is_read = self.operands.iter().any(|operand| operand.overlaps(array));
+        if is_read { 0 } else { array.size }
+    }
+
     /// Copies bytes into a result, as to an array of `whole` bytes.
     #[inline]
     fn copy_out(&self, result: usize, at: usize, bytes: &[u8], whole: usize) {
@@ -329,7 +338,7 @@ fn copy(from: RawArray, range: &Range<usize>, to: RawArray) {
                 from.data.add(range.start),
                 to.data.add(range.start),
                 count,
-                to.size,
+                0,
             );
         };
     }
