@@ -65,14 +65,17 @@ def test_the_cache_compiles_nothing(guests, tmp_path):
 
 def test_other_threads_run_while_a_module_is_loaded():
     """In this process, where compiling would hold the GIL the longest."""
-    host = callbox.Host(policy={"compile": "this_process"})
+    limits = {"function_work": 1 << 40, "module_work": 1 << 40}
+    host = callbox.Host(policy={"compile": "this_process", "limits": limits})
     module = _slow(depth=250, count=100)
     began, ended = threading.Event(), threading.Event()
 
     def load():
         began.set()
-        host.load(module)
-        ended.set()
+        try:
+            host.load(module)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=load)
     thread.start()

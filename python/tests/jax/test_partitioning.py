@@ -33,7 +33,7 @@ def mesh() -> Mesh:
     return Mesh(np.array(jax.devices()).reshape(2, 2), ("i", "j"))
 
 
-@pytest.fixture(scope="module", params=["gspmd", "shardy"])
+@pytest.fixture(params=["gspmd", "shardy"])
 def partitioner(request):
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", request.param == "shardy")
