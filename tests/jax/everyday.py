@@ -15,8 +15,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from functions import FUNCTIONS, REFUSED
 from jaxlib import _hlo
+
+from functions import FUNCTIONS, REFUSED
 
 # The distance from JAX's value that is allowed, relative to the largest element of the result.
 TOLERANCE = 2e-5
@@ -85,7 +86,9 @@ def main() -> None:
                 refused += 1
             elif wrong:
                 failures.append(f"{name}, {when}: {wrong}")
-    print("\n".join([*failures, f"{runs - refused - len(failures)} of {runs} texts gave JAX's values, and {refused} were refused by name"]))
+    held = runs - refused - len(failures)
+    summary = f"{held} of {runs} texts gave JAX's values, and {refused} were refused by name"
+    print("\n".join([*failures, summary]))
     sys.exit(bool(failures))
 
 

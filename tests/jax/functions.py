@@ -107,10 +107,19 @@ add(lambda x: jax.image.resize(x, (2, 16, 16, 3), "bilinear"), IMAGE, name="resi
 add(lambda x: jax.image.resize(x, (2, 4, 4, 3), "cubic"), IMAGE, name="resize_cubic")
 add(lambda x: jax.nn.glu(jax.nn.mish(x)), X, name="mish_glu")
 add(lambda x: jax.nn.selu(x) + jax.nn.celu(x) + jax.nn.hard_swish(x), X, name="hard_activations")
-add(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True), *(normal(2, 6, 2, 4) for _ in "qkv"), name="attention")
+add(
+    lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
+    *(normal(2, 6, 2, 4) for _ in "qkv"),
+    name="attention",
+)
 add(lambda table, ids: jax.grad(lambda t: (t[ids] ** 2).sum())(table), X, IDS, name="embedding_gradient")
 add(lambda x: jnp.round(x / jnp.abs(x).max(1, keepdims=True) * 127).astype(jnp.int8), X, name="quantize_rows")
-add(lambda x, w: jnp.dot(x.astype(jnp.int8), w.astype(jnp.int8), preferred_element_type=jnp.int32), 9 * X, 9 * W, name="dot_int8")
+add(
+    lambda x, w: jnp.dot(x.astype(jnp.int8), w.astype(jnp.int8), preferred_element_type=jnp.int32),
+    9 * X,
+    9 * W,
+    name="dot_int8",
+)
 
 
 # Optimisation and differentiation.
@@ -184,7 +193,9 @@ def gravity(x):
         d = x[None] - x[:, None]
         return (d / ((d**2).sum(-1, keepdims=True) + 0.1) ** 1.5).sum(1)
 
-    return lax.scan(lambda s, _: ((s[0] + 0.01 * s[1], s[1] + 0.01 * acceleration(s[0])), s[0].sum()), (x, 0 * x), length=10)
+    return lax.scan(
+        lambda s, _: ((s[0] + 0.01 * s[1], s[1] + 0.01 * acceleration(s[0])), s[0].sum()), (x, 0 * x), length=10
+    )
 
 
 @function(integers(2, 10, 12))
@@ -196,7 +207,11 @@ def life(cells):
 @function(np.uint32([3, 4]))
 def samples(key):
     a, b, c = jax.random.split(key, 3)
-    return jax.random.normal(a, (9,)), jax.random.categorical(b, jnp.arange(5.0), shape=(9,)), jax.random.gamma(c, 2.0, (3,))
+    return (
+        jax.random.normal(a, (9,)),
+        jax.random.categorical(b, jnp.arange(5.0), shape=(9,)),
+        jax.random.gamma(c, 2.0, (3,)),
+    )
 
 
 @function(np.uint32([5, 6]), X)

@@ -110,8 +110,8 @@ fn a_broadcast_that_transposes_is_right() {
     assert!(found.unwrap().bytes() == Some(expected.as_slice()));
 }
 
-/// Each instruction but the first two reads a value for the last time, and so do the loop's body and
-/// the fusion. The arguments and the values that are read again keep their elements.
+/// The loop's body and the fusion read a value for the last time. The argument, and the value that
+/// is read again, keep their elements.
 #[test]
 fn results_take_memory_only_of_values_that_nothing_reads() {
     let text = "HloModule m\n\
