@@ -265,7 +265,7 @@ class _Rule:
     def summed(x: jax.Array, factors: Factors, axes: Mapping[str, tuple[str, ...]]) -> jax.Array:
         """Adds the shards of a result over the mesh axes that cut the call and not the result."""
         names = tuple(name for factor, names in axes.items() if factor not in factors for name in names)
-        return jax.lax.psum(x, names) if names else x
+        return jax.lax.psum(x, names) if names else x  # type: ignore[no-untyped-call]
 
     def of_shardy(self) -> SdyShardingRule:
         """The same as a rule of Shardy. Dimensions that cannot be cut have factors of their own."""

@@ -121,7 +121,7 @@ class TestPartitionedCalls:
         assert set(COLLECTIVES.findall(text)) == {"all-reduce"}
 
     def test_rules_that_are_not_declared_get_all_rows(self, load, mesh, guests):
-        """A kernel that is passed as `vjp=` may be no derivative, so that its shards are not added."""
+        """A kernel as `vjp=` may be no derivative, so that its shards are not added."""
         other = callbox.Host(policy={"limits": {"deadline_ms": 8765}}).load(guests / "rms_norm.wasm")
         op = callbox.jax.op(load("rms_norm").rms_norm, vjp=other.rms_norm_grad)
         program = jax.jit(jax.grad(lambda x: jnp.sum(op(x, WEIGHT, eps=EPS))))
