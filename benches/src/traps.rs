@@ -1,5 +1,5 @@
-//! Explicit bounds checks, and the deterministic mode with its fuel, beside the processor's signals,
-//! for a kernel on large buffers and for an empty kernel.
+//! Explicit bounds checks, and the deterministic mode with its fuel, beside the processor's
+//! signals, for a kernel on large buffers and for an empty kernel.
 
 use callbox::policy::{Policy, Traps};
 use callbox::wasm::{Config, Engine};

@@ -55,8 +55,8 @@ struct State {
     is_closed: bool,
 }
 
-/// How long a thread waits awake before it sleeps: as long as waking it may take where its processor
-/// sleeps as well, in which time a call copies some 500 KiB.
+/// How long a thread waits awake before it sleeps: as long as waking it may take where its
+/// processor sleeps as well, in which time a call copies some 500 KiB.
 pub(super) const AWAKE: Duration = Duration::from_micros(50);
 
 /// The stack of a thread: twice what a call takes by the default limits, and more than is usual.
