@@ -14,7 +14,8 @@ const STREAMED: usize = 16 << 20;
 /// The most bytes of a block where a copy in one piece is slow.
 const BLOCK: usize = 2 << 10;
 
-/// Copies bytes to part of an array of `whole` bytes. The slices have the same length.
+/// Copies bytes to part of an array of `whole` bytes, as [`copy_bytes`] does. The slices have the
+/// same length.
 ///
 /// # Panics
 /// If they have not.
@@ -26,6 +27,9 @@ pub fn copy(from: &[u8], to: &mut [u8], whole: usize) {
 }
 
 /// Copies bytes to part of an array of `whole` bytes, as is fastest.
+///
+/// With a `whole` of 0 the bytes stay in the cache: for operands, which the guest reads next, and
+/// where the bytes that are replaced were read just before.
 ///
 /// # Safety
 /// As for `std::ptr::copy_nonoverlapping`.
