@@ -2,7 +2,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "callers' arrays may share memory, so that they are pointers; and stores past the cache"
+    reason = "callers' arrays may share memory: they are pointers. Stores past the cache"
 )]
 
 /// The size of an array from which on its bytes are stored past the cache.
