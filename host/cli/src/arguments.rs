@@ -85,7 +85,8 @@ pub(super) fn input(text: &str) -> Result<InputArgument, String> {
     })
 }
 
-/// Reads `FILE.npy`, `FILE.safetensors#TENSOR`, `-` or a list such as `[1,2,3]:f32`.
+/// Reads `FILE.npy`, `FILE.safetensors#TENSOR`, `-`, a list such as `[1,2,3]:f32`, or an array of
+/// rank 0 such as `1.5:f32`.
 pub(super) fn array_file(text: &str) -> Result<ArrayFile, String> {
     const ENDING: &str = ".safetensors";
     if text.is_empty() {
@@ -99,6 +100,10 @@ pub(super) fn array_file(text: &str) -> Result<ArrayFile, String> {
             text: text.to_owned(),
             list: ListArgument::parse(text)?,
         });
+    }
+    if let Some(list) = ListArgument::scalar(text) {
+        let text = text.to_owned();
+        return Ok(ArrayFile::List { text, list });
     }
     if let Some(at) = text.find(&format!("{ENDING}#")) {
         let (path, tensor) = text.split_at(at + ENDING.len());
@@ -194,6 +199,9 @@ mod tests {
         assert_eq!(read("0=-"), pair("0", "standard input"));
         assert_eq!(read("0=[1,[2]]:f32"), pair("0", "[1,[2]]:f32"));
         assert_eq!(read("0=./[1]"), pair("0", "./[1]"));
+        assert_eq!(read("1=-1.5:f32"), pair("1", "-1.5:f32"));
+        assert_eq!(read("1=true"), pair("1", "true"));
+        assert_eq!(read("1=1.npy"), pair("1", "1.npy"));
         assert!(read("0=[1,2").unwrap_err().contains("expected JSON"));
         assert_eq!(
             read("1=w.safetensors").unwrap_err(),

@@ -81,7 +81,7 @@ fn typed_json(text: &str) -> Result<(Value, Option<ElementType>), String> {
     Ok((value, element_type))
 }
 
-/// An array written on the command line: a list, or nested lists, in JSON.
+/// An array written on the command line in JSON: a list, nested lists, or one element.
 #[derive(Clone, Debug)]
 pub(super) struct ListArgument {
     value: Value,
@@ -96,6 +96,12 @@ impl ListArgument {
             value,
             element_type,
         })
+    }
+
+    /// Reads a number or a truth value, alone or followed by `:TYPE`. Other texts name files.
+    pub(super) fn scalar(text: &str) -> Option<Self> {
+        let list = Self::parse(text).ok()?;
+        matches!(list.value, Value::Bool(_) | Value::Number(_)).then_some(list)
     }
 
     /// The array. Without a type of its own, it has the expected one.

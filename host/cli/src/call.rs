@@ -66,8 +66,8 @@ pub(super) struct Arguments {
     /// NAME[@original|@status][@leaves|@preorder], as for `callbox run --native`
     target: String,
 
-    /// The operands, in order: FILE.npy, FILE.safetensors#TENSOR, - for standard input, or a list
-    /// such as [1,2,3]:f32
+    /// The operands, in order: FILE.npy, FILE.safetensors#TENSOR, - for standard input, a list such
+    /// as [1,2,3]:f32, or a number
     #[arg(long = "operand", value_name = "FILE", num_args = 1.., value_parser = arguments::array_file)]
     operands: Vec<ArrayFile>,
 

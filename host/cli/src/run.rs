@@ -94,7 +94,7 @@ pub(super) struct Arguments {
     natives: Vec<NativeArgument>,
 
     /// Read parameter N from FILE.npy, from FILE.safetensors#TENSOR or from standard input (-), or
-    /// take it from a list such as [1,2,3]
+    /// take it from a list such as [1,2,3] or a number
     #[arg(long = "input", value_name = "N=FILE", value_parser = arguments::input)]
     inputs: Vec<InputArgument>,
 

@@ -27,6 +27,7 @@ fn lists_and_standard_input_are_inputs() {
     assert_eq!(piped(&program, "add.hlo").done(), expected);
     for (list, message) in [
         ("0=[1,2]", "--input 0: [1,2]: expected f32[3], found f32[2]"),
+        ("0=1.5", "--input 0: 1.5: expected f32[3], found f32[]"),
         (
             "0=[1,2,3]:s32",
             "--input 0: [1,2,3]:s32: expected f32[3], found s32[3]",
