@@ -307,7 +307,8 @@ impl<'a, 'b> Undo<'a, 'b> {
     /// Saves the bytes of a result, and overwrites them.
     fn overwrite(&self, result: usize, at: usize, bytes: &[u8]) {
         let range = at..at + bytes.len();
-        copy(self.arrays.results[result], &range, self.saved[result]);
+        let saved = self.saved[result];
+        copy(self.arrays.results[result], &range, saved, saved.size);
         let written = self.written.lock();
         let mut written = written.unwrap_or_else(PoisonError::into_inner);
         written.push((result, range));
@@ -320,13 +321,14 @@ impl<'a, 'b> Undo<'a, 'b> {
 impl Drop for Undo<'_, '_> {
     fn drop(&mut self) {
         for (result, range) in std::mem::take(self.written_ranges()) {
-            copy(self.saved[result], &range, self.arrays.results[result]);
+            copy(self.saved[result], &range, self.arrays.results[result], 0);
         }
     }
 }
 
-/// Copies a range of one of [`Undo`]'s arrays to the same range of another.
-fn copy(from: RawArray, range: &Range<usize>, to: RawArray) {
+/// Copies a range of one of [`Undo`]'s arrays to the same range of another, as to an array of
+/// `whole` bytes.
+fn copy(from: RawArray, range: &Range<usize>, to: RawArray, whole: usize) {
     let count = range.len();
     assert!(range.end <= from.size && range.end <= to.size);
     if count > 0 {
@@ -338,7 +340,7 @@ fn copy(from: RawArray, range: &Range<usize>, to: RawArray) {
                 from.data.add(range.start),
                 to.data.add(range.start),
                 count,
-                0,
+                whole,
             );
         };
     }

@@ -242,9 +242,12 @@ impl SharedCopy {
         chunks.try_reserve_exact(count).ok()?;
         let start = chunks.as_mut_ptr();
         // SAFETY: there is room for `count` chunks, which is at least the length of the data. The
-        // new block does not overlap the data, and all of its bytes are written.
+        // new block does not overlap the data, and all of its bytes are written: only the last
+        // chunk can have some past the data.
         unsafe {
-            start.write_bytes(0, count);
+            if let Some(last) = count.checked_sub(1) {
+                start.add(last).write_bytes(0, 1);
+            }
             ptr::copy_nonoverlapping(data.as_ptr(), start.cast(), data.len());
             chunks.set_len(count);
         }

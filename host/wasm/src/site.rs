@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use callbox_core::call::{ApiVersion, CallSite, FunctionReference, Stage, StaticInfo};
+use callbox_core::call::{
+    ApiVersion, CallSite, FunctionReference, Signature, Stage, StaticInfo, resolve_aliases,
+};
 use callbox_core::untrusted_text::clean_message;
 use callbox_core::values::{Dictionary, Result, Status};
 
@@ -71,7 +73,7 @@ impl Site {
             .and_then(|()| check_convention(module, site))
             .map_err(|status| clean_message(status, limits.message_bytes))?;
         check_scratch(site)?;
-        let layout = ArenaLayout::new(site, limits.memory_bytes)?;
+        let layout = lay_out(target, site, limits.memory_bytes)?;
         let sizes = layout.results().iter().enumerate().map(|(leaf, place)| {
             if site.scratch.contains(&leaf) {
                 0
@@ -159,6 +161,25 @@ impl Site {
         self.stages.contains(&Stage::Instantiate)
             || matches!(self.static_info, Some(StaticInfo::Reference { .. }))
     }
+}
+
+/// Lays out a call site in at most `limit` bytes.
+///
+/// Results lie apart from the operands whose memory they share for the caller, if the target does
+/// not need them there. The guest SDK else copies such an operand, because a kernel may read it
+/// after it has written the result.
+fn lay_out(target: &Signature, site: &CallSite, limit: usize) -> Result<ArenaLayout> {
+    if !site.aliasing.is_empty() && !target.works_in_place() {
+        resolve_aliases(site, site.result.leaf_count())?;
+        let apart = CallSite {
+            aliasing: Vec::new(),
+            ..site.clone()
+        };
+        if let Ok(layout) = ArenaLayout::new(&apart, limit) {
+            return Ok(layout);
+        }
+    }
+    ArenaLayout::new(site, limit)
 }
 
 /// Whether a call finds nothing of its call site in an instance but the frame: the target has no

@@ -26,23 +26,50 @@ struct Scalar {
 /// of f32 elements, and `n` as its only attribute.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn add_n(frame: *mut CallFrame) -> *mut Error {
-    // SAFETY: XLA passes a valid call frame, and everything it points to lives until the handler
-    // returns. The benchmark is the only caller and makes the call with these operands, results and
-    // attributes.
-    unsafe {
-        let frame = &*frame;
-        if answer_metadata(frame) || frame.stage != STAGE_EXECUTE {
-            return std::ptr::null_mut();
-        }
-        let (x, y): (&Buffer, &Buffer) = (&**frame.operands.values, &**frame.results.values);
-        let n = *(*(*frame.attributes.values).cast::<Scalar>()).value;
-        let (from, to) = (x.data.cast::<f32>(), y.data.cast::<f32>());
-        for place in 0..elements(x) {
-            // The operand and the result may be the same memory.
-            *to.add(place) = *from.add(place) + n;
+    // SAFETY: XLA passes a valid call frame. The benchmark is the only caller and makes the call
+    // with these operands, results and attributes.
+    if let Some((from, to, count, n)) = unsafe { arrays(frame) } {
+        for place in 0..count {
+            // SAFETY: both have `count` elements. They may be the same memory.
+            unsafe { *to.add(place) = *from.add(place) + n };
         }
     }
     std::ptr::null_mut()
+}
+
+/// The same, of one array that is both the operand and the result. The compiler makes vectors of
+/// this loop: it knows that no store changes a later element.
+///
+/// # Safety
+/// As for [`add_n`], with an operand and a result that are the same memory.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn add_n_in_place(frame: *mut CallFrame) -> *mut Error {
+    // SAFETY: as in `add_n`.
+    if let Some((_, to, count, n)) = unsafe { arrays(frame) } {
+        // SAFETY: the result has `count` elements, and belongs to the call while it runs.
+        let y = unsafe { std::slice::from_raw_parts_mut(to, count) };
+        y.iter_mut().for_each(|y| *y += n);
+    }
+    std::ptr::null_mut()
+}
+
+/// The operand, the result, their number of elements, and `n`. `None` unless the frame is that of
+/// an execution.
+///
+/// # Safety
+/// As for [`add_n`].
+unsafe fn arrays(frame: *mut CallFrame) -> Option<(*const f32, *mut f32, usize, f32)> {
+    // SAFETY: the caller guarantees it, and everything that the frame points to lives until the
+    // handler returns.
+    unsafe {
+        let frame = &*frame;
+        if answer_metadata(frame) || frame.stage != STAGE_EXECUTE {
+            return None;
+        }
+        let (x, y): (&Buffer, &Buffer) = (&**frame.operands.values, &**frame.results.values);
+        let n = *(*(*frame.attributes.values).cast::<Scalar>()).value;
+        Some((x.data.cast::<f32>(), y.data.cast::<f32>(), elements(x), n))
+    }
 }
 
 /// Answers XLA's metadata query. Returns whether the frame was such a query.

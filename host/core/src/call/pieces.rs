@@ -15,7 +15,7 @@ use self::rows::{Cut, Part, Rows, cut_array, split};
 use super::batch::{At, Batch, Failed};
 use super::buffers::{Parts, Transfer, View, total_bytes};
 use super::prepared::{BufferExecution, DirectCalls, DirectModule};
-use super::sharing::{Sharing, is_worth_sharing};
+use super::sharing::{Sharing, begin_alone};
 use super::signature::dimensions::{ELEMENTWISE, ROWS};
 use super::{ApiVersion, CallBuffers, CallOptions, CallSite, Signature, Stage};
 use crate::policy::{Isolation, Policy};
@@ -146,14 +146,14 @@ impl Pieces {
         Ok(())
     }
 
-    /// Calls the target for the pieces of a range of rows, on several threads if they can share the
-    /// call. `rest` is the call site of the last piece, if that is shorter.
+    /// Calls the target for the pieces of a range of rows: first on the calling thread, and then, if
+    /// that takes long, on several. `rest` is the call site of the last piece, if that is shorter.
     ///
     /// # Errors
     /// The failure of the first piece that failed, with its rows.
-    fn call_rows<C: DirectCalls, B: CallBuffers>(
+    fn call_rows<'c, C: DirectCalls + 'c, B: CallBuffers>(
         &self,
-        calls: &C,
+        calls: &'c C,
         options: &CallOptions,
         sharing: Option<Sharing<'_>>,
         (rows, rest): (&Range<usize>, Option<usize>),
@@ -164,32 +164,53 @@ impl Pieces {
             at(pieces.start)..at(pieces.end)
         };
         let all = 0..rows.len().div_ceil(self.piece);
-        let bytes = total_bytes(buffers) / (self.batch.count * self.inner).max(1) * rows.len();
-        if let Some(sharing) = sharing
-            && is_worth_sharing(bytes)
-            && let Some(shared) = buffers.shared()
-            && let Some(failures) = sharing.call(calls, options, all, true, |worker, pieces| {
-                let rows_of_pieces = part(pieces);
-                let first = rows_of_pieces.start;
-                let called = match worker.run() {
-                    Ok(run) => self.run(run, rows_of_pieces, rest, &mut View(&*shared)),
-                    Err(status) => Err((first, status)),
-                };
-                match called {
-                    Ok(()) => true,
-                    Err((row, status)) => worker.fail((row - rows.start) / self.piece, status),
-                }
-            })
-        {
-            return match failures.into_iter().next() {
-                None => Ok(()),
-                Some((piece, status)) => Err((Some(part(piece..piece + 1)), status)),
+        let mut execution: Option<C::Run<'c>> = None;
+        let alone = |execution: &mut Option<C::Run<'c>>, pieces, buffers: &mut B| {
+            let execution = match execution {
+                Some(execution) => execution,
+                none => none.insert(calls.begin_run(options).map_err(|status| (None, status))?),
             };
+            let called = self.run(execution, part(pieces), rest, buffers);
+            called
+                .map_err(|(first, status)| (Some(first..rows.end.min(first + self.piece)), status))
+        };
+        let mut next = 0;
+        if let Some(sharing) = sharing {
+            let elements = (self.batch.count * self.inner).max(1);
+            let bytes = total_bytes(buffers) / elements * rows.len();
+            next = begin_alone(sharing.threads, all.clone(), bytes, |pieces| {
+                alone(&mut execution, pieces, buffers).map(|()| true)
+            })?;
+            if all.end - next > 1
+                && let Some(shared) = buffers.shared()
+            {
+                // Each thread that shares the rest has an instance of its own, this one too.
+                drop(execution.take());
+                let left = next..all.end;
+                let failures = sharing.call(calls, options, left, true, |worker, pieces| {
+                    let rows_of_pieces = part(pieces);
+                    let first = rows_of_pieces.start;
+                    let called = match worker.run() {
+                        Ok(run) => self.run(run, rows_of_pieces, rest, &mut View(&*shared)),
+                        Err(status) => Err((first, status)),
+                    };
+                    match called {
+                        Ok(()) => true,
+                        Err((row, status)) => worker.fail((row - rows.start) / self.piece, status),
+                    }
+                });
+                if let Some(failures) = failures {
+                    return match failures.into_iter().next() {
+                        None => Ok(()),
+                        Some((piece, status)) => Err((Some(part(piece..piece + 1)), status)),
+                    };
+                }
+            }
         }
-        let execution = calls.begin_run(options);
-        let mut execution = execution.map_err(|status| (None, status))?;
-        let called = self.run(&mut execution, rows.clone(), rest, buffers);
-        called.map_err(|(first, status)| (Some(first..rows.end.min(first + self.piece)), status))
+        if next < all.end {
+            alone(&mut execution, next..all.end, buffers)?;
+        }
+        Ok(())
     }
 
     /// Calls the target for the pieces of a range of rows.

@@ -7,19 +7,15 @@
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
 use crate::locks::locked;
 use crate::values::{Result, Status};
 
-/// The bytes in and out from which a call is shared from its start on. Waking a thread takes as
-/// long as copying some 100 KiB.
-const ENOUGH_BYTES: usize = 1 << 20;
-
-/// The time after which the rest of a call with less data is shared.
-const ENOUGH_TIME: Duration = Duration::from_micros(50);
+/// The bytes in and out that a call without much to compute copies in a microsecond.
+const BYTES_IN_A_MICROSECOND: u128 = 20 << 10;
 
 /// The threads that share a call.
 #[derive(Clone, Copy)]
@@ -56,19 +52,24 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
     }
 }
 
-/// Calls `step` for growing ranges of parts until the rest is worth sharing, or until it returns
-/// false. Returns the number of the first part that is left to call.
+/// Calls `step` for growing ranges of parts until the rest is worth waking threads for, or until it
+/// returns false. Returns the number of the first part that is left to call.
 ///
 /// # Errors
 /// The failure of `step`.
-pub(super) fn begin_alone(
+pub(super) fn begin_alone<E>(
+    threads: &dyn Threads,
     parts: Range<usize>,
     bytes: usize,
-    mut step: impl FnMut(Range<usize>) -> Result<bool>,
-) -> Result<usize> {
+    mut step: impl FnMut(Range<usize>) -> Result<bool, E>,
+) -> Result<usize, E> {
+    let waking = threads.waking();
+    if bytes as u128 >= waking.as_micros() * BYTES_IN_A_MICROSECOND {
+        return Ok(parts.start);
+    }
     let began = Instant::now();
     let (mut next, mut size) = (parts.start, 1);
-    while next < parts.end && bytes < ENOUGH_BYTES && began.elapsed() < ENOUGH_TIME {
+    while next < parts.end && began.elapsed() < waking {
         let end = parts.end.min(next + size);
         if !step(next..end)? {
             return Ok(parts.end);
@@ -76,11 +77,6 @@ pub(super) fn begin_alone(
         (next, size) = (end, size * 2);
     }
     Ok(next)
-}
-
-/// Whether so many bytes in and out are worth the help of other threads.
-pub(super) fn is_worth_sharing(bytes: usize) -> bool {
-    bytes >= ENOUGH_BYTES
 }
 
 impl Sharing<'_> {

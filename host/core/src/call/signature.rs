@@ -86,6 +86,24 @@ impl Signature {
         is_said(name) || name == PURE && implies_pure.into_iter().any(is_said)
     }
 
+    /// Whether the target may rely on a result that lies in an operand's memory, where a call site
+    /// says that they share it.
+    ///
+    /// One of the trait `elementwise` or `rows` writes all elements of its results, and nothing
+    /// depends on what their memory held, unless an operand and a result of one name are a
+    /// parameter that is changed in place.
+    #[must_use]
+    pub fn works_in_place(&self) -> bool {
+        if !self.has_trait(ELEMENTWISE) && !self.has_trait(ROWS) {
+            return true;
+        }
+        let (Some(operands), Some(results)) = (&self.operands, &self.results) else {
+            return false;
+        };
+        let is_named = |name: &str| operands.iter().any(|operand| operand.name == name);
+        results.iter().any(|result| is_named(&result.name))
+    }
+
     /// Adds implied traits, and checks the traits `elementwise`, `rows` and `batched` against the
     /// rest of the declaration.
     ///

@@ -26,6 +26,12 @@ pub trait Threads: fmt::Debug + Send + Sync {
 
     /// Has a thread run the job, or drops the job if none is free. Returns without waiting.
     fn run(&self, job: Job);
+
+    /// How long it may take until a thread runs a job. A call that will probably end before that,
+    /// for the bytes it copies, asks for no help.
+    fn waking(&self) -> Duration {
+        AWAKE
+    }
 }
 
 /// A pool of threads, each of which starts when it is first needed. They end when the pool is

@@ -64,9 +64,14 @@ impl Batch {
         };
         let (mut run, mut next) = (None, 0);
         if let Some(sharing) = sharing {
-            next = begin_alone(0..self.count, total_bytes(buffers), |elements| {
-                self.call_range(calls, options, &mut run, elements, buffers, &mut failed)
-            })?;
+            next = begin_alone(
+                sharing.threads,
+                0..self.count,
+                total_bytes(buffers),
+                |elements| {
+                    self.call_range(calls, options, &mut run, elements, buffers, &mut failed)
+                },
+            )?;
             while next < self.count {
                 let window = if ends_at_failure { usize::MAX } else { WINDOW };
                 let end = self.count.min(next.saturating_add(window));
