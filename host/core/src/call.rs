@@ -35,7 +35,7 @@ pub use signature::{
     AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Dimension, Signature,
 };
 pub use site::{Alias, CallSite, FunctionReference, StaticInfo};
-pub use threads::{Job, ThreadPool, Threads};
+pub use threads::{Job, ThreadPool, Threads, processors};
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use callbox_core::call::processors;
 use callbox_core::locks::locked;
 
 use crate::child::START;
@@ -176,7 +177,7 @@ fn run(worker: &Worker, jobs: &Receiver<Job>) -> Vec<Child> {
 
 /// The number of threads on which a worker compiles: one for each processor, up to a limit.
 fn compiler_threads() -> usize {
-    thread::available_parallelism().map_or(1, |processors| processors.get().min(MOST_THREADS))
+    processors().min(MOST_THREADS)
 }
 
 /// Starts a worker without the environment of this process and in its own process group: Ctrl-C in

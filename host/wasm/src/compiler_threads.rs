@@ -4,11 +4,11 @@
 //! well. This module therefore starts the threads first and hands them to rayon, which then cannot
 //! fail.
 
-use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
+use callbox_core::call::processors;
 use callbox_core::locks::locked;
 use callbox_core::values::Result;
 use rayon_core::{ThreadBuilder, ThreadPoolBuilder};
@@ -38,7 +38,7 @@ pub(crate) fn start() -> Result<()> {
 
 /// Threads that wait for their part of rayon's pool.
 fn threads() -> Result<Vec<Sender<ThreadBuilder>>> {
-    let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let most = processors();
     let mut threads = Vec::new();
     for number in 0..most {
         let (sender, receiver) = mpsc::channel::<ThreadBuilder>();

@@ -1,10 +1,8 @@
 //! The threads that help with calls: a pool that all engines of the process share.
 
-use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
-use callbox_core::call::{ThreadPool, Threads};
+use callbox_core::call::{ThreadPool, Threads, processors};
 
 use crate::fork;
 
@@ -15,9 +13,6 @@ pub(crate) fn of_this_process() -> Option<Arc<dyn Threads>> {
     if fork::is_child() {
         return None;
     }
-    let pool = POOL.get_or_init(|| {
-        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Arc::new(ThreadPool::new(processors - 1))
-    });
+    let pool = POOL.get_or_init(|| Arc::new(ThreadPool::new(processors() - 1)));
     Some(Arc::clone(pool) as Arc<dyn Threads>)
 }

@@ -5,11 +5,10 @@
 //! time, and the turn goes to the file that has taken least. Small modules never wait, and a large
 //! one waits little for others that take longer.
 
-use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use callbox_core::call::processors;
 use callbox_core::locks::locked;
 
 use crate::{fork, processor_time};
@@ -124,10 +123,7 @@ impl Readers {
     /// Waits for a turn of a file that has been read for `used`. Returns whether it got one.
     fn take(&self, used: Duration, until: Option<Instant>) -> bool {
         fork::watch();
-        let most = *self.most.get_or_init(|| {
-            let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-            processors.div_ceil(2)
-        });
+        let most = *self.most.get_or_init(|| processors().div_ceil(2));
         let mut state = self.locked();
         let own = (used, state.next);
         state.next += 1;
@@ -158,6 +154,8 @@ impl Readers {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Readers of which one at a time has a turn.

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use callbox::call::{Job, Threads};
+use callbox::call::{Job, Threads, processors};
 use callbox::{ArrayShape, ElementType, Status};
 
 use super::abi::{
@@ -232,7 +232,7 @@ impl Threads for XlaThreads {
     }
 
     fn count(&self) -> usize {
-        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+        processors()
     }
 
     fn run(&self, job: Job) {

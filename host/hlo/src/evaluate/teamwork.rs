@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use callbox_core::call::processors;
 use callbox_core::float_mode::FloatMode;
 use callbox_core::values::Result;
 
@@ -77,7 +78,7 @@ impl Team<'_> {
 /// The threads that the machine has for a program, at most as many as the default policy allows.
 pub(crate) fn available() -> usize {
     const MOST: usize = 8;
-    thread::available_parallelism().map_or(1, |count| count.get().min(MOST))
+    processors().min(MOST)
 }
 
 /// Three threads for tests, whose work always goes on.
