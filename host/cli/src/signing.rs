@@ -288,7 +288,19 @@ fn public_key(key: &str) -> Outcome<PublicKey> {
 /// Reads the rules of `--trust`.
 pub(super) fn rules(path: &Path) -> Outcome<Trust> {
     let text = regular_file::read(path, MOST_BYTES)?;
-    Ok(Trust::from_json(&text).map_err(|status| status.context(path.display()))?)
+    let trust = Trust::from_json(&text).map_err(|status| status.context(path.display()))?;
+    // Such a rule would never hold, and its author would not know.
+    if let Some(pattern) = trust.relative_patterns().next() {
+        let message = format!(
+            "the rule for {pattern:?} matches no module, whose names are absolute paths and \
+             references: write {:?}",
+            format!("*/{}", pattern.trim_start_matches("./"))
+        );
+        return Err(Status::invalid_argument(message)
+            .context(path.display())
+            .into());
+    }
+    Ok(trust)
 }
 
 /// The names of a file for rules, and of the tensor if the file has the module in one.

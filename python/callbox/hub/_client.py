@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ _MOST_TIME = 1800
 
 #: How many redirects one download may follow.
 _MOST_REDIRECTS = 5
+
+#: Where the client logs texts of a server.
+_LOGGERS = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 
 _MISSING = "callbox.hub needs huggingface_hub: `pip install 'callbox[hub]'`"
 
@@ -203,7 +207,8 @@ class Client:
         """Calls the client, whose failures become `CallError`."""
         errors = self._errors
         try:
-            return function(*args, **options)
+            with _printable_logs():
+                return function(*args, **options)
         except CallError:
             raise
         except errors.GatedRepoError as error:
@@ -238,8 +243,30 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 def _reason(error: BaseException) -> str:
     """The first lines of an exception, which can quote the server."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(lines[:2]) or type(error).__name__
+    return _printable(" ".join(lines[:2]) or type(error).__name__)
+
+
+def _printable(text: str) -> str:
+    """A stranger's text without characters that control a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text[:400])
+
+
+@contextlib.contextmanager
+def _printable_logs() -> Iterator[None]:
+    """The client logs what a server says, such as its header ``X-HF-Warning``, as it is."""
+
+    def clean(record: logging.LogRecord) -> bool:
+        record.msg, record.args = _printable(record.getMessage()), ()
+        return True
+
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(clean)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(clean)
 
 
 def _lie(message: str) -> CallError:

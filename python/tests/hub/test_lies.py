@@ -406,3 +406,16 @@ def test_metadata_is_text_that_the_command_line_writes(hub, variant, rms_norm):
             "sha256": "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476",
         }
     ]
+
+
+def test_warnings_of_a_server_do_not_control_the_terminal(hub, good, get, caplog):
+    def warn(request, answer):
+        answer.headers["X-HF-Warning"] = f"{request.method}{id(hub)}; clear\x1b[2J\x9b2Jthe screen {'x' * 1000}"
+
+    hub.lie = warn
+    assert get().commit == good
+    found = [record.getMessage() for record in caplog.records if "the screen" in record.getMessage()]
+    assert found
+    for text in found:
+        assert text.isprintable()
+        assert len(text) <= 400

@@ -5,6 +5,7 @@ use std::env;
 use std::path::PathBuf;
 
 use callbox::{Blame, Result, Status, StatusCode};
+use callbox_core::json::{Object, objects};
 use callbox_package::{Limits, MANIFEST};
 use serde::Deserialize;
 
@@ -45,6 +46,7 @@ pub(crate) struct Metadata {
     module: String,
     #[serde(default)]
     manifest: Option<String>,
+    #[serde(deserialize_with = "objects")]
     files: Vec<FileEntry>,
 }
 
@@ -252,7 +254,7 @@ impl Hub {
 impl Metadata {
     /// Reads `metadata.json`, which a stranger wrote.
     pub(crate) fn read(text: &[u8]) -> Result<Self> {
-        let metadata: Self = serde_json::from_slice(text)
+        let Object(metadata) = serde_json::from_slice::<Object<Self>>(text)
             .map_err(|error| wrong(crate::text::name(&error.to_string())))?;
         if metadata.format != FORMAT {
             let found = metadata.format;

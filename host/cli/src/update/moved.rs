@@ -1,7 +1,7 @@
 //! The references of a lock, and the changes of those that moved.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_package::{Limits, Trust};
@@ -65,7 +65,7 @@ pub(super) fn references(lock: &Lock) -> Outcome<Vec<Locked>> {
     let mut found: BTreeMap<&str, (Option<Entry>, Vec<Entry>)> = BTreeMap::new();
     for entry in lock.entries().values() {
         if let Some(from) = &entry.from {
-            check_path(lock, &entry.file)?;
+            lock.check_path(&entry.file)?;
             found.entry(from).or_default().1.push(entry.clone());
         } else if entry.commit.is_some() {
             found.entry(&entry.file).or_default().0 = Some(entry.clone());
@@ -89,17 +89,6 @@ pub(super) fn references(lock: &Lock) -> Outcome<Vec<Locked>> {
         })
     });
     references.collect()
-}
-
-/// Checks that the path of a file, which may be written, is below the folder of the lock.
-fn check_path(lock: &Lock, file: &str) -> Outcome<()> {
-    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
-    if Path::new(file).components().all(is_name) {
-        return Ok(());
-    }
-    let message = "expected the path of a file below the folder of the lock";
-    let status = Status::invalid_argument(message).context(name(file));
-    Err(status.context(lock.path().display()).into())
 }
 
 /// Compares a reference with what the lock has of it.

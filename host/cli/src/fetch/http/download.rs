@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use callbox::{Blame, Result, Status, StatusCode};
 use ureq::http::{Response, header};
 
+use super::allowance::Allowance;
 use super::partial::Partial;
 use super::{
     Address, Attempt, COMMIT, Client, Token, check_status, denied, header_of, lie, one_line,
@@ -83,7 +84,7 @@ impl Client {
         let (mut at, mut rules) = (address.clone(), rules);
         let asked = range(partial, rules.digest);
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.ask("GET", &at, rules.token, &asked, until)?;
+            let answer = self.ask("GET", &at, rules.token, &asked, rules.most, until)?;
             if let Some(commit) = rules.commit.take() {
                 check_commit(&answer, &at, commit)?;
             }
@@ -109,7 +110,7 @@ impl Client {
                     false
                 }
             };
-            receive(&at, answer, rules.most, partial, received)?;
+            receive(&at, answer, rules.most, partial, received, &self.allowance)?;
             if is_resumed
                 && rules
                     .digest
@@ -215,6 +216,7 @@ fn receive(
     most: usize,
     partial: &mut Partial,
     received: &AtomicU64,
+    allowance: &Allowance,
 ) -> std::result::Result<(), Attempt> {
     let too_large = |partial: &mut Partial, found: String| -> Attempt {
         partial.clear();
@@ -231,7 +233,12 @@ fn receive(
     let mut piece = vec![0; 64 << 10];
     loop {
         let count = reader.read(&mut piece);
-        let count = count.map_err(|error| Attempt::BrokenOff(one_line(&error.to_string())))?;
+        let count = match count {
+            Err(_) if allowance.is_spent() => {
+                return Err(too_large(partial, "a longer answer".to_owned()));
+            }
+            count => count.map_err(|error| Attempt::BrokenOff(one_line(&error.to_string())))?,
+        };
         if count == 0 {
             break;
         }
