@@ -20,9 +20,9 @@ pub(super) use self::file::{
     Entries, Entry, elsewhere, folder_of, name_of_new, write as write_lock,
 };
 use self::file::{LockFile, name_below};
-pub(super) use self::next::finish;
 #[cfg(feature = "fetch")]
 pub(super) use self::next::{NewFile, change};
+pub(super) use self::next::{finish, staged};
 use super::failure::Outcome;
 use super::inspect::{Kind, manifest_in, native_digest};
 use super::output;

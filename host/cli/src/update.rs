@@ -12,6 +12,7 @@ use serde::Serialize;
 pub(super) use self::moved::is_older;
 use self::moved::{Moved, Report};
 use super::failure::Outcome;
+use super::fetch::bundles::BESIDE;
 use super::lock::{Entries, Lock, NewFile, change, finish};
 use super::text::{name, printable};
 use super::{json, output, signing};
@@ -144,11 +145,17 @@ fn write(path: &Path, shown: &Entries, changes: Vec<Moved>) -> Outcome<()> {
     for moved in changes {
         let new = moved.entries.into_iter();
         entries.extend(new.map(|entry| (entry.file.clone(), entry)));
-        let new = moved.files.into_iter();
-        files.extend(new.map(|path| NewFile {
-            path,
-            bytes: moved.bytes.clone(),
-        }));
+        for name in moved.files {
+            files.push(NewFile {
+                name: name.clone(),
+                bytes: moved.bytes.clone(),
+            });
+            // After the file: until then, an interrupted update has both bundles.
+            files.extend(moved.bundle.clone().map(|bytes| NewFile {
+                name: name + BESIDE,
+                bytes,
+            }));
+        }
     }
     change(path, &entries, &files)
 }

@@ -24,7 +24,7 @@ pub(super) fn write_with(
 
 /// Writes a file that is to take the place of another one, whose mode it gets.
 #[cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "of downloads only"))]
-pub(super) fn write_beside(path: &Path, staged: &Path, parts: &[&[u8]]) -> Outcome<()> {
+pub(super) fn write_beside(staged: &Path, path: &Path, parts: &[&[u8]]) -> Outcome<()> {
     write_as(staged, path, |file| {
         parts.iter().try_for_each(|part| file.write_all(part))
     })

@@ -184,6 +184,14 @@ impl Trust {
         self.rules_for(name).next().is_some()
     }
 
+    /// Whether a bundle beside the module of this name can satisfy a rule for it.
+    #[must_use]
+    pub fn takes_bundles(&self, name: &str) -> bool {
+        let is_beside = |key: &TrustedKey| matches!(key, TrustedKey::Beside(_));
+        self.rules_for(name)
+            .any(|rule| rule.signed_by.iter().any(is_beside))
+    }
+
     /// Checks the signatures inside a module.
     ///
     /// # Errors

@@ -419,3 +419,48 @@ def test_warnings_of_a_server_do_not_control_the_terminal(hub, good, get, caplog
     for text in found:
         assert text.isprintable()
         assert len(text) <= 400
+
+
+def ranges(hub):
+    """The ranges that downloads of the module asked for."""
+    asked = [request for request in hub.requests if wasm(request) and request.method == "GET"]
+    return [request.headers.get("Range", request.headers.get("range")) for request in asked]
+
+
+def test_a_download_goes_on_where_it_was_interrupted(hub, good, get, rms_norm, pauses):
+    def interrupt(request, answer):
+        if not wasm(request) or request.method != "GET":
+            return
+        tries = len(ranges(hub))
+        if tries == 1:
+            answer.headers["Content-Length"], answer.body = str(len(rms_norm)), rms_norm[:100]
+            return
+        begin = int(ranges(hub)[-1].removeprefix("bytes=").removesuffix("-"))
+        answer.status = 206
+        answer.headers["Content-Range"] = f"bytes {begin}-{len(rms_norm) - 1}/{len(rms_norm)}"
+        answer.headers["Content-Length"] = str(len(rms_norm) - begin)
+        answer.body = rms_norm[begin:][: 50 if tries == 2 else None]
+
+    hub.lie = interrupt
+    kernel = get()
+    assert (kernel.commit, kernel.module.digest) == (good, hashlib.sha256(rms_norm).hexdigest())
+    assert ranges(hub) == [None, "bytes=100-", "bytes=150-"]
+
+
+@pytest.mark.parametrize("lie", ["other bytes", "another part", "no ranges", "416"])
+def test_a_download_that_cannot_go_on_begins_anew(hub, good, get, rms_norm, pauses, lie):
+    def interrupt(request, answer):
+        if not wasm(request) or request.method != "GET":
+            return
+        tries = len(ranges(hub))
+        if tries == 1:
+            answer.headers["Content-Length"], answer.body = str(len(rms_norm)), rms_norm[:100]
+        elif tries == 2 and lie != "no ranges":
+            answer.status, begin = (416, 100) if lie == "416" else (206, 7 if lie == "another part" else 100)
+            answer.headers["Content-Range"] = f"bytes {begin}-{len(rms_norm) - 1}/{len(rms_norm)}"
+            answer.body = bytes(len(rms_norm) - begin)
+
+    hub.lie = interrupt
+    assert get().commit == good
+    expected = [None, "bytes=100-"] if lie == "no ranges" else [None, "bytes=100-", None]
+    assert ranges(hub) == expected

@@ -5,18 +5,20 @@
 //! the last, [`Lock`](super::Lock) takes each file in its old and in its new form. The next command
 //! that writes the lock finishes the change ([`finish`]), for which it needs nothing but the folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_core::json::{Object, object};
+use callbox_package::Limits;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::file::{Entries, LockFile, MOST_BYTES, folder_of, is_below, write as write_lock};
 use crate::failure::{Failure, Outcome};
-use crate::{package, regular_file, write_file};
+use crate::{regular_file, write_file};
 
 /// The ends of the names of the lock's next form and of staged files.
 const NEXT: &str = ".next";
@@ -33,12 +35,15 @@ struct NextFile {
     replaces: String,
     #[serde(deserialize_with = "object")]
     lock: LockFile,
+    /// The new files by their paths from the lock's folder, each with its SHA-256.
+    files: BTreeMap<String, String>,
 }
 
-/// New contents for a file of a lock.
+/// New contents for a file of a lock, or for one beside it.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    pub(crate) path: PathBuf,
+    /// The path from the lock's folder, with `/` between names.
+    pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -50,7 +55,7 @@ enum Step<'a> {
     /// Writes the next form of the lock: from here on, the change is finished if it is interrupted.
     Announce,
     /// Moves a staged file to its place.
-    Place(&'a Path),
+    Place(&'a NewFile),
     /// Writes the lock.
     Replace,
     /// Removes the next form.
@@ -59,43 +64,64 @@ enum Step<'a> {
 
 /// Writes files and a lock that has them.
 pub(crate) fn change(lock: &Path, entries: &Entries, files: &[NewFile]) -> Outcome<()> {
-    let mut steps = steps(files).into_iter();
-    steps.try_for_each(|step| step.run(lock, entries))
+    let change = Change {
+        lock,
+        folder: folder_of(lock)?,
+        entries,
+        files,
+    };
+    let mut steps = change.steps().into_iter();
+    steps.try_for_each(|step| change.run(&step))
 }
 
-fn steps(files: &[NewFile]) -> Vec<Step<'_>> {
-    let stage = files.iter().map(Step::Stage);
-    let place = files.iter().map(|file| Step::Place(&file.path));
-    stage
-        .chain([Step::Announce])
-        .chain(place)
-        .chain([Step::Replace, Step::Clear])
-        .collect()
+struct Change<'a> {
+    lock: &'a Path,
+    folder: PathBuf,
+    entries: &'a Entries,
+    files: &'a [NewFile],
 }
 
-impl Step<'_> {
-    fn run(&self, lock: &Path, entries: &Entries) -> Outcome<()> {
-        match self {
-            Self::Stage(file) => {
-                write_file::write_beside(&file.path, &staged(&file.path), &[&file.bytes])
+impl<'a> Change<'a> {
+    fn steps(&self) -> Vec<Step<'a>> {
+        let stage = self.files.iter().map(Step::Stage);
+        let place = self.files.iter().map(Step::Place);
+        stage
+            .chain([Step::Announce])
+            .chain(place)
+            .chain([Step::Replace, Step::Clear])
+            .collect()
+    }
+
+    fn run(&self, step: &Step<'_>) -> Outcome<()> {
+        match step {
+            Step::Stage(file) => {
+                let path = self.folder.join(&file.name);
+                write_file::write_beside(&staged(&path), &path, &[&file.bytes])
             }
-            Self::Announce => announce(lock, entries),
-            Self::Place(path) => rename(&staged(path), path),
-            Self::Replace => write_lock(lock, entries).map(|_| ()),
-            Self::Clear => remove(&next(lock)),
+            Step::Announce => self.announce(),
+            Step::Place(file) => {
+                let path = self.folder.join(&file.name);
+                rename(&staged(&path), &path)
+            }
+            Step::Replace => write_lock(self.lock, self.entries).map(|_| ()),
+            Step::Clear => remove(&next(self.lock)),
         }
     }
-}
 
-fn announce(lock: &Path, entries: &Entries) -> Outcome<()> {
-    let file = NextFile {
-        format: FORMAT,
-        replaces: digest(&regular_file::read(lock, MOST_BYTES)?),
-        lock: LockFile::new(entries),
-    };
-    let text = serde_json::to_string_pretty(&file);
-    let text = text.map_err(|error| Status::internal(error.to_string()))?;
-    write_file::write(&next(lock), &[text.as_bytes(), b"\n"])
+    fn announce(&self) -> Outcome<()> {
+        let files = self.files.iter();
+        let file = NextFile {
+            format: FORMAT,
+            replaces: digest(&regular_file::read(self.lock, MOST_BYTES)?),
+            lock: LockFile::new(self.entries),
+            files: files
+                .map(|file| (file.name.clone(), digest(&file.bytes)))
+                .collect(),
+        };
+        let text = serde_json::to_string_pretty(&file);
+        let text = text.map_err(|error| Status::internal(error.to_string()))?;
+        write_file::write(&next(self.lock), &[text.as_bytes(), b"\n"])
+    }
 }
 
 /// The next form of a lock whose text is `text`. `None` if no change of it was interrupted.
@@ -104,8 +130,8 @@ pub(super) fn of(lock: &Path, text: &[u8]) -> Outcome<Option<Entries>> {
     if is_missing(&path)? {
         return Ok(None);
     }
-    let (replaces, entries) = read(&path)?;
-    Ok((replaces == digest(text)).then_some(entries))
+    let next = read(&path)?;
+    Ok((next.replaces == digest(text)).then_some(next.entries))
 }
 
 /// Finishes a change of a lock that was interrupted. Returns whether there was one.
@@ -118,23 +144,19 @@ pub(crate) fn finish(lock: &Path) -> Outcome<bool> {
         return Ok(false);
     }
     let text = regular_file::read(lock, MOST_BYTES)?;
-    let (replaces, entries) = read(&path)?;
-    let is_announced = replaces == digest(&text);
-    let old = LockFile::parse(&text).unwrap_or_default();
+    let next = read(&path)?;
+    let is_announced = next.replaces == digest(&text);
     let folder = folder_of(lock)?;
-    for (name, entry) in &entries {
-        if entry.from.is_none() || !is_below(name) || is_announced && old.get(name) == Some(entry) {
-            continue;
-        }
+    for (name, sha256) in &next.files {
         let file = folder.join(name);
         if is_announced {
-            place(&file, &entry.digest).map_err(|failure| failure.context(path.display()))?;
+            place(&file, sha256).map_err(|failure| failure.context(path.display()))?;
         } else {
             remove(&staged(&file))?;
         }
     }
     if is_announced {
-        write_lock(lock, &entries)?;
+        write_lock(lock, &next.entries)?;
     }
     remove(&path)?;
     Ok(is_announced)
@@ -142,7 +164,9 @@ pub(crate) fn finish(lock: &Path) -> Outcome<bool> {
 
 /// Moves a staged file to its place, unless the file there is the new one.
 fn place(file: &Path, wanted: &str) -> Outcome<()> {
-    let has = |path: &Path| package::read_file(path).is_ok_and(|bytes| digest(&bytes) == wanted);
+    let most = Limits::default().package_bytes;
+    let has =
+        |path: &Path| regular_file::read(path, most).is_ok_and(|bytes| digest(&bytes) == wanted);
     let staged = staged(file);
     if has(&staged) {
         return rename(&staged, file);
@@ -158,7 +182,14 @@ fn place(file: &Path, wanted: &str) -> Outcome<()> {
     Err(Status::new(StatusCode::FailedPrecondition, Blame::Caller, message).into())
 }
 
-fn read(path: &Path) -> Outcome<(String, Entries)> {
+/// A next form that was read and checked.
+struct Next {
+    replaces: String,
+    entries: Entries,
+    files: BTreeMap<String, String>,
+}
+
+fn read(path: &Path) -> Outcome<Next> {
     let wrong =
         |message: String| Failure::from(Status::invalid_argument(message).context(path.display()));
     let text = regular_file::read(path, 2 * MOST_BYTES)?;
@@ -168,14 +199,24 @@ fn read(path: &Path) -> Outcome<(String, Entries)> {
         let found = next.format;
         return Err(wrong(format!("expected `format` {FORMAT}, found {found}")));
     }
-    Ok((next.replaces, next.lock.entries().map_err(wrong)?))
+    if let Some(name) = next.files.keys().find(|name| !is_below(name)) {
+        return Err(wrong(format!(
+            "expected the paths of files below the folder of the lock, found {name:?}"
+        )));
+    }
+    Ok(Next {
+        replaces: next.replaces,
+        entries: next.lock.entries().map_err(wrong)?,
+        files: next.files,
+    })
 }
 
 fn next(lock: &Path) -> PathBuf {
     with_end(lock, NEXT)
 }
 
-fn staged(file: &Path) -> PathBuf {
+/// The path of a staged file.
+pub(crate) fn staged(file: &Path) -> PathBuf {
     with_end(file, STAGED)
 }
 
@@ -225,6 +266,15 @@ mod tests {
     use super::super::{Entry, Lock};
     use super::*;
 
+    fn change_of<'a>(lock: &'a Path, entries: &'a Entries, files: &'a [NewFile]) -> Change<'a> {
+        Change {
+            lock,
+            folder: folder_of(lock).unwrap(),
+            entries,
+            files,
+        }
+    }
+
     const NAMES: [&str; 3] = ["a.wasm", "b.wasm", "k/c.wasm"];
 
     fn contents(version: u32, name: &str) -> Vec<u8> {
@@ -255,7 +305,7 @@ mod tests {
         let files = NAMES.map(|name| {
             fs::write(folder.path().join(name), contents(1, name)).unwrap();
             NewFile {
-                path: folder.path().join(name),
+                name: name.to_owned(),
                 bytes: contents(2, name),
             }
         });
@@ -265,14 +315,15 @@ mod tests {
     }
 
     /// The version of each file, all of which the lock takes.
-    fn loaded(lock: &Path, files: &[NewFile]) -> Vec<u32> {
-        let lock = Lock::read(lock).unwrap();
-        let versions = files.iter().zip(NAMES).map(|(file, name)| {
-            let bytes = fs::read(&file.path).unwrap();
+    fn loaded(path: &Path) -> Vec<u32> {
+        let lock = Lock::read(path).unwrap();
+        let versions = NAMES.iter().map(|name| {
+            let file = path.with_file_name(name);
+            let bytes = fs::read(&file).unwrap();
             let size = bytes.len() as u64;
-            lock.check(&file.path, &digest(&bytes), size).unwrap();
+            lock.check(&file, &digest(&bytes), size).unwrap();
             // Nothing else is taken meanwhile.
-            lock.check(&file.path, &digest(b"other"), size).unwrap_err();
+            lock.check(&file, &digest(b"other"), size).unwrap_err();
             if bytes == contents(1, name) { 1 } else { 2 }
         });
         versions.collect()
@@ -288,18 +339,21 @@ mod tests {
 
     #[test]
     fn a_kill_between_two_steps_leaves_files_that_load() {
-        let count = steps(&folder().2).len();
+        let count = change_of(&folder().1, &entries(2), &folder().2)
+            .steps()
+            .len();
         for killed_after in 0..=count {
             let (folder, lock, files) = folder();
             let (old, new) = (entries(1), entries(2));
-            for step in steps(&files).iter().take(killed_after) {
-                step.run(&lock, &new).unwrap();
+            let change = change_of(&lock, &new, &files);
+            for step in change.steps().iter().take(killed_after) {
+                change.run(step).unwrap();
             }
             let placed = killed_after
                 .saturating_sub(NAMES.len() + 1)
                 .min(NAMES.len());
             let expected = Vec::from_iter((0..NAMES.len()).map(|i| if i < placed { 2 } else { 1 }));
-            assert_eq!(loaded(&lock, &files), expected, "{killed_after}");
+            assert_eq!(loaded(&lock), expected, "{killed_after}");
             let is_new = killed_after >= count - 1;
             let found = Lock::read(&lock).unwrap();
             assert_eq!(found.entries(), if is_new { &new } else { &old });
@@ -308,11 +362,11 @@ mod tests {
             let is_announced = (NAMES.len() + 1..count - 1).contains(&killed_after);
             assert_eq!(finish(&lock).unwrap(), is_announced, "{killed_after}");
             let is_new = is_new || is_announced;
-            assert_eq!(loaded(&lock, &files), [if is_new { 2 } else { 1 }; 3]);
+            assert_eq!(loaded(&lock), [if is_new { 2 } else { 1 }; 3]);
             assert!(!finish(&lock).unwrap());
             if !is_new {
-                change(&lock, &new, &files).unwrap();
-                assert_eq!(loaded(&lock, &files), [2; 3]);
+                super::change(&lock, &new, &files).unwrap();
+                assert_eq!(loaded(&lock), [2; 3]);
             }
             assert_eq!(
                 names_in(folder.path()),
@@ -327,8 +381,10 @@ mod tests {
     fn an_interrupted_change_does_not_outlive_its_lock() {
         let interrupted = || {
             let (folder, lock, files) = folder();
-            for step in steps(&files).iter().take(NAMES.len() + 2) {
-                step.run(&lock, &entries(2)).unwrap();
+            let new = entries(2);
+            let change = change_of(&lock, &new, &files);
+            for step in change.steps().iter().take(NAMES.len() + 2) {
+                change.run(step).unwrap();
             }
             (folder, lock, files)
         };
@@ -338,7 +394,8 @@ mod tests {
         write_lock(&lock, &others).unwrap();
         let found = Lock::read(&lock).unwrap();
         let new = &files[0];
-        let failure = found.check(&new.path, &digest(&new.bytes), new.bytes.len() as u64);
+        let path = folder.path().join(&new.name);
+        let failure = found.check(&path, &digest(&new.bytes), new.bytes.len() as u64);
         assert_eq!(
             failure.unwrap_err().status().code(),
             StatusCode::PermissionDenied
@@ -351,7 +408,7 @@ mod tests {
         );
 
         let (folder, lock, files) = interrupted();
-        fs::write(staged(&files[1].path), "other").unwrap();
+        fs::write(staged(&folder.path().join(&files[1].name)), "other").unwrap();
         let status = finish(&lock).unwrap_err().status().clone();
         assert_eq!(status.code(), StatusCode::FailedPrecondition);
         assert!(status.message().contains("b.wasm is neither"), "{status}");
@@ -359,11 +416,15 @@ mod tests {
         for (text, message) in [
             ("[1]", "expected an object"),
             (
-                r#"{"format":2,"replaces":"","lock":{"format":1,"files":[]}}"#,
+                r#"{"format":1,"replaces":"","lock":{"format":1,"files":[]},"files":{"../x":""}}"#,
+                "found \"../x\"",
+            ),
+            (
+                r#"{"format":2,"replaces":"","lock":{"format":1,"files":[]},"files":{}}"#,
                 "found 2",
             ),
             (
-                r#"{"format":1,"replaces":"","lock":{"format":2,"files":[]}}"#,
+                r#"{"format":1,"replaces":"","lock":{"format":2,"files":[]},"files":{}}"#,
                 "found 2",
             ),
         ] {

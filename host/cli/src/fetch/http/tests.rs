@@ -108,3 +108,12 @@ fn messages_show_the_beginning_of_an_address() {
     assert_eq!(address.text(), long);
     assert_eq!(address.to_string(), format!("{}...", &long[..MOST_SHOWN]));
 }
+
+#[test]
+fn a_download_says_how_much_is_there() {
+    let progress = super::download::Progress::default();
+    progress.received.store(3 << 19, Ordering::Relaxed);
+    assert_eq!(progress.to_string(), "1.5 MiB");
+    progress.all.store(6 << 20, Ordering::Relaxed);
+    assert_eq!(progress.to_string(), "1.5 of 6.0 MiB (25 %)");
+}
