@@ -1,8 +1,8 @@
 //! Bundles of signatures beside the packages of hosts.
 //!
-//! The bundle of an address is at the address with `.sig` at its end. That of a kernel of the Hub is
-//! beside the module, or else `model.sig` of the repository, which `model-signing` writes for
-//! a folder. Registries of containers have no place for bundles.
+//! The bundle of an address is at the address with `.sig` at its end. That of a kernel of the Hub
+//! is beside the module, or else `model.sig` of the repository, which `model-signing` writes for a
+//! folder. Registries of containers have no place for bundles.
 
 use callbox::{Result, StatusCode};
 

@@ -3,7 +3,7 @@
 //! A command that changes several files first stages each beside its place, then writes the lock's
 //! next form, moves the files to their places, and writes the lock last. From the second step to
 //! the last, [`Lock`](super::Lock) takes each file in its old and in its new form. The next command
-//! that writes the lock finishes the change ([`finish`]), for which it needs nothing but the folder.
+//! that writes the lock finishes the change ([`finish`]), which takes nothing but the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -358,7 +358,7 @@ mod tests {
             let found = Lock::read(&lock).unwrap();
             assert_eq!(found.entries(), if is_new { &new } else { &old });
 
-            // Before the next form is there, the old version stays; from then on, the new one comes.
+            // Before the next form is there, the old version stays; then the new one comes.
             let is_announced = (NAMES.len() + 1..count - 1).contains(&killed_after);
             assert_eq!(finish(&lock).unwrap(), is_announced, "{killed_after}");
             let is_new = is_new || is_announced;
