@@ -287,7 +287,6 @@ class _Variant:
             source.cache.keep(contents)
         return contents
 
-
     def bundle(self) -> bytes | None:
         """The bundle of signatures: beside the module, or that of the repository."""
         source = self.source

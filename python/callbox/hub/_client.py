@@ -95,9 +95,7 @@ class Client:
             )
         return contents
 
-    def _fetch(
-        self, where: str, url: str, headers: dict[str, str], most: int, name: str, sha256: str | None
-    ) -> bytes:
+    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str, sha256: str | None) -> bytes:
         """Downloads at most `most` bytes.
 
         An interrupted download of a file with a known digest goes on where it was: its parts fit
@@ -176,9 +174,7 @@ class Client:
             response = self._http.Response(response.status_code, headers=headers, request=response.request)
         self._hub.utils.hf_raise_for_status(response)
 
-    def _receive(
-        self, where: str, response: Any, contents: bytearray, most: int, name: str, until: float
-    ) -> None:
+    def _receive(self, where: str, response: Any, contents: bytearray, most: int, name: str, until: float) -> None:
         """Adds the body of a response, which may have any length."""
         shown = {"desc": name[-40:], "total": most, "initial": len(contents), "unit": "B", "unit_scale": True}
         with self._hub.utils.tqdm(**shown) as progress:

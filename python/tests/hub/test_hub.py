@@ -109,7 +109,7 @@ def test_a_lock_holds_while_the_branch_moves(hub, variant, good, get, fails, rms
         ('{"format": 1, "files": [], "files": []}', "a key occurs twice"),
         ("[]", "expected an object with `format` and `files`"),
         ('{"format": 2, "files": []}', "expected `format` 1, found 2"),
-        ('{"format": [1], "files": []}', r"expected `format` 1, found \[1\]"),
+        ('{"format": [1], "files": []}', "expected `format` 1, found [1]"),
         ('{"format": true, "files": []}', "expected `format` 1, found True"),
         ('{"format": 1, "files": [{"file": "a"}]}', "an entry of `files` lacks `digest`"),
         ('{"format": 1, "files": [{"file": "a", "digest": "ff", "size": 1}]}', "expected a SHA-256 of 64"),
