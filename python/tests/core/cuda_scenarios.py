@@ -802,7 +802,9 @@ def shadowed():
         (load("faults"), "INVALID_ARGUMENT"),
     ):
         pure = {"pure", "elementwise", "rows", "batched"}
-        targets = [t for t in module.targets.values() if code == "NOT_FOUND" or t.has_native and not pure & set(t.traits)]
+        targets = [
+            t for t in module.targets.values() if code == "NOT_FOUND" or (t.has_native and not pure & set(t.traits))
+        ]
         target = targets[0]
         try:
             callbox.shadow(target, 1.0)
