@@ -157,7 +157,7 @@ impl Observer {
 
     /// Writes the counters at the end of a command. If the command failed, its failure is told.
     pub(super) fn finish<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
-        if let Some(shadow) = &self.shadow {
+        if let Some(shadow) = self.shadow.as_ref().filter(|shadow| shadow.has_calls()) {
             output::note(&shadow.describe());
         }
         let written = self.counters.as_ref().map_or(Ok(()), Counters::write);

@@ -65,6 +65,9 @@ struct Counted {
 /// A counter of Prometheus: its name, its help and its value.
 type Column = (&'static str, &'static str, fn(&Counts) -> f64);
 
+/// The same of what `--shadow` compared.
+type ShadowColumn = (&'static str, &'static str, fn(&ShadowCounts) -> u64);
+
 /// Those of `callbox.stats` of the Python package.
 const COLUMNS: [Column; 4] = [
     ("callbox_calls_total", "Calls of targets.", |counts| {
@@ -88,7 +91,7 @@ const COLUMNS: [Column; 4] = [
 ];
 
 /// Those of `--shadow`.
-const SHADOW_COLUMNS: [(&str, &str, fn(&ShadowCounts) -> u64); 2] = [
+const SHADOW_COLUMNS: [ShadowColumn; 2] = [
     (
         "callbox_shadowed_calls_total",
         "Calls that also ran as wasm.",

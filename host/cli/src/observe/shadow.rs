@@ -88,6 +88,11 @@ impl Shadow {
         random < self.share || self.share == 1.0
     }
 
+    /// Whether there was a call that could be compared.
+    pub(super) fn has_calls(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 0
+    }
+
     /// What was compared, for a person.
     pub(super) fn describe(&self) -> String {
         let [calls, compared, differing] =

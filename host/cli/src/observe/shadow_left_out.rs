@@ -32,6 +32,10 @@ impl ShadowArguments {
 }
 
 impl Shadow {
+    pub(super) fn has_calls(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(super) fn describe(&self) -> String {
         match self.0 {}
     }
