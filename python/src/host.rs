@@ -244,7 +244,6 @@ impl Host {
     ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
     ///         granted, if native code is not allowed, or if PTX cannot be fenced.
     #[pyo3(signature = (source, *, native=None, allow_native=None, name=None, bundle=None))]
-    #[expect(clippy::too_many_arguments, reason = "Python's keyword arguments")]
     fn load(
         &self,
         py: Python<'_>,
