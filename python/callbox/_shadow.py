@@ -114,8 +114,8 @@ def shadow(target: Target, share: float, *, rtol: float = 0.0, atol: float = 0.0
     Args:
         target: A target of the trait ``pure``, of a module that was loaded with ``native=``.
         share: The share of the calls that also run as wasm, from 0 to 1.
-        rtol: With `atol`, how far floating-point elements may be apart, as in `numpy.allclose`. With
-            both 0, values must be equal. Others must always be.
+        rtol: With `atol`, how far floating-point elements may be apart, as in `numpy.allclose`. If
+            both are 0, values must be equal. Other elements must always be.
         atol: See `rtol`.
         fails: Whether a call whose results differ raises. If not, it warns.
 
