@@ -51,6 +51,7 @@ from ._callbox import (
     record,
 )
 from ._embedded import load
+from ._shadow import Shadow, shadow
 from ._stats import stats
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ __all__ = [
     "InvalidArgumentError",
     "Module",
     "Recording",
+    "Shadow",
     "StaticInfo",
     "Target",
     "__version__",
@@ -77,6 +79,7 @@ __all__ = [
     "last_failure",
     "load",
     "record",
+    "shadow",
     "stats",
 ]
 

@@ -105,6 +105,7 @@ class Host:
         native: str | PathLike[str] | None = None,
         allow_native: str | Sequence[str] | None = None,
         name: str | Sequence[str] | None = None,
+        bundle: bytes | None = None,
     ) -> Module:
         """Loads a module: checks it against the limits and the ABI, reads its metadata and compiles
         it.
@@ -121,6 +122,8 @@ class Host:
                 prints the digest, and the error for a missing digest names it.
             name: The name that the rules of `trust` are for, or several. None: the path of the
                 file, as given and with links resolved, or nothing for bytes.
+            bundle: The bundle of signatures of the OpenSSF model-signing format, for the rules of
+                `trust`. None: the file beside the module, with ``.sig`` at the end of its name.
 
         Returns:
             The module, with its targets as attributes.
@@ -134,6 +137,7 @@ class Host:
                 signature.
         """
 
+    def _takes_bundles(self, name: str | Sequence[str]) -> bool: ...
     def stats(self) -> dict[str, Any]:
         """Counts calls: ``calls``, ``bytes_in``, ``bytes_out``, and ``failures`` by status code.
 

@@ -15,6 +15,9 @@ from ._files import open_regular
 #: The beginning of the names of tensors that are modules.
 PREFIX = "callbox."
 
+#: The largest bundle of signatures.
+MOST_BUNDLE = 16 << 20
+
 #: The longest header of a ``.safetensors`` file, as the command line reads it.
 _MOST_HEADER = 16 << 20
 
@@ -65,10 +68,23 @@ def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor:
     if wanted is not None and found != wanted:
         raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
     try:
-        return host.load(contents, name=_names(path, tensor))
+        names = _names(path, tensor)
+        return host.load(contents, name=names, bundle=_bundle(path, names, host))
     except CallError as error:
         kind = type(error)
         raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None
+
+
+def _bundle(path: str, names: list[str], host: Host) -> bytes | None:
+    """The bundle of signatures beside a file, if a rule asks for one."""
+    if not host._takes_bundles(names):
+        return None
+    try:
+        with open_regular(f"{path}.sig") as file:
+            # One byte past the limit is refused when the bundle is read.
+            return file.read(MOST_BUNDLE + 1)
+    except FileNotFoundError:
+        return None
 
 
 def _names(path: str, tensor: str | None) -> list[str]:

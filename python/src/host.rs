@@ -231,6 +231,8 @@ impl Host {
     ///         and the error for a missing digest names it.
     ///     name: The name that the rules of `trust` are for, or several. None: the path of the
     ///         file, as given and with links resolved, or nothing for bytes.
+    ///     bundle: The bundle of signatures of the OpenSSF model-signing format, for the rules of
+    ///         `trust`. None: the file beside the module, with `.sig` at the end of its name.
     ///
     /// Returns:
     ///     The module, with its targets as attributes.
@@ -241,7 +243,7 @@ impl Host {
     ///     ValueError: The module has no targets.
     ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
     ///         granted, if native code is not allowed, or if PTX cannot be fenced.
-    #[pyo3(signature = (source, *, native=None, allow_native=None, name=None))]
+    #[pyo3(signature = (source, *, native=None, allow_native=None, name=None, bundle=None))]
     fn load(
         &self,
         py: Python<'_>,
@@ -249,6 +251,7 @@ impl Host {
         native: Option<PathBuf>,
         allow_native: Option<&Bound<'_, PyAny>>,
         name: Option<trusted::Names>,
+        bundle: Option<&[u8]>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || format!("callbox load {}", label(source)));
         let known_as = name;
@@ -261,9 +264,14 @@ impl Host {
         let native = native.transpose()?;
         if let Some(trust) = &self.0.trust {
             let known_as = known_as.map_or_else(|| trusted::names_of(name.as_deref()), Into::into);
-            let gpu = &self.0.policy.gpu;
+            let beside = match bundle {
+                Some(_) => None,
+                None => trusted::bundle_beside(trust, &known_as, name.as_deref())?,
+            };
+            let bundle = bundle.or(beside.as_deref());
+            let (gpu, native) = (&self.0.policy.gpu, native.as_ref());
             let checked =
-                py.detach(|| trusted::check(trust, &known_as, &bytes, native.as_ref(), gpu));
+                py.detach(|| trusted::check(trust, &known_as, &bytes, bundle, native, gpu));
             let checked = checked.map_err(|status| match &name {
                 Some(path) => status.context(path.display()),
                 None => status,
@@ -288,6 +296,13 @@ impl Host {
         registry::note_loaded(&core);
         or_raise(py, idle::watch(&core))?;
         Module::new(py, core)
+    }
+
+    /// Whether a bundle of signatures can satisfy a rule of `trust` for one of these names.
+    fn _takes_bundles(&self, name: trusted::Names) -> bool {
+        let names: Vec<String> = name.into();
+        let trust = self.0.trust.as_ref();
+        trust.is_some_and(|trust| names.iter().any(|name| trust.takes_bundles(name)))
     }
 
     /// Counts calls: `calls`, `bytes_in`, `bytes_out`, and `failures` by status code.

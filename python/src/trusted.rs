@@ -1,5 +1,6 @@
 //! Rules about signatures, which hold for everything that a host loads.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use callbox::call::TargetModule;
@@ -8,13 +9,36 @@ use callbox::cuda::manifest::Manifest;
 use callbox::policy::Gpu;
 use callbox::{Blame, Status, StatusCode};
 use callbox_package::{Limits, MANIFEST, Trust, names_of_file};
-use pyo3::FromPyObject;
+use pyo3::prelude::*;
 
+use crate::files;
 use crate::native::Native;
+
+/// The largest bundle of signatures.
+const MOST_BUNDLE: usize = 16 << 20;
 
 /// The names of a file for rules. Bytes without a file have an empty one.
 pub(crate) fn names_of(path: Option<&Path>) -> Vec<String> {
     path.map_or_else(|| vec![String::new()], names_of_file)
+}
+
+/// The bundle of signatures beside a file, if there is one and a rule asks for it.
+pub(crate) fn bundle_beside(
+    trust: &Trust,
+    names: &[String],
+    path: Option<&Path>,
+) -> PyResult<Option<Vec<u8>>> {
+    let Some(path) = path.filter(|_| names.iter().any(|name| trust.takes_bundles(name))) else {
+        return Ok(None);
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".sig");
+    let beside = Path::new(&beside);
+    match files::read(beside, MOST_BUNDLE) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(files::error(beside, &error)),
+    }
 }
 
 /// What a caller calls a module: one name or several.
@@ -41,11 +65,12 @@ pub(crate) fn check(
     trust: &Trust,
     names: &[String],
     module: &[u8],
+    bundle: Option<&[u8]>,
     native: Option<&Native>,
     gpu: &Gpu,
 ) -> callbox::Result<()> {
     for name in names {
-        trust.check(name, module)?;
+        trust.check_with(name, module, bundle)?;
     }
     match native {
         Some(native) if names.iter().any(|name| trust.asks_for(name)) => {

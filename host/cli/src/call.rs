@@ -18,7 +18,7 @@ use super::attribute::{self, AttributeArgument};
 use super::capsule::{self, Capsule, StatusRecord, check_grants};
 use super::failure::{Failure, Outcome};
 use super::modules::OpenedFile;
-use super::observe::{Observer, RecordArguments, StatsArguments};
+use super::observe::{Observer, RecordArguments, ShadowArguments, StatsArguments};
 use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -105,6 +105,9 @@ pub(super) struct Arguments {
     stats: StatsArguments,
 
     #[command(flatten)]
+    shadow: ShadowArguments,
+
+    #[command(flatten)]
     user_data: UserDataArguments,
 
     #[command(flatten)]
@@ -128,7 +131,8 @@ pub(super) fn call(arguments: &Arguments) -> Outcome<Finished> {
     let (platform, policy) = (&arguments.platform, &arguments.policy);
     // The preparation is recorded too, which an observer does not see.
     let record = RecordArguments::default();
-    let observer = Observer::new(&arguments.stats, &record, platform, policy, false)?;
+    let (stats, shadow) = (&arguments.stats, &arguments.shadow);
+    let observer = Observer::new(stats, &record, shadow, platform, policy, false)?;
     observer.finish(call_observed(arguments, &observer))
 }
 
@@ -282,7 +286,7 @@ fn load(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Loaded> {
                 device: None,
             })
         }
-        Platform::Cuda => native::load(file, target, platform, &arguments.policy),
+        Platform::Cuda => native::load(file, target, platform, &arguments.policy, observer),
     }
 }
 

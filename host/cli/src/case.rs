@@ -19,7 +19,9 @@ use callbox::{
 use callbox_package::Package;
 use serde::Deserialize;
 
-use self::compare::Tolerance;
+pub(super) use self::compare::Tolerance;
+#[cfg(feature = "cuda")]
+pub(super) use self::compare::compare;
 pub(super) use self::run::Ending;
 use self::values::{Arrays, AttributeText, LiteralText};
 use super::package::wrong;
@@ -237,6 +239,15 @@ impl Case {
     /// The target that the case calls.
     pub(super) fn target(&self) -> &str {
         &self.target
+    }
+
+    /// How near the results must be to the expected ones.
+    #[cfg(feature = "cuda")]
+    pub(super) fn tolerance(&self) -> Option<Tolerance> {
+        match self.expect {
+            Expect::Results(_, tolerance) => Some(tolerance),
+            Expect::Anything | Expect::Status { .. } => None,
+        }
     }
 
     /// Whether the case concerns a platform.

@@ -1,5 +1,6 @@
 //! `callbox fetch`: gets a package by its name.
 
+pub(super) mod bundles;
 pub(super) mod cache;
 pub(super) mod http;
 pub(super) mod hub;
@@ -35,7 +36,8 @@ References:
 
 Environment, as of the Hub's own tools: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_TOKEN_PATH,
   HF_HUB_OFFLINE, HTTPS_PROXY, NO_PROXY. SSL_CERT_FILE names other authorities' certificates.
-  DOCKER_CONFIG/config.json has the passwords of registries, as `docker login` keeps them.
+  DOCKER_CONFIG/config.json has the passwords of registries, as `docker login` keeps them, or names
+  the program that does.
 
 Examples:
   callbox fetch hf:org/rms-norm@1
@@ -43,10 +45,13 @@ Examples:
   callbox fetch hf:org/rms-norm@1 --lock callbox.lock -o kernels/rms-norm.wasm
   callbox fetch https://example.com/softmax-1.0.0.wasm#sha256:...
 
+If a rule of --trust takes bundles of signatures, the one that the host has counts, and is written
+beside the file, as FILE.wasm.sig.
+
 Nothing of the package runs. `callbox inspect` and `callbox test` take the file.
 
 With --json, standard output is one object, of failures too (then fetched is null):
-  {\"status\":{...},\"fetched\":{\"from\":...,\"file\":...,\"sha256\":...,\"size\":...,
+  {\"status\":{...},\"fetched\":{\"from\":...,\"file\":...,\"bundle\":...,\"sha256\":...,\"size\":...,
     \"name\":...,\"version\":...,\"commit\":...,\"hub_digest\":...}}
   name and version are null for a plain module; commit and hub_digest are null but for the Hub.";
 
@@ -95,6 +100,7 @@ pub(super) struct Arguments {
 struct Fetched {
     from: String,
     file: String,
+    bundle: Option<String>,
     sha256: String,
     size: usize,
     name: Option<String>,
@@ -116,8 +122,11 @@ pub(super) fn fetch(arguments: &Arguments) -> ExitCode {
 fn write(arguments: &Arguments) -> Outcome<Fetched> {
     let trust = arguments.trust.as_deref().map(signing::rules).transpose()?;
     let lock = arguments.lock.as_deref().map(Lock::read).transpose()?;
-    let package = source::get(&arguments.reference, lock.as_ref(), arguments.offline)?;
+    let mut package = source::get(&arguments.reference, lock.as_ref(), arguments.offline)?;
     let header = package.header()?;
+    if package.takes_bundles(trust.as_ref()) {
+        package.bundle = bundles::of(&arguments.reference, &package, arguments.offline)?;
+    }
     package.check_trust(trust.as_ref())?;
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(&package.file_name));
@@ -125,13 +134,27 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
     let additions =
         additions.map(|lock| Additions::new(lock, &arguments.reference, &path, &package));
     let additions = additions.transpose()?;
-    place(&path, &package.bytes, arguments.replace)?;
+    let bundle = package.bundle.as_deref();
+    let bundle = bundle.map(|bytes| (signing::beside(&path), bytes));
+    let files = std::iter::once((&path, &package.bytes[..]));
+    let files = files.chain(bundle.iter().map(|(path, bytes)| (path, *bytes)));
+    let files = Vec::from_iter(files);
+    let mut new = Vec::new();
+    for (path, bytes) in files {
+        if is_new(path, bytes, arguments.replace)? {
+            new.push((path, bytes));
+        }
+    }
+    for (path, bytes) in new {
+        write_file::write(path, &[bytes])?;
+    }
     if let Some(additions) = additions {
         additions.write()?;
     }
     Ok(Fetched {
         from: package.from().to_owned(),
         file: path.to_string_lossy().into_owned(),
+        bundle: bundle.map(|(path, _)| path.to_string_lossy().into_owned()),
         sha256: digest(&package.bytes),
         size: package.bytes.len(),
         name: header.as_ref().map(|(name, _)| name.clone()),
@@ -142,11 +165,12 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
 }
 
 /// Writes the package. Another file of this name stays, unless it is to be replaced.
-fn place(path: &Path, bytes: &[u8], replace: bool) -> Outcome<()> {
+/// Whether a file is to be written, as it is not there.
+fn is_new(path: &Path, bytes: &[u8], replace: bool) -> Outcome<bool> {
     if path.symlink_metadata().is_ok() {
         let found = regular_file::read(path, bytes.len());
         if found.is_ok_and(|found| found == bytes) {
-            return Ok(());
+            return Ok(false);
         }
         if !replace {
             let message = "expected no other file of this name: use --replace, or name one with -o";
@@ -154,7 +178,7 @@ fn place(path: &Path, bytes: &[u8], replace: bool) -> Outcome<()> {
             return Err(status.context(path.display()).into());
         }
     }
-    write_file::write(path, &[bytes])
+    Ok(true)
 }
 
 impl Fetched {
@@ -169,6 +193,9 @@ impl Fetched {
             field("file", &name(&self.file)),
             field("sha256", &self.sha256),
         ];
+        if let Some(bundle) = &self.bundle {
+            lines.push(field("bundle", &name(bundle)));
+        }
         if let (Some(commit), Some(digest)) = (&self.commit, &self.hub_digest) {
             lines.push(field("commit", commit));
             lines.push(field("hub", digest));

@@ -2,6 +2,8 @@
 
 #[cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "of downloads only"))]
 mod file;
+#[cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "of downloads only"))]
+mod next;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +20,9 @@ pub(super) use self::file::{
     Entries, Entry, elsewhere, folder_of, name_of_new, write as write_lock,
 };
 use self::file::{LockFile, name_below};
+#[cfg(feature = "fetch")]
+pub(super) use self::next::{NewFile, change};
+pub(super) use self::next::{finish, staged};
 use super::failure::Outcome;
 use super::inspect::{Kind, manifest_in, native_digest};
 use super::output;
@@ -73,6 +78,7 @@ pub(super) fn lock(arguments: &Arguments) -> ExitCode {
 fn write(arguments: &Arguments) -> Outcome<(LockFile, String)> {
     let path = &arguments.output;
     let folder = folder_of(path)?;
+    finish(path)?;
     let before = if path.exists() {
         Lock::read(path)?.entries().clone()
     } else {

@@ -133,7 +133,7 @@ impl Loader {
     }
 
     /// Reads a file, unless it has been read already.
-    fn open(&mut self, path: &Path) -> Outcome<Arc<OpenedFile>> {
+    pub(super) fn open(&mut self, path: &Path) -> Outcome<Arc<OpenedFile>> {
         match self.opened(path)? {
             Some(file) => Ok(file),
             None => {

@@ -23,6 +23,7 @@ use super::call::Loaded;
 use super::failure::{Failure, Outcome};
 use super::inspect::{Kind, is_library, manifest_in, native_digest};
 use super::lock::Lock;
+use super::observe::Observer;
 use super::output::DeviceName;
 use super::package::{self, twin};
 use super::platform::PlatformArguments;
@@ -39,9 +40,11 @@ pub(super) fn compile(
     folders: &[PathBuf],
     platform: &PlatformArguments,
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<(Executable, DeviceName)> {
     let loader = Loader::new(platform, policy)?;
-    let registry = registry(natives, folders, &loader)?;
+    let observed = |module, path: &Path| observer.native_module(module, path, policy);
+    let registry = registry(natives, folders, &loader, observed)?;
     let device = open_device(platform)?;
     let name = name(&device);
     Ok((Executable::compile_on(program, &registry, device)?, name))
@@ -54,6 +57,7 @@ pub(super) fn load(
     target: &str,
     platform: &PlatformArguments,
     policy: &PolicyArguments,
+    observer: &Arc<Observer>,
 ) -> Outcome<Loaded> {
     let loader = Loader::new(platform, policy)?;
     let (module, target) = if is_library(path) {
@@ -67,7 +71,7 @@ pub(super) fn load(
     let device = open_device(platform)?;
     Ok(Loaded {
         file: None,
-        module: module.on_device(&device),
+        module: observer.native_module(module.on_device(&device), path, policy)?,
         target,
         device: Some(name(&device)),
     })
@@ -117,7 +121,12 @@ fn name(device: &CudaDevice) -> DeviceName {
 }
 
 /// The registry of the targets of manifests and libraries, and of the manifests in folders.
-fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) -> Outcome<Registry> {
+fn registry(
+    natives: &[NativeArgument],
+    folders: &[PathBuf],
+    loader: &Loader,
+    observed: impl Fn(Arc<dyn TargetModule>, &Path) -> Outcome<Arc<dyn TargetModule>>,
+) -> Outcome<Registry> {
     let mut registered = Registered::new(GraphLaunch::default().module()?)?;
     let folders = folders.iter().cloned().map(NativeArgument::Manifest);
     for native in natives.iter().cloned().chain(folders) {
@@ -132,7 +141,7 @@ fn registry(natives: &[NativeArgument], folders: &[PathBuf], loader: &Loader) ->
                 (file, module)
             }
         };
-        registered.module(&path, &(module as _))?;
+        registered.module(&path, &observed(module, &path)?)?;
     }
     Ok(registered.into_registry()?)
 }

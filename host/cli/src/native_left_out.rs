@@ -11,6 +11,7 @@ use callbox_package::Package;
 use super::call::Loaded;
 use super::failure::Outcome;
 use super::left_out;
+use super::observe::Observer;
 use super::output::DeviceName;
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -31,6 +32,7 @@ pub(super) fn load(
     _: &str,
     _: &PlatformArguments,
     _: &PolicyArguments,
+    _: &Arc<Observer>,
 ) -> Outcome<Loaded> {
     Err(Status::unimplemented(left_out("cuda")).into())
 }
@@ -41,6 +43,7 @@ pub(super) fn compile(
     _: &[PathBuf],
     _: &PlatformArguments,
     _: &PolicyArguments,
+    _: &Arc<Observer>,
 ) -> Outcome<(Executable, DeviceName)> {
     Err(Status::unimplemented(left_out("cuda")).into())
 }

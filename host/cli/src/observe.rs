@@ -4,8 +4,12 @@
 
 mod counters;
 mod recorder;
+#[cfg_attr(not(feature = "cuda"), path = "observe/shadow_left_out.rs")]
+mod shadow;
 
 use std::num::NonZeroU64;
+#[cfg(feature = "cuda")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +22,10 @@ use callbox::{CallOptions, CallSite, Platform, Result, Status};
 
 use self::counters::{Counter, Counters};
 use self::recorder::Recorder;
+use self::shadow::Shadow;
+pub(super) use self::shadow::ShadowArguments;
+#[cfg(feature = "cuda")]
+use self::shadow::Shadowed;
 use super::failure::{Failure, Outcome};
 use super::modules::OpenedFile;
 use super::output;
@@ -52,6 +60,14 @@ pub(super) struct RecordArguments {
 pub(super) struct Observer {
     recorder: Option<Recorder>,
     counters: Option<Counters>,
+    shadow: Option<Arc<Shadow>>,
+}
+
+/// What counters call code.
+#[derive(Clone, Debug)]
+struct CodeName {
+    file: String,
+    sha256: String,
 }
 
 impl Observer {
@@ -59,21 +75,17 @@ impl Observer {
     pub(super) fn new(
         stats: &StatsArguments,
         record: &RecordArguments,
+        shadow: &ShadowArguments,
         platform: &PlatformArguments,
         policy: &PolicyArguments,
         has_user_data: bool,
     ) -> Outcome<Arc<Self>> {
-        let flags = [
-            ("--record", record.record.is_some()),
-            ("--stats", stats.stats.is_some()),
-        ];
-        for (flag, is_given) in flags {
-            if is_given && platform.platform != Platform::Host {
-                return Err(Failure::usage(Status::unimplemented(format!(
-                    "{flag} is for calls on Host alone, expected no --platform CUDA"
-                ))));
-            }
+        if record.record.is_some() && platform.platform != Platform::Host {
+            return Err(Failure::usage(Status::unimplemented(
+                "--record is for calls on Host alone, expected no --platform CUDA",
+            )));
         }
+        platform.takes(Platform::Cuda, "--shadow", shadow.is_given())?;
         if record.record.is_some() && has_user_data {
             return Err(Failure::usage(Status::unimplemented(
                 "a capsule does not carry user data, expected no --user-data with --record",
@@ -84,6 +96,7 @@ impl Observer {
         Ok(Arc::new(Self {
             recorder: recorder.transpose()?,
             counters: stats.stats.clone().map(Counters::new),
+            shadow: shadow.shadow(),
         }))
     }
 
@@ -98,13 +111,55 @@ impl Observer {
         }
         Arc::new(Observed {
             module,
-            file: Arc::clone(file),
+            code: CodeName {
+                file: file.name(),
+                sha256: file.contents.info().sha256.clone(),
+            },
+            file: Some(Arc::clone(file)),
             observer: Arc::clone(self),
         })
     }
 
+    /// The same for native code of a file.
+    #[cfg(feature = "cuda")]
+    pub(super) fn native_module(
+        self: &Arc<Self>,
+        mut module: Arc<dyn TargetModule>,
+        path: &Path,
+        policy: &PolicyArguments,
+    ) -> Outcome<Arc<dyn TargetModule>> {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let sha256 = module.identity().rsplit(':').next().unwrap_or_default();
+        let code = CodeName {
+            file: file.into_owned(),
+            // What follows is the number of a device.
+            sha256: sha256.split(' ').next().unwrap_or_default().to_owned(),
+        };
+        if let Some(shadow) = &self.shadow {
+            let (observer, known, platform) = (Arc::clone(self), code.clone(), module.platform());
+            let counter = move |target: &str| {
+                let counters = observer.counters.as_ref()?;
+                Some(counters.of(&known, platform, target))
+            };
+            let shadowed = Shadowed::new(module, path, shadow, Box::new(counter), policy)?;
+            module = Arc::new(shadowed);
+        }
+        if self.counters.is_none() {
+            return Ok(module);
+        }
+        Ok(Arc::new(Observed {
+            module,
+            code,
+            file: None,
+            observer: Arc::clone(self),
+        }))
+    }
+
     /// Writes the counters at the end of a command. If the command failed, its failure is told.
     pub(super) fn finish<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
+        if let Some(shadow) = self.shadow.as_ref().filter(|shadow| shadow.has_calls()) {
+            output::note(&shadow.describe());
+        }
         let written = self.counters.as_ref().map_or(Ok(()), Counters::write);
         match (outcome, written) {
             (Ok(_), Err(failure)) => Err(failure),
@@ -122,7 +177,9 @@ impl Observer {
 #[derive(Debug)]
 struct Observed {
     module: Arc<dyn TargetModule>,
-    file: Arc<OpenedFile>,
+    code: CodeName,
+    /// The file of a module, which native code has not.
+    file: Option<Arc<OpenedFile>>,
     observer: Arc<Observer>,
 }
 
@@ -148,7 +205,7 @@ impl TargetModule for Observed {
         let calls = Arc::clone(&self.module).prepare(sites, options)?;
         let counter = |site: &CallSite| {
             let counters = self.observer.counters.as_ref()?;
-            Some(counters.of(&self.file, &site.target))
+            Some(counters.of(&self.code, self.platform(), &site.target))
         };
         Ok(Box::new(ObservedCalls {
             counters: known.iter().map(counter).collect(),
@@ -205,11 +262,14 @@ impl Execution for ObservedExecution<'_> {
         let time = begin.elapsed();
         let calls = self.calls;
         if let Some(Some(counter)) = calls.counters.get(site) {
-            counter.count(time, operands, results, &outcome);
+            let bytes_in = operands.iter().map(|bytes| bytes.len()).sum();
+            let bytes_out = results.iter().map(|bytes| bytes.len()).sum();
+            counter.count(time, bytes_in, bytes_out, &outcome);
         }
         let recorder = calls.module.observer.recorder.as_ref();
-        if let (Some(recorder), Some(site)) = (recorder, calls.sites.get(site)) {
-            recorder.observe(&calls.module.file, site, operands, results, &outcome);
+        let site = calls.sites.get(site);
+        if let (Some(recorder), Some(site), Some(file)) = (recorder, site, &calls.module.file) {
+            recorder.observe(file, site, operands, results, &outcome);
         }
         outcome
     }
@@ -221,6 +281,14 @@ impl Execution for ObservedExecution<'_> {
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
     ) -> Result<()> {
-        self.execution.enqueue(site, queue, operands, results)
+        let begin = Instant::now();
+        let outcome = self.execution.enqueue(site, queue, operands, results);
+        let time = begin.elapsed();
+        if let Some(Some(counter)) = self.calls.counters.get(site) {
+            let bytes_in = operands.iter().map(|leaf| leaf.buffer.size()).sum();
+            let bytes_out = results.iter().map(|result| result.size()).sum();
+            counter.count(time, bytes_in, bytes_out, &outcome);
+        }
+        outcome
     }
 }

@@ -12,7 +12,7 @@ use callbox_core::text::shortened;
 use super::arguments::{self, InputArgument, TargetArgument};
 use super::failure::Outcome;
 use super::native::{self, NativeArgument};
-use super::observe::{Observer, RecordArguments, StatsArguments};
+use super::observe::{Observer, RecordArguments, ShadowArguments, StatsArguments};
 use super::output::{DeviceName, Finished, OutputArguments};
 use super::platform::PlatformArguments;
 use super::policy::PolicyArguments;
@@ -113,6 +113,9 @@ pub(super) struct Arguments {
     stats: StatsArguments,
 
     #[command(flatten)]
+    shadow: ShadowArguments,
+
+    #[command(flatten)]
     user_data: UserDataArguments,
 
     #[command(flatten)]
@@ -131,7 +134,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<Finished> {
     inputs::check_unique(&arguments.inputs)?;
     let (stats, record, policy) = (&arguments.stats, &arguments.record, &arguments.policy);
     let has_user_data = !arguments.user_data.is_empty();
-    let observer = Observer::new(stats, record, &arguments.platform, policy, has_user_data)?;
+    let (shadow, platform) = (&arguments.shadow, &arguments.platform);
+    let observer = Observer::new(stats, record, shadow, platform, policy, has_user_data)?;
     observer.finish(run_observed(arguments, &observer))
 }
 
@@ -202,6 +206,7 @@ fn compile(
                 folders,
                 platform,
                 &arguments.policy,
+                observer,
             )?;
             (executable, Some(device))
         }

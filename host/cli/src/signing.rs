@@ -10,6 +10,8 @@ use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust, n
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+#[cfg(feature = "fetch")]
+pub(super) use self::bundle::beside;
 use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::text::{name, printable};
@@ -288,7 +290,19 @@ fn public_key(key: &str) -> Outcome<PublicKey> {
 /// Reads the rules of `--trust`.
 pub(super) fn rules(path: &Path) -> Outcome<Trust> {
     let text = regular_file::read(path, MOST_BYTES)?;
-    Ok(Trust::from_json(&text).map_err(|status| status.context(path.display()))?)
+    let trust = Trust::from_json(&text).map_err(|status| status.context(path.display()))?;
+    // Such a rule would never hold, and its author would not know.
+    if let Some(pattern) = trust.relative_patterns().next() {
+        let message = format!(
+            "the rule for {pattern:?} matches no module, whose names are absolute paths and \
+             references: write {:?}",
+            format!("*/{}", pattern.trim_start_matches("./"))
+        );
+        return Err(Status::invalid_argument(message)
+            .context(path.display())
+            .into());
+    }
+    Ok(trust)
 }
 
 /// The names of a file for rules, and of the tensor if the file has the module in one.
@@ -310,9 +324,21 @@ pub(super) fn check_module(trust: Option<&Trust>, path: &Path, module: &[u8]) ->
         return Ok(());
     }
     let bundle = bundle::of_module(path)?;
-    check_names(Some(trust), path, |trust, name| {
-        trust.check_with(name, module, bundle.as_deref())
+    let check = |bundle: Option<Vec<u8>>| {
+        check_names(Some(trust), path, |trust, name| {
+            trust.check_with(name, module, bundle.as_deref())
+        })
+    };
+    check(bundle).or_else(|failure| match bundle::staged(path)? {
+        Some(staged) => check(Some(staged)),
+        None => Err(failure),
     })
+}
+
+/// The bundle beside a file, if there is one.
+#[cfg(feature = "fetch")]
+pub(super) fn bundle_of(path: &Path) -> Outcome<Option<Vec<u8>>> {
+    bundle::of_module(path)
 }
 
 /// Checks the signatures of a package, and tells whether a rule grants its native twin.

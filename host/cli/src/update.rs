@@ -12,9 +12,10 @@ use serde::Serialize;
 pub(super) use self::moved::is_older;
 use self::moved::{Moved, Report};
 use super::failure::Outcome;
-use super::lock::{Entries, Lock, write_lock};
+use super::fetch::bundles::BESIDE;
+use super::lock::{Entries, Lock, NewFile, change, finish};
 use super::text::{name, printable};
-use super::{json, output, signing, write_file};
+use super::{json, output, signing};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,8 +24,9 @@ Examples:
 
 Asks the host of each reference that `callbox fetch --write-lock` or `callbox.hub.lock` wrote down.
 Of those that moved, the changes are shown as `callbox diff` shows them. Then a question on the
-terminal, or --yes, decides whether the new versions are written: the locked files, and then the
-lock. Without a terminal and without --yes, nothing is written. Nothing of a package runs.
+terminal, or --yes, decides whether the new versions are written: all of them, or none. An update
+that was interrupted is finished by the next one. Without a terminal and without --yes, nothing is
+written. Nothing of a package runs.
 
 With --json, standard output is one object, of failures too (then update is null):
   {\"status\":{...},\"update\":{\"lock\":...,\"written\":false,\"references\":[
@@ -74,6 +76,12 @@ pub(super) fn update(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments) -> Outcome<Updated> {
     let path = &arguments.lock;
     let trust = arguments.trust.as_deref().map(signing::rules).transpose()?;
+    if finish(path)? {
+        let lock = path.display();
+        output::note(&format!(
+            "{lock}: an earlier update, which was interrupted, is finished"
+        ));
+    }
     let lock = Lock::read(path)?;
     let references = moved::references(&lock)?;
     if references.is_empty() {
@@ -93,7 +101,7 @@ fn run(arguments: &Arguments) -> Outcome<Updated> {
     }
     let written = !changes.is_empty() && is_wanted(arguments)?;
     if written {
-        write(path, lock.entries(), &changes)?;
+        write(path, lock.entries(), changes)?;
     }
     Ok(Updated {
         lock: path.to_string_lossy().into_owned(),
@@ -125,22 +133,31 @@ fn is_wanted(arguments: &Arguments) -> Outcome<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Writes the files and then the lock: between the two, the lock refuses the new files.
-fn write(path: &Path, shown: &Entries, changes: &[Moved]) -> Outcome<()> {
+/// Writes the files and the lock, if it is still the one of which the changes were shown.
+fn write(path: &Path, shown: &Entries, changes: Vec<Moved>) -> Outcome<()> {
     let mut entries = Lock::read(path)?.entries().clone();
     if &entries != shown {
         let message = "another command changed the lock meanwhile: run this command again";
         let status = Status::new(StatusCode::Aborted, Blame::Caller, message);
         return Err(status.context(path.display()).into());
     }
+    let mut files = Vec::new();
     for moved in changes {
-        for file in &moved.files {
-            write_file::write(file, &[&moved.bytes])?;
+        let new = moved.entries.into_iter();
+        entries.extend(new.map(|entry| (entry.file.clone(), entry)));
+        for name in moved.files {
+            files.push(NewFile {
+                name: name.clone(),
+                bytes: moved.bytes.clone(),
+            });
+            // After the file: until then, an interrupted update has both bundles.
+            files.extend(moved.bundle.clone().map(|bytes| NewFile {
+                name: name + BESIDE,
+                bytes,
+            }));
         }
-        let new = moved.entries.iter();
-        entries.extend(new.map(|entry| (entry.file.clone(), entry.clone())));
     }
-    write_lock(path, &entries).map(|_| ())
+    change(path, &entries, &files)
 }
 
 impl Updated {

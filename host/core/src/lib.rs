@@ -42,6 +42,8 @@ pub mod call;
 pub mod float_mode;
 pub mod graph_launch;
 #[doc(hidden)]
+pub mod json;
+#[doc(hidden)]
 pub mod locks;
 pub mod policy;
 mod registry;

@@ -63,6 +63,7 @@ use crate::values::Result;
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// Limits on memory, time and sizes.
+    #[serde(deserialize_with = "crate::json::object")]
     pub limits: Limits,
     /// The calls that one instance serves.
     pub isolation: Isolation,
@@ -80,10 +81,13 @@ pub struct Policy {
     /// the results differ, the call fails with INTERNAL, blamed on the guest.
     pub check_pure: bool,
     /// The grants of targets that `targets` does not name. Default: mathematics.
+    #[serde(deserialize_with = "crate::json::object")]
     pub grants: Grants,
     /// The grants of the targets with these names, in place of `grants`.
+    #[serde(deserialize_with = "crate::json::objects_by_name")]
     pub targets: BTreeMap<String, Grants>,
     /// The limits of GPU kernels without a grant.
+    #[serde(deserialize_with = "crate::json::object")]
     pub gpu: Gpu,
 }
 

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::str::FromStr;
 
+use callbox_core::json::{Entries, Object};
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::keys::PublicKey;
 use crate::oms::{Bundle, BundleSigner};
@@ -64,13 +63,10 @@ struct Rule {
 struct TrustFile {
     #[serde(default)]
     keys: Entries<String>,
-    signatures: Entries<RuleFile>,
+    signatures: Entries<Object<RuleFile>>,
     #[serde(default)]
     revoked: Vec<String>,
 }
-
-/// A JSON object whose keys are unique: a rule that is given twice is an error.
-struct Entries<T>(Vec<(String, T)>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,39 +84,6 @@ struct RuleFile {
 enum OneOrMore {
     One(String),
     More(Vec<String>),
-}
-
-impl<T> Default for Entries<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor(PhantomData))
-    }
-}
-
-struct EntriesVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
-    type Value = Entries<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries: Vec<(String, T)> = Vec::new();
-        while let Some((key, value)) = map.next_entry()? {
-            if entries.iter().any(|(known, _)| *known == key) {
-                return Err(A::Error::custom(format_args!("`{key}` occurs twice")));
-            }
-            entries.push((key, value));
-        }
-        Ok(Entries(entries))
-    }
 }
 
 /// The names of a file for rules, all of which hold: its path as it was asked for, with the links
@@ -159,7 +122,8 @@ impl Trust {
             let error = error.to_string();
             Status::invalid_argument(format!("the rules are wrong: {}", shown_name(&error)))
         };
-        let file: TrustFile = serde_json::from_slice(json).map_err(wrong)?;
+        let file: Object<TrustFile> = serde_json::from_slice(json).map_err(wrong)?;
+        let file = file.0;
         let mut keys = BTreeMap::new();
         for (name, text) in &file.keys.0 {
             let key: TrustedKey = text
@@ -178,6 +142,7 @@ impl Trust {
         for (pattern, rule) in file.signatures.0 {
             let of_rule =
                 |status: Status| status.context(format_args!("`signatures` for {pattern:?}"));
+            let rule = rule.0;
             let given = match rule.signed_by {
                 OneOrMore::One(one) => vec![one],
                 OneOrMore::More(more) => more,
@@ -206,10 +171,25 @@ impl Trust {
         })
     }
 
+    /// The patterns that match no absolute path and no reference of a host, such as
+    /// `kernels/*.wasm`. Where modules have no other names, their rules never hold.
+    pub fn relative_patterns(&self) -> impl Iterator<Item = &str> {
+        let patterns = self.rules.iter().map(|rule| rule.pattern.as_str());
+        patterns.filter(|pattern| !is_absolute(pattern))
+    }
+
     /// Whether a rule asks for a signature of the module of this name.
     #[must_use]
     pub fn asks_for(&self, name: &str) -> bool {
         self.rules_for(name).next().is_some()
+    }
+
+    /// Whether a bundle beside the module of this name can satisfy a rule for it.
+    #[must_use]
+    pub fn takes_bundles(&self, name: &str) -> bool {
+        let is_beside = |key: &TrustedKey| matches!(key, TrustedKey::Beside(_));
+        self.rules_for(name)
+            .any(|rule| rule.signed_by.iter().any(is_beside))
     }
 
     /// Checks the signatures inside a module.
@@ -388,6 +368,20 @@ impl FromStr for TrustedKey {
     }
 }
 
+/// How absolute paths and references of hosts begin, but for the letters of drives.
+const BEGINNINGS: [&str; 5] = ["/", "hf:", "oci:", "http://", "https://"];
+
+/// Whether a pattern can match an absolute path or a reference of a host.
+fn is_absolute(pattern: &str) -> bool {
+    let (begin, is_whole) = match pattern.split_once('*') {
+        Some((begin, _)) => (begin, false),
+        None => (pattern, true),
+    };
+    let is_drive = begin.get(1..2) == Some(":");
+    let mut known = BEGINNINGS.iter();
+    is_drive || known.any(|known| begin.starts_with(known) || !is_whole && known.starts_with(begin))
+}
+
 /// Whether a name matches a pattern, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
@@ -410,7 +404,29 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{is_absolute, matches};
+
+    #[test]
+    fn patterns_that_match_no_path_are_known() {
+        for (pattern, expected) in [
+            ("*", true),
+            ("*.wasm", true),
+            ("/k/*", true),
+            ("C:/k/*", true),
+            ("hf:org/*", true),
+            ("h*", true),
+            ("https://*", true),
+            ("oci:host/*", true),
+            ("kernels/*.wasm", false),
+            ("./kernels/*.wasm", false),
+            ("k.wasm", false),
+            ("h", false),
+            ("", false),
+            ("org/*", false),
+        ] {
+            assert_eq!(is_absolute(pattern), expected, "{pattern}");
+        }
+    }
 
     #[test]
     fn patterns_match_whole_names() {

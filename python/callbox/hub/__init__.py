@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from callbox._callbox import CallError, Host, InvalidArgumentError, Module, Target
-from callbox._embedded import default_host
+from callbox._embedded import MOST_BUNDLE, default_host
 
 from . import _lock
 from ._cache import Cache, digest
@@ -274,7 +274,9 @@ class _Variant:
         contents = source.cache.file(file.sha256)
         if contents is None:
             path = f"{VARIANT}/{file.path}"
-            contents = source.client.download(source.repo_id, self.commit, path, size=file.size, most=file.size)
+            contents = source.client.download(
+                source.repo_id, self.commit, path, size=file.size, most=file.size, sha256=file.sha256
+            )
             if len(contents) != file.size or digest(contents) != file.sha256:
                 raise CallError(
                     "DATA_LOSS",
@@ -284,6 +286,25 @@ class _Variant:
                 )
             source.cache.keep(contents)
         return contents
+
+    def bundle(self) -> bytes | None:
+        """The bundle of signatures: beside the module, or that of the repository."""
+        source = self.source
+        for path in (f"{VARIANT}/{self.metadata.module.path}.sig", "model.sig"):
+            key = f"{source._place} {self.commit} {path}"
+            known = source.cache.note(key)
+            contents = source.cache.file(known) if known is not None else None
+            if contents is None and not source.client.is_offline:
+                try:
+                    contents = source.client.download(source.repo_id, self.commit, path, size=None, most=MOST_BUNDLE)
+                except CallError as error:
+                    if error.code != "NOT_FOUND":
+                        raise
+            if contents is not None:
+                source.cache.keep(contents)
+                source.cache.take_note(key, digest(contents))
+                return contents
+        return None
 
 
 def _load(variant: _Variant, host: Host, native: bool, allow_native: str | Sequence[str] | None) -> Module:
@@ -303,7 +324,8 @@ def _load(variant: _Variant, host: Host, native: bool, allow_native: str | Seque
                     path.write_bytes(variant.read(file))
         try:
             name = variant.source.reference
-            return host.load(module, native=manifest, allow_native=allow_native, name=name)
+            bundle = variant.bundle() if host._takes_bundles(name) else None
+            return host.load(module, native=manifest, allow_native=allow_native, name=name, bundle=bundle)
         except CallError as error:
             # The copy is gone when the message is read.
             message = error.message.replace(f"{folder}/", "")

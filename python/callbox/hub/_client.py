@@ -7,7 +7,9 @@ do they go through its function for downloads, which sleeps for as long as the s
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -29,6 +31,9 @@ _MOST_TIME = 1800
 
 #: How many redirects one download may follow.
 _MOST_REDIRECTS = 5
+
+#: Where the client logs texts of a server.
+_LOGGERS = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 
 _MISSING = "callbox.hub needs huggingface_hub: `pip install 'callbox[hub]'`"
 
@@ -56,11 +61,13 @@ class Client:
         """The commit that a branch or tag has now, from the answer about one of its files."""
         return self._look(repo_id, revision, path)[1].commit_hash
 
-    def download(self, repo_id: str, commit: str, path: str, *, size: int | None, most: int) -> bytes:
+    def download(
+        self, repo_id: str, commit: str, path: str, *, size: int | None, most: int, sha256: str | None = None
+    ) -> bytes:
         """Downloads a file of a commit.
 
-        `size` is the one that the file must have. None: any up to `most`. Such a file has no known
-        digest, so that it must come from the hub itself.
+        `size` is the one that the file must have, and `sha256` its digest. None: any up to `most`.
+        Such a file has no known digest, so that it must come from the hub itself.
         """
         url, found = self._look(repo_id, commit, path)
         where = f"{repo_id}: {path}"
@@ -80,24 +87,45 @@ class Client:
         # Compressed bytes could become any number of bytes.
         headers["Accept-Encoding"] = "identity"
         most = most if size is None else size
-        name, may_leave = path.rsplit("/", 1)[-1], size is not None
-        contents: bytes = self._ask(where, self._fetch, where, found.location, headers, most, name, may_leave)
+        name = path.rsplit("/", 1)[-1]
+        contents: bytes = self._ask(where, self._fetch, where, found.location, headers, most, name, sha256)
         if found.size is not None and len(contents) < found.size:
             raise CallError(
                 "UNAVAILABLE", f"{where}: expected {found.size} bytes, the hub sent {len(contents)}", blame="host"
             )
         return contents
 
-    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str, may_leave: bool) -> bytes:
-        """Downloads at most `most` bytes. An interrupted download begins anew."""
+    def _fetch(self, where: str, url: str, headers: dict[str, str], most: int, name: str, sha256: str | None) -> bytes:
+        """Downloads at most `most` bytes.
+
+        An interrupted download of a file with a known digest goes on where it was: its parts fit
+        together if the digest does. Any other begins anew.
+        """
         until = time.monotonic() + _MOST_TIME
+        contents = bytearray()
         for tries in range(1, _MOST_TRIES + 1):
             pause = 2 ** (tries - 1)
             try:
-                with self._open(where, url, dict(headers), may_leave) as response:
+                if sha256 is None:
+                    contents.clear()
+                asked_for = dict(headers)
+                if contents:
+                    asked_for["Range"] = f"bytes={len(contents)}-"
+                with self._open(where, url, asked_for, sha256 is not None) as response:
                     if response.status_code not in (408, 429):
+                        begins = f"bytes {len(contents)}-"
+                        is_rest = response.headers.get("Content-Range", "").startswith(begins)
+                        is_resumed = bool(contents) and response.status_code == 206 and is_rest
+                        if contents and not is_resumed:
+                            contents.clear()
+                            if response.status_code in (206, 416):
+                                raise self._http.TransportError("the hub sent another part than the next one")
                         self._check(response)
-                        return self._receive(where, response, most, name, until)
+                        self._receive(where, response, contents, most, name, until)
+                        if is_resumed and hashlib.sha256(contents).hexdigest() != sha256:
+                            contents.clear()
+                            raise self._http.TransportError("the parts of the file do not fit together")
+                        return bytes(contents)
                     asked = response.headers.get("Retry-After", "")
                     pause = int(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else pause
                     problem = f"{response.status_code}: the hub asks to come back in {pause} seconds"
@@ -146,10 +174,10 @@ class Client:
             response = self._http.Response(response.status_code, headers=headers, request=response.request)
         self._hub.utils.hf_raise_for_status(response)
 
-    def _receive(self, where: str, response: Any, most: int, name: str, until: float) -> bytes:
-        """The body of a response, which may have any length."""
-        contents = bytearray()
-        with self._hub.utils.tqdm(desc=name[-40:], total=most, unit="B", unit_scale=True) as progress:
+    def _receive(self, where: str, response: Any, contents: bytearray, most: int, name: str, until: float) -> None:
+        """Adds the body of a response, which may have any length."""
+        shown = {"desc": name[-40:], "total": most, "initial": len(contents), "unit": "B", "unit_scale": True}
+        with self._hub.utils.tqdm(**shown) as progress:
             for chunk in response.iter_bytes():
                 if len(contents) + len(chunk) > most:
                     raise exhausted(f"{where}: expected at most {most} bytes, the hub sends more")
@@ -159,7 +187,6 @@ class Client:
                     )
                 contents += chunk
                 progress.update(len(chunk))
-        return bytes(contents)
 
     def _headers(self) -> dict[str, str]:
         headers: dict[str, str] = self._hub.utils.build_hf_headers(
@@ -203,7 +230,8 @@ class Client:
         """Calls the client, whose failures become `CallError`."""
         errors = self._errors
         try:
-            return function(*args, **options)
+            with _printable_logs():
+                return function(*args, **options)
         except CallError:
             raise
         except errors.GatedRepoError as error:
@@ -238,8 +266,30 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 def _reason(error: BaseException) -> str:
     """The first lines of an exception, which can quote the server."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(lines[:2]) or type(error).__name__
+    return _printable(" ".join(lines[:2]) or type(error).__name__)
+
+
+def _printable(text: str) -> str:
+    """A stranger's text without characters that control a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text[:400])
+
+
+@contextlib.contextmanager
+def _printable_logs() -> Iterator[None]:
+    """The client logs what a server says, such as its header ``X-HF-Warning``, as it is."""
+
+    def clean(record: logging.LogRecord) -> bool:
+        record.msg, record.args = _printable(record.getMessage()), ()
+        return True
+
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(clean)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(clean)
 
 
 def _lie(message: str) -> CallError:

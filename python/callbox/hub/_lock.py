@@ -52,6 +52,12 @@ def find(path: str | PathLike[str], reference: str) -> Locked:
 def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
     """Writes entries down beside those that the lock has."""
     path = Path(path)
+    if path.with_name(f"{path.name}.next").exists():
+        raise CallError(
+            "FAILED_PRECONDITION",
+            f"{path}: an update was interrupted: `callbox update` finishes it",
+            blame="caller",
+        )
     known = _read(path) if path.exists() else {}
     files = [entry for _, entry in sorted({**known, **entries}.items())]
     text = json.dumps({"format": FORMAT, "files": files}, indent=2, ensure_ascii=False)
@@ -72,7 +78,8 @@ def _read(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
         lock = _json.loads(text)
         if not isinstance(lock, dict) or set(lock) != {"format", "files"} or not isinstance(lock["files"], list):
             raise ValueError("expected an object with `format` and `files`")
-        if lock["format"] != FORMAT:
+        # True and 1.0 are equal to 1.
+        if type(lock["format"]) is not int or lock["format"] != FORMAT:
             raise ValueError(f"expected `format` {FORMAT}, found {lock['format']!r}")
         entries: dict[str, dict[str, Any]] = {}
         for entry in lock["files"]:

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -731,6 +732,86 @@ def direct():
     made = calls()
     assert made.count("cuModuleLoadDataEx") == 1, made
     assert "cuDevicePrimaryCtxRelease_v2" not in made
+
+
+def shadowed():
+    """Direct calls that also run as wasm, of a kernel that is right and of one that lies."""
+    x = np.array([1, 2, 3], np.float32)
+    honest = callbox.shadow(load().add_n, 1.0, fails=True)
+    out = x.copy()
+    # The result takes the place of the operand.
+    assert honest(out, n=4.0, out=out) is out and out.tolist() == [5, 6, 7]
+    assert honest(x, n=4.0).tolist() == [5, 6, 7]
+    assert (honest.calls, honest.compared, honest.differing) == (2, 2, 0)
+    try:
+        honest(x, n=-1.0)
+    except callbox.CallError as error:
+        assert error.code == "INVALID_ARGUMENT", error
+    else:
+        raise AssertionError("expected the kernel's own failure")
+    assert (honest.calls, honest.compared) == (3, 2)
+    never = callbox.shadow(load().add_n, 0.0)
+    never(x, n=4.0)
+    assert (never.calls, never.compared) == (1, 0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SOURCES / "add_n", folder, dirs_exist_ok=True)
+        ptx = Path(folder, "add_n.ptx")
+        text = ptx.read_text()
+        ptx.write_text(text.replace("add.rn.f32 \t%f3, %f2, %f1", "sub.rn.f32 \t%f3, %f2, %f1"))
+        assert ptx.read_text() != text
+        evil = callbox.Host().load(BUILT / "add_n.wasm", native=Path(folder, "callbox.json"))
+        assert evil.add_n(x, n=4.0, platform="CUDA").tolist() == [-3, -2, -1]
+        told = callbox.shadow(evil.add_n, 1.0)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert told(x, n=4.0).tolist() == [-3, -2, -1]
+        says = "target 'add_n': the native kernel and the wasm differ: result 0: 3 of 3 elements"
+        assert [str(warning.message) for warning in found] == [says]
+        assert (told.calls, told.compared, told.differing) == (1, 1, 1)
+        for options in ({}, {"rtol": 1.0}, {"atol": 7.9}):
+            strict = callbox.shadow(evil.add_n, 1.0, fails=True, **options)
+            try:
+                strict(x, n=4.0)
+            except callbox.CallError as error:
+                assert (error.code, error.blame) == ("INTERNAL", "guest"), error
+            else:
+                raise AssertionError("expected a kernel that lies to fail")
+        # Within the tolerance, a difference is none.
+        assert callbox.shadow(evil.add_n, 1.0, atol=8.0, fails=True)(x, n=4.0).tolist() == [-3, -2, -1]
+        some = callbox.shadow(evil.add_n, 0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(200):
+                some(x, n=4.0)
+        assert 40 < some.compared == some.differing < 160, some
+    for options, kind in (
+        ({"share": 1.5}, ValueError),
+        ({"share": float("nan")}, ValueError),
+        ({"share": 1.0, "rtol": -1.0}, ValueError),
+    ):
+        try:
+            callbox.shadow(load().add_n, **options)
+        except kind:
+            pass
+        else:
+            raise AssertionError(f"expected {options} to be refused")
+    for module, code in (
+        (callbox.Host().load(BUILT / "add_n.wasm"), "NOT_FOUND"),
+        # A kernel for a target that does not declare that it is pure.
+        (load("faults"), "INVALID_ARGUMENT"),
+    ):
+        pure = {"pure", "elementwise", "rows", "batched"}
+        targets = [
+            t for t in module.targets.values() if code == "NOT_FOUND" or (t.has_native and not pure & set(t.traits))
+        ]
+        target = targets[0]
+        try:
+            callbox.shadow(target, 1.0)
+        except callbox.CallError as error:
+            assert error.code == code, error
+        else:
+            raise AssertionError(f"expected {target} to be refused")
 
 
 def no_driver():

@@ -46,6 +46,7 @@ def run(scenario: str, guests: Path, stand_in: str | None) -> None:
         "aliases",
         "errors",
         "direct",
+        "shadowed",
     ],
 )
 def test_on_the_stand_in(scenario, guests):

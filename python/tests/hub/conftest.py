@@ -22,7 +22,7 @@ import callbox
 # Where an environment has no client, only what needs none is tested.
 collect_ignore: list[str] = []
 if importlib.util.find_spec("huggingface_hub") is None:
-    collect_ignore = ["test_hub.py", "test_lies.py", "test_first_page.py"]
+    collect_ignore = ["test_bundles.py", "test_hub.py", "test_lies.py", "test_first_page.py"]
 elif importlib.util.find_spec("jax") is None:
     collect_ignore = ["test_first_page.py"]
 

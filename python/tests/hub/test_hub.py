@@ -109,6 +109,8 @@ def test_a_lock_holds_while_the_branch_moves(hub, variant, good, get, fails, rms
         ('{"format": 1, "files": [], "files": []}', "a key occurs twice"),
         ("[]", "expected an object with `format` and `files`"),
         ('{"format": 2, "files": []}', "expected `format` 1, found 2"),
+        ('{"format": [1], "files": []}', "expected `format` 1, found [1]"),
+        ('{"format": true, "files": []}', "expected `format` 1, found True"),
         ('{"format": 1, "files": [{"file": "a"}]}', "an entry of `files` lacks `digest`"),
         ('{"format": 1, "files": [{"file": "a", "digest": "ff", "size": 1}]}', "expected a SHA-256 of 64"),
         ('{"format": 1, "files": [{"file": "a", "url": "x"}]}', "'url' is wrong in an entry"),
@@ -120,6 +122,14 @@ def test_a_wrong_lock_is_refused(tmp_path, good, fails, text, message):
     path = tmp_path / "callbox.lock"
     path.write_text(text)
     fails("INVALID_ARGUMENT", message, lock=path)
+
+
+def test_an_interrupted_update_is_finished_first(tmp_path, hub, good):
+    path = tmp_path / "callbox.lock"
+    path.with_name("callbox.lock.next").write_text("{}")
+    with pytest.raises(callbox.CallError, match="an update was interrupted: `callbox update` finishes it"):
+        callbox.hub.lock({"good/rms-norm": 1}, path, endpoint=hub.endpoint, cache_dir=tmp_path / "cache")
+    assert not path.exists()
 
 
 def test_a_digest_pins_the_kernel(good, get, fails):

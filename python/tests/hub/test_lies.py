@@ -406,3 +406,61 @@ def test_metadata_is_text_that_the_command_line_writes(hub, variant, rms_norm):
             "sha256": "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476",
         }
     ]
+
+
+def test_warnings_of_a_server_do_not_control_the_terminal(hub, good, get, caplog):
+    def warn(request, answer):
+        answer.headers["X-HF-Warning"] = f"{request.method}{id(hub)}; clear\x1b[2J\x9b2Jthe screen {'x' * 1000}"
+
+    hub.lie = warn
+    assert get().commit == good
+    found = [record.getMessage() for record in caplog.records if "the screen" in record.getMessage()]
+    assert found
+    for text in found:
+        assert text.isprintable()
+        assert len(text) <= 400
+
+
+def ranges(hub):
+    """The ranges that downloads of the module asked for."""
+    asked = [request for request in hub.requests if wasm(request) and request.method == "GET"]
+    return [request.headers.get("Range", request.headers.get("range")) for request in asked]
+
+
+def test_a_download_goes_on_where_it_was_interrupted(hub, good, get, rms_norm, pauses):
+    def interrupt(request, answer):
+        if not wasm(request) or request.method != "GET":
+            return
+        tries = len(ranges(hub))
+        if tries == 1:
+            answer.headers["Content-Length"], answer.body = str(len(rms_norm)), rms_norm[:100]
+            return
+        begin = int(ranges(hub)[-1].removeprefix("bytes=").removesuffix("-"))
+        answer.status = 206
+        answer.headers["Content-Range"] = f"bytes {begin}-{len(rms_norm) - 1}/{len(rms_norm)}"
+        answer.headers["Content-Length"] = str(len(rms_norm) - begin)
+        answer.body = rms_norm[begin:][: 50 if tries == 2 else None]
+
+    hub.lie = interrupt
+    kernel = get()
+    assert (kernel.commit, kernel.module.digest) == (good, hashlib.sha256(rms_norm).hexdigest())
+    assert ranges(hub) == [None, "bytes=100-", "bytes=150-"]
+
+
+@pytest.mark.parametrize("lie", ["other bytes", "another part", "no ranges", "416"])
+def test_a_download_that_cannot_go_on_begins_anew(hub, good, get, rms_norm, pauses, lie):
+    def interrupt(request, answer):
+        if not wasm(request) or request.method != "GET":
+            return
+        tries = len(ranges(hub))
+        if tries == 1:
+            answer.headers["Content-Length"], answer.body = str(len(rms_norm)), rms_norm[:100]
+        elif tries == 2 and lie != "no ranges":
+            answer.status, begin = (416, 100) if lie == "416" else (206, 7 if lie == "another part" else 100)
+            answer.headers["Content-Range"] = f"bytes {begin}-{len(rms_norm) - 1}/{len(rms_norm)}"
+            answer.body = bytes(len(rms_norm) - begin)
+
+    hub.lie = interrupt
+    assert get().commit == good
+    expected = [None, "bytes=100-"] if lie == "no ranges" else [None, "bytes=100-", None]
+    assert ranges(hub) == expected

@@ -67,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     targets::program::TARGET,
     targets::module::TARGET,
     targets::cost::TARGET,
+    targets::bundle::TARGET,
 ];
 
 /// Looks up a target by its name.

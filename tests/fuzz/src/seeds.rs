@@ -134,6 +134,7 @@ impl Found {
                     .collect();
                 random(&kinds, 2, 1200).chain(modules).collect()
             }
+            "bundle" => crate::targets::bundle::candidates(),
             "cost" => {
                 // Headers of manifests, .npy and .safetensors files have the most frames.
                 let headers = random(&[1, 6, 7], 100, 250);

@@ -2,6 +2,7 @@
 
 pub mod arrays;
 pub mod attributes;
+pub mod bundle;
 pub mod cost;
 pub mod frame;
 pub mod hlo_text;

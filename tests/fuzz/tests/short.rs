@@ -65,4 +65,4 @@ macro_rules! targets {
     };
 }
 
-targets! { hlo_text metadata attributes arrays policy manifest frame program module cost }
+targets! { hlo_text metadata attributes arrays policy manifest frame program module cost bundle }

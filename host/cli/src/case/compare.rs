@@ -11,7 +11,7 @@ const CHUNK: usize = 1 << 16;
 /// How far floating-point elements may be from the expected ones, as in NumPy's `allclose`: by
 /// `atol + rtol * |expected|`. Other elements must be equal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tolerance {
+pub(crate) struct Tolerance {
     rtol: f64,
     atol: f64,
 }
@@ -24,6 +24,19 @@ impl Tolerance {
             }
         }
         Ok(Self { rtol, atol })
+    }
+
+    /// A tolerance that is as wide as each of these. Without any, values must be equal.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn widest(tolerances: impl Iterator<Item = Self>) -> Self {
+        let none = Self {
+            rtol: 0.0,
+            atol: 0.0,
+        };
+        tolerances.fold(none, |widest, one| Self {
+            rtol: widest.rtol.max(one.rtol),
+            atol: widest.atol.max(one.atol),
+        })
     }
 
     /// Without a tolerance, zeros of opposite sign differ. NaN equals NaN.
@@ -42,7 +55,7 @@ impl Tolerance {
 ///
 /// # Errors
 /// How many elements differ, and the first of them.
-pub(super) fn compare(
+pub(crate) fn compare(
     shape: &ArrayShape,
     expected: &[u8],
     found: (&ArrayShape, &[u8]),

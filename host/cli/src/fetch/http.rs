@@ -1,6 +1,7 @@
 //! Requests over HTTP, with limits on what a server can make callbox do.
 
 mod address;
+mod allowance;
 mod download;
 mod partial;
 mod send;
@@ -13,8 +14,10 @@ use callbox::{Blame, Result, Status, StatusCode};
 use ureq::Agent;
 use ureq::http::{Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
 
 pub(crate) use self::address::Address;
+use self::allowance::Allowance;
 pub(crate) use self::download::Rules;
 pub(crate) use self::send::{Call, Reply};
 
@@ -68,6 +71,7 @@ impl fmt::Debug for Token {
 #[derive(Debug)]
 pub(crate) struct Client {
     agent: Agent,
+    allowance: Allowance,
     /// The longest time for a file, all tries and redirects included.
     most_time: Duration,
 }
@@ -102,8 +106,11 @@ impl Client {
             .timeout_per_read(Some(READ_TIME))
             .timeout_global(Some(MOST_TIME))
             .tls_config(tls.build());
+        let allowance = Allowance::default();
+        let connector = allowance.connector();
         Ok(Self {
-            agent: config.build().new_agent(),
+            agent: Agent::with_parts(config.build(), connector, DefaultResolver::default()),
+            allowance,
             most_time: MOST_TIME,
         })
     }
@@ -112,7 +119,7 @@ impl Client {
     pub(crate) fn commit(&self, address: &Address, token: Option<&Token>) -> Result<String> {
         let until = Instant::now() + self.most_time;
         let answer = self
-            .ask("HEAD", address, token, &[], until)
+            .ask("HEAD", address, token, &[], 0, until)
             .map_err(|attempt| attempt.into_status(address))?;
         let found = header_of(&answer, COMMIT).unwrap_or_default();
         if !answer.status().is_redirection() {
@@ -128,13 +135,14 @@ impl Client {
         )))
     }
 
-    /// Makes one request, whose answer ends by `until`.
+    /// Makes one request, whose answer has at most `most` bytes and ends by `until`.
     fn ask(
         &self,
         method: &str,
         address: &Address,
         token: Option<&Token>,
         headers: &[(&'static str, String)],
+        most: usize,
         until: Instant,
     ) -> std::result::Result<Response<ureq::Body>, Attempt> {
         let mut request = match method {
@@ -147,6 +155,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
+        self.allowance.begin(most);
         let left = until.saturating_duration_since(Instant::now());
         let request = request.config().timeout_global(Some(left)).build();
         request.call().map_err(|error| Attempt::of(address, error))

@@ -5,9 +5,11 @@ use std::env;
 use std::path::PathBuf;
 
 use callbox::{Blame, Result, Status, StatusCode};
+use callbox_core::json::{Object, objects};
 use callbox_package::{Limits, MANIFEST};
 use serde::Deserialize;
 
+use super::bundles::{self, BESIDE, OF_FOLDER};
 use super::cache::{Cache, digest};
 use super::http::{Address, Client, Rules, Token, denied, lie, quoted};
 use super::reference::HubReference;
@@ -45,6 +47,7 @@ pub(crate) struct Metadata {
     module: String,
     #[serde(default)]
     manifest: Option<String>,
+    #[serde(deserialize_with = "objects")]
     files: Vec<FileEntry>,
 }
 
@@ -236,9 +239,44 @@ impl Hub {
         Ok(contents)
     }
 
+    /// The bundle of signatures of a module, whose signature was not checked.
+    pub(crate) fn bundle(
+        &self,
+        reference: &HubReference,
+        commit: &str,
+        module: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        let within = format!("/{}/", reference.repository);
+        let beside = format!("{VARIANT}/{module}{BESIDE}");
+        for path in [&beside, OF_FOLDER] {
+            let address = self.address_in_repository(reference, commit, path)?;
+            let key = format!("{} {path}", self.key(reference, commit));
+            let wanted = bundles::Wanted {
+                address: &address,
+                token: self.token.as_ref(),
+                within: Some(&within),
+                key: &key,
+            };
+            let found = bundles::get(self.client.as_ref(), &self.cache, &wanted)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     fn address(&self, reference: &HubReference, revision: &str, path: &str) -> Result<Address> {
+        self.address_in_repository(reference, revision, &format!("{VARIANT}/{path}"))
+    }
+
+    fn address_in_repository(
+        &self,
+        reference: &HubReference,
+        revision: &str,
+        path: &str,
+    ) -> Result<Address> {
         let (endpoint, repository) = (self.endpoint(), &reference.repository);
-        let text = format!("{endpoint}/kernels/{repository}/resolve/{revision}/{VARIANT}/{path}");
+        let text = format!("{endpoint}/kernels/{repository}/resolve/{revision}/{path}");
         Address::parse(&text).map_err(Status::invalid_argument)
     }
 
@@ -252,7 +290,7 @@ impl Hub {
 impl Metadata {
     /// Reads `metadata.json`, which a stranger wrote.
     pub(crate) fn read(text: &[u8]) -> Result<Self> {
-        let metadata: Self = serde_json::from_slice(text)
+        let Object(metadata) = serde_json::from_slice::<Object<Self>>(text)
             .map_err(|error| wrong(crate::text::name(&error.to_string())))?;
         if metadata.format != FORMAT {
             let found = metadata.format;

@@ -8,7 +8,7 @@ use super::cache::digest;
 use super::reference::{Place, Reference};
 use super::source::Package;
 use crate::failure::{Failure, Outcome};
-use crate::lock::{Entries, Entry, Lock, elsewhere, folder_of, name_of_new, write_lock};
+use crate::lock::{Entries, Entry, Lock, elsewhere, finish, folder_of, name_of_new, write_lock};
 
 /// What `--write-lock` adds to a lock.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ impl Additions {
             let message = "expected an address without a query, which locks do not keep";
             return Err(Failure::usage(Status::invalid_argument(message)));
         }
+        finish(lock)?;
         let mut entries = if lock.exists() {
             Lock::read(lock)?.entries().clone()
         } else {

@@ -1,6 +1,7 @@
 //! Packages in registries of containers: the layout of the CNCF for wasm artefacts.
 
 mod credentials;
+mod index;
 pub(crate) mod registry;
 
 use callbox::{Blame, Result, Status, StatusCode};
@@ -15,6 +16,7 @@ use super::hub;
 use super::reference::OciReference;
 
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const LAYER_TYPE: &str = "application/wasm";
 
@@ -61,10 +63,18 @@ pub(crate) fn fetch(
     }
     let registry = Registry::open(reference, Rights::Pull)?;
     let in_reference = |status: Status| status.context(reference.name());
-    let text = manifest(&registry, reference)?.ok_or_else(|| {
+    let missing = || {
         let message = "the registry has no such artefact";
         in_reference(Status::new(StatusCode::NotFound, Blame::Caller, message))
-    })?;
+    };
+    let mut text = manifest(&registry, reference)?.ok_or_else(missing)?;
+    if let Some(index) = index::find(&text) {
+        let chosen = OciReference {
+            digest: Some(index.wasm().map_err(in_reference)?.to_owned()),
+            ..reference.clone()
+        };
+        text = self::manifest(&registry, &chosen)?.ok_or_else(missing)?;
+    }
     let manifest = Manifest::read(&text).map_err(in_reference)?;
     let (sha256, size) = manifest.layer().map_err(in_reference)?;
     if let Some(wanted) = wanted.filter(|&wanted| wanted != sha256) {
@@ -79,10 +89,11 @@ pub(crate) fn fetch(
     Ok(bytes)
 }
 
-/// The text of the manifest, whose digest was checked. `None` if the registry has none.
+/// The text of the manifest or index, whose digest was checked. `None` if the registry has none.
 pub(crate) fn manifest(registry: &Registry, reference: &OciReference) -> Result<Option<Vec<u8>>> {
     let address = registry.address(&format!("manifests/{}", reference.version()))?;
-    let headers = [("Accept", MANIFEST_TYPE)];
+    let accepted = format!("{MANIFEST_TYPE}, {INDEX_TYPE}");
+    let headers = [("Accept", accepted.as_str())];
     let reply = registry.ask("GET", &address, &headers, None, MOST_MANIFEST)?;
     if reply.status == 404 {
         return Ok(None);

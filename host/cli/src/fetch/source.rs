@@ -22,6 +22,8 @@ pub(crate) struct Package {
     pub(crate) file_name: String,
     /// What is known of a kernel of the Hub.
     pub(crate) hub: Option<HubEntry>,
+    /// The bundle of signatures beside it, if rules ask for one.
+    pub(crate) bundle: Option<Vec<u8>>,
 }
 
 /// Gets the package of a reference, as the lock has it if there is one.
@@ -42,6 +44,7 @@ pub(crate) fn get(
                 bytes,
                 file_name: last_name(&path.to_string_lossy()),
                 hub: None,
+                bundle: None,
             };
             package.checked(reference.digest.as_deref())?
         }
@@ -57,6 +60,7 @@ pub(crate) fn get(
                 bytes: super::oci::fetch(oci, wanted.as_deref(), is_offline)?,
                 file_name: last_name(&format!("{name}.wasm")),
                 hub: None,
+                bundle: None,
             }
         }
         Place::Hub(hub) => {
@@ -80,6 +84,7 @@ pub(crate) fn from_hub(
         bytes: found.package,
         file_name: found.name,
         hub: Some(found.entry),
+        bundle: None,
     })
 }
 
@@ -120,6 +125,7 @@ fn from_web(address: &Address, wanted: Option<&str>, is_offline: bool) -> Outcom
         bytes,
         file_name: last_name(address.path()),
         hub: None,
+        bundle: None,
     };
     let package = package.checked(wanted)?;
     if let Some(cache) = cache.filter(|_| wanted.is_some()) {
@@ -209,7 +215,14 @@ impl Package {
             return Ok(());
         };
         let mut names = self.names.iter();
-        Ok(names.try_for_each(|name| trust.check(name, &self.bytes))?)
+        let bundle = self.bundle.as_deref();
+        Ok(names.try_for_each(|name| trust.check_with(name, &self.bytes, bundle))?)
+    }
+
+    /// Whether a bundle beside the package can satisfy a rule for it.
+    pub(crate) fn takes_bundles(&self, trust: Option<&Trust>) -> bool {
+        let mut names = self.names.iter();
+        trust.is_some_and(|trust| names.any(|name| trust.takes_bundles(name)))
     }
 }
 

@@ -5,22 +5,26 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
+use callbox_core::json::{Object, objects};
 use serde::{Deserialize, Serialize};
 
+use super::next;
 use crate::failure::{Failure, Outcome};
-use crate::{regular_file, write_file};
+use crate::text::name;
+use crate::{output, regular_file, write_file};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
 
 /// The largest lock that is read.
-const MOST_BYTES: usize = 1 << 20;
+pub(super) const MOST_BYTES: usize = 1 << 20;
 
 /// The JSON of a lock.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockFile {
     format: u64,
+    #[serde(deserialize_with = "objects")]
     files: Vec<Entry>,
 }
 
@@ -72,47 +76,75 @@ pub(crate) struct Lock {
     /// The real path of its folder.
     folder: PathBuf,
     entries: Entries,
+    /// The entries that an interrupted change would have, which count too.
+    next: Entries,
+}
+
+impl LockFile {
+    pub(super) fn new(entries: &Entries) -> Self {
+        Self {
+            format: FORMAT,
+            files: entries.values().cloned().collect(),
+        }
+    }
+
+    /// Reads the text of a lock.
+    pub(super) fn parse(text: &[u8]) -> Result<Entries, String> {
+        let read = serde_json::from_slice::<Object<Self>>(text);
+        let Object(lock) = read.map_err(|error| format!("the lock is wrong: {error}"))?;
+        lock.entries()
+    }
+
+    /// The entries, which are checked.
+    pub(super) fn entries(self) -> Result<Entries, String> {
+        if self.format != FORMAT {
+            let found = self.format;
+            return Err(format!("expected `format` {FORMAT}, found {found}"));
+        }
+        let mut entries = BTreeMap::new();
+        for entry in self.files {
+            let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+            if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
+                return Err(format!(
+                    "expected a SHA-256 of 64 lower-case hexadecimal digits for {:?}, found {:?}",
+                    entry.file, entry.digest
+                ));
+            }
+            if let Some(twice) = entries.insert(entry.file.clone(), entry) {
+                return Err(format!("the lock has {:?} twice", twice.file));
+            }
+        }
+        Ok(entries)
+    }
 }
 
 impl Lock {
     /// Reads a lock.
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let text = regular_file::read(path, MOST_BYTES)?;
-        let in_lock = |message: String| {
-            Failure::from(Status::invalid_argument(message).context(path.display()))
-        };
-        let lock: LockFile = serde_json::from_slice(&text)
-            .map_err(|error| in_lock(format!("the lock is wrong: {error}")))?;
-        if lock.format != FORMAT {
-            return Err(in_lock(format!(
-                "expected `format` {FORMAT}, found {}",
-                lock.format
-            )));
-        }
-        let mut entries = BTreeMap::new();
-        for entry in lock.files {
-            let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-            if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
-                return Err(in_lock(format!(
-                    "expected a SHA-256 of 64 lower-case hexadecimal digits for {:?}, found {:?}",
-                    entry.file, entry.digest
-                )));
-            }
-            if let Some(twice) = entries.insert(entry.file.clone(), entry) {
-                return Err(in_lock(format!("the lock has {:?} twice", twice.file)));
-            }
+        let entries = LockFile::parse(&text)
+            .map_err(|message| Status::invalid_argument(message).context(path.display()))?;
+        let next = next::of(path, &text)?;
+        if next.is_some() {
+            let lock = path.display();
+            output::warn(&format!(
+                "{lock}: an update was interrupted, so that its files count in both versions: \
+                 `callbox update` finishes it"
+            ));
         }
         Ok(Self {
             path: path.to_owned(),
             folder: folder_of(path)?,
             entries,
+            next: next.unwrap_or_default(),
         })
     }
 
     /// Checks the digest and the size of a file that was read.
     pub(crate) fn check(&self, file: &Path, digest: &str, size: u64) -> Outcome<()> {
         let entry = self.entry(file)?;
-        if entry.digest == digest && entry.size == size {
+        let is_it = |entry: &Entry| entry.digest == digest && entry.size == size;
+        if is_it(entry) || self.next.get(&entry.file).is_some_and(is_it) {
             return Ok(());
         }
         Err(self.differs(file, entry, &format!("{size} bytes, {digest}")))
@@ -158,6 +190,16 @@ impl Lock {
         &self.entries
     }
 
+    /// Checks that the path of an entry, whose file may be written, is below the lock's folder.
+    pub(crate) fn check_path(&self, file: &str) -> Outcome<()> {
+        if is_below(file) {
+            return Ok(());
+        }
+        let message = "expected the path of a file below the folder of the lock";
+        let status = Status::invalid_argument(message).context(name(file));
+        Err(status.context(self.path.display()).into())
+    }
+
     /// The real path of a locked file.
     pub(crate) fn path_of(&self, file: &str) -> PathBuf {
         self.folder.join(file)
@@ -199,10 +241,7 @@ impl Lock {
 
 /// Writes a lock.
 pub(crate) fn write(path: &Path, entries: &Entries) -> Outcome<LockFile> {
-    let lock = LockFile {
-        format: FORMAT,
-        files: entries.values().cloned().collect(),
-    };
+    let lock = LockFile::new(entries);
     let text =
         serde_json::to_string_pretty(&lock).map_err(|error| Status::internal(error.to_string()))?;
     write_file::write(path, &[text.as_bytes(), b"\n"])?;
@@ -242,6 +281,12 @@ fn below(folder: &Path, real: &Path) -> Option<String> {
     });
     let names: Option<Vec<_>> = names.collect();
     names.map(|names| names.join("/"))
+}
+
+/// Whether the path of an entry is that of a file below the folder of the lock.
+pub(super) fn is_below(file: &str) -> bool {
+    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
+    Path::new(file).components().all(is_name)
 }
 
 /// The failure for a file that is not below the folder of the lock.

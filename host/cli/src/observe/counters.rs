@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use callbox::{Result, Status, StatusCode};
+use callbox::{Platform, Result, Status, StatusCode};
 use serde::Serialize;
 
+use super::CodeName;
 use crate::failure::Outcome;
-use crate::modules::OpenedFile;
 use crate::write_file;
 
 /// Counts calls for a file.
@@ -42,6 +42,15 @@ struct Counts {
     bytes_out: u64,
     /// By the name of the status code.
     failures: BTreeMap<&'static str, u64>,
+    /// The calls that `--shadow` compared, and those whose results differed.
+    #[serde(flatten)]
+    shadow: Option<ShadowCounts>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct ShadowCounts {
+    shadowed: u64,
+    differing: u64,
 }
 
 /// A target and its counters.
@@ -55,6 +64,9 @@ struct Counted {
 
 /// A counter of Prometheus: its name, its help and its value.
 type Column = (&'static str, &'static str, fn(&Counts) -> f64);
+
+/// The same of what `--shadow` compared.
+type ShadowColumn = (&'static str, &'static str, fn(&ShadowCounts) -> u64);
 
 /// Those of `callbox.stats` of the Python package.
 const COLUMNS: [Column; 4] = [
@@ -78,6 +90,20 @@ const COLUMNS: [Column; 4] = [
     ),
 ];
 
+/// Those of `--shadow`.
+const SHADOW_COLUMNS: [ShadowColumn; 2] = [
+    (
+        "callbox_shadowed_calls_total",
+        "Calls that also ran as wasm.",
+        |shadow| shadow.shadowed,
+    ),
+    (
+        "callbox_shadow_differences_total",
+        "Calls whose results as wasm differed.",
+        |shadow| shadow.differing,
+    ),
+];
+
 /// Reads the path of the file.
 pub(super) fn path(text: &str) -> std::result::Result<PathBuf, String> {
     let path = PathBuf::from(text);
@@ -96,12 +122,12 @@ impl Counters {
     }
 
     /// The counters of a target.
-    pub(super) fn of(&self, file: &OpenedFile, target: &str) -> Counter {
+    pub(super) fn of(&self, code: &CodeName, platform: Platform, target: &str) -> Counter {
         let target = Target {
-            module: file.name(),
-            sha256: file.contents.info().sha256.clone(),
+            module: code.file.clone(),
+            sha256: code.sha256.clone(),
             target: target.to_owned(),
-            platform: "Host",
+            platform: platform.name(),
         };
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         targets.entry(target).or_default().clone()
@@ -130,23 +156,33 @@ impl Counter {
     pub(super) fn count(
         &self,
         time: Duration,
-        operands: &[&[u8]],
-        results: &[&mut [u8]],
+        bytes_in: usize,
+        bytes_out: usize,
         outcome: &Result<()>,
     ) {
         let mut counts = self.lock();
         counts.calls += 1;
         counts.seconds += time.as_secs_f64();
-        counts.bytes_in += operands.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+        counts.bytes_in += bytes_in as u64;
         match outcome {
-            Ok(()) => {
-                counts.bytes_out += results.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-            }
+            Ok(()) => counts.bytes_out += bytes_out as u64,
             Err(status) => {
                 let code: StatusCode = status.code();
                 *counts.failures.entry(code.name()).or_default() += 1;
             }
         }
+    }
+
+    /// Counts a call that `--shadow` compared.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "of native code only")
+    )]
+    pub(super) fn shadowed(&self, is_different: bool) {
+        let mut counts = self.lock();
+        let shadow = counts.shadow.get_or_insert_default();
+        shadow.shadowed += 1;
+        shadow.differing += u64::from(is_different);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -165,6 +201,16 @@ fn prometheus(counted: &[Counted]) -> String {
         head(&mut text, name, help);
         for one in counted {
             let _ = writeln!(text, "{name}{{{}}} {}", labels(one), value(&one.counts));
+        }
+    }
+    for (name, help, value) in SHADOW_COLUMNS {
+        if counted.iter().any(|one| one.counts.shadow.is_some()) {
+            head(&mut text, name, help);
+        }
+        for one in counted {
+            if let Some(shadow) = &one.counts.shadow {
+                let _ = writeln!(text, "{name}{{{}}} {}", labels(one), value(shadow));
+            }
         }
     }
     let name = "callbox_failures_total";

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{DescribedSigner, MOST_BYTES, SignArguments, Signed, VerifyArguments, check_output};
 use crate::failure::{Failure, Outcome};
-use crate::{regular_file, write_file};
+use crate::{lock, regular_file, write_file};
 
 /// The largest bundle that is read.
 const MOST_BUNDLE: usize = 16 << 20;
@@ -66,16 +66,25 @@ pub(super) fn check(arguments: &VerifyArguments, path: &Path) -> Outcome<Signed>
 }
 
 /// The bundle beside a module, if there is one.
-pub(super) fn of_module(path: &Path) -> Outcome<Option<Vec<u8>>> {
-    let path = beside(path);
+pub(in crate::signing) fn of_module(path: &Path) -> Outcome<Option<Vec<u8>>> {
+    read_if_there(&beside(path))
+}
+
+/// The bundle that an interrupted update has not yet moved to its place beside a module.
+pub(in crate::signing) fn staged(path: &Path) -> Outcome<Option<Vec<u8>>> {
+    read_if_there(&lock::staged(&beside(path)))
+}
+
+fn read_if_there(path: &Path) -> Outcome<Option<Vec<u8>>> {
     match path.symlink_metadata() {
-        Ok(_) => regular_file::read(&path, MOST_BUNDLE).map(Some),
+        Ok(_) => regular_file::read(path, MOST_BUNDLE).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(regular_file::cannot(&path, &error)),
+        Err(error) => Err(regular_file::cannot(path, &error)),
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
+/// The path of the bundle of a file.
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(BESIDE);
     name.into()

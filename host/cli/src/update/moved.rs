@@ -1,7 +1,6 @@
 //! The references of a lock, and the changes of those that moved.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_package::{Limits, Trust};
@@ -9,14 +8,15 @@ use serde::Serialize;
 
 use crate::diff::{self, Difference};
 use crate::failure::{Failure, Outcome};
+use crate::fetch::bundles;
 use crate::fetch::cache::digest;
 use crate::fetch::hub::{self, Wanted};
 use crate::fetch::locked::new_entries;
 use crate::fetch::reference::{self, Place, Reference};
 use crate::fetch::source::{self, Package};
 use crate::lock::{Entry, Lock};
-use crate::regular_file;
 use crate::text::name;
+use crate::{regular_file, signing};
 
 /// A reference of a lock.
 #[derive(Debug)]
@@ -34,8 +34,10 @@ pub(super) struct Locked {
 #[derive(Debug)]
 pub(super) struct Moved {
     pub(super) bytes: Vec<u8>,
-    /// The files to write.
-    pub(super) files: Vec<PathBuf>,
+    /// The bundle beside it, if the old version has one or rules ask for one.
+    pub(super) bundle: Option<Vec<u8>>,
+    /// The files to write, by their paths from the lock's folder.
+    pub(super) files: Vec<String>,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -65,7 +67,7 @@ pub(super) fn references(lock: &Lock) -> Outcome<Vec<Locked>> {
     let mut found: BTreeMap<&str, (Option<Entry>, Vec<Entry>)> = BTreeMap::new();
     for entry in lock.entries().values() {
         if let Some(from) = &entry.from {
-            check_path(lock, &entry.file)?;
+            lock.check_path(&entry.file)?;
             found.entry(from).or_default().1.push(entry.clone());
         } else if entry.commit.is_some() {
             found.entry(&entry.file).or_default().0 = Some(entry.clone());
@@ -91,24 +93,13 @@ pub(super) fn references(lock: &Lock) -> Outcome<Vec<Locked>> {
     references.collect()
 }
 
-/// Checks that the path of a file, which may be written, is below the folder of the lock.
-fn check_path(lock: &Lock, file: &str) -> Outcome<()> {
-    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
-    if Path::new(file).components().all(is_name) {
-        return Ok(());
-    }
-    let message = "expected the path of a file below the folder of the lock";
-    let status = Status::invalid_argument(message).context(name(file));
-    Err(status.context(lock.path().display()).into())
-}
-
 /// Compares a reference with what the lock has of it.
 pub(super) fn look(
     lock: &Lock,
     locked: &Locked,
     trust: Option<&Trust>,
 ) -> Outcome<(Report, Option<Moved>)> {
-    let new = source::get(&locked.reference, None, false)?;
+    let mut new = source::get(&locked.reference, None, false)?;
     let (old_version, new_version) = (locked.version(), locked.version_of(&new)?);
     let mut report = Report {
         reference: locked.from.clone(),
@@ -124,6 +115,11 @@ pub(super) fn look(
     };
     if !report.moved {
         return Ok((report, None));
+    }
+    let mut files = locked.files.iter();
+    let has_bundle = |file: &Entry| signing::beside(&lock.path_of(&file.file)).exists();
+    if new.takes_bundles(trust) || files.any(has_bundle) {
+        new.bundle = bundles::of(&locked.reference, &new, false)?;
     }
     new.check_trust(trust)?;
     let old = old_bytes(lock, locked)?;
@@ -213,10 +209,11 @@ fn moved(lock: &Lock, locked: &Locked, new: Package) -> Outcome<Moved> {
                 return Err(changed(lock, file));
             }
         }
-        files.push(path);
+        files.push(file.file.clone());
     }
     Ok(Moved {
         bytes: new.bytes,
+        bundle: new.bundle,
         files,
         entries,
     })

@@ -9,21 +9,21 @@ use crate::support::Folder;
 const SECRET: &str = include_str!("../../../package/tests/bundles/secret.pem");
 
 /// The chain of its certificate, and the authority's certificate.
-const LEAF: &str = include_str!("../../../package/tests/bundles/leaf.pem");
+pub(crate) const LEAF: &str = include_str!("../../../package/tests/bundles/leaf.pem");
 const BETWEEN: &str = include_str!("../../../package/tests/bundles/inter.pem");
-const ROOT: &str = include_str!("../../../package/tests/bundles/root.pem");
+pub(crate) const ROOT: &str = include_str!("../../../package/tests/bundles/root.pem");
 
 /// The public key of another signer.
-const OTHER: &str = include_str!("../../../package/tests/bundles/p256.pem");
+const OTHER_KEY: &str = include_str!("../../../package/tests/bundles/p256.pem");
 
 /// A folder with the package `n.wasm` and keys.
-fn folder() -> Folder {
+pub(crate) fn folder() -> Folder {
     let folder = packages::folder();
     folder
         .write("secret.pem", SECRET)
         .write("chain.pem", format!("{LEAF}{BETWEEN}"))
         .write("root.pem", ROOT)
-        .write("other.pem", OTHER);
+        .write("other.pem", OTHER_KEY);
     folder.run(&["pack", "k", "-o", "n.wasm"]).done();
     folder
 }
@@ -35,7 +35,7 @@ fn signed_by(object: &Value) -> String {
 }
 
 /// Signs, and returns the public key.
-fn sign(folder: &Folder, arguments: &[&str]) -> String {
+pub(crate) fn sign(folder: &Folder, arguments: &[&str]) -> String {
     let sign = [
         &["sign", "--oms", "--key", "secret.pem", "--json"],
         arguments,

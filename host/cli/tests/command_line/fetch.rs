@@ -63,9 +63,10 @@ fn answer(repository: &Repository, path: &str) -> Answer {
     let Some(rest) = path.strip_prefix("/kernels/org/negate/resolve/") else {
         return missing();
     };
-    let Some((revision, path)) = rest.split_once("/build/callbox-wasm32/") else {
+    let Some((revision, path)) = rest.split_once('/') else {
         return missing();
     };
+    let path = path.strip_prefix("build/callbox-wasm32/").unwrap_or(path);
     let commit = *repository.branches.get(revision).unwrap_or(&revision);
     let files = repository.commits.get(commit);
     match files.and_then(|files| files.get(path)) {
@@ -135,7 +136,7 @@ fn a_kernel_of_the_hub_is_fetched_and_kept() {
     ran.done();
     let files = repository.lock().unwrap().commits[COMMIT].clone();
     let (package, metadata) = (&files["negate.wasm"], &files["metadata.json"]);
-    let expected = json!({"from": "hf:org/negate@v1", "file": "negate.wasm",
+    let expected = json!({"from": "hf:org/negate@v1", "file": "negate.wasm", "bundle": null,
         "sha256": digest(package), "size": package.len(), "name": "negate", "version": "1.0.0",
         "commit": COMMIT, "hub_digest": digest(metadata)});
     assert_eq!(object["fetched"], expected);

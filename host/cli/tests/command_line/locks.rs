@@ -174,6 +174,15 @@ fn locks_that_are_wrong_are_refused() {
             r#"{"format":2,"files":[]}"#,
             "callbox.lock: expected `format` 1, found 2",
         ),
+        ("[1,[]]", "invalid type: sequence, expected an object"),
+        (
+            r#"{"format":[1],"files":[]}"#,
+            "invalid type: sequence, expected u64",
+        ),
+        (
+            r#"{"format":1,"files":[["a","SHA256",1]]}"#,
+            "invalid type: sequence, expected an object",
+        ),
         (
             r#"{"format":1,"files":[],"any":true}"#,
             "unknown field `any`",

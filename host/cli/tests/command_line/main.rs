@@ -28,6 +28,8 @@ mod embedded;
 mod fenced;
 #[cfg(all(unix, feature = "fetch"))]
 mod fetch;
+#[cfg(all(unix, feature = "fetch"))]
+mod fetched_bundles;
 mod folders;
 mod guests;
 mod hub;
@@ -63,6 +65,8 @@ mod run;
 mod scarcity;
 #[cfg(all(unix, feature = "fetch"))]
 mod server;
+#[cfg(feature = "cuda")]
+mod shadowed;
 mod signing;
 mod support;
 #[cfg(feature = "cuda")]

@@ -106,7 +106,14 @@ fn what_is_wrong_in_a_file_is_said() {
             "p.json: expected a policy: unknown field `memory`",
         ),
         (r#"{"isolation": "none"}"#, "unknown variant `none`"),
-        ("[]", "expected a policy: a JSON object, found a list"),
+        (
+            "[]",
+            "expected a policy: invalid type: sequence, expected an object",
+        ),
+        (
+            r#"{"targets": {"f": {"clock": true}, "f": {}}}"#,
+            "`f` occurs twice",
+        ),
         ("{", "EOF"),
     ] {
         folder.write("p.json", text);

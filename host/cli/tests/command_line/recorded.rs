@@ -138,14 +138,13 @@ fn what_a_capsule_cannot_carry_is_told_and_the_program_goes_on() {
             &["--record", "c", "--platform", "CUDA"],
             "--record is for calls on Host alone",
         ),
-        (
-            &["--stats", "s.json", "--platform", "CUDA"],
-            "--stats is for calls on Host alone",
-        ),
     ] {
         let run = [&words[..], flags].concat();
         folder.refuse(&run, 2, "UNIMPLEMENTED", message);
     }
+    let shadow = [&words[..], &["--shadow", "0.5"]].concat();
+    let message = "expected --platform CUDA with --shadow, found --platform Host";
+    folder.refuse(&shadow, 2, "INVALID_ARGUMENT", message);
 }
 
 #[test]

@@ -394,3 +394,200 @@ fn a_real_registry_takes_and_gives_packages() {
     let ran = callbox(&folder, &["fetch", &old, "-o", "none.wasm", "--json"]);
     refused(&ran, 1, "PERMISSION_DENIED", "asks for a password");
 }
+
+/// The manifest of the registry, in an index under the tag `many`.
+fn put_index(state: &Arc<Mutex<State>>, manifests: Value) {
+    let index = json!({"schemaVersion": 2, "manifests": manifests,
+        "mediaType": "application/vnd.oci.image.index.v1+json"});
+    let mut state = state.lock().unwrap();
+    state
+        .manifests
+        .insert("many".to_owned(), index.to_string().into_bytes());
+}
+
+#[test]
+fn the_wasm_artefact_of_an_index_is_fetched() {
+    let state = Arc::new(Mutex::new(State::default()));
+    let server = registry(&state, |_| None);
+    let host = host_of(&server);
+    let folder = folder(&host);
+    callbox(
+        &folder,
+        &["publish", "1.0.0.wasm", &format!("oci:{host}/org/negate:1")],
+    )
+    .done();
+    let sha256 = format!("sha256:{}", digest(&state.lock().unwrap().manifests["1"]));
+    let kind = "application/vnd.oci.image.manifest.v1+json";
+    let listed = |digest: &str, architecture: &str| {
+        json!({"mediaType": kind, "digest": digest, "size": 7,
+            "platform": {"architecture": architecture, "os": "wasip1"}})
+    };
+    let other = format!("sha256:{}", "1".repeat(64));
+    let reference = format!("oci:{host}/org/negate:many");
+    let alone = json!({"mediaType": kind, "digest": sha256, "size": 7});
+    let named = json!({"mediaType": kind, "digest": sha256, "size": 7,
+        "artifactType": "application/vnd.wasm.config.v0+json"});
+    for manifests in [
+        json!([listed(&other, "amd64"), listed(&sha256, "wasm")]),
+        json!([alone]),
+        json!([listed(&other, "arm64"), named]),
+    ] {
+        put_index(&state, manifests);
+        let _ = std::fs::remove_dir_all(folder.path("home"));
+        callbox(&folder, &["fetch", &reference, "-o", "i.wasm", "--replace"]).done();
+        assert_eq!(folder.read("i.wasm"), folder.read("1.0.0.wasm"));
+    }
+    // The digest of an index is one of an artefact, too.
+    let index = state.lock().unwrap().manifests["many"].clone();
+    let of_index = format!("sha256:{}", digest(&index));
+    state
+        .lock()
+        .unwrap()
+        .manifests
+        .insert(of_index.clone(), index);
+    let pinned = format!("oci:{host}/org/negate@{of_index}");
+    callbox(&folder, &["fetch", &pinned, "-o", "p.wasm"]).done();
+    for (manifests, code, message) in [
+        (
+            json!([listed(&other, "wasm"), listed(&sha256, "wasm")]),
+            "INVALID_ARGUMENT",
+            "the index has several manifests for wasm: name one of \"sha256:11",
+        ),
+        (
+            json!([listed(&other, "amd64"), listed(&sha256, "arm64")]),
+            "INVALID_ARGUMENT",
+            "expected a manifest for wasm in the index, found 2 others",
+        ),
+        (json!([]), "INVALID_ARGUMENT", "found 0 others"),
+        (
+            json!([listed("sha512:00", "wasm")]),
+            "INVALID_ARGUMENT",
+            "expected a digest sha256:HEX of the manifest, found \"sha512:00\"",
+        ),
+        (
+            json!([listed(&other, "wasm")]),
+            "NOT_FOUND",
+            "has no such artefact",
+        ),
+        // An index of an index is none of a package.
+        (
+            json!([listed(&of_index, "wasm")]),
+            "INVALID_ARGUMENT",
+            "expected an artefact of one wasm module",
+        ),
+        (
+            Value::Array(vec![listed(&sha256, "wasm"); 257]),
+            "INVALID_ARGUMENT",
+            "expected an index of at most 256 manifests, found 257",
+        ),
+    ] {
+        put_index(&state, manifests);
+        let ran = callbox(&folder, &["fetch", &reference, "-o", "i.wasm", "--json"]);
+        refused(&ran, 1, code, message);
+    }
+}
+
+/// A program `docker-credential-test`, which a test writes.
+#[cfg(unix)]
+#[test]
+fn programs_that_keep_passwords_are_asked() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let state = Arc::new(Mutex::new(State::default()));
+    let server = registry(&state, |request| {
+        // A server of tokens takes an identity token in a form.
+        let is_identity = request.method == "POST" && request.path.starts_with("/token");
+        let is_known =
+            String::from_utf8_lossy(&request.body).contains("&refresh_token=secretsecret&");
+        is_identity.then(|| {
+            if is_known {
+                Answer::new(200, br#"{"access_token": "push"}"#)
+            } else {
+                Answer::new(401, b"secretsecret")
+            }
+        })
+    });
+    let host = host_of(&server);
+    let folder = folder(&host);
+    let reference = format!("oci:{host}/org/negate:1");
+    let (user, secret) = USER.split_once(':').unwrap();
+    let program = folder.path("bin/docker-credential-test");
+    let answers = |script: &str| {
+        folder.write(
+            "bin/docker-credential-test",
+            format!("#!/bin/sh\n{script}\n"),
+        );
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+    };
+    let known = |user: &str, secret: &str| {
+        let answer = json!({"ServerURL": host, "Username": user, "Secret": secret});
+        format!("read name; [ \"$1 $name\" = 'get {host}' ] && echo '{answer}'")
+    };
+    let fetch = |config: Value| {
+        folder.write("docker/config.json", config.to_string());
+        let mut command = folder.command(&["fetch", &reference, "-o", "k.wasm", "--json"]);
+        let path = std::env::var("PATH").unwrap();
+        command
+            .env("PATH", format!("{}:{path}", folder.path("bin").display()))
+            .env("HF_HOME", folder.path("home"))
+            .env("DOCKER_CONFIG", folder.path("docker"))
+            .env_remove("HF_HUB_OFFLINE");
+        for name in ["http_proxy", "https_proxy", "all_proxy"] {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        let ran = run(command);
+        assert!(
+            !ran.stdout.contains(secret) && !ran.stderr.contains(secret),
+            "{ran:?}"
+        );
+        ran
+    };
+    callbox(&folder, &["publish", "1.0.0.wasm", &reference]).done();
+    let store = json!({"credsStore": "test"});
+    answers(&known(user, secret));
+    fetch(store.clone()).done();
+    fetch(json!({"credHelpers": {&host: "test"}, "credsStore": "none"})).done();
+    answers(&known("<token>", secret));
+    fetch(store.clone()).done();
+    fetch(json!({"auths": {&host: {"identitytoken": secret}}})).done();
+    // A program without the password leaves the one of the file.
+    answers("echo 'credentials not found in native keychain'; exit 1");
+    let auth = STANDARD.encode(USER);
+    fetch(json!({"credsStore": "test", "auths": {&host: {"auth": auth}}})).done();
+    for (script, code, message) in [
+        (
+            "exit 1",
+            "FAILED_PRECONDITION",
+            "docker-credential-test: the program failed",
+        ),
+        (
+            "echo secretsecret",
+            "FAILED_PRECONDITION",
+            "expected JSON with `Username`",
+        ),
+        (
+            "echo 'credentials not found'; exit 1",
+            "PERMISSION_DENIED",
+            "asks for a password",
+        ),
+        (
+            r#"echo '{"Username": "<token>", "Secret": "other"}'"#,
+            "PERMISSION_DENIED",
+            "the server refuses the identity token (status 401)",
+        ),
+    ] {
+        answers(script);
+        refused(&fetch(store.clone()), 1, code, message);
+    }
+    for (name, message) in [
+        (
+            "../test",
+            "expected the name of a program after `docker-credential-`",
+        ),
+        ("absent", "docker-credential-absent: No such file"),
+    ] {
+        let ran = fetch(json!({"credsStore": name}));
+        refused(&ran, 1, "FAILED_PRECONDITION", message);
+    }
+}

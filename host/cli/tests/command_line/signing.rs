@@ -181,6 +181,16 @@ fn mistakes_are_told() {
     let message = "so that none asks for a signature";
     let verify = ["verify", "k.wasm", "--trust", "elsewhere.json"];
     refuse(&folder, &verify, 1, "NOT_FOUND", message);
+    for pattern in ["kernels/*.wasm", "./kernels/*.wasm"] {
+        let rules = json!({"signatures": {pattern: {"signed_by": key}}});
+        folder.write("relative.json", rules.to_string());
+        let message = format!(
+            "relative.json: the rule for {pattern:?} matches no module, whose names are absolute \
+             paths and references: write \"*/kernels/*.wasm\""
+        );
+        let verify = ["verify", "k.wasm", "--trust", "relative.json"];
+        refuse(&folder, &verify, 1, "INVALID_ARGUMENT", &message);
+    }
     // A section of this name with another meaning.
     folder.module(
         "own.wasm",

@@ -1,6 +1,8 @@
 //! `callbox update`, and `callbox fetch --write-lock`.
 
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -279,4 +281,88 @@ fn updates_that_are_wrong_write_nothing() {
         (ran.code, &ran.object()["status"]["code"]),
         (2, &json!("NOT_FOUND"))
     );
+}
+
+/// A lock with two files of one reference, the older version of which is in `old`.
+fn two_files() -> (Folder, Server, Arc<Mutex<Repository>>) {
+    let (folder, server, repository) = locked();
+    let second = [REF, "-o", "m.wasm", "--write-lock", "callbox.lock"];
+    fetch(&folder, &server, &second).done();
+    (folder, server, repository)
+}
+
+/// Each file passes its cases under the lock.
+#[track_caller]
+fn check_loads(folder: &Folder) {
+    for file in ["k/n.wasm", "m.wasm"] {
+        let ran = folder.run(&["test", file, "--lock", "callbox.lock"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_update_is_told_and_finished() {
+    let (folder, server, repository) = two_files();
+    let (old, lock) = (folder.read("m.wasm"), folder.read("callbox.lock"));
+    move_to(&repository, "1.1.0");
+    update(&folder, &server, &["--yes"]).done();
+    let (new, new_lock) = (folder.read("m.wasm"), lock_of(&folder));
+    assert_ne!(old, new);
+    assert_eq!(folder.list("k"), [".keep", "n.wasm"]);
+    // As if the update was ended when it had moved one of its files.
+    folder.write("callbox.lock", &lock);
+    folder.write("m.wasm", &old);
+    folder.write("m.wasm.callbox-next", &new);
+    let next = json!({"format": 1, "replaces": digest(&lock), "lock": new_lock,
+        "files": {"k/n.wasm": digest(&new), "m.wasm": digest(&new)}});
+    folder.write("callbox.lock.next", next.to_string());
+    check_loads(&folder);
+    let ran = folder.run(&["test", "m.wasm", "--lock", "callbox.lock"]);
+    let message =
+        "callbox.lock: an update was interrupted, so that its files count in both versions";
+    assert!(ran.stderr.contains(message), "{ran:?}");
+    let ran = update(&folder, &server, &[]);
+    let message = "callbox.lock: an earlier update, which was interrupted, is finished";
+    assert!(ran.code == 0 && ran.stderr.contains(message), "{ran:?}");
+    assert!(
+        ran.stdout.ends_with("callbox.lock: nothing moved\n"),
+        "{ran:?}"
+    );
+    assert_eq!((lock_of(&folder), folder.read("m.wasm")), (new_lock, new));
+    assert!(!folder.path("callbox.lock.next").exists());
+    assert!(!folder.path("m.wasm.callbox-next").exists());
+}
+
+/// Whenever an update is ended, its files load.
+#[test]
+fn a_killed_update_leaves_files_that_load() {
+    for round in 0..8_u64 {
+        let (folder, server, repository) = two_files();
+        move_to(&repository, "1.1.0");
+        let mut command = folder.command(&["update", "--yes"]);
+        set_environment(&mut command, &folder, &server.address(""));
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        // It is ended near its end, when it has asked for the module.
+        let has_asked = || {
+            let requests = server.requests();
+            let asked = requests
+                .iter()
+                .filter(|request| request.path.contains("negate.wasm"));
+            asked.count() > 1
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while !has_asked() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(round * 3));
+        let _ = child.kill();
+        child.wait().unwrap();
+        check_loads(&folder);
+        // It says so if it finishes the first one.
+        let ran = update(&folder, &server, &["--yes"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        check_loads(&folder);
+        assert_eq!(lock_of(&folder)["files"][0]["commit"], OTHER);
+        assert!(!folder.path("callbox.lock.next").exists());
+    }
 }

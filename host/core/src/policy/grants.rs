@@ -25,6 +25,7 @@ pub struct Grants {
     /// sockets and devices are refused, because opening one may block the host, and nothing
     /// interrupts a host call. Likewise, a call that waits for a disk or a network file system is
     /// interrupted only afterwards. The amount of data written is not limited.
+    #[serde(deserialize_with = "crate::json::objects")]
     pub directories: Vec<Directory>,
     /// The time of day and a monotonic clock, through WASI preview 1. Not allowed in a
     /// deterministic policy.

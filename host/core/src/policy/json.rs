@@ -1,6 +1,7 @@
 //! Policies as JSON.
 
 use super::Policy;
+use crate::json::Object;
 use crate::untrusted_text::clean_line;
 use crate::values::{Result, Status};
 
@@ -14,13 +15,8 @@ impl Policy {
     /// INVALID_ARGUMENT, with the position, for malformed JSON, an unknown field, or a value that
     /// does not fit its field.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        // serde would accept a list of the fields' values.
-        if text.trim_ascii_start().first() == Some(&b'[') {
-            return Err(Status::invalid_argument(
-                "expected a policy: a JSON object, found a list",
-            ));
-        }
-        serde_json::from_slice(text).map_err(|error| {
+        let read = serde_json::from_slice::<Object<Self>>(text);
+        read.map(|policy| policy.0).map_err(|error| {
             let status = Status::invalid_argument(format!("expected a policy: {error}"));
             // The error quotes keys, which may be of any length.
             clean_line(status, MAX_MESSAGE)
@@ -119,7 +115,24 @@ mod tests {
     fn what_is_not_known_is_named() {
         for (text, named) in [
             ("", "EOF"),
-            ("[{}]", "list"),
+            ("[{}]", "expected an object"),
+            (r#"{"limits": [1, 2]}"#, "expected an object"),
+            (r#"{"grants": []}"#, "expected an object"),
+            (r#"{"gpu": [true]}"#, "expected an object"),
+            (r#"{"targets": [["f", {}]]}"#, "expected an object"),
+            (r#"{"targets": {"f": []}}"#, "expected an object"),
+            (
+                r#"{"targets": {"f": {"directories": [["/a", "/b"]]}}}"#,
+                "expected an object",
+            ),
+            (
+                r#"{"targets": {"f": {"clock": true}, "g": {}, "f": {}}}"#,
+                "`f` occurs twice",
+            ),
+            (
+                r#"{"limits": {"functions": 1, "functions": 2}}"#,
+                "duplicate field `functions`",
+            ),
             (r#"{"limit": {}}"#, "`limit`"),
             (r#"{"limits": {"memory": 1}}"#, "`memory`"),
             (r#"{"limits": {"memory_bytes": -1}}"#, "-1"),

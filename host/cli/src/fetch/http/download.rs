@@ -1,5 +1,6 @@
 //! Downloads, which go on where an earlier one was interrupted.
 
+use std::fmt;
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use callbox::{Blame, Result, Status, StatusCode};
 use ureq::http::{Response, header};
 
+use super::allowance::Allowance;
 use super::partial::Partial;
 use super::{
     Address, Attempt, COMMIT, Client, Token, check_status, denied, header_of, lie, one_line,
@@ -40,22 +42,41 @@ pub(crate) struct Rules<'a> {
     pub(crate) cache: Option<&'a Cache>,
 }
 
+/// How much of a file is there.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) received: AtomicU64,
+    /// 0: unknown.
+    pub(super) all: AtomicU64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [received, all] = [&self.received, &self.all].map(|n| n.load(Ordering::Relaxed));
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        match (received * 100).checked_div(all) {
+            None => write!(f, "{:.1} MiB", mebibytes(received)),
+            Some(percent) => {
+                let (received, all) = (mebibytes(received), mebibytes(all));
+                write!(f, "{received:.1} of {all:.1} MiB ({percent} %)")
+            }
+        }
+    }
+}
+
 impl Client {
     /// Downloads a file. An interrupted download goes on where it was, if the server can.
     pub(crate) fn get(&self, address: &Address, rules: Rules<'_>) -> Result<Vec<u8>> {
-        let received = AtomicU64::new(0);
+        let progress = Progress::default();
         let until = Instant::now() + self.most_time;
-        let text = || {
-            let received = received.load(Ordering::Relaxed);
-            format!("downloading {address}: {received} bytes")
-        };
+        let text = || format!("downloading {address}: {progress}");
         let key = rules.digest.map(str::to_owned);
         let key = key.unwrap_or_else(|| digest(address.0.to_string().as_bytes()));
         let mut partial = Partial::open(rules.cache, &key, rules.most);
         progress::show(text, || {
             let mut tries = 1;
             loop {
-                match self.try_get(address, rules, until, &mut partial, &received) {
+                match self.try_get(address, rules, until, &mut partial, &progress) {
                     Err(Attempt::BrokenOff(problem))
                         if tries == TRIES || Instant::now() + PAUSE * tries > until =>
                     {
@@ -78,12 +99,12 @@ impl Client {
         rules: Rules<'_>,
         until: Instant,
         partial: &mut Partial,
-        received: &AtomicU64,
+        progress: &Progress,
     ) -> std::result::Result<(), Attempt> {
         let (mut at, mut rules) = (address.clone(), rules);
         let asked = range(partial, rules.digest);
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.ask("GET", &at, rules.token, &asked, until)?;
+            let answer = self.ask("GET", &at, rules.token, &asked, rules.most, until)?;
             if let Some(commit) = rules.commit.take() {
                 check_commit(&answer, &at, commit)?;
             }
@@ -109,7 +130,7 @@ impl Client {
                     false
                 }
             };
-            receive(&at, answer, rules.most, partial, received)?;
+            receive(&at, answer, rules.most, partial, progress, &self.allowance)?;
             if is_resumed
                 && rules
                     .digest
@@ -214,7 +235,8 @@ fn receive(
     answer: Response<ureq::Body>,
     most: usize,
     partial: &mut Partial,
-    received: &AtomicU64,
+    progress: &Progress,
+    allowance: &Allowance,
 ) -> std::result::Result<(), Attempt> {
     let too_large = |partial: &mut Partial, found: String| -> Attempt {
         partial.clear();
@@ -227,11 +249,17 @@ fn receive(
     if let Some(said) = said.filter(|&said| said > most as u64) {
         return Err(too_large(partial, said.to_string()));
     }
+    progress.all.store(said.unwrap_or(0), Ordering::Relaxed);
     let mut reader = body.as_reader();
     let mut piece = vec![0; 64 << 10];
     loop {
         let count = reader.read(&mut piece);
-        let count = count.map_err(|error| Attempt::BrokenOff(one_line(&error.to_string())))?;
+        let count = match count {
+            Err(_) if allowance.is_spent() => {
+                return Err(too_large(partial, "a longer answer".to_owned()));
+            }
+            count => count.map_err(|error| Attempt::BrokenOff(one_line(&error.to_string())))?,
+        };
         if count == 0 {
             break;
         }
@@ -239,7 +267,8 @@ fn receive(
             return Err(too_large(partial, "more".to_owned()));
         }
         partial.push(&piece[..count]);
-        received.store(partial.bytes().len() as u64, Ordering::Relaxed);
+        let received = partial.bytes().len() as u64;
+        progress.received.store(received, Ordering::Relaxed);
     }
     let found = partial.bytes().len();
     match said {

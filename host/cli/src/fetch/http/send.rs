@@ -50,6 +50,7 @@ impl Client {
         for (name, value) in call.headers {
             request = request.header(*name, *value);
         }
+        self.allowance.begin(call.most);
         let answer = match call.body {
             None => self.agent.run(request.body(()).map_err(wrong)?),
             Some(body) => self.agent.run(request.body(body).map_err(wrong)?),

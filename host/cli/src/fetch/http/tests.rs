@@ -50,10 +50,70 @@ fn all_tries_together_have_one_time() {
     assert_eq!(begun.load(Ordering::Relaxed), 1);
 }
 
+/// A body can end long before an answer does.
+#[test]
+fn an_answer_has_no_end_of_trailers_or_interim_answers() {
+    let trailers = (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
+        "a: b\r\n",
+    );
+    let interim = ("", "HTTP/1.1 100 Continue\r\n\r\n");
+    let chunks = (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "1\r\nx\r\n",
+    );
+    for (index, (begin, endless)) in [trailers, interim, chunks].into_iter().enumerate() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/k.wasm", listener.local_addr().unwrap());
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&sent);
+        std::thread::spawn(move || {
+            let endless = endless.repeat(1000);
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = BufReader::new(&stream).read_line(&mut String::new());
+                let _ = stream.write_all(begin.as_bytes());
+                while stream.write_all(endless.as_bytes()).is_ok() {
+                    counted.fetch_add(endless.len() as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        let address = Address::parse(&address).unwrap();
+        let client = Client::new(&address).unwrap();
+        let rules = Rules {
+            token: None,
+            may_leave: false,
+            within: None,
+            most: 4 << 20,
+            commit: None,
+            digest: None,
+            cache: None,
+        };
+        let status = client.get(&address, rules).unwrap_err();
+        let code = if index == 1 {
+            StatusCode::Unavailable
+        } else {
+            StatusCode::ResourceExhausted
+        };
+        assert_eq!(status.code(), code, "{status}");
+        // Each of three tries reads what an answer may have; sockets hold some more.
+        assert!(sent.load(Ordering::Relaxed) < 64 << 20, "{status}");
+    }
+}
+
 #[test]
 fn messages_show_the_beginning_of_an_address() {
     let long = format!("https://example.com/{}", "a".repeat(1000));
     let address = Address::parse(&long).unwrap();
     assert_eq!(address.text(), long);
     assert_eq!(address.to_string(), format!("{}...", &long[..MOST_SHOWN]));
+}
+
+#[test]
+fn a_download_says_how_much_is_there() {
+    let progress = super::download::Progress::default();
+    progress.received.store(3 << 19, Ordering::Relaxed);
+    assert_eq!(progress.to_string(), "1.5 MiB");
+    progress.all.store(6 << 20, Ordering::Relaxed);
+    assert_eq!(progress.to_string(), "1.5 of 6.0 MiB (25 %)");
 }

@@ -3,7 +3,7 @@
 use callbox::{Blame, Result, Status, StatusCode};
 use serde::Deserialize;
 
-use super::credentials;
+use super::credentials::{self, Credential};
 use crate::fetch::http::{Address, Call, Client, Reply, Token, denied, lie, quoted};
 use crate::fetch::reference::OciReference;
 
@@ -98,7 +98,10 @@ impl Registry {
         let kept = credentials::of_host(host)?;
         let (scheme, fields) = challenge.split_once(' ').unwrap_or((challenge, ""));
         if scheme.eq_ignore_ascii_case("basic") {
-            return kept.ok_or_else(|| no_password(host));
+            return match kept {
+                Some(Credential::Password(token)) => Ok(token),
+                _ => Err(no_password(host)),
+            };
         }
         let wrong = || {
             let found = quoted(challenge);
@@ -125,16 +128,43 @@ impl Registry {
             query += &format!("&service={}", escaped(service));
         }
         let address = realm.with_query(&query).map_err(|_| wrong())?;
-        let reply = self.client.send(Call {
+        let call = Call {
             method: "GET",
             address: &address,
-            token: kept.as_ref(),
+            token: None,
             headers: &[],
             body: None,
             most: MOST_ANSWER,
-        })?;
+        };
+        let reply = match &kept {
+            None => self.client.send(call)?,
+            Some(Credential::Password(token)) => self.client.send(Call {
+                token: Some(token),
+                ..call
+            })?,
+            Some(Credential::Identity(identity)) => {
+                let identity = escaped(identity);
+                let grant = "grant_type=refresh_token&client_id=callbox&refresh_token=";
+                let form = format!("{grant}{identity}&{query}");
+                self.client.send(Call {
+                    method: "POST",
+                    address: &realm,
+                    headers: &[("Content-Type", "application/x-www-form-urlencoded")],
+                    body: Some(form.as_bytes()),
+                    ..call
+                })?
+            }
+        };
         if kept.is_none() && matches!(reply.status, 401 | 403) {
             return Err(no_password(host));
+        }
+        let is_identity = matches!(kept, Some(Credential::Identity(_)));
+        if is_identity && !(200..300).contains(&reply.status) {
+            // The server's text could quote the identity token.
+            return Err(denied(format!(
+                "{realm}: the server refuses the identity token (status {})",
+                reply.status
+            )));
         }
         let granted: Granted = reply.done(&address)?.json(&address)?;
         Token::new(&granted.token).ok_or_else(|| {
