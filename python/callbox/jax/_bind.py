@@ -51,8 +51,8 @@ def bind(
         )
     if _is_partitionable(target, operands, results, options):
         ffi_target = _ffi_target(target)
-        flat = _partitioning.call(target, ffi_target, given, operands, results.types, options.derivative)
-        return tuple(map(_axes.sharded, flat, results.shardings) if results.shardings else flat)
+        parts = _partitioning.call(target, ffi_target, given, operands, results.types, options.derivative)
+        return tuple(map(_axes.sharded, parts, results.shardings) if results.shardings else parts)
     types = list(results.types)
     if options.has_status:
         types.append(array_type((), np.int32))
@@ -97,6 +97,7 @@ def _is_partitionable(target: Target, operands: Sequence[jax.Array], results: Re
         and not options.has_side_effect
         and not options.has_status
     )
+    arrays: list[Any] = [*operands, *results.types]
     return (
         options_are_plain
         and "pure" in target.traits
@@ -105,7 +106,7 @@ def _is_partitionable(target: Target, operands: Sequence[jax.Array], results: Re
         and (
             is_traced(operands) if _axes.explicit_mesh(operands) is None else _axes.are_cut(operands, results.shardings)
         )
-        and all(isinstance(size, int) for x in (*operands, *results.types) for size in x.shape)
+        and all(isinstance(size, int) for x in arrays for size in x.shape)
     )
 
 

@@ -43,6 +43,7 @@ class Results:
             return cls(types, only if len(types) == 1 else tuple)
         if isinstance(given, Sequence) and not isinstance(given, (str, tuple, list)):
             given = list(given)
+        structure: Any
         wanted, structure = jax.tree.flatten(given, is_leaf=None if _is_empty(given) else _is_result)
         types = tuple(_type_of(target, result, i) for i, result in enumerate(wanted))
         return cls(types, structure.unflatten, tuple(map(_axes.explicit_sharding, wanted)))
