@@ -29,6 +29,8 @@ pub(crate) struct Array {
 enum Memory {
     View(PyUntypedBuffer),
     Tensor(Tensor),
+    /// A NumPy array in another order than row-major, with its dimensions.
+    Unordered(Py<PyAny>, Vec<usize>),
     /// The elements of a tensor, copied in row-major order.
     Copy(Vec<u8>, Vec<usize>),
 }
@@ -36,33 +38,56 @@ enum Memory {
 impl Array {
     /// Takes an array to read.
     ///
-    /// A non-contiguous array is copied. An object without a buffer is taken by DLPack, or else
-    /// converted by NumPy.
+    /// An object without a buffer is taken by DLPack, or else converted by NumPy. An array that is
+    /// not in row-major order has no memory before [`Array::put_in_order`] has copied it: its shape
+    /// is checked first, because a small array with strides of 0 may have any number of elements.
     pub(crate) fn operand(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(view) = PyUntypedBuffer::get(object) {
             return if view.is_c_contiguous() {
                 Self::of(view, object)
             } else {
-                Self::in_order(object)
+                Self::converted(object)
             };
         }
         if is_numpy(object)? || !object.hasattr("__dlpack__")? {
-            return Self::in_order(object);
+            return Self::converted(object);
         }
         match Tensor::of(object) {
-            Ok(tensor) if tensor.is_contiguous() => Ok(Self::of_tensor(tensor)),
-            Ok(tensor) => Ok(Self {
-                element_type: tensor.element_type(),
-                memory: Memory::Copy(tensor.to_bytes()?, tensor.dimensions().to_vec()),
-                is_scalar: false,
-            }),
+            Ok(tensor) => Ok(Self::of_tensor(tensor)),
             // NumPy may gather an array of several devices, or copy it from one.
             Err(refused) if refused.is_instance_of::<PyException>(object.py()) => {
-                Self::in_order(object).map_err(|_| refused)
+                Self::converted(object).map_err(|_| refused)
             }
             // KeyboardInterrupt and its like.
             Err(error) => Err(error),
         }
+    }
+
+    /// Copies an operand that is not in row-major order.
+    ///
+    /// # Errors
+    /// MemoryError.
+    pub(crate) fn put_in_order(&mut self, py: Python<'_>) -> PyResult<()> {
+        match &self.memory {
+            Memory::Unordered(array, dimensions) => {
+                let ordered = numpy(py)?.getattr("ascontiguousarray")?.call1((array,))?;
+                let ordered = Self::of_numpy(&ordered)?;
+                if ordered.element_type != self.element_type
+                    || ordered.dimensions() != dimensions.as_slice()
+                {
+                    return Err(PyBufferError::new_err(
+                        "expected an array that keeps its shape during the call",
+                    ));
+                }
+                *self = ordered;
+            }
+            Memory::Tensor(tensor) if !tensor.is_contiguous() => {
+                let copy = Memory::Copy(tensor.to_bytes()?, tensor.dimensions().to_vec());
+                self.memory = copy;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn of_tensor(tensor: Tensor) -> Self {
@@ -73,16 +98,25 @@ impl Array {
         }
     }
 
-    /// Copies an object to a NumPy array in row-major order.
-    fn in_order(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let py = object.py();
-        let array = numpy(py)?.getattr("asarray")?.call1((object,))?;
-        // `ascontiguousarray` would turn a scalar into an array of rank 1.
-        let array = match array.getattr("ndim")?.extract::<usize>()? {
-            0 => array,
-            _ => numpy(py)?.getattr("ascontiguousarray")?.call1((array,))?,
-        };
-        Self::of_numpy(&array)
+    /// Converts an object to a NumPy array.
+    fn converted(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = numpy(object.py())?.getattr("asarray")?.call1((object,))?;
+        let flags = array.getattr("flags")?;
+        if flags.getattr("c_contiguous")?.extract::<bool>()? {
+            return Self::of_numpy(&array);
+        }
+        let dtype = array.getattr("dtype")?;
+        let is_native = dtype.getattr("isnative")?.extract::<bool>()?;
+        let element_type = from_dtype(&dtype)?.filter(|_| is_native);
+        let element_type = element_type.ok_or_else(|| no_element_type(&dtype))?;
+        // Nothing else can change the shape of this view.
+        let array = array.call_method0("view")?;
+        let dimensions = array.getattr("shape")?.extract()?;
+        Ok(Self {
+            memory: Memory::Unordered(array.unbind(), dimensions),
+            element_type,
+            is_scalar: false,
+        })
     }
 
     /// Takes a NumPy array that is in row-major order.
@@ -191,7 +225,7 @@ impl Array {
         match &self.memory {
             Memory::View(view) => view.readonly(),
             Memory::Tensor(tensor) => tensor.is_read_only(),
-            Memory::Copy(..) => true,
+            Memory::Unordered(..) | Memory::Copy(..) => true,
         }
     }
 
@@ -206,7 +240,7 @@ impl Array {
             _ if self.is_scalar => &[],
             Memory::View(view) => view.shape(),
             Memory::Tensor(tensor) => tensor.dimensions(),
-            Memory::Copy(_, dimensions) => dimensions,
+            Memory::Unordered(_, dimensions) | Memory::Copy(_, dimensions) => dimensions,
         }
     }
 
@@ -215,9 +249,12 @@ impl Array {
         or_raise(py, ArrayShape::new(self.element_type, self.dimensions()))
     }
 
-    /// The memory of the elements.
+    /// The memory of the elements in row-major order. An operand without it shares memory with no
+    /// other array of the call.
     pub(crate) fn raw(&self) -> RawArray {
         match &self.memory {
+            Memory::Unordered(..) => RawArray::EMPTY,
+            Memory::Tensor(tensor) if !tensor.is_contiguous() => RawArray::EMPTY,
             Memory::View(view) => RawArray::new(view.buf_ptr().cast(), view.len_bytes()),
             Memory::Tensor(tensor) => tensor.raw(),
             // Nothing writes to an operand's memory.

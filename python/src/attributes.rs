@@ -15,6 +15,10 @@ use crate::listing::quoted;
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
 
+/// The maximum number of elements of an array, as many as the longest text of a program can hold
+/// with a digit, a comma and a space for each.
+const MOST_ELEMENTS: usize = (1 << 28) / 3;
+
 /// Attributes by name, as the caller passed them.
 pub(crate) type Given<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
@@ -225,13 +229,16 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
         return number(value, wanted).map(Attribute::Scalar);
     }
     if value.hasattr("dtype")? && value.hasattr("shape")? {
-        let literal = literal(value)?;
+        let array = Array::operand(value)?;
         let is_generic = value.is_instance(&numpy(py)?.getattr("generic")?)?;
-        let is_scalar = literal
-            .shape()
-            .as_array()
-            .is_some_and(|shape| shape.rank() == 0);
-        return if is_scalar && (is_generic || kind == Some("scalar")) {
+        let is_scalar = array.dimensions().is_empty() && (is_generic || kind == Some("scalar"));
+        // Before the elements are copied: there may be any number of them.
+        if let Some(declared) = declared {
+            let found = if is_scalar { "scalar" } else { "array" };
+            check_type(found, Some(array.element_type()), declared)?;
+        }
+        let literal = literal(py, array)?;
+        return if is_scalar {
             Ok(Attribute::Scalar(literal))
         } else {
             or_raise(py, Attribute::array(literal))
@@ -241,7 +248,7 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
     match (is_list, kind, wanted) {
         (true, Some("array"), Some(element_type)) => {
             let array = list(value, element_type)?;
-            or_raise(py, Attribute::array(literal(&array)?))
+            or_raise(py, Attribute::array(literal_of(&array)?))
         }
         _ => {
             let hint = if is_list {
@@ -258,16 +265,22 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
 }
 
 fn check_declared(attribute: &Attribute, declared: &AttributeSignature) -> PyResult<()> {
-    let found = |attribute: &Attribute| match attribute {
+    let element_type = match attribute {
         Attribute::Scalar(value) | Attribute::Array(value) => {
             value.shape().as_array().map(ArrayShape::element_type)
         }
         _ => None,
     };
+    check_type(attribute.kind(), element_type, declared)
+}
+
+fn check_type(
+    kind: &str,
+    element_type: Option<ElementType>,
+    declared: &AttributeSignature,
+) -> PyResult<()> {
     let expected_type = declared.element_type;
-    let found_type = found(attribute);
-    if attribute.kind() == declared.kind && (expected_type.is_none() || expected_type == found_type)
-    {
+    if kind == declared.kind && (expected_type.is_none() || expected_type == element_type) {
         return Ok(());
     }
     let text =
@@ -276,7 +289,7 @@ fn check_declared(attribute: &Attribute, declared: &AttributeSignature) -> PyRes
             None => with_article(kind),
         };
     let expected = text(&declared.kind, expected_type);
-    let found = text(attribute.kind(), found_type);
+    let found = text(kind, element_type);
     Err(PyTypeError::new_err(format!(
         "expected {expected}, found {found}"
     )))
@@ -333,10 +346,21 @@ fn dtype_is_float(name: &str) -> bool {
 }
 
 /// Copies a NumPy array, or an object that NumPy converts, into a literal.
-fn literal(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
-    let py = value.py();
-    let array = Array::operand(value)?;
+fn literal_of(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
+    literal(value.py(), Array::operand(value)?)
+}
+
+/// Copies an array into a literal.
+fn literal(py: Python<'_>, mut array: Array) -> PyResult<Literal> {
     let shape = array.shape(py)?;
+    let count: usize = shape.dimensions().iter().product();
+    if count > MOST_ELEMENTS {
+        return Err(PyValueError::new_err(format!(
+            "expected an array of at most {MOST_ELEMENTS} elements, found one of {count}: \
+             pass it as an operand"
+        )));
+    }
+    array.put_in_order(py)?;
     let bytes = array.to_bytes();
     array.release(py);
     or_raise(py, Literal::from_bytes(shape, bytes))
@@ -395,7 +419,7 @@ fn number(value: &Bound<'_, PyAny>, wanted: Option<ElementType>) -> PyResult<Lit
         Some(T::C64) => "complex64",
         _ => "complex128",
     };
-    literal(&array.call1((value, as_type))?)
+    literal_of(&array.call1((value, as_type))?)
 }
 
 /// Rounds a number to a type. Returns `None` if that makes it infinite.

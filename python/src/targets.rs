@@ -372,7 +372,7 @@ impl Target {
         let operands = arrays.iter().chain(named);
         let operands = operands.enumerate();
         let operands = operands.map(|(i, array)| operands::operand(self.signature(), i, &array));
-        let operands = match operands.collect::<PyResult<Vec<_>>>() {
+        let mut operands = match operands.collect::<PyResult<Vec<_>>>() {
             Ok(operands) => operands,
             Err(error) => {
                 drop(inside);
@@ -382,7 +382,7 @@ impl Target {
         };
         let outs = options.outs(&self.signature().name)?;
         if options.is_cuda {
-            return self.call_native(py, inside, &operands, &options, outs, &within);
+            return self.call_native(py, inside, operands, &options, outs, &within);
         }
         let request = Request {
             operands: &operands,
@@ -390,6 +390,9 @@ impl Target {
             outs: &outs,
         };
         let (ready, makers) = self.direct(py, &request, &within)?;
+        for operand in &mut operands {
+            operand.put_in_order(py)?;
+        }
         let results = Results::new(py, outs, &makers)?;
         let from: Vec<RawArray> = operands.iter().map(Array::raw).collect();
         let to = results.raw_arrays();

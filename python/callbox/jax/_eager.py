@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 #: The most programs that `kept` keeps. The least recently used ones are dropped first.
@@ -40,7 +41,7 @@ def _is_concrete(value: Any) -> bool:
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return False
     # An array of an extended dtype, such as a random key, is no operand.
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+    if jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return False
     _concrete.add(type(value))
     return True

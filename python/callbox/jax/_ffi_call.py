@@ -13,9 +13,11 @@ from jax.typing import ArrayLike
 from callbox._callbox import StaticInfo, Target
 
 from . import _axes
-from ._call import Options, Results, bind, is_pair
+from ._bind import bind
 from ._derivatives import refused
 from ._operands import as_operands
+from ._options import Options
+from ._results import Results, is_pair
 
 _API_VERSION = "API_VERSION_JAX_FFI"
 _PLATFORMS = ("cpu", "cuda")

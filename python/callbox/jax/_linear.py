@@ -63,13 +63,13 @@ def linear(forward: Map, transpose: Map, kept: Sequence[Any], tangents: Sequence
 
 def _type(array: Any) -> Any:
     # JAX 0.5 has no `typeof`.
-    return jax.typeof(array) if hasattr(jax, "typeof") else jax.core.get_aval(array)
+    return jax.typeof(array) if hasattr(jax, "typeof") else jax.core.get_aval(array)  # type: ignore[attr-defined]
 
 
 def _batch(size: int) -> Callable[[Any], Any]:
     def batched(aval: Any) -> Any:
         # In JAX 0.5 the type of an array has no sharding.
-        sharding = getattr(aval, "sharding", None)
+        sharding: Any = getattr(aval, "sharding", None)
         if not hasattr(sharding, "spec"):
             return aval.update(shape=(size, *aval.shape))
         spec = jax.sharding.PartitionSpec(None, *sharding.spec)
@@ -110,8 +110,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pair: _Pair, count:
             return tuple(pair.forward(tuple(everything), inputs))
 
         parts.append(jax.jvp(of_kept, [kept[i] for i in moving], [tangents[i] for i in moving])[1])
-    if not parts:
-        return outputs, [ad.Zero.from_primal_value(x) for x in outputs]
+    # JAX calls this only if some tangent is not zero.
     return outputs, [sum(each[1:], start=each[0]) for each in zip(*parts, strict=True)]
 
 

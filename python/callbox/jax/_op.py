@@ -11,18 +11,10 @@ from jax.typing import ArrayLike
 from callbox._callbox import StaticInfo, Target
 
 from . import _axes, _eager
-from ._call import (
-    OnError,
-    Options,
-    Results,
-    VmapMethod,
-    as_target,
-    check_target,
-    checked_aliases,
-    eager_call,
-    merged,
-)
+from ._call import as_target, check_target, eager_call, merged
 from ._operands import as_operands, flattened, operand_names, with_named, with_traced
+from ._options import OnError, Options, VmapMethod, checked_aliases
+from ._results import Results
 from ._rules import in_tree, ops, with_rules
 
 

@@ -280,8 +280,10 @@ class _Rule:
             return tuple(names)
 
         operands, results = tuple(map(named, self.operands)), tuple(map(named, self.results))
-        options = {"need_replication_factors": tuple(whole)} if _KNOWS_REPLICATION and whole else {}
-        return SdyShardingRule(operands, results, **options)
+        options: dict[str, Any] = {}
+        if _KNOWS_REPLICATION and whole:
+            options["need_replication_factors"] = tuple(whole)
+        return SdyShardingRule(operands, results, **options)  # type: ignore[arg-type]  # it converts names
 
 
 _KNOWS_REPLICATION = "need_replication_factors" in inspect.signature(SdyShardingRule.__init__).parameters

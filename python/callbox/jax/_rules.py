@@ -13,8 +13,10 @@ import jax
 from callbox._callbox import Target
 
 from . import _partitioning
-from ._call import Options, Results, array_type, bind, only
+from ._bind import bind
 from ._derivatives import is_inexact, is_traced, refused, with_both, with_jvp, with_vjp
+from ._options import Options
+from ._results import Results, array_type, only
 
 #: A call with derivatives: of operands, results, attributes, options and the structure of the
 #: operands, to flat results.

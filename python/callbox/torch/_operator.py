@@ -168,7 +168,7 @@ class Operator:
     def _call(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
         self._check_device(operands)
         results = [torch.empty(shape, dtype=dtype) for dtype, shape in self._results(operands, attributes, like)]
-        arrays = [memory(operand.contiguous()) for operand in operands]
+        arrays = list(map(memory, operands))
         # A copy, because the cached attributes must not change.
         named = dict(attributes_of(attributes))
         self._target(*arrays, out=tuple(map(memory, results)), attributes=named, **self._options)

@@ -70,8 +70,14 @@ def packed(results: Sequence[Any]) -> Any:
 
 
 def memory(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The tensor's memory as a NumPy array."""
+    """The tensor's memory as a NumPy array.
+
+    A tensor that is not contiguous is copied, which PyTorch does on several threads. An expanded
+    tensor may be of any size: the host copies it, after it has checked the size.
+    """
     tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.nbytes <= tensor.untyped_storage().nbytes():
+        tensor = tensor.contiguous()
     bits = BITS.get(tensor.dtype)
     if bits is None:
         return tensor.numpy()

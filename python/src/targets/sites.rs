@@ -325,7 +325,7 @@ impl Target {
         &self,
         py: Python<'py>,
         inside: Inside,
-        operands: &[Array],
+        mut operands: Vec<Array>,
         options: &Options<'py>,
         outs: Outs<'py>,
         within: &CallOptions,
@@ -334,7 +334,7 @@ impl Target {
         let native = self.core.native.as_ref().filter(|native| native.has(name));
         let native = native.ok_or_else(|| raised(py, &native::missing(name)))?;
         let request = Request {
-            operands,
+            operands: &operands,
             options,
             outs: &outs,
         };
@@ -349,6 +349,9 @@ impl Target {
         )?;
         let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
         let site = self.check(py, &shapes, &text, attributes)?;
+        for operand in &mut operands {
+            operand.put_in_order(py)?;
+        }
         let from: Vec<Vec<u8>> = operands.iter().map(Array::to_bytes).collect();
         let mut to: Vec<Vec<u8>> = shapes
             .results

@@ -6,6 +6,7 @@ import array
 import pickle
 import threading
 import time
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -41,6 +42,43 @@ def test_values_at_every_size(load, length):
 )
 def test_operands_need_not_be_contiguous(load, view):
     np.testing.assert_array_equal(load("add_n").add_n(view(X), n=1), view(X) + 1)
+
+
+def test_a_huge_operand_is_refused_before_it_is_copied(load):
+    """Its copy would have 128 TiB, and be a MemoryError."""
+    huge = np.broadcast_to(np.float32(1), (1 << 45,))
+    with pytest.raises(callbox.CallError, match="operands, results and attributes of at most") as raised:
+        load("faults").healthy(huge, result_shape_dtypes=("float32", (1,)))
+    assert raised.value.code == "RESOURCE_EXHAUSTED"
+    with pytest.raises(TypeError, match=r"operand 0 \(x\): expected dtype float32, found float64"):
+        load("add_n").add_n(np.broadcast_to(1.0, huge.shape), n=1)
+    with pytest.raises(ValueError, match=r"weight"):
+        load("rms_norm").rms_norm(huge, np.ones(3, np.float32), eps=1e-6)
+    with pytest.raises(TypeError, match='attribute "n": expected a scalar of float32, found an array of float32'):
+        load("add_n").add_n(X, n=huge)
+    with pytest.raises(ValueError, match=r"expected an array of at most 89478485 elements.*: pass it as an operand"):
+        load("typed_ffi").array_shape(
+            array=np.broadcast_to(np.int32(1), huge.shape), result_shape_dtypes=("int64", (4,))
+        )
+    with pytest.raises(MemoryError):
+        load("add_n").add_n(huge, n=1)
+
+
+def test_an_operand_keeps_the_shape_with_which_it_was_checked(load):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2]
+    expected = load("rms_norm").rms_norm(x.copy(), np.ones(3, np.float32), eps=1e-6)
+
+    class Weight:
+        """Is converted after `x` was taken."""
+
+        def __array__(self, dtype=None, copy=None):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                x.shape = (2, 2, 3)
+            return np.ones(3, np.float32)
+
+    np.testing.assert_array_equal(load("rms_norm").rms_norm(x, Weight(), eps=1e-6), expected)
+    assert x.shape == (2, 2, 3)
 
 
 def test_operands_may_be_read_only_and_of_any_kind_with_a_buffer(load):
@@ -110,6 +148,8 @@ def frozen(x):
 WRONG = {
     "a_dtype": (TypeError, r"operand 0 \(x\): expected dtype float32, found float64", lambda f: f(np.ones(2), n=1)),
     "an_order_of_bytes": (TypeError, "byte order, found the dtype >f4", lambda f: f(X.astype(">f4"), n=1)),
+    "an_order_of_bytes_and_elements": (TypeError, "found the dtype >f4", lambda f: f(X.astype(">f4").T, n=1)),
+    "objects_in_another_order": (TypeError, "found the dtype object", lambda f: f(X.astype(object).T, n=1)),
     "objects": (TypeError, "found the dtype object", lambda f: f(np.array([object()]), n=1)),
     "text": (TypeError, "found the dtype <U3", lambda f: f("abc", n=1)),
     "records": (TypeError, "found the dtype", lambda f: f(np.zeros(2, [("a", "f4")]), n=1)),

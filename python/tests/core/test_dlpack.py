@@ -253,6 +253,14 @@ def test_a_copy_larger_than_any_memory_is_refused(add_n):
     assert tensor.deleted == 1
 
 
+def test_a_huge_tensor_is_refused_before_it_is_copied(load):
+    tensor = Tensor(np.broadcast_to(np.float32(1), (4,)), shape=(1 << 45,))
+    with pytest.raises(callbox.CallError, match="operands, results and attributes of at most") as raised:
+        load("faults").healthy(tensor, result_shape_dtypes=("float32", (1,)))
+    assert raised.value.code == "RESOURCE_EXHAUSTED"
+    assert tensor.deleted == 1
+
+
 def test_numbers_to_be_negated_are_refused(add_n):
     class Negative(Tensor):
         def is_neg(self):

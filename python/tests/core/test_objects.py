@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 import weakref
@@ -55,6 +56,24 @@ def test_pickles_of_modules_that_are_gone(guests):
     gc.collect()
     with pytest.raises(callbox.CallError, match=f"NOT_FOUND: unpickling add_n.wasm: .*{digest}.*load the same file"):
         pickle.loads(pickled)
+
+
+@pytest.mark.parametrize("policy", [None, {"limits": {"deadline_ms": 1234}, "grants": {"clock": True}}])
+def test_an_unknown_pickle_tells_how_to_make_the_host(guests, tmp_path, policy):
+    # With a custom section, it is a file that no other test loads.
+    file = tmp_path / "add_n.wasm"
+    file.write_bytes((guests / "add_n.wasm").read_bytes() + b"\x00\x02\x01p")
+    module = callbox.Host(policy=policy).load(file)
+    pickled = pickle.dumps(module)
+    del module
+    gc.collect()
+    with pytest.raises(callbox.CallError) as raised:
+        pickle.loads(pickled)
+    host = re.search(r"keep the module: (callbox\.Host\(.*\))\.load\(\.\.\.\)", raised.value.message)
+    assert host is not None
+    assert len(host[1]) < 100
+    again = eval(host[1]).load(file)
+    assert pickle.loads(pickled) == again
 
 
 def test_pickles_in_another_process(kernels, guests):

@@ -169,8 +169,9 @@ def run_loop():
 {INTERRUPT_CALLS}
 interrupt_calls()
 worker = threading.Thread(target=run_loop)
-worker.start()
 try:
+    # On a busy machine the interrupt comes before this returns.
+    worker.start()
     while True:
         pass
 except KeyboardInterrupt:

@@ -48,6 +48,22 @@ def test_an_expanded_operand_is_taken_as_it_looks(rms_norm):
     torch.testing.assert_close(rms_norm(x, weight, eps=1e-6), rms_norm_of_torch(x, weight, 1e-6))
 
 
+def test_a_huge_operand_is_refused_before_it_is_copied(faults):
+    healthy = callbox.torch.op(faults.healthy, result_shape_dtypes=((1,), torch.float32))
+    with pytest.raises(callbox.CallError, match="operands, results and attributes of at most") as raised:
+        healthy(torch.zeros(1).expand(1 << 43))
+    assert raised.value.code == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2])
+def test_windows_and_repeated_rows_are_taken_as_they_look(typed, dtype):
+    copy = callbox.torch.op(typed.copy_remaining, result_shape_dtypes=lambda x: x)
+    x = torch.arange(8).to(torch.float32).to(dtype)
+    for view in (x.unfold(0, 4, 1), x.expand(3, 8), x.as_strided((5, 2), (0, 1)), x.view(2, 4).T):
+        bits = copy(view).contiguous().view(torch.uint8)
+        assert torch.equal(bits, view.contiguous().view(torch.uint8))
+
+
 def test_operands_are_not_written(squareplus):
     x = torch.randn(16)
     before = x.clone()

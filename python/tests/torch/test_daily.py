@@ -351,6 +351,49 @@ def test_opcheck_of_the_samples(sample, guests):
     torch.testing.assert_close(compiled(*operands), expected)
 
 
+#: Attributes of generated calls, by the kinds of their dtypes.
+NUMBERS = {"float": 0.5, "int": 1, "bool": False}
+
+
+def generated(target):
+    """Operands of a declared target, with another size for each dimension, and its attributes."""
+    sizes: dict[str, int] = {"..": 2}
+    operands = []
+    for buffer in target.operands or ():
+        shape = [d if isinstance(d, int) else sizes.setdefault(d, 2 + len(sizes)) for d in buffer.dimensions or ()]
+        dtype = getattr(torch, buffer.dtypes[0])
+        operands.append(torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype))
+    return operands, {a.name: NUMBERS[a.dtype.rstrip("0123456789")] for a in target.attributes or ()}
+
+
+#: The guests of the gallery, and those of their targets that generated operands do not suit: their
+#: results have sizes of their own, or they take texts or packed numbers.
+GALLERY = {
+    "layers": set(),
+    "vision": {"resize", "resize_grad", "roi_align", "roi_align_grad", "suppress_non_maxima"},
+    "tables": {
+        *("bincount", "csr_matvec", "csr_matvec_grad", "geohash_decode", "geohash_encode"),
+        *("histogram", "segment_sum"),
+    },
+    "sequences": {"beam_step"},
+    "quantised": {"matmul_int4"},
+}
+
+
+@pytest.mark.parametrize("guest", GALLERY)
+def test_opcheck_of_the_gallery(guest, guests):
+    module = callbox.Host().load(guests / f"{guest}.wasm")
+    for name in set(module.targets) - GALLERY[guest]:
+        operands, attributes = generated(module[name])
+        op = callbox.torch.op(module[name])
+        torch.compiler.reset()
+        torch.library.opcheck(op.operator, (operands, callbox.torch._operator.literal(attributes), -1))
+        compiled = torch.compile(
+            lambda *x, op=op, given=attributes: op(*x, **given), fullgraph=True, backend="aot_eager"
+        )
+        torch.testing.assert_close(compiled(*operands), op(*operands, **attributes), equal_nan=True)
+
+
 def test_an_optimizer_that_calls_a_closure(norm):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 8), Norm(norm, 8), torch.nn.Linear(8, 1)).double()
