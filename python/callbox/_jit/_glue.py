@@ -59,7 +59,7 @@ define internal void @callbox.fail(ptr %failure) noinline {{
 }}
 
 ; Whether the order of this buffer's dimensions is not row-major.
-define internal i1 @callbox.is_permuted(ptr %buffer) noinline {{
+define internal i1 @callbox.is_permuted(ptr %buffer) noinline minsize optsize {{
   %order.at = getelementptr i8, ptr %buffer, i32 16
   %order = load ptr, ptr %order.at
   %count.at = getelementptr i8, ptr %buffer, i32 20
@@ -84,7 +84,7 @@ permuted:
 }}
 
 ; The product of the first dimensions.
-define internal i64 @callbox.product(ptr %dimensions, i32 %count) noinline {{
+define internal i64 @callbox.product(ptr %dimensions, i32 %count) noinline minsize optsize {{
   br label %loop
 loop:
   %i = phi i32 [ 0, %0 ], [ %next, %more ]
@@ -102,7 +102,7 @@ end:
 }}
 
 ; The attribute of this name, or null.
-define internal ptr @callbox.find(ptr %frame, ptr %name, i32 %length) noinline {{
+define internal ptr @callbox.find(ptr %frame, ptr %name, i32 %length) noinline minsize optsize {{
   %records.at = getelementptr i8, ptr %frame, i32 {_ATTRIBUTES}
   %records = load ptr, ptr %records.at
   %count.at = getelementptr i8, ptr %frame, i32 {_ATTRIBUTES + 4}

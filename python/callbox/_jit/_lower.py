@@ -31,9 +31,13 @@ from ._signature import Parameter, Signature
 
 _TRIPLE = "wasm32-unknown-unknown"
 _FEATURES = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals"
-# Four vectors in each iteration of a loop, which pay for its checks. LLVM takes one for
-# WebAssembly.
-_OPTIONS = ["-force-vector-interleave=4"]
+# Up to four vectors in each iteration of a short loop, which pay for its checks. LLVM takes one for
+# WebAssembly, and fewer than four if it counts the registers of eight scalars.
+_OPTIONS = [
+    "-force-target-max-vector-interleave=4",
+    "-force-target-num-scalar-regs=32",
+    "-force-target-num-vector-regs=32",
+]
 
 #: The status of an exception, by the name of its class; of others it is INTERNAL.
 _CODES = {
@@ -95,6 +99,7 @@ def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool,
         glue = Glue(kernel, operands, results, signature.attributes, signature.is_elementwise)
         text = _retargeted(text) + glue.text(order)
         _check_types(text, glue)
+        text = _without_aliases(text, kernel)
         metadata = signature.metadata(operands, results)
         return _link.link(_emit(text), TARGET, signature.name, metadata)
     except errors.NumbaError as error:
@@ -310,6 +315,16 @@ def _check_types(text: str, glue: Glue) -> None:
     types_found = [argument.split()[0] for argument in found[1].split(", ")] if found else []
     if types_found != glue.passed_types:
         raise _link.LinkError(f"Numba {numba.__version__} has another calling convention: {types_found}")
+
+
+def _without_aliases(text: str, kernel: str) -> str:
+    """The text with the promise that the kernel's arrays do not overlap.
+
+    The target has checked it, except for elementwise kernels, whose result can lie exactly where an
+    operand lies: they read an element before they write it.
+    """
+    definition = re.compile(rf"^(define [^@]*@{re.escape(kernel)}\()(.*)(\).*)$", flags=re.MULTILINE)
+    return definition.sub(lambda m: m[1] + re.sub(r"\bptr (?=%)", "ptr noalias ", m[2]) + m[3], text)
 
 
 def _retargeted(text: str) -> str:
