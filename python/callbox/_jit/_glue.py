@@ -21,7 +21,7 @@ _BUFFER, _BUFFER_DIMENSIONS, _BUFFER_ALIAS = 36, 8, 28
 _ATTRIBUTE, _ATTRIBUTE_VALUE = 28, 8
 
 #: LLVM's types of elements. A pred is a byte.
-_LLVM = {
+LLVM_TYPES = {
     "f32": "float",
     "f64": "double",
     "i8": "i8",
@@ -290,7 +290,7 @@ class Glue:
             size = self.load("i32", self.at(record, _ATTRIBUTE_VALUE + 4))
             count = self.value(f"udiv i32 {size}, {element.dtype.itemsize}")
             return self.packed(data, element.dtype.itemsize, [self.value(f"zext i32 {count} to i64")])
-        kind = _LLVM[element.name]
+        kind = LLVM_TYPES[element.name]
         return [f"{kind} {self.load(kind, self.load('ptr', self.at(record, _ATTRIBUTE_VALUE)))}"]
 
     def or_default(self, parameter: Parameter, record: str, name: str) -> str:

@@ -23,7 +23,7 @@ from numba.np import numpy_support
 from callbox import math as kernel_math
 from callbox.types import BY_NAME, ArrayType, ElementType, f64
 
-from . import _link, _numbers
+from . import _cuda, _link, _numbers
 from ._errors import CompileError
 from ._glue import TARGET, UNIMPLEMENTED, Glue, failure
 from ._payload import Payload
@@ -77,8 +77,10 @@ def _options(boundscheck: bool) -> dict[str, Any]:
     }
 
 
-def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool) -> bytes:
-    """Compiles a kernel.
+def compile_module(
+    payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool, cuda: bool
+) -> bytes:
+    """Compiles a kernel to a module, or with `cuda` to what `_cuda.twin` returns.
 
     Raises:
         CompileError: The function cannot become a kernel.
@@ -97,8 +99,11 @@ def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool,
             function, operands, results, order = _loop(function, signature, options)
         kernel, text = _llvm_of(function, order, results, options)
         glue = Glue(kernel, operands, results, signature.attributes, signature.is_elementwise)
-        text = _retargeted(text) + glue.text(order)
+        kernel_text = _retargeted(text)
+        text = kernel_text + glue.text(order)
         _check_types(text, glue)
+        if cuda:
+            return _cuda.twin(kernel_text, glue, order, signature)
         text = _without_aliases(text, kernel)
         metadata = signature.metadata(operands, results)
         return _link.link(_emit(text), TARGET, signature.name, metadata)
@@ -106,7 +111,7 @@ def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool,
         raise _explained(error, function) from None
     except _link.UndefinedError as error:
         raise _error(function, _undefined(error.names)) from None
-    except _link.LinkError as error:
+    except (_link.LinkError, _cuda.CudaError) as error:
         raise _error(function, str(error)) from None
 
 
