@@ -1,8 +1,8 @@
 """The CUDA twin of a kernel: PTX from the same LLVM text, and the manifest that launches it.
 
 Each thread computes one element, or one row, at a time: it calls the kernel with arrays of that one
-element or row. The twin writes no calls, and a `raise` is the instruction `trap`, which the fence
-turns into a failure.
+element or row. All functions are inlined, because the fence refuses calls, and a `raise` is the
+instruction `trap`, which the fence turns into a failure.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def twin(text: str, glue: Glue, order: Sequence[Parameter], signature: Signature
 
 
 def _inlined(text: str) -> str:
-    """The text without functions of its own: PTX of a fenced kernel has no calls."""
+    """The text whose functions become part of the entry: a fenced kernel has no calls."""
     return re.sub(
         r"^(define internal .*?\))((?: [a-z_]+(?:\([^)]*\))?| #\d+)*) \{$", r"\1 alwaysinline\2 {", text, flags=re.M
     )
@@ -81,7 +81,7 @@ def _ptx(text: str) -> str:
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_assembly(module)
+    return str(machine.emit_assembly(module))
 
 
 class _Entry:
