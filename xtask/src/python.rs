@@ -18,7 +18,7 @@ use lexopt::Parser;
 pub(crate) use self::environments::Kind;
 use self::environments::Tested;
 use crate::guests;
-use crate::process::{cargo, root, run, run_tests, say};
+use crate::process::{cargo, root, run, run_tests, say, workspace_tests};
 use crate::summary::{Counts, Outcome};
 use crate::venv::{Environment, Interpreter};
 
@@ -130,6 +130,26 @@ pub(crate) fn test(kind: Kind, counts: &mut Counts) -> Result<Outcome> {
         Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
     };
     test_on(kind, &interpreter, counts)
+}
+
+/// Tests the folders of kernels in Python with the command line and the Python of [`Kind::New`],
+/// which has Numba. The workspace's tests run before that Python is there. Not run without it.
+///
+/// # Errors
+/// A test fails.
+pub(crate) fn test_command_line(counts: &mut Counts) -> Result<Outcome> {
+    let interpreter = match Interpreter::default_python() {
+        Ok(interpreter) => interpreter,
+        Err(error) => return Ok(Outcome::NotRun(format!("{error:#}"))),
+    };
+    if !Environment::exists(&Kind::New.folder(&interpreter)) {
+        return Ok(Outcome::NotRun("there is no Python with Numba".to_owned()));
+    }
+    let mut tests = workspace_tests();
+    tests.args(["--test", "command_line", "kernels_in_python"]);
+    // The tests fail where they would be skipped.
+    run_tests(tests.env("CALLBOX_TEST_NUMBA", "1"), counts)?;
+    Ok(Outcome::Ran)
 }
 
 /// Tests the wheel with the newest JAX on [`NEWEST_PYTHON`], which has a newer JAX than 3.11 has.

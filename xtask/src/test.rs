@@ -9,7 +9,7 @@ use crate::summary::{self, Outcome, Step};
 use crate::{conformance, faults, guests, ptx, python};
 
 /// The steps, in order. Later steps use what earlier ones build.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step {
         name: "Build the guests",
         run: |_| guests::build().map(|()| Outcome::Ran),
@@ -65,6 +65,10 @@ const STEPS: [Step; 14] = [
     Step {
         name: "Test Python with the newest JAX",
         run: |counts| python::test(python::Kind::New, counts),
+    },
+    Step {
+        name: "Build kernels in Python with the command line",
+        run: python::test_command_line,
     },
     Step {
         name: "Test Python 3.13 with its newest JAX",

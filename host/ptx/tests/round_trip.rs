@@ -44,6 +44,22 @@ fn module(path: &Path) -> Module {
     read(&text, &file, &Limits::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// `ptxas` refuses `[%r1-16]`, `x-4` and `generic(x)-8`.
+#[test]
+fn negative_offsets_are_printed_with_both_signs() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                .global .align 8 .b8 x[16];\n.global .align 8 .u64 p = generic(x)+-8;\n\
+                .visible .entry k(.param .u64 a)\n{\n\
+                .reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n\
+                ld.param.u64 %rd1, [a];\nld.global.b32 %r1, [%rd1+-16];\n\
+                mov.u64 %rd2, x+-4;\nst.global.b32 [x+-12], %r1;\nret;\n}\n";
+    let printed = print(&read(text, "k.ptx", &Limits::default()).unwrap());
+    for offset in ["+-16]", "x+-4;", "[x+-12]", "generic(x)+-8;"] {
+        assert!(printed.contains(offset), "{offset} in {printed}");
+    }
+    read(&printed, "printed", &Limits::default()).unwrap();
+}
+
 #[test]
 fn printed_text_reads_as_the_same_tree() {
     let corpus = corpus();

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -36,6 +38,7 @@ def jit(
     host: Host | None = ...,
     boundscheck: bool = ...,
     reassociate: bool = ...,
+    cuda: bool = ...,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 def jit(
     function: Callable[..., Any] | None = None,
@@ -47,6 +50,7 @@ def jit(
     host: Host | None = None,
     boundscheck: bool = False,
     reassociate: bool = False,
+    cuda: bool = False,
 ) -> Any:
     """Makes a kernel of a Python function. A decorator, with or without options.
 
@@ -72,6 +76,8 @@ def jit(
             elsewhere in its own memory.
         reassociate: Sums may be computed in another order, which is faster and gives other
             roundings. The order is fixed when the kernel is compiled.
+        cuda: The kernel has a CUDA twin, whose threads compute an element or a row each. It must be
+            elementwise or have rows.
 
     Raises:
         CompileError: The annotations do not describe a kernel.
@@ -80,7 +86,11 @@ def jit(
     def decorate(function: Callable[..., Any]) -> JitFunction:
         signature = signature_of(function, elementwise=elementwise, rows=rows)
         options = {"boundscheck": boundscheck, "reassociate": reassociate}
-        return JitFunction(function, signature, vjp=vjp, host=host, options=options)
+        if cuda and not (elementwise or rows):
+            code = function.__code__
+            message = f"{function.__name__}: only a kernel that is elementwise or has rows has a CUDA twin"
+            raise CompileError(message, code.co_filename, code.co_firstlineno)
+        return JitFunction(function, signature, vjp=vjp, host=host, options=options, cuda=cuda)
 
     return decorate if function is None else decorate(function)
 
@@ -99,6 +109,7 @@ class JitFunction:
         vjp: Any,
         host: Host | None,
         options: dict[str, bool],
+        cuda: bool,
     ) -> None:
         functools.update_wrapper(self, function)
         self.vjp = vjp
@@ -106,8 +117,10 @@ class JitFunction:
         self._kernel = signature
         self._host = host
         self._options = options
+        self._cuda = cuda
         self._lock = threading.RLock()
         self._wasm: bytes | None = None
+        self._made_twin: dict[str, Any] | None = None
         self._module: Module | None = None
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
@@ -130,20 +143,56 @@ class JitFunction:
         """
         with self._lock:
             if self._wasm is None:
-                self._wasm = self._compiled()
+                self._wasm = self._compiled(cuda=False)
             return self._wasm
 
-    def _compiled(self) -> bytes:
+    @property
+    def ptx(self) -> str:
+        """The PTX of the CUDA twin.
+
+        Raises:
+            CompileError: The function cannot become a CUDA kernel, or `cuda=True` is missing.
+        """
+        return str(self._twin()["ptx"])
+
+    def _twin(self) -> dict[str, Any]:
+        """The PTX and the manifest."""
+        if not self._cuda:
+            raise CompileError(f"{self._kernel.name} has no CUDA twin: it was jitted without `cuda=True`")
+        with self._lock:
+            if self._made_twin is None:
+                self._made_twin = json.loads(self._compiled(cuda=True))
+            return self._made_twin
+
+    def save_cuda(self, folder: str | PathLike[str]) -> Path:
+        """Writes the CUDA twin to a folder: its PTX, and the manifest ``callbox.json``.
+
+        Returns:
+            The manifest's path, which `Host.load` takes as `native`.
+
+        Raises:
+            CompileError: The function cannot become a CUDA kernel, or `cuda=True` is missing.
+            OSError: A file cannot be written.
+        """
+        twin, folder = self._twin(), Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _cache.replace(folder / f"{self._kernel.name}.ptx", twin["ptx"].encode())
+        manifest = folder / "callbox.json"
+        _cache.replace(manifest, (json.dumps(twin["manifest"], indent=2) + "\n").encode())
+        return manifest
+
+    def _compiled(self, *, cuda: bool) -> bytes:
         payload = payload_of(self._function)
         try:
             versions = [metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
         except metadata.PackageNotFoundError as error:
             raise CompileError(f"callbox.jit needs Numba (pip install 'callbox[jit]'): {error}") from None
-        says = repr((versions, self._kernel, sorted(self._options.items())))
+        options = {**self._options, "cuda": cuda}
+        says = repr((versions, self._kernel, sorted(options.items())))
         key = hashlib.sha256(says.encode() + payload.digest + _compiler_digest()).hexdigest()
         if (module := _cache.find(key)) is not None:
             return module
-        module = WORKER.compile(self._kernel.name, (payload, self._kernel, self._options))
+        module = WORKER.compile(self._kernel.name, (payload, self._kernel, options))
         _cache.keep(key, module)
         return module
 
@@ -156,7 +205,12 @@ class JitFunction:
         """
         with self._lock:
             if self._module is None:
-                self._module = (self._host or _default_host()).load(self.wasm)
+                host = self._host or _default_host()
+                if self._cuda:
+                    with tempfile.TemporaryDirectory() as folder:
+                        self._module = host.load(self.wasm, native=self.save_cuda(folder))
+                else:
+                    self._module = host.load(self.wasm)
             return self._module
 
     @property

@@ -21,7 +21,7 @@ _BUFFER, _BUFFER_DIMENSIONS, _BUFFER_ALIAS = 36, 8, 28
 _ATTRIBUTE, _ATTRIBUTE_VALUE = 28, 8
 
 #: LLVM's types of elements. A pred is a byte.
-_LLVM = {
+LLVM_TYPES = {
     "f32": "float",
     "f64": "double",
     "i8": "i8",
@@ -59,7 +59,7 @@ define internal void @callbox.fail(ptr %failure) noinline {{
 }}
 
 ; Whether the order of this buffer's dimensions is not row-major.
-define internal i1 @callbox.is_permuted(ptr %buffer) noinline {{
+define internal i1 @callbox.is_permuted(ptr %buffer) noinline minsize optsize {{
   %order.at = getelementptr i8, ptr %buffer, i32 16
   %order = load ptr, ptr %order.at
   %count.at = getelementptr i8, ptr %buffer, i32 20
@@ -84,7 +84,7 @@ permuted:
 }}
 
 ; The product of the first dimensions.
-define internal i64 @callbox.product(ptr %dimensions, i32 %count) noinline {{
+define internal i64 @callbox.product(ptr %dimensions, i32 %count) noinline minsize optsize {{
   br label %loop
 loop:
   %i = phi i32 [ 0, %0 ], [ %next, %more ]
@@ -102,7 +102,7 @@ end:
 }}
 
 ; The attribute of this name, or null.
-define internal ptr @callbox.find(ptr %frame, ptr %name, i32 %length) noinline {{
+define internal ptr @callbox.find(ptr %frame, ptr %name, i32 %length) noinline minsize optsize {{
   %records.at = getelementptr i8, ptr %frame, i32 {_ATTRIBUTES}
   %records = load ptr, ptr %records.at
   %count.at = getelementptr i8, ptr %frame, i32 {_ATTRIBUTES + 4}
@@ -290,7 +290,7 @@ class Glue:
             size = self.load("i32", self.at(record, _ATTRIBUTE_VALUE + 4))
             count = self.value(f"udiv i32 {size}, {element.dtype.itemsize}")
             return self.packed(data, element.dtype.itemsize, [self.value(f"zext i32 {count} to i64")])
-        kind = _LLVM[element.name]
+        kind = LLVM_TYPES[element.name]
         return [f"{kind} {self.load(kind, self.load('ptr', self.at(record, _ATTRIBUTE_VALUE)))}"]
 
     def or_default(self, parameter: Parameter, record: str, name: str) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ._shorten import shortened
+
 #: The size of the stack, which lies below the data: an overflow traps.
 STACK = 64 << 10
 #: The address of data in a module without a stack. Address 0 stays unused.
@@ -294,6 +296,7 @@ class _Linker:
                 body += section[at : relocation.offset] + encode(self.value(relocation))
                 at = relocation.offset + 5
             body += section[at:end]
+            body = shortened(body)
             bodies.append(uleb(len(body)) + body)
         return _vector(bodies)
 

@@ -23,7 +23,7 @@ from numba.np import numpy_support
 from callbox import math as kernel_math
 from callbox.types import BY_NAME, ArrayType, ElementType, f64
 
-from . import _link, _numbers
+from . import _cuda, _link, _numbers
 from ._errors import CompileError
 from ._glue import TARGET, UNIMPLEMENTED, Glue, failure
 from ._payload import Payload
@@ -31,9 +31,13 @@ from ._signature import Parameter, Signature
 
 _TRIPLE = "wasm32-unknown-unknown"
 _FEATURES = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals"
-# Four vectors in each iteration of a loop, which pay for its checks. LLVM takes one for
-# WebAssembly.
-_OPTIONS = ["-force-vector-interleave=4"]
+# Up to four vectors in each iteration of a short loop, which pay for its checks. LLVM takes one for
+# WebAssembly, and fewer than four if it counts the registers of eight scalars.
+_OPTIONS = [
+    "-force-target-max-vector-interleave=4",
+    "-force-target-num-scalar-regs=32",
+    "-force-target-num-vector-regs=32",
+]
 
 #: The status of an exception, by the name of its class; of others it is INTERNAL.
 _CODES = {
@@ -73,8 +77,10 @@ def _options(boundscheck: bool) -> dict[str, Any]:
     }
 
 
-def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool) -> bytes:
-    """Compiles a kernel.
+def compile_module(
+    payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool, cuda: bool
+) -> bytes:
+    """Compiles a kernel to a module, or with `cuda` to what `_cuda.twin` returns.
 
     Raises:
         CompileError: The function cannot become a kernel.
@@ -93,15 +99,19 @@ def compile_module(payload: Payload, signature: Signature, *, boundscheck: bool,
             function, operands, results, order = _loop(function, signature, options)
         kernel, text = _llvm_of(function, order, results, options)
         glue = Glue(kernel, operands, results, signature.attributes, signature.is_elementwise)
-        text = _retargeted(text) + glue.text(order)
+        kernel_text = _retargeted(text)
+        text = kernel_text + glue.text(order)
         _check_types(text, glue)
+        if cuda:
+            return _cuda.twin(kernel_text, glue, order, signature)
+        text = _without_aliases(text, kernel)
         metadata = signature.metadata(operands, results)
         return _link.link(_emit(text), TARGET, signature.name, metadata)
     except errors.NumbaError as error:
         raise _explained(error, function) from None
     except _link.UndefinedError as error:
         raise _error(function, _undefined(error.names)) from None
-    except _link.LinkError as error:
+    except (_link.LinkError, _cuda.CudaError) as error:
         raise _error(function, str(error)) from None
 
 
@@ -310,6 +320,16 @@ def _check_types(text: str, glue: Glue) -> None:
     types_found = [argument.split()[0] for argument in found[1].split(", ")] if found else []
     if types_found != glue.passed_types:
         raise _link.LinkError(f"Numba {numba.__version__} has another calling convention: {types_found}")
+
+
+def _without_aliases(text: str, kernel: str) -> str:
+    """The text with the promise that the kernel's arrays do not overlap.
+
+    The target has checked it, except for elementwise kernels, whose result can lie exactly where an
+    operand lies: they read an element before they write it.
+    """
+    definition = re.compile(rf"^(define [^@]*@{re.escape(kernel)}\()(.*)(\).*)$", flags=re.MULTILINE)
+    return definition.sub(lambda m: m[1] + re.sub(r"\bptr (?=%)", "ptr noalias ", m[2]) + m[3], text)
 
 
 def _retargeted(text: str) -> str:

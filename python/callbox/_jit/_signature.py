@@ -59,20 +59,20 @@ class Signature:
             "operands": [_buffer(operand) for operand in operands],
             "results": [_buffer(result) for result in results],
             "attributes": [_attribute(attribute) for attribute in self.attributes],
-            "doc": self.documentation,
             "traits": traits,
         }
+        if self.documentation:
+            line["doc"] = self.documentation
         return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _buffer(parameter: Parameter) -> dict[str, Any]:
     assert isinstance(parameter.type, ArrayType)
-    dimensions = parameter.type.dimensions
+    # The dimensions say the rank.
     return {
         "name": parameter.name,
         "element_types": [parameter.element.xla_name],
-        "rank": None if parameter.type.has_rows else len(dimensions),
-        "dimensions": list(dimensions),
+        "dimensions": list(parameter.type.dimensions),
     }
 
 

@@ -23,6 +23,39 @@ def cube(x: f32) -> f32:
     return x * x * x
 
 
+@callbox.jit
+def scale_grad(x: f32[m, n], weight: f32[n], dy: f32[m, n], dx: f32[m, n], dweight: f32[n]):
+    for i in range(weight.size):
+        dweight[i] = 0
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            dx[r, i] = dy[r, i] * weight[i]
+            dweight[i] += dy[r, i] * x[r, i]
+
+
+@callbox.jit(rows=True, vjp=scale_grad)
+def scale(x: f32["..", n], weight: f32[n], y: f32["..", n]):
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            y[r, i] = x[r, i] * weight[i]
+
+
+def test_a_derivative_of_two_operands():
+    op = callbox_jax.op(scale)
+    x, weight = jnp.linspace(-2, 2, 12).reshape(3, 4), jnp.arange(4.0)
+    found = jax.jit(jax.grad(lambda *a: jnp.sum(jnp.sin(op(*a))), argnums=(0, 1)))(x, weight)
+    expected = jax.grad(lambda x, w: jnp.sum(jnp.sin(x * w)), argnums=(0, 1))(x, weight)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_derivative_the_gradient_is_refused():
+    op = callbox_jax.op(cube_grad)
+    x = jnp.linspace(-2, 2, 12)
+    with pytest.raises(Exception, match="vjp|derivative|differentiat"):
+        jax.grad(lambda x: jnp.sum(op(x, x)))(x)
+
+
 def test_jit_vmap_and_grad():
     op = callbox_jax.op(cube)
     x = jnp.linspace(-2, 2, 12).reshape(3, 4)

@@ -248,6 +248,7 @@ def test_mathematics_has_the_bits_of_plain_python():
 
 def test_modules_are_small():
     assert len(scaled.wasm) < 2 << 10
+    assert len(gelu.wasm) < 2 << 10
     assert len(rms_norm.wasm) < 4 << 10
     assert len(softmax.wasm) < 4 << 10
     assert len(matmul.wasm) < 4 << 10

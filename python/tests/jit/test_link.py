@@ -5,6 +5,7 @@ import random
 import pytest
 
 from callbox._jit import _link
+from callbox._jit._shorten import shortened
 
 
 def section(number: int, payload: bytes) -> bytes:
@@ -40,6 +41,42 @@ def test_numbers():
     # The examples of https://en.wikipedia.org/wiki/LEB128.
     assert _link.uleb(624485) == bytes([0xE5, 0x8E, 0x26])
     assert _link.sleb(-123456) == bytes([0xC0, 0xBB, 0x78])
+
+
+def constant(lanes: bytes) -> bytes:
+    return b"\xfd\x0c" + lanes
+
+
+@pytest.mark.parametrize(
+    ("lanes", "short"),
+    [
+        (b"\0\0\x80\x3f" * 4, b"\x43\0\0\x80\x3f\xfd\x13"),  # f32 1.0
+        (b"\x7f\0\0\0" * 4, b"\x41\xff\0\xfd\x11"),  # i32 127
+        (b"\xff" * 16, b"\x41\x7f\xfd\x11"),  # -1, whose sign the short form keeps
+        (b"\0\0\0\0\0\0\xf0\x3f" * 2, b"\x44\0\0\0\0\0\0\xf0\x3f\xfd\x14"),  # f64 1.0
+        (b"\2\0\0\0\0\0\0\0" * 2, b"\x42\2\xfd\x12"),  # i64 2
+        (bytes(range(16)), constant(bytes(range(16)))),
+    ],
+)
+def test_vector_constants_become_splats(lanes, short):
+    assert shortened(b"\0" + constant(lanes) + b"\x0b") == b"\0" + short + b"\x0b"
+
+
+def test_what_looks_like_a_vector_constant_stays():
+    inside = b"\xfd\x0c" + b"\1\2\3\x44" * 4
+    shuffle = b"\xfd\x0d" + b"\xfd\x0c" * 8
+    memory = b"\xfd\x5c\2\xfd\x0c" + b"\x28\2\0"  # loads: offsets of bytes that are instructions elsewhere
+    table = b"\x0e\2\0\1\2"
+    number = b"\x43\xfd\x0c\1\2" + b"\x44" + b"\xfd\x0c" * 4 + b"\x41\xfd\x0c"
+    body = b"\1\2\x7b" + shuffle + memory + table + number
+    assert shortened(body + b"\x0b") == body + b"\x0b"
+    assert shortened(body + inside) == body + b"\x43\1\2\3\x44\xfd\x13"
+
+
+@pytest.mark.parametrize("body", [b"", b"\1", b"\0\xfd\x0c\0", b"\0\x41\x80", b"\0\xff", b"\0\xfc\x20"])
+def test_bodies_that_are_cut_off_or_unknown(body):
+    with pytest.raises((IndexError, KeyError)):
+        shortened(body)
 
 
 @pytest.mark.parametrize(

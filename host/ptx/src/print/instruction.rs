@@ -163,7 +163,8 @@ impl Display for Offset {
         if self.0 == 0 {
             Ok(())
         } else {
-            write!(f, "{:+}", self.0)
+            // `ptxas` takes `+-16`, and not `-16`.
+            write!(f, "+{}", self.0)
         }
     }
 }
