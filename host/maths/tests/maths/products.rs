@@ -106,8 +106,8 @@ fn check_product([m, n, k]: [usize; 3], transposed: usize, apart: usize, arithme
     }
 }
 
-/// The number of pauses in a product of 256 rows, columns and terms, with the elements of A, B and C
-/// so far `apart`.
+/// The number of pauses in a product of 256 rows, columns and terms, with the elements of A, of B
+/// and of C so far `apart`.
 fn pauses(apart: [usize; 3], arithmetic: Arithmetic) -> usize {
     const SIDE: usize = 256;
     let strides = apart.map(|apart| Strides {
