@@ -157,8 +157,13 @@ fn answer_badly(how: &str) -> io::Result<()> {
         std::thread::park();
     }
     // Answers the requests to start, to load and to prepare.
-    for _ in 0..3 {
-        take(&mut socket)?;
+    for request in 0..3 {
+        let message = take(&mut socket)?;
+        if request == 1 {
+            // The module follows the message, whose first number is the module's size.
+            let mut module = vec![0; read_varint(&message[1..])];
+            socket.read_exact(&mut module)?;
+        }
         socket.write_all(&DONE)?;
     }
     take(&mut socket)?;
@@ -212,6 +217,13 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
+/// The number that bytes begin with.
+fn read_varint(bytes: &[u8]) -> usize {
+    let last = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap_or(0);
+    let digits = bytes[..=last].iter().rev();
+    digits.fold(0, |number, byte| number << 7 | usize::from(byte & 0x7f))
+}
+
 /// Sends log messages of this length without end.
 fn flood(socket: &mut UnixStream, length: usize) -> io::Result<()> {
     let text = vec![b'x'; length];
@@ -236,9 +248,10 @@ fn say(socket: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
     socket.write_all(bytes)
 }
 
-fn take(socket: &mut UnixStream) -> io::Result<()> {
+fn take(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     socket.read_exact(&mut length)?;
     let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
-    socket.read_exact(&mut bytes)
+    socket.read_exact(&mut bytes)?;
+    Ok(bytes)
 }

@@ -98,6 +98,8 @@ mod watch;
 mod write_file;
 
 use std::process::ExitCode;
+#[cfg(unix)]
+use std::thread;
 
 use callbox::Status;
 use clap::{Parser, Subcommand};
@@ -181,8 +183,32 @@ enum Command {
     Worker,
 }
 
+/// The least stack of the main thread on which commands run. `--help` alone takes 80 KiB.
+#[cfg(unix)]
+const LEAST_STACK: u64 = 4 << 20;
+
+/// The stack of the thread on which they run otherwise.
+#[cfg(unix)]
+const OWN_STACK: usize = 8 << 20;
+
 /// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    if rustix::process::getrlimit(rustix::process::Resource::Stack)
+        .current
+        .is_some_and(|bytes| bytes < LEAST_STACK)
+        && let Ok(thread) = thread::Builder::new()
+            .stack_size(OWN_STACK)
+            .spawn(run_command)
+    {
+        return thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+    run_command()
+}
+
+fn run_command() -> ExitCode {
     #[cfg(unix)]
     signals::ignore_size_limit();
     match CommandLine::try_parse() {

@@ -21,6 +21,11 @@ use self::packed::{Buffers, View};
 /// larger one, and a third of a millisecond with AVX2.
 const FASTEST_TILE: [usize; 3] = [256; 3];
 
+/// The most rows, columns and terms of a sparse matrix in a tile. Each of its elements may lie in a
+/// page of its own, which the system makes when it is first touched: a product of 256 rows and
+/// columns took up to 400 ms.
+const FASTEST_SPARSE_SIDE: usize = 32;
+
 /// How products are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
@@ -109,8 +114,9 @@ pub fn gemm_of<F: Format, E>(
         // A product of no terms only scales C.
         Arithmetic::Fastest if depth > 0 => {
             let mut buffers = Buffers::default();
+            let most = tile_of(FASTEST_TILE, FASTEST_SPARSE_SIDE, &product, &c);
             let compute = |tile: Tile| fastest(tile, &product, &mut buffers, &mut c);
-            each_tile(gemm, FASTEST_TILE, compute, pause)
+            each_tile(gemm, most, compute, pause)
         }
         _ => in_order(gemm, &product, c, pause),
     }
@@ -130,6 +136,20 @@ impl<F: Format> Scaled<'_, F> {
         let [_, _, term] = tile.at;
         if term == 0 { self.beta } else { F::Sum::ONE }
     }
+}
+
+/// The most rows, columns and terms of a tile: `most`, and `side` along sparse matrices.
+fn tile_of<F: Format>(
+    most: [usize; 3],
+    side: usize,
+    Scaled { a, b, .. }: &Scaled<'_, F>,
+    c: &Target<'_, F::Sum>,
+) -> [usize; 3] {
+    let cut = |most: usize, is_sparse| if is_sparse { most.min(side) } else { most };
+    let [a, b] = [a, b].map(|x| x.strides.is_sparse(x.sizes, size_of::<F::Stored>()));
+    let c = c.strides.is_sparse(c.sizes, size_of::<F::Sum>());
+    let [rows, columns, depth] = most;
+    [cut(rows, a || c), cut(columns, b || c), cut(depth, a || b)]
 }
 
 /// Computes the tiles of each product in order, with at most `most` rows, columns and terms, and

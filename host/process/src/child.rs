@@ -154,11 +154,23 @@ impl Process {
     /// # Errors
     /// The status in the worker's reply, or the status for a lost worker.
     pub(super) fn ask(&mut self, request: &Request, asking: Asking<'_>) -> Result<()> {
+        self.ask_with(request, &[], asking)
+    }
+
+    /// Sends a request, and bytes that it announces, which are not copied for it.
+    ///
+    /// # Errors
+    /// As for [`Process::ask`].
+    pub(super) fn ask_with(
+        &mut self,
+        request: &Request,
+        announced: &[u8],
+        asking: Asking<'_>,
+    ) -> Result<()> {
         let message = encode(request)?;
-        let answered = match self.exchange.send(&message, asking.patience()) {
-            Ok(()) => self.answer(asking),
-            Err(loss) => Err(loss),
-        };
+        let mut parts = [&*message, announced].into_iter();
+        let sent = parts.try_for_each(|part| self.exchange.send(part, asking.patience()));
+        let answered = sent.and_then(|()| self.answer(asking));
         answered.unwrap_or_else(|loss| Err(self.lose_in(loss, asking)))
     }
 

@@ -33,8 +33,8 @@ pub(super) const LENGTH: usize = 4;
 pub(super) enum Request {
     /// Make an engine with this policy, in JSON, and give up all other privileges.
     Start { policy: String },
-    /// Load this module.
-    Load { wasm: ByteBuf, label: String },
+    /// Load the module of this many bytes that follows the message.
+    Load { wasm_bytes: u64, label: String },
     /// Prepare these call sites: those of a program, or a single one outside a program.
     Prepare {
         sites: Vec<CallSite>,

@@ -89,14 +89,14 @@ impl ProcessModule {
         let left = limit.map(|limit| limit.saturating_sub(self.file.read_in()));
         let until = left.and_then(|left| Instant::now().checked_add(left));
         let request = Request::Load {
-            wasm: self.file.bytes().to_vec().into(),
+            wasm_bytes: self.file.bytes().len() as u64,
             label: self.file.label(),
         };
         let asking = Asking {
             cancel,
             ..Asking::plain("the module's compilation", until)
         };
-        process.ask(&request, asking)?;
+        process.ask_with(&request, self.file.bytes(), asking)?;
         Ok(process)
     }
 }

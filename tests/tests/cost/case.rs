@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callbox::policy::Policy;
-use callbox::process::{CompilerProcess, Worker};
+use callbox::process::{CompilerProcess, Sandbox, SandboxConfig, Worker};
 use callbox::wasm::{Compiler, Config, Engine, inspect};
 use callbox::{CallSite, Result, Shape, Status};
 use callbox_tests::worker::WORKER;
@@ -41,6 +41,9 @@ pub(crate) struct Case {
     /// Whether the module is compiled in a process of its own, whose costs do not count.
     #[serde(default)]
     compile_elsewhere: bool,
+    /// Whether the module is loaded behind the second wall, whose costs do not count.
+    #[serde(default)]
+    behind_the_wall: bool,
     #[serde(default)]
     action: Action,
     expect: Expectation,
@@ -129,6 +132,11 @@ impl Case {
             policy => Policy::from_json(policy.to_string().as_bytes()).unwrap(),
         };
         policy.limits.instances = policy.limits.instances.min(8);
+        if self.behind_the_wall {
+            let config = SandboxConfig::new(Worker::new(PROGRAM, [WORKER]));
+            let sandbox = Sandbox::new(SandboxConfig { policy, ..config }).unwrap();
+            return self.measure(wasm, || sandbox.load(wasm).map(drop));
+        }
         let engine = Engine::with_config(Config {
             policy: policy.clone(),
             compiler: self.compile_elsewhere.then(compiler),
@@ -154,7 +162,11 @@ impl Case {
 
     /// Runs the action under a limit on memory, and measures it.
     fn measure(&self, file: &[u8], action: impl FnOnce() -> Result<()>) -> Outcome {
-        self.limit_memory();
+        // Workers would inherit the limit.
+        if !self.behind_the_wall {
+            self.limit_memory();
+        }
+        fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = resident();
         let begun = Instant::now();
         let result = action();
@@ -174,7 +186,7 @@ impl Case {
         }
     }
 
-    /// Limits the process to somewhat more than the case may take, and begins to measure anew.
+    /// Limits the process to somewhat more than the case may take.
     fn limit_memory(&self) {
         const MEBIBYTE: f64 = (1 << 20) as f64;
         let most = (1024.0 + 4.0 * self.mebibytes) * MEBIBYTE;
@@ -183,7 +195,6 @@ impl Case {
             maximum: Some(most as u64),
         };
         setrlimit(Resource::Data, limit).unwrap();
-        fs::write("/proc/self/clear_refs", "5").unwrap();
     }
 
     /// Compares an outcome with what is expected.

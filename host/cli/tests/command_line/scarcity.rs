@@ -246,3 +246,22 @@ fn little_memory_is_enough_for_a_small_call() {
         assert_eq!(status, "RESOURCE_EXHAUSTED", "{limit}: {ran:?}");
     }
 }
+
+#[test]
+fn a_small_stack_of_the_main_thread_is_enough() {
+    let folder = folder();
+    let call = CALL.split(" --cache").next().unwrap();
+    let expected = Ran::new(&script(&folder, &format!("\"$0\" {call}")).output().unwrap()).done();
+    for kibibytes in [32, 64, 1024] {
+        for isolation in ["wasm", "process"] {
+            let text = format!("ulimit -s {kibibytes}; exec \"$0\" {call} --isolate {isolation}");
+            let ran = Ran::new(&script(&folder, &text).output().unwrap());
+            let (code, shown) = (ran.code, &ran.stdout);
+            assert_eq!(
+                (code, shown),
+                (0, &expected),
+                "{kibibytes} {isolation}: {ran:?}"
+            );
+        }
+    }
+}

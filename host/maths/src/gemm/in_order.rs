@@ -2,12 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Format, Gemm, Number, Scaled, Sum, Target, Tile, each_tile};
+use super::{Format, Gemm, Number, Scaled, Sum, Target, Tile, each_tile, tile_of};
 use crate::simd::{self, Vectorized};
 
 /// The most rows, columns and terms between two pauses. The number of terms is part of the results'
 /// bits: sums of so many terms are added to C one after the other.
 const PORTABLE_TILE: [usize; 3] = [16, 256, 256];
+
+/// The most rows and columns of a sparse matrix in a tile.
+const SPARSE_SIDE: usize = 8;
 
 /// The rows that [`block_sums`] computes at once.
 const BLOCK_ROWS: usize = 4;
@@ -34,6 +37,9 @@ pub(super) fn in_order<'a, F: Format, E>(
         b: [[F::Wide::ZERO; LANES]; PORTABLE_TILE[2]],
         sums: [[[F::Wide::ZERO; LANES]; BLOCK_ROWS]; BLOCKS],
     };
+    // The number of terms stays: it is part of the bits.
+    let [rows, columns, _] = tile_of(PORTABLE_TILE, SPARSE_SIDE, product, &c);
+    let most = [rows, columns, PORTABLE_TILE[2]];
     let compute = |tile: Tile| {
         let [rows, columns, depth] = tile.sizes;
         packed.read_rows(tile, product);
@@ -53,7 +59,7 @@ pub(super) fn in_order<'a, F: Format, E>(
             packed.write(tile, product, first..first + lanes, &mut c);
         }
     };
-    each_tile(gemm, PORTABLE_TILE, compute, pause)
+    each_tile(gemm, most, compute, pause)
 }
 
 /// The elements that blocks read, term by term: all rows of A in a tile, and `LANES` columns of B.

@@ -113,6 +113,13 @@ impl Strides {
         ]
     }
 
+    /// Whether the elements of a matrix have no neighbours: along rows and columns they lie more
+    /// than 16 bytes apart.
+    pub(super) fn is_sparse(self, [_, rows, columns]: [usize; 3], element_size: usize) -> bool {
+        let is_apart = |stride: usize| stride.saturating_mul(element_size) > 16;
+        rows > 1 && columns > 1 && is_apart(self.row) && is_apart(self.column)
+    }
+
     /// The place of an element. In bounds of a slice if [`check_end`] passed.
     #[inline]
     pub(super) fn place(self, matrix: usize, row: usize, column: usize) -> usize {

@@ -34,25 +34,27 @@ fn products_of_every_shape_and_layout() {
     for [m, n, k] in sizes {
         for transposed in 0..8 {
             for arithmetic in [Arithmetic::Fastest, Arithmetic::Portable] {
-                check_product([m, n, k], transposed, arithmetic);
+                for apart in [1, 5] {
+                    check_product([m, n, k], transposed, apart, arithmetic);
+                }
             }
         }
     }
 }
 
 /// Checks two products of a batch, with the matrices whose bit is set in column-major order, and
-/// gaps between rows or columns.
-fn check_product([m, n, k]: [usize; 3], transposed: usize, arithmetic: Arithmetic) {
+/// gaps between rows or columns. All elements lie `apart`.
+fn check_product([m, n, k]: [usize; 3], transposed: usize, apart: usize, arithmetic: Arithmetic) {
     let strides = |bit: usize, rows: usize, columns: usize| match transposed >> bit & 1 {
         0 => Strides {
-            batch: rows.max(1) * (columns + 2),
-            row: columns + 2,
-            column: 1,
+            batch: rows.max(1) * (columns + 2) * apart,
+            row: (columns + 2) * apart,
+            column: apart,
         },
         _ => Strides {
-            batch: columns.max(1) * (rows + 3),
-            row: 1,
-            column: rows + 3,
+            batch: columns.max(1) * (rows + 3) * apart,
+            row: apart,
+            column: (rows + 3) * apart,
         },
     };
     let place = |s: Strides, l: usize, i: usize, j: usize| l * s.batch + i * s.row + j * s.column;
@@ -93,7 +95,7 @@ fn check_product([m, n, k]: [usize; 3], transposed: usize, arithmetic: Arithmeti
                 let error = f64::from(c[at]) - (0.5 * sum - 1.5 * old);
                 assert!(
                     error.abs() <= bound,
-                    "{m} {n} {k} {transposed} {arithmetic:?}: {error}"
+                    "{m} {n} {k} {transposed} {apart} {arithmetic:?}: {error}"
                 );
                 written[at] = true;
             }
@@ -101,6 +103,56 @@ fn check_product([m, n, k]: [usize; 3], transposed: usize, arithmetic: Arithmeti
     }
     for (at, _) in written.iter().enumerate().filter(|(_, written)| !**written) {
         assert_eq!(c[at], before[at], "a gap was written");
+    }
+}
+
+/// The number of pauses in a product of 256 rows, columns and terms, with the elements of A, of B
+/// and of C so far `apart`.
+fn pauses(apart: [usize; 3], arithmetic: Arithmetic) -> usize {
+    const SIDE: usize = 256;
+    let strides = apart.map(|apart| Strides {
+        batch: 0,
+        row: SIDE * apart,
+        column: apart,
+    });
+    let sizes = [1, SIDE, SIDE];
+    let [a, b] = [0, 1].map(|matrix| numbers(SIDE * SIDE * apart[matrix], 1));
+    let mut c = vec![0.0; SIDE * SIDE * apart[2]];
+    let mut pauses = 0;
+    gemm(
+        Gemm {
+            batch: 1,
+            rows: SIDE,
+            columns: SIDE,
+            depth: SIDE,
+            arithmetic,
+        },
+        1.0,
+        Operand::new(&a, strides[0], sizes).unwrap(),
+        Operand::new(&b, strides[1], sizes).unwrap(),
+        0.0,
+        Target::new(&mut c, strides[2], sizes).unwrap(),
+        &mut || {
+            pauses += 1;
+            Ok::<_, ()>(())
+        },
+    )
+    .unwrap();
+    pauses
+}
+
+#[test]
+fn products_of_sparse_matrices_pause_more_often() {
+    for (apart, fastest, portable) in [
+        ([1, 1, 1], 1, 16),
+        ([4, 4, 4], 1, 16),
+        ([5, 1, 1], 8 * 8, 32),
+        ([1, 5, 1], 8 * 8, 16 * 32),
+        ([1, 1, 5], 8 * 8, 32 * 32),
+        ([5, 5, 5], 8 * 8 * 8, 32 * 32),
+    ] {
+        assert_eq!(pauses(apart, Arithmetic::Fastest), fastest, "{apart:?}");
+        assert_eq!(pauses(apart, Arithmetic::Portable), portable, "{apart:?}");
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::failed;
 use super::link::{Link, RemoteFunctions};
+use super::{cannot, failed};
 use crate::buffers::BufferLayout;
 use crate::message::{Beginning, Reply, Request};
 use callbox_core::call::{
@@ -21,13 +21,16 @@ fn out_of_turn(request: &Request) -> Status {
 /// Loads the requested module, and serves it until the socket closes.
 pub(super) fn module(link: &Arc<Link>, engine: &Engine) -> Result<()> {
     match link.receive()? {
-        Request::Load { wasm, label } => match load(engine, wasm.into_vec(), &label) {
-            Ok(module) => {
-                link.send(&Reply::Done { fuel_left: None })?;
-                sites(link, module)
+        Request::Load { wasm_bytes, label } => {
+            let wasm = link.receive_bytes(usize::try_from(wasm_bytes).map_err(cannot)?)?;
+            match load(engine, wasm, &label) {
+                Ok(module) => {
+                    link.send(&Reply::Done { fuel_left: None })?;
+                    sites(link, module)
+                }
+                Err(status) => link.send(&failed(status)),
             }
-            Err(status) => link.send(&failed(status)),
-        },
+        }
         other => Err(out_of_turn(&other)),
     }
 }
