@@ -54,9 +54,26 @@ pub enum Dimension {
     Size(usize),
     /// A dimension of any size, which is the same wherever the target uses this name.
     Symbol(&'static str),
+    /// A size that is computed from symbols: `n/2`.
+    Expression(&'static str),
 }
 
 impl ParameterDescription {
+    /// Returns whether dimensions are computed from others.
+    pub(crate) const fn has_expressions(&self) -> bool {
+        let Some(dimensions) = self.dimensions else {
+            return false;
+        };
+        let mut i = 0;
+        while i < dimensions.len() {
+            if matches!(dimensions[i], Dimension::Expression(_)) {
+                return true;
+            }
+            i += 1;
+        }
+        false
+    }
+
     /// Returns the rank, if the type or the dimensions fix it.
     ///
     /// # Panics

@@ -127,7 +127,7 @@ impl<const N: usize> Writer<N> {
             match dimensions[i] {
                 Dimension::Any => self.raw("\"..\""),
                 Dimension::Size(size) => self.optional_number(Some(size)),
-                Dimension::Symbol(symbol) => self.string(symbol),
+                Dimension::Symbol(text) | Dimension::Expression(text) => self.string(text),
             }
             i += 1;
         }
@@ -250,7 +250,7 @@ impl<const N: usize> Writer<N> {
 }
 
 /// Returns the oldest version of the contract with which a host can call the target. Version 1.0
-/// has neither function references nor optional and remaining buffers.
+/// has neither function references nor optional and remaining buffers, nor computed dimensions.
 const fn ffi_version(description: &Description) -> &'static str {
     const NEWEST: &str = "1.1";
     if description.takes_remaining(true) || description.takes_remaining(false) {
@@ -258,7 +258,8 @@ const fn ffi_version(description: &Description) -> &'static str {
     }
     let mut i = 0;
     while i < description.parameters.len() {
-        if description.parameters[i].roles[0].is_optional() {
+        let parameter = &description.parameters[i];
+        if parameter.roles[0].is_optional() || parameter.has_expressions() {
             return NEWEST;
         }
         i += 1;

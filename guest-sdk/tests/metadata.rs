@@ -285,6 +285,25 @@ fn dimensions_are_said() {
 }
 
 #[test]
+fn computed_dimensions_are_said() {
+    #[target]
+    fn computed(
+        #[dimensions(.., 2 * n, r#type)] x: &Operand<f32>,
+        #[dimensions(.., (n + 1) / 2 - 1 * r#type, ((n)))] y: &mut ResultBuffer<f32>,
+    ) {
+        let _ = (x, y);
+    }
+    const LINE: &[u8] = &json::<{ json_len(computed::DESCRIPTION) }>(computed::DESCRIPTION);
+    let line = read(LINE);
+    let list = expected!(["..", "2*n", "type"]);
+    assert_eq!(line["operands"][0]["dimensions"], list);
+    let list = expected!(["..", "(n+1)/2-1*type", "((n))"]);
+    assert_eq!(line["results"][0]["dimensions"], list);
+    // Older hosts refuse the module because of its version.
+    assert_eq!(line["ffi_version"], "1.1");
+}
+
+#[test]
 fn derivatives_are_said() {
     #[target]
     #[derivative_of(shaped, jvp)]

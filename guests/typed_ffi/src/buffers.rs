@@ -169,3 +169,27 @@ fn conjugate<T: Complex>(x: &Operand<T>, y: &mut ResultBuffer<T>) {
         *y = x.conjugate();
     }
 }
+
+/// Returns the elements of a matrix of any layout at pairs of indices.
+#[target(pure, T = [f32, C64], I = [i32, u64])]
+fn picked<T: Element, I: Element + TryInto<usize>>(
+    #[dimensions(m, n)] x: &Operand<T>,
+    #[dimensions(k, 2)] at: &Operand<I>,
+    #[dimensions(k)] y: &mut ResultBuffer<T>,
+) {
+    let [count, _] = at.dims();
+    for i in 0..count {
+        // A negative index is past all dimensions.
+        let [row, column] = [0, 1].map(|j| at[[i, j]].try_into().unwrap_or(usize::MAX));
+        y[i] = x[[row, column]];
+    }
+}
+
+/// Squares complex numbers with the crate num-complex.
+#[target(elementwise)]
+fn squared(#[dimensions(..)] x: &Operand<C64>, #[dimensions(..)] y: &mut ResultBuffer<C64>) {
+    for (y, &x) in y.iter_mut().zip(x.iter()) {
+        let x = num_complex::Complex::from(x);
+        *y = (x * x).into();
+    }
+}
