@@ -31,7 +31,8 @@ impl Buffer {
         self.0.rank
     }
 
-    /// The dimensions: sizes, symbols, and `".."` for any number of dimensions. None: undeclared.
+    /// The dimensions: sizes, symbols, expressions such as `"n/2"`, and `".."` for any number of
+    /// dimensions. None: undeclared.
     #[getter]
     fn dimensions<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(dimensions) = &self.0.dimensions else {
@@ -46,7 +47,8 @@ impl Buffer {
                 .into_pyobject(py)
                 .map(Bound::into_any)
                 .map_err(PyErr::from),
-            Dimension::Symbol(name) => name
+            Dimension::Symbol(_) | Dimension::Expression(_) => dimension
+                .to_string()
                 .into_pyobject(py)
                 .map(Bound::into_any)
                 .map_err(PyErr::from),

@@ -71,7 +71,7 @@ fn buffer(buffer: &BufferSignature) -> Value {
     let types = buffer.element_types.iter().map(|t| t.lower_name());
     let dimension = |dimension: &Dimension| match dimension {
         Dimension::Size(size) => json!(size),
-        Dimension::Any | Dimension::Symbol(_) => json!(dimension.to_string()),
+        _ => json!(dimension.to_string()),
     };
     let dimensions = buffer.dimensions.as_ref();
     let dimensions = dimensions.map(|all| all.iter().map(dimension).collect::<Vec<_>>());

@@ -3,6 +3,7 @@
 mod check;
 pub mod derivatives;
 pub mod dimensions;
+mod expression;
 mod infer;
 pub mod json;
 
@@ -13,6 +14,7 @@ use callbox_abi::Stage;
 pub use self::derivatives::{DerivativeMode, DerivativeOf};
 pub use self::dimensions::Dimension;
 use self::dimensions::{BATCHED, ELEMENTWISE, Extent, PURE, ROWS};
+pub use self::expression::Expression;
 use super::{ApiVersion, CallSite};
 use crate::values::{ArrayShape, Dictionary, ElementType, Result, Status};
 
@@ -87,11 +89,12 @@ impl Signature {
     }
 
     /// Adds implied traits, and checks the traits `elementwise`, `rows` and `batched` against the
-    /// rest of the declaration.
+    /// rest of the declaration, and that it determines the symbols of expressions.
     ///
     /// # Errors
     /// A message about the first declaration that a target of these traits cannot have.
     pub fn with_implied_traits(mut self) -> Result<Self, String> {
+        dimensions::check_expressions(&self)?;
         dimensions::check_elementwise(&self)?;
         dimensions::check_rows(&self)?;
         dimensions::check_batched(&self)?;

@@ -1,8 +1,9 @@
 //! Declared dimensions of operands and results, and their agreement with a call site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::expression::{Expression, Solution};
 use super::{BufferSignature, Signature};
 use crate::values::ArrayShape;
 
@@ -45,6 +46,8 @@ pub enum Dimension {
     Size(usize),
     /// `n`: a dimension of any size, the same size for every use of the symbol.
     Symbol(String),
+    /// `n/2`: a size that is computed from symbols.
+    Expression(Expression),
 }
 
 impl fmt::Display for Dimension {
@@ -53,6 +56,7 @@ impl fmt::Display for Dimension {
             Self::Any => f.write_str(".."),
             Self::Size(size) => size.fmt(f),
             Self::Symbol(symbol) => f.write_str(symbol),
+            Self::Expression(expression) => expression.fmt(f),
         }
     }
 }
@@ -72,7 +76,8 @@ pub(super) struct Bindings<'a> {
 
 impl<'a> Bindings<'a> {
     /// Adds the dimensions of the buffer `label`. They bind new symbols and must agree with bound
-    /// ones.
+    /// ones. Returns whether all were compared: an expression waits for the symbols that it does
+    /// not determine.
     ///
     /// # Errors
     /// The mismatch. Then the buffer binds nothing.
@@ -81,7 +86,7 @@ impl<'a> Bindings<'a> {
         declared: &'a [Dimension],
         found: &[usize],
         label: &str,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let (least, takes_more) = extent(declared);
         let fits = if takes_more {
             found.len() >= least
@@ -94,6 +99,7 @@ impl<'a> Bindings<'a> {
         let (any, single) = found.split_at(found.len() - least);
         let mut new: BTreeMap<&'a str, usize> = BTreeMap::new();
         let mut agrees = !takes_more || self.any.as_ref().is_none_or(|(known, _)| known == any);
+        let mut is_complete = true;
         let declared_single = &declared[usize::from(takes_more)..];
         for (dimension, &size) in declared_single.iter().zip(single) {
             agrees &= match dimension {
@@ -104,6 +110,18 @@ impl<'a> Bindings<'a> {
                     Some((known, _)) => *known == size,
                     None => *new.entry(symbol).or_insert(size) == size,
                 },
+                Dimension::Expression(expression) => {
+                    let known = |symbol: &str| self.size(symbol).or(new.get(symbol).copied());
+                    match expression.solve(size, known) {
+                        Solution::Fits => true,
+                        Solution::Differs => false,
+                        Solution::Symbol(symbol, size) => new.insert(symbol, size).is_none(),
+                        Solution::Open => {
+                            is_complete = false;
+                            true
+                        }
+                    }
+                }
             };
         }
         if !agrees {
@@ -115,37 +133,76 @@ impl<'a> Bindings<'a> {
         let new = new.into_iter();
         self.symbols
             .extend(new.map(|(symbol, size)| (symbol, (size, label.to_owned()))));
-        Ok(())
+        Ok(is_complete)
+    }
+
+    fn size(&self, symbol: &str) -> Option<usize> {
+        self.symbols.get(symbol).map(|(size, _)| *size)
     }
 
     /// The sizes of these dimensions.
     ///
     /// # Errors
-    /// The first entry that no operand determines.
+    /// The first entry without a size.
     pub(super) fn resolve<'d>(
         &self,
         declared: &'d [Dimension],
-    ) -> Result<Vec<usize>, &'d Dimension> {
+    ) -> Result<Vec<usize>, Unresolved<'d>> {
         let mut sizes = Vec::new();
         for dimension in declared {
             match dimension {
                 Dimension::Any => {
-                    let (any, _) = self.any.as_ref().ok_or(dimension)?;
+                    let (any, _) = self.any.as_ref().ok_or(Unresolved::Unknown(".."))?;
                     sizes.extend_from_slice(any);
                 }
                 Dimension::Size(size) => sizes.push(*size),
                 Dimension::Symbol(symbol) => {
-                    let (size, _) = self.symbols.get(symbol.as_str()).ok_or(dimension)?;
-                    sizes.push(*size);
+                    sizes.push(self.size(symbol).ok_or(Unresolved::Unknown(symbol))?);
+                }
+                Dimension::Expression(expression) => {
+                    let mut symbols = expression.symbols();
+                    if let Some(unknown) = symbols.find(|symbol| self.size(symbol).is_none()) {
+                        return Err(Unresolved::Unknown(unknown));
+                    }
+                    let size = expression.evaluate(|symbol| self.size(symbol));
+                    sizes.push(size.ok_or(Unresolved::NoSize(expression))?);
                 }
             }
         }
         Ok(sizes)
     }
 
+    /// The message for a result with an expression that has no size.
+    pub(super) fn no_size(
+        &self,
+        expression: &Expression,
+        declared: &[Dimension],
+        label: &str,
+    ) -> String {
+        format!(
+            "Wrong buffer dimensions: expected {label}: {}{} but {expression} is no size",
+            Declared(declared),
+            self.explained(declared)
+        )
+    }
+
     /// The message, in XLA's words, with the values of `..` and the symbols so far.
     fn mismatch(&self, declared: &[Dimension], found: &[usize], label: &str) -> String {
+        format!(
+            "Wrong buffer dimensions: expected {label}: {}{} but got {}",
+            Declared(declared),
+            self.explained(declared),
+            Sizes(found)
+        )
+    }
+
+    /// The values of `..`, of the symbols and of the expressions of these dimensions so far.
+    fn explained(&self, declared: &[Dimension]) -> String {
         let mut known: Vec<String> = Vec::new();
+        let of_symbol = |symbol: &str| {
+            let (size, from) = self.symbols.get(symbol)?;
+            Some(format!("{symbol} = {size} (from {from})"))
+        };
         for (i, dimension) in declared.iter().enumerate() {
             // A repeated symbol is explained once.
             if known.len() == MOST_EXPLAINED || declared[..i].contains(dimension) {
@@ -157,25 +214,79 @@ impl<'a> Bindings<'a> {
                         known.push(format!(".. = {} (from {from})", Sizes(any)));
                     }
                 }
-                Dimension::Symbol(symbol) => {
-                    if let Some((size, from)) = self.symbols.get(symbol.as_str()) {
-                        known.push(format!("{symbol} = {size} (from {from})"));
+                Dimension::Symbol(symbol) => known.extend(of_symbol(symbol)),
+                Dimension::Expression(expression) => {
+                    for symbol in expression.symbols() {
+                        let of_symbol = of_symbol(symbol).filter(|text| !known.contains(text));
+                        known.extend(of_symbol);
                     }
+                    let size = expression.evaluate(|symbol| self.size(symbol));
+                    known.extend(size.map(|size| format!("{expression} = {size}")));
                 }
                 Dimension::Size(_) => {}
             }
         }
-        let with = if known.is_empty() {
+        known.truncate(MOST_EXPLAINED);
+        if known.is_empty() {
             String::new()
         } else {
             format!(" with {}", known.join(", "))
-        };
-        format!(
-            "Wrong buffer dimensions: expected {label}: {}{with} but got {}",
-            Declared(declared),
-            Sizes(found)
-        )
+        }
     }
+}
+
+/// Why declared dimensions have no sizes.
+#[derive(Debug)]
+pub(super) enum Unresolved<'d> {
+    /// No operand determines a symbol or `..`.
+    Unknown(&'d str),
+    /// An expression is negative or has no value.
+    NoSize(&'d Expression),
+}
+
+/// The most times that the buffers of a target are gone through for the symbols that their
+/// expressions determine.
+pub(super) const MOST_PASSES: usize = 8;
+
+/// Checks that the buffers of a target determine the symbols of all expressions.
+///
+/// # Errors
+/// A message about the first expression for which they do not.
+pub fn check_expressions(signature: &Signature) -> Result<(), String> {
+    let buffers = || {
+        let operands = signature.operands.iter().flatten().enumerate();
+        let results = signature.results.iter().flatten().enumerate();
+        let operands = operands.map(|(i, buffer)| (buffer, "operand", i));
+        operands.chain(results.map(|(i, buffer)| (buffer, "result", i)))
+    };
+    let dimensions = || buffers().flat_map(|(buffer, ..)| buffer.dimensions.iter().flatten());
+    let mut known: BTreeSet<&str> = dimensions()
+        .filter_map(|dimension| match dimension {
+            Dimension::Symbol(symbol) => Some(symbol.as_str()),
+            _ => None,
+        })
+        .collect();
+    for _ in 0..MOST_PASSES {
+        for dimension in dimensions() {
+            if let Dimension::Expression(expression) = dimension {
+                known.extend(expression.determines(|symbol| known.contains(symbol)));
+            }
+        }
+    }
+    for (buffer, what, number) in buffers() {
+        for dimension in buffer.dimensions.iter().flatten() {
+            let Dimension::Expression(expression) = dimension else {
+                continue;
+            };
+            if let Some(unknown) = expression.symbols().find(|symbol| !known.contains(symbol)) {
+                return Err(format!(
+                    "{}: no dimension determines {unknown} of {expression}: expected {unknown} as a dimension of its own, or in one such as 2*{unknown}+1",
+                    label(Some(buffer), what, number)
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Displays declared dimensions: `[.., n, 4]`.
@@ -316,8 +427,11 @@ pub fn check_batched(signature: &Signature) -> Result<(), String> {
     for (what, buffers) in [("operand", operands), ("result", results)] {
         for (number, buffer) in buffers.iter().enumerate() {
             let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
-            let is_late = dimensions.iter().skip(1).any(is_batch);
-            if is_late || what == "result" && !has_batch(buffer) {
+            let is_first = has_batch(buffer);
+            let is_late = dimensions[usize::from(is_first)..]
+                .iter()
+                .any(mentions_batch);
+            if is_late || what == "result" && !is_first {
                 return Err(format!(
                     "expected a target of the trait batched to declare batch as the first dimension of each result and as no later one, found {}: {}",
                     label(Some(buffer), what, number),
@@ -337,6 +451,13 @@ pub fn check_batched(signature: &Signature) -> Result<(), String> {
 
 fn is_batch(dimension: &Dimension) -> bool {
     matches!(dimension, Dimension::Symbol(symbol) if symbol == BATCH)
+}
+
+fn mentions_batch(dimension: &Dimension) -> bool {
+    match dimension {
+        Dimension::Expression(expression) => expression.symbols().any(|symbol| symbol == BATCH),
+        _ => is_batch(dimension),
+    }
 }
 
 /// Whether the dimensions of an operand or result are declared to begin with `batch`.
@@ -388,7 +509,7 @@ pub fn check_elementwise(signature: &Signature) -> Result<(), String> {
         let label = label(Some(buffer), what, number);
         let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
         for (i, dimension) in dimensions.iter().enumerate() {
-            let is_size = matches!(dimension, Dimension::Size(_));
+            let is_size = matches!(dimension, Dimension::Size(_) | Dimension::Expression(_));
             if is_size || dimensions[..i].contains(dimension) {
                 return Err(format!(
                     "expected a target of the trait elementwise to take any dimensions of a rank, found {label}: {}",

@@ -9,14 +9,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::dimensions::{Declared, extent};
+use super::expression::{self, MAX_TEXT, Parsed};
 use super::{AttributeSignature, BufferSignature, Dimension};
 use crate::values::ElementType;
 
 /// The most dimensions that a declaration can have.
 const MAX_RANK: usize = 255;
-
-/// The longest symbol for a dimension, in bytes.
-const MAX_SYMBOL: usize = 64;
 
 /// The kinds of attributes.
 const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
@@ -139,22 +137,26 @@ fn dimension(position: usize, value: &Value) -> Result<Dimension, String> {
             Some(Ok(size)) => return Ok(Dimension::Size(size)),
             _ => number.to_string(),
         },
-        Value::String(text) if text.len() > MAX_SYMBOL => {
+        Value::String(text) if text.len() > MAX_TEXT => {
             format!("a text of {} bytes", text.len())
         }
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => match expression::parse(text) {
+            Ok(Parsed::Size(size)) => return Ok(Dimension::Size(size)),
+            Ok(Parsed::Expression(expression)) => return Ok(Dimension::Expression(expression)),
+            Err(reason) => format!("{text:?}, {reason}"),
+        },
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     };
     Err(format!(
-        "expected each of the dimensions to be a size, a symbol of at most {MAX_SYMBOL} letters, digits and underscores that begins with no digit, or \"..\", found {found}"
+        "expected each of the dimensions to be a size, a symbol of at most {MAX_TEXT} letters, digits and underscores that begins with no digit, an expression such as \"n/2\", or \"..\", found {found}"
     ))
 }
 
 fn is_symbol(text: &str) -> bool {
-    text.len() <= MAX_SYMBOL
+    text.len() <= MAX_TEXT
         && text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
