@@ -148,6 +148,8 @@ pub struct AttributeDescription {
     pub element_type: Option<ElementType>,
     /// The fields of a dictionary that becomes a struct.
     pub fields: Option<&'static [Self]>,
+    /// The names and numbers of an enum's variants.
+    pub variants: Option<&'static [(&'static str, i128)]>,
     /// Whether a call may omit the attribute.
     pub is_optional: bool,
 }

@@ -157,7 +157,10 @@
 //!   does not join freed blocks: one of another size takes new memory. A panic reports its
 //!   location, and its message unless that contains values, as in `panic!("expected {n}")`.
 //!
-//! - `num-complex`: [`C64`] and [`C128`] convert from and to the numbers of the crate `num-complex`.
+//! - `getrandom`: the module `random` serves crates that ask `getrandom` for random bytes, such as
+//!   `rand`, from a seed; with `granted-randomness`, from the policy's grant.
+//! - `num-complex`: [`C64`] and [`C128`] convert from and to the numbers of the crate
+//!   `num-complex`.
 //!
 //! # Fast loops
 //!
@@ -197,6 +200,8 @@ mod number;
 mod operand;
 mod optional;
 mod panics;
+#[cfg(feature = "getrandom")]
+pub mod random;
 mod result;
 mod shape;
 mod status;

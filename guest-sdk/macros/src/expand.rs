@@ -101,6 +101,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
             kind: #value::KIND,
             element_type: #element_type,
             fields: #value::FIELDS,
+            variants: #value::VARIANTS,
             is_optional: #value::IS_OPTIONAL,
         }
     }

@@ -193,3 +193,32 @@ fn squared(#[dimensions(..)] x: &Operand<C64>, #[dimensions(..)] y: &mut ResultB
         *y = (x * x).into();
     }
 }
+
+/// Adds the first element of each row to the second, the third to the fourth, and so on.
+#[target(rows)]
+fn pair_sums(
+    #[dimensions(.., 2 * n)] x: &Operand<f32>,
+    #[dimensions(.., n)] y: &mut ResultBuffer<f32>,
+) {
+    for (y, pair) in y.iter_mut().zip(x.chunks_exact(2)) {
+        *y = pair[0] + pair[1];
+    }
+}
+
+/// Takes every other element of each row, the first of them.
+#[target(rows)]
+fn every_other(
+    #[dimensions(.., n)] x: &Operand<f32>,
+    #[dimensions(.., (n + 1) / 2)] y: &mut ResultBuffer<f32>,
+) {
+    let columns = x.dimensions().last().map_or(0, |&columns| columns as usize);
+    if columns == 0 {
+        return;
+    }
+    let halves = y.chunks_exact_mut(columns.div_ceil(2));
+    for (y, x) in halves.zip(x.chunks_exact(columns)) {
+        for (y, x) in y.iter_mut().zip(x.iter().step_by(2)) {
+            *y = *x;
+        }
+    }
+}

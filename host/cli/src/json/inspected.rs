@@ -98,6 +98,16 @@ fn attribute(attribute: &AttributeSignature) -> Value {
     if let Some(fields) = &attribute.fields {
         object["fields"] = attributes(fields).into();
     }
+    if let Some(variants) = &attribute.variants {
+        // A number of 64 bits, as JSON has it.
+        let number = |number: i128| {
+            i64::try_from(number).map_or_else(|_| json!(number as u64), |n| json!(n))
+        };
+        let variants = variants
+            .iter()
+            .map(|(name, value)| (name.clone(), number(*value)));
+        object["variants"] = Value::Object(variants.collect());
+    }
     object
 }
 

@@ -74,6 +74,9 @@ pub struct AttributeSignature {
     /// The fields of a dictionary, if declared. They give untyped values their types. The target
     /// itself checks the fields of a call.
     pub fields: Option<Vec<Self>>,
+    /// The names and numbers of an enum's variants, if declared. The target itself checks the
+    /// number of a call.
+    pub variants: Option<Vec<(String, i128)>>,
     /// Whether it can be left out.
     pub optional: bool,
 }

@@ -8,8 +8,8 @@ use std::fmt;
 /// The longest symbol or expression, in bytes.
 pub(super) const MAX_TEXT: usize = 64;
 
-/// A size that is computed from the sizes of other dimensions, with `+`, `-`, `*`, `/`, which rounds
-/// down, and parentheses.
+/// A size that is computed from the sizes of other dimensions, with `+`, `-`, `*`, `/`, which
+/// rounds down, and parentheses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expression {
     /// The expression without spaces.

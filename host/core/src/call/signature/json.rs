@@ -6,7 +6,7 @@
 
 use callbox_abi::UnknownName;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::dimensions::{Declared, extent};
 use super::expression::{self, MAX_TEXT, Parsed};
@@ -47,6 +47,8 @@ pub struct Attribute {
     pub element_type: Option<String>,
     /// The fields of a dictionary.
     pub fields: Option<Vec<Self>>,
+    /// The numbers of an enum's variants, by name.
+    pub variants: Option<Map<String, Value>>,
     /// Whether it can be left out.
     #[serde(default)]
     pub optional: bool,
@@ -164,8 +166,8 @@ fn is_symbol(text: &str) -> bool {
 /// Validates a declared attribute.
 ///
 /// # Errors
-/// A message, if the kind or the element type is unknown, or if another kind than a dictionary has
-/// fields.
+/// A message, if the kind or the element type is unknown, if another kind than a dictionary has
+/// fields, or another kind than a scalar has variants.
 pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
     if !KINDS.contains(&declared.kind.as_str()) {
         return Err(format!(
@@ -179,11 +181,15 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
             declared.name, declared.kind
         ));
     }
+    let variants = declared
+        .variants
+        .map(|variants| variants_of(&declared.name, &declared.kind, variants));
     let fields = declared
         .fields
         .map(|fields| fields.into_iter().map(attribute).collect::<Result<_, _>>());
     Ok(AttributeSignature {
         fields: fields.transpose()?,
+        variants: variants.transpose()?,
         element_type: declared
             .element_type
             .as_deref()
@@ -193,6 +199,32 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
         kind: declared.kind,
         optional: declared.optional,
     })
+}
+
+/// The variants of an enum, which are scalars.
+fn variants_of(
+    name: &str,
+    kind: &str,
+    variants: Map<String, Value>,
+) -> Result<Vec<(String, i128)>, String> {
+    if kind != "scalar" {
+        return Err(format!(
+            "attribute {name:?}: expected variants of the kind scalar alone, found them beside {kind:?}"
+        ));
+    }
+    let number = |value: &Value| {
+        let signed = value.as_i64().map(i128::from);
+        signed.or(value.as_u64().map(i128::from))
+    };
+    let variants = variants.into_iter();
+    variants
+        .map(|(variant, value)| match number(&value) {
+            Some(number) => Ok((variant, number)),
+            None => Err(format!(
+                "attribute {name:?}: expected an integer of 64 bits for the variant {variant:?}, found another value"
+            )),
+        })
+        .collect()
 }
 
 fn element_type(name: &str) -> Result<ElementType, String> {
