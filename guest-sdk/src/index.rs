@@ -75,14 +75,14 @@ impl<const N: usize> sealed::Sealed for [usize; N] {}
 impl<T, const N: usize> Position<T> for [usize; N] {
     type Output = T;
 
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     fn of<'a, const RANK: usize>(self, elements: &'a [T], shape: Shape<'_>) -> &'a T {
         const { expect_rank(RANK, N) };
         &elements[offset(self, shape)]
     }
 
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     fn of_mut<'a, const RANK: usize>(self, elements: &'a mut [T], shape: Shape<'_>) -> &'a mut T {
         const { expect_rank(RANK, N) };
@@ -97,13 +97,13 @@ macro_rules! positions_of_slices {
         impl<T> Position<T> for $position {
             type Output = $output;
 
-            #[inline]
+            #[inline(always)]
             #[track_caller]
             fn of<'a, const RANK: usize>(self, elements: &'a [T], _: Shape<'_>) -> &'a $output {
                 &elements[self]
             }
 
-            #[inline]
+            #[inline(always)]
             #[track_caller]
             fn of_mut<'a, const RANK: usize>(
                 self,
@@ -131,7 +131,7 @@ macro_rules! indexed {
         impl<T: Element, P: Position<T>, const RANK: usize> Index<P> for $buffer<'_, T, RANK> {
             type Output = P::Output;
 
-            #[inline]
+            #[inline(always)]
             #[track_caller]
             fn index(&self, position: P) -> &P::Output {
                 let shape = self.shape();
@@ -144,7 +144,7 @@ macro_rules! indexed {
 macro_rules! indexed_mut {
     ($($buffer:ident),*) => {$(
         impl<T: Element, P: Position<T>, const RANK: usize> IndexMut<P> for $buffer<'_, T, RANK> {
-            #[inline]
+            #[inline(always)]
             #[track_caller]
             fn index_mut(&mut self, position: P) -> &mut P::Output {
                 let shape = self.shape();
@@ -166,7 +166,7 @@ pub(crate) const fn expect_rank(rank: usize, length: usize) {
 }
 
 /// Returns the place in memory of the element at this index.
-#[inline]
+#[inline(always)]
 #[track_caller]
 fn offset<const N: usize>(index: [usize; N], shape: Shape<'_>) -> usize {
     let (Ok(dimensions), Ok(order)) = (
@@ -180,18 +180,20 @@ fn offset<const N: usize>(index: [usize; N], shape: Shape<'_>) -> usize {
     let mut offset = 0_usize;
     for i in 0..N {
         is_inside &= (index[i] as u64) < dimensions[i] as u64;
-        is_row_major &= order[i] == (N - 1 - i) as i64;
+        // The last number follows from the others.
+        is_row_major &= i + 1 == N || order[i] == (N - 1 - i) as i64;
         offset = offset
             .wrapping_mul(dimensions[i] as usize)
             .wrapping_add(index[i]);
     }
     if !is_inside {
-        out_of_bounds(&index, shape);
+        // A copy: the index itself stays in registers.
+        out_of_bounds(&{ index }, shape);
     }
     if is_row_major {
         offset
     } else {
-        offset_in_layout(&index, shape)
+        offset_in_layout(&{ index }, shape)
     }
 }
 
