@@ -47,13 +47,33 @@ def evaluate(expression: str, sizes: Mapping[str, Any]) -> Any:
 
 
 def named_sizes(declared: Iterable[Any] | None, shapes: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    """The sizes of the symbols that operands declare as dimensions of their own."""
+    """The sizes of the symbols of operands whose shapes fit their declarations."""
+    pairs = [
+        pair
+        for buffer, shape in zip(declared or (), shapes, strict=False)
+        for pair in paired(buffer.dimensions or (), shape)
+    ]
     sizes: dict[str, Any] = {}
-    for buffer, shape in zip(declared or (), shapes, strict=False):
-        for dimension, size in paired(buffer.dimensions or (), shape):
-            if isinstance(dimension, str) and dimension.isidentifier():
-                sizes.setdefault(dimension, size)
+    for dimension, size in pairs:
+        if isinstance(dimension, str) and dimension.isidentifier():
+            sizes.setdefault(dimension, size)
+    computed = [pair for pair in pairs if is_computed(pair[0])]
+    # A symbol that one expression determines may be in others.
+    for dimension, size in computed * len(computed):
+        unknown = symbols(str(dimension)) - sizes.keys()
+        if len(unknown) == 1:
+            sizes.update(_solved(str(dimension), size, unknown.pop(), sizes))
     return sizes
+
+
+def _solved(expression: str, size: Any, symbol: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The symbol with which the expression has this size, if the expression is linear in it."""
+    try:
+        zero, one, two = (evaluate(expression, {**sizes, symbol: value}) for value in range(3))
+    except ArithmeticError:
+        return {}
+    slope = one - zero
+    return {symbol: (size - zero) // slope} if two - one == slope != 0 else {}
 
 
 def paired(declared: Sequence[int | str], shape: Sequence[Any]) -> list[tuple[int | str, Any]]:

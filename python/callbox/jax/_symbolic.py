@@ -61,29 +61,13 @@ class Sizes:
     def _dimension(self, size: int, declared: Any, sizes: dict[str, Any]) -> Any:
         if not isinstance(declared, str):
             return self._variables.get(size, size)
-        names = _dimensions.symbols(declared)
-        if names <= sizes.keys():
-            return _dimensions.evaluate(declared, sizes)
-        # The others follow from computed dimensions of operands.
-        if size in self._variables:
-            return self._variables[size]
-        known = {name for name, of_name in sizes.items() if isinstance(of_name, int)}
-        unknown = names - known - self._fixed()
+        unknown = _dimensions.symbols(declared) - sizes.keys()
         if unknown:
             raise ValueError(
                 f"target {self._target.name!r}: expected operands whose open dimensions say what {min(unknown)} is, "
                 f"of which the dimension {declared} of a result is computed"
             )
-        return size
-
-    def _fixed(self) -> set[str]:
-        """The symbols of computed dimensions of operands that are numbers."""
-        fixed: set[str] = set()
-        for buffer, operand in zip(self._target.operands or (), self._operands, strict=False):
-            for declared, size in _dimensions.paired(buffer.dimensions or (), operand.shape):
-                if _dimensions.is_computed(declared) and isinstance(size, int):
-                    fixed |= _dimensions.symbols(declared)
-        return fixed
+        return _dimensions.evaluate(declared, sizes)
 
     @contextlib.contextmanager
     def in_messages(self) -> Iterator[None]:

@@ -146,8 +146,8 @@ def test_computed_dimensions(load, shape):
     assert str(sums.out_avals[0].shape) == "(m, n)"
     halves = exported_of(every_other, "m, n")
     assert str(halves.out_avals[0].shape) == "(m, floordiv(n + 1, 2))"
-    np.testing.assert_array_equal(halves.call(x), x[:, ::2])
     if shape[1]:
+        np.testing.assert_array_equal(halves.call(x), x[:, ::2])
         np.testing.assert_array_equal(sums.call(x), pairs.sum(-1))
         both = exported_of(lambda x: every_other(pair_sums(x)), "m, 4*n + 2")
         assert str(both.out_avals[0].shape) == "(m, n + 1)"
