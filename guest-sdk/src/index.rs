@@ -178,13 +178,12 @@ fn offset<const N: usize>(index: [usize; N], shape: Shape<'_>) -> usize {
     let mut is_inside = true;
     let mut is_row_major = true;
     let mut offset = 0_usize;
-    for i in 0..N {
-        is_inside &= (index[i] as u64) < dimensions[i] as u64;
+    let sizes = dimensions.iter().zip(order);
+    for (i, (&at, (&size, &dimension))) in index.iter().zip(sizes).enumerate() {
+        is_inside &= (at as u64) < size as u64;
         // The last number follows from the others.
-        is_row_major &= i + 1 == N || order[i] == (N - 1 - i) as i64;
-        offset = offset
-            .wrapping_mul(dimensions[i] as usize)
-            .wrapping_add(index[i]);
+        is_row_major &= i + 1 == N || dimension == (N - 1 - i) as i64;
+        offset = offset.wrapping_mul(size as usize).wrapping_add(at);
     }
     if !is_inside {
         // A copy: the index itself stays in registers.
