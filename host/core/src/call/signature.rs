@@ -1,5 +1,6 @@
 //! Signatures: a target's declaration of its operands, results and attributes.
 
+mod bindings;
 mod check;
 pub mod derivatives;
 pub mod dimensions;

@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::dimensions::{Bindings, Common, ELEMENTWISE, MOST_PASSES, label, shortened};
+use super::bindings::Bindings;
+use super::dimensions::{Common, ELEMENTWISE, MOST_PASSES, label, shortened};
 use super::{AttributeSignature, BufferSignature, Dimension, Signature};
 use crate::call::CallSite;
 use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};

@@ -1,8 +1,9 @@
 //! Inference of result shapes from operand shapes and the target's declaration.
 
+use super::bindings::Unresolved;
 use super::check::{self, Buffers};
-use super::dimensions::{Declared, Dimension, Sizes, Unresolved, label};
-use super::{BufferSignature, Signature};
+use super::dimensions::{Declared, Sizes, label};
+use super::{BufferSignature, Dimension, Signature};
 use crate::values::{ArrayShape, ElementType, Result, Status};
 
 /// The results of a call with these operands.
