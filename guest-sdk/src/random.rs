@@ -32,6 +32,9 @@
 //! in the `.cargo/config.toml` of `callbox new`. For `getrandom` 0.2, also depend on that version
 //! with its feature `custom`.
 //!
+//! `rand::rng()` asks for bytes once, and keeps its state from call to call. A target whose results
+//! follow from the seed makes a generator in each call: `StdRng::from_os_rng()`.
+//!
 //! In native builds, `getrandom` asks the operating system.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
