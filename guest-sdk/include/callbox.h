@@ -295,8 +295,7 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  *
  * Operands and results can have dimensions: sizes; symbols, which are the same size throughout a
  * target; expressions of both such as "n/2" and "2*n+1"; and at first ".." for any number of
- * dimensions. The host checks calls against them, and
- * infers the shapes of results:
+ * dimensions. The host checks calls against them, and infers the shapes of results:
  *
  *     CALLBOX_METADATA({
  *       "name": "norm", "ffi_version": "1.0", "traits": ["pure"],
