@@ -304,8 +304,8 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  *
  * An attribute has a "name", a "kind" (scalar, array, string, dictionary, function), an
  * "element_type" and, if a call may omit it, "optional": true. A dictionary may have "fields", a
- * list of the same, and an enum "variants", as in {"Down": -1, "Up": 1}. Without the field "attributes" a target takes any; an empty list means that it
- * takes none:
+ * list of the same, and an enum "variants", as in {"Down": -1, "Up": 1}. Without the field
+ * "attributes" a target takes any; an empty list means that it takes none:
  *
  *     CALLBOX_METADATA({
  *       "name": "shift", "ffi_version": "1.0",
