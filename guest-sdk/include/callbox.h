@@ -294,8 +294,8 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  * A module that describes one target has to describe all of them.
  *
  * Operands and results can have dimensions: sizes; symbols, which are the same size throughout a
- * target; and at first ".." for any number of dimensions. The host checks calls against them, and
- * infers the shapes of results:
+ * target; expressions of both such as "n/2" and "2*n+1"; and at first ".." for any number of
+ * dimensions. The host checks calls against them, and infers the shapes of results:
  *
  *     CALLBOX_METADATA({
  *       "name": "norm", "ffi_version": "1.0", "traits": ["pure"],
@@ -304,8 +304,8 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  *
  * An attribute has a "name", a "kind" (scalar, array, string, dictionary, function), an
  * "element_type" and, if a call may omit it, "optional": true. A dictionary may have "fields", a
- * list of the same. Without the field "attributes" a target takes any; an empty list means that it
- * takes none:
+ * list of the same, and an enum "variants", as in {"Down": -1, "Up": 1}. Without the field
+ * "attributes" a target takes any; an empty list means that it takes none:
  *
  *     CALLBOX_METADATA({
  *       "name": "shift", "ffi_version": "1.0",

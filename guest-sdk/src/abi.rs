@@ -15,6 +15,8 @@ mod frame;
 #[cfg(target_arch = "wasm32")]
 pub(crate) mod maths;
 mod plain;
+#[cfg(all(feature = "getrandom", target_arch = "wasm32"))]
+mod random;
 mod scratch;
 mod state;
 
@@ -45,6 +47,8 @@ pub(crate) use machine::{
 };
 pub(crate) use plain::Plain;
 pub(crate) use plain::{bytes, bytes_mut, elements, elements_mut, push_str};
+#[cfg(all(feature = "granted-randomness", target_arch = "wasm32"))]
+pub(crate) use random::granted_random_bytes;
 pub(crate) use scratch::Scratch;
 pub use state::State;
 #[cfg(target_arch = "wasm32")]

@@ -42,6 +42,9 @@ pub trait AttributeValue<'a>: Sized {
     /// The fields of a dictionary that becomes a struct.
     #[doc(hidden)]
     const FIELDS: Option<&'static [AttributeDescription]> = None;
+    /// The names and numbers of an enum's variants.
+    #[doc(hidden)]
+    const VARIANTS: Option<&'static [(&'static str, i128)]> = None;
     /// Whether a call may omit the attribute.
     #[doc(hidden)]
     const IS_OPTIONAL: bool = false;
@@ -232,6 +235,7 @@ impl<'a, A: AttributeValue<'a>> AttributeValue<'a> for Option<A> {
     const KIND: AttributeKind = A::KIND;
     const ELEMENT_TYPE: Option<ElementType> = A::ELEMENT_TYPE;
     const FIELDS: Option<&'static [AttributeDescription]> = A::FIELDS;
+    const VARIANTS: Option<&'static [(&'static str, i128)]> = A::VARIANTS;
     const IS_OPTIONAL: bool = true;
 
     fn decode(attribute: AnyAttribute<'a>) -> Result<Self, String> {

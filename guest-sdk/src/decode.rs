@@ -204,7 +204,13 @@ impl<'a> Decoder<'a> {
     #[must_use]
     pub fn unsupported_type(mut self, parameter: usize, position: usize) -> Failure {
         let roles = self.description.parameters[parameter].roles.iter();
-        let types = roles.filter_map(|role| role.signature()?.element_type);
+        // A target of two type parameters has a role for each pair of types.
+        let types = roles.enumerate().filter_map(|(i, role)| {
+            let ty = role.signature()?.element_type?;
+            let earlier = &self.description.parameters[parameter].roles[..i];
+            let is_new = |role: &Role| role.signature().and_then(|s| s.element_type) != Some(ty);
+            earlier.iter().all(is_new).then_some(ty)
+        });
         let mut expected = String::new();
         for name in types.map(ElementType::upper_name) {
             if !expected.is_empty() {

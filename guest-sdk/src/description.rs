@@ -54,9 +54,26 @@ pub enum Dimension {
     Size(usize),
     /// A dimension of any size, which is the same wherever the target uses this name.
     Symbol(&'static str),
+    /// A size that is computed from symbols: `n/2`.
+    Expression(&'static str),
 }
 
 impl ParameterDescription {
+    /// Returns whether dimensions are computed from others.
+    pub(crate) const fn has_expressions(&self) -> bool {
+        let Some(dimensions) = self.dimensions else {
+            return false;
+        };
+        let mut i = 0;
+        while i < dimensions.len() {
+            if matches!(dimensions[i], Dimension::Expression(_)) {
+                return true;
+            }
+            i += 1;
+        }
+        false
+    }
+
     /// Returns the rank, if the type or the dimensions fix it.
     ///
     /// # Panics
@@ -131,6 +148,8 @@ pub struct AttributeDescription {
     pub element_type: Option<ElementType>,
     /// The fields of a dictionary that becomes a struct.
     pub fields: Option<&'static [Self]>,
+    /// The names and numbers of an enum's variants.
+    pub variants: Option<&'static [(&'static str, i128)]>,
     /// Whether a call may omit the attribute.
     pub is_optional: bool,
 }

@@ -101,6 +101,11 @@
 //! state, `execute` binds none. The metadata declares the attributes of all stages together. It
 //! leaves them open if a function binds none but has a context.
 //!
+//! # Elements
+//!
+//! Operands and results are slices of their elements, with dimensions: `x.iter()`, `x[3]`,
+//! `x.chunks_exact(columns)`; `let [rows, columns] = x.dims();` and `x[[i, j]]` ([`Position`]).
+//!
 //! # Failures
 //!
 //! A target returns a [`Failure`]: a status code, a message, and whether a later call may succeed.
@@ -152,6 +157,11 @@
 //!   does not join freed blocks: one of another size takes new memory. A panic reports its
 //!   location, and its message unless that contains values, as in `panic!("expected {n}")`.
 //!
+//! - `getrandom`: the module `random` serves crates that ask `getrandom` for random bytes, such as
+//!   `rand`, from a seed; with `granted-randomness`, from the policy's grant.
+//! - `num-complex`: [`C64`] and [`C128`] convert from and to the numbers of the crate
+//!   `num-complex`.
+//!
 //! # Fast loops
 //!
 //! The function of a target is compiled apart from the code that decodes its call, unless it has an
@@ -181,6 +191,7 @@ mod decode;
 mod description;
 mod element;
 mod function;
+mod index;
 pub mod maths;
 mod metadata;
 #[cfg(not(target_arch = "wasm32"))]
@@ -189,6 +200,8 @@ mod number;
 mod operand;
 mod optional;
 mod panics;
+#[cfg(feature = "getrandom")]
+pub mod random;
 mod result;
 mod shape;
 mod status;
@@ -202,6 +215,7 @@ pub use context::Context;
 pub use decode::{Target, TargetParameter};
 pub use element::{Element, Pred};
 pub use function::FunctionRef;
+pub use index::Position;
 pub use number::{Bf16, C64, C128, F16};
 pub use operand::{ANY_RANK, AnyOperand, Operand};
 pub use optional::{RemainingOperands, RemainingResults};

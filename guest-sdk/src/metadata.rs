@@ -127,7 +127,7 @@ impl<const N: usize> Writer<N> {
             match dimensions[i] {
                 Dimension::Any => self.raw("\"..\""),
                 Dimension::Size(size) => self.optional_number(Some(size)),
-                Dimension::Symbol(symbol) => self.string(symbol),
+                Dimension::Symbol(text) | Dimension::Expression(text) => self.string(text),
             }
             i += 1;
         }
@@ -170,6 +170,9 @@ impl<const N: usize> Writer<N> {
                 self.attributes(fields);
                 self.raw("]");
             }
+            if let Some(variants) = attributes[i].variants {
+                self.variants(variants);
+            }
             self.raw(",\"optional\":");
             self.raw(if attributes[i].is_optional {
                 "true}"
@@ -178,6 +181,20 @@ impl<const N: usize> Writer<N> {
             });
             i += 1;
         }
+    }
+
+    const fn variants(&mut self, variants: &[(&str, i128)]) {
+        self.raw(",\"variants\":{");
+        let (mut i, mut is_first) = (0, true);
+        while i < variants.len() {
+            self.comma(&mut is_first);
+            let (name, number) = variants[i];
+            self.string(name);
+            self.raw(if number < 0 { ":-" } else { ":" });
+            self.number(number.unsigned_abs());
+            i += 1;
+        }
+        self.raw("}");
     }
 
     const fn strings(&mut self, strings: &[&str]) {
@@ -220,9 +237,13 @@ impl<const N: usize> Writer<N> {
     }
 
     const fn optional_number(&mut self, number: Option<usize>) {
-        let Some(number) = number else {
-            return self.raw("null");
-        };
+        match number {
+            Some(number) => self.number(number as u128),
+            None => self.raw("null"),
+        }
+    }
+
+    const fn number(&mut self, number: u128) {
         let mut unit = 1;
         while number / unit >= 10 {
             unit *= 10;
@@ -250,7 +271,7 @@ impl<const N: usize> Writer<N> {
 }
 
 /// Returns the oldest version of the contract with which a host can call the target. Version 1.0
-/// has neither function references nor optional and remaining buffers.
+/// has neither function references nor optional and remaining buffers, nor computed dimensions.
 const fn ffi_version(description: &Description) -> &'static str {
     const NEWEST: &str = "1.1";
     if description.takes_remaining(true) || description.takes_remaining(false) {
@@ -258,7 +279,8 @@ const fn ffi_version(description: &Description) -> &'static str {
     }
     let mut i = 0;
     while i < description.parameters.len() {
-        if description.parameters[i].roles[0].is_optional() {
+        let parameter = &description.parameters[i];
+        if parameter.roles[0].is_optional() || parameter.has_expressions() {
             return NEWEST;
         }
         i += 1;

@@ -149,6 +149,27 @@ macro_rules! like_f32 {
 like_f32!(F16, Bf16);
 
 /// A complex number of two [`f32`].
+///
+/// With the feature `num-complex`, `From` converts from and to `num_complex::Complex<f32>`, which
+/// has arithmetic and functions:
+///
+#[cfg_attr(feature = "num-complex", doc = "```")]
+#[cfg_attr(not(feature = "num-complex"), doc = "```ignore")]
+/// use callbox_guest::{C64, Operand, ResultBuffer, target};
+/// use num_complex::Complex;
+///
+/// #[target(elementwise)]
+/// fn squared(#[dimensions(..)] x: &Operand<C64>, #[dimensions(..)] y: &mut ResultBuffer<C64>) {
+///     for (y, &x) in y.iter_mut().zip(x.iter()) {
+///         let x = Complex::from(x);
+///         *y = (x * x).into();
+///     }
+/// }
+/// # let mut call = callbox_guest::native::Call::new();
+/// # call.operand(&[C64 { re: 1.0, im: 2.0 }], &[1]).result::<C64>(&[1]);
+/// # assert_eq!(call.run::<squared>(), Ok(()));
+/// # assert_eq!(call.result_elements::<C64>(0), [C64 { re: -3.0, im: 4.0 }]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct C64 {
@@ -158,7 +179,8 @@ pub struct C64 {
     pub im: f32,
 }
 
-/// A complex number of two [`f64`].
+/// A complex number of two [`f64`]. With the feature `num-complex`, `From` converts from and to
+/// `num_complex::Complex<f64>`, as for [`C64`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct C128 {
@@ -167,6 +189,26 @@ pub struct C128 {
     /// The imaginary part.
     pub im: f64,
 }
+
+#[cfg(feature = "num-complex")]
+macro_rules! like_num_complex {
+    ($($type:ident: $part:ty),*) => {$(
+        impl From<num_complex::Complex<$part>> for $type {
+            fn from(number: num_complex::Complex<$part>) -> Self {
+                Self { re: number.re, im: number.im }
+            }
+        }
+
+        impl From<$type> for num_complex::Complex<$part> {
+            fn from(number: $type) -> Self {
+                Self::new(number.re, number.im)
+            }
+        }
+    )*};
+}
+
+#[cfg(feature = "num-complex")]
+like_num_complex!(C64: f32, C128: f64);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use core::ops::Deref;
 use crate::abi::{self, Array};
 use crate::decode::{Decoder, TargetParameter};
 use crate::description::{Role, Signature};
+use crate::index;
 use crate::shape::{Dimensions, Shape};
 use crate::text::text;
 use crate::{Element, ElementType, Failure};
@@ -49,6 +50,18 @@ impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
+    }
+
+    /// Returns the dimensions as an array: `let [rows, columns] = x.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> [usize; N] {
+        const { index::expect_rank(RANK, N) };
+        self.shape().dims()
     }
 }
 
@@ -124,6 +137,17 @@ impl<'a> AnyOperand<'a> {
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
+    }
+
+    /// Returns the dimensions as an array: `let [rows, columns] = x.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> [usize; N] {
+        self.shape.dims()
     }
 
     /// Returns the elements, little-endian. An element of a type narrower than a byte takes one

@@ -7,6 +7,7 @@ use core::ops::{Deref, DerefMut};
 use crate::abi;
 use crate::decode::{Decoder, TargetParameter};
 use crate::description::Role;
+use crate::index;
 use crate::operand::{self, ANY_RANK};
 use crate::shape::{Dimensions, Shape};
 use crate::text::text;
@@ -45,6 +46,18 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
+    }
+
+    /// Returns the dimensions as an array: `let [rows, columns] = x.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> [usize; N] {
+        const { index::expect_rank(RANK, N) };
+        self.shape().dims()
     }
 
     /// Checks that the result has the dimensions that the target computes.
@@ -140,6 +153,17 @@ impl<'a> AnyResult<'a> {
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
+    }
+
+    /// Returns the dimensions as an array: `let [rows, columns] = x.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> [usize; N] {
+        self.shape.dims()
     }
 
     /// Returns the elements, little-endian. An element of a type narrower than a byte takes one
@@ -241,6 +265,18 @@ impl<'a, T: Element, const RANK: usize> InPlace<'a, T, RANK> {
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.0.shape.dimensions()
+    }
+
+    /// Returns the dimensions as an array: `let [rows, columns] = x.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> [usize; N] {
+        const { index::expect_rank(RANK, N) };
+        self.shape().dims()
     }
 }
 

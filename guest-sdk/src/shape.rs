@@ -41,6 +41,34 @@ impl<'a> Shape<'a> {
         self.dimensions.len()
     }
 
+    /// Returns the dimensions as an array: `let [rows, columns] = shape.dims();`.
+    ///
+    /// # Panics
+    /// If the rank is not `N`.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn dims<const N: usize>(self) -> [usize; N] {
+        let Ok(dimensions) = <&[i64; N]>::try_from(self.dimensions) else {
+            self.wrong_rank(N);
+        };
+        // A dimension that memory cannot have is one of an array without elements.
+        dimensions.map(|dimension| usize::try_from(dimension).unwrap_or(usize::MAX))
+    }
+
+    #[cold]
+    #[track_caller]
+    #[allow(
+        clippy::panic,
+        reason = "another rank is the kernel's bug, as an index out of bounds is"
+    )]
+    pub(crate) fn wrong_rank(self, expected: usize) -> ! {
+        panic!(
+            "expected an array of rank {expected}, found {}",
+            self.rank()
+        )
+    }
+
     /// Returns the layout: dimension numbers from the fastest-varying to the slowest.
     #[must_use]
     pub const fn minor_to_major(self) -> &'a [i64] {

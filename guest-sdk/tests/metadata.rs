@@ -219,7 +219,7 @@ fn what_can_be_fewer_or_more_is_said() {
             "remaining_results": true,
             "attributes": [
                 {"name": "func", "kind": "function", "element_type": null, "optional": false},
-                {"name": "mode", "kind": "scalar", "element_type": "U16", "optional": false},
+                {"name": "mode", "kind": "scalar", "element_type": "U16", "variants": {"Only": 7}, "optional": false},
                 {"name": "pair", "kind": "dictionary", "element_type": null, "fields": [
                     {"name": "first", "kind": "scalar", "element_type": "F64", "optional": false},
                     {"name": "second", "kind": "string", "element_type": null, "optional": false},
@@ -281,6 +281,62 @@ fn dimensions_are_said() {
     assert_eq!(
         sized["results"],
         expected!([{"name": "y", "element_types": ["U8"], "rank": 1, "dimensions": [0]}])
+    );
+}
+
+#[test]
+fn computed_dimensions_are_said() {
+    #[target]
+    fn computed(
+        #[dimensions(.., 2 * n, r#type)] x: &Operand<f32>,
+        #[dimensions(.., (n + 1) / 2 - 1 * r#type, ((n)))] y: &mut ResultBuffer<f32>,
+    ) {
+        let _ = (x, y);
+    }
+    const LINE: &[u8] = &json::<{ json_len(computed::DESCRIPTION) }>(computed::DESCRIPTION);
+    let line = read(LINE);
+    let list = expected!(["..", "2*n", "type"]);
+    assert_eq!(line["operands"][0]["dimensions"], list);
+    let list = expected!(["..", "(n+1)/2-1*type", "((n))"]);
+    assert_eq!(line["results"][0]["dimensions"], list);
+    // Older hosts refuse the module because of its version.
+    assert_eq!(line["ffi_version"], "1.1");
+}
+
+#[test]
+fn variants_of_enums_are_said() {
+    #[derive(AttributeEnum)]
+    #[repr(i64)]
+    enum Signed {
+        Least = i64::MIN,
+        r#Type = -1,
+        Next,
+    }
+    #[derive(AttributeEnum)]
+    #[repr(u64)]
+    enum Unsigned {
+        Most = u64::MAX,
+    }
+    #[target]
+    fn rounded(#[attr] signed: Option<Signed>, #[attr] unsigned: Unsigned) {
+        match signed {
+            Some(Signed::Least | Signed::Type | Signed::Next) | None => {}
+        }
+        let Unsigned::Most = unsigned;
+    }
+    const LINE: &[u8] = &json::<{ json_len(rounded::DESCRIPTION) }>(rounded::DESCRIPTION);
+    assert_eq!(
+        read(LINE)["attributes"],
+        expected!([
+            {
+                "name": "signed", "kind": "scalar", "element_type": "S64", "optional": true,
+                "variants": {"Least": i64::MIN, "Type": -1, "Next": 0},
+            },
+            {
+                "name": "unsigned", "kind": "scalar", "element_type": "U64", "optional": false,
+                "variants": {"Most": u64::MAX},
+            },
+        ])
     );
 }
 

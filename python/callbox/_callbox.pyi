@@ -432,6 +432,10 @@ class Attribute:
         """The fields of a dictionary. None: any."""
 
     @property
+    def variants(self) -> dict[str, int] | None:
+        """The numbers of an enum's variants by name. None: no enum is declared."""
+
+    @property
     def optional(self) -> bool:
         """Whether it can be omitted."""
 

@@ -31,7 +31,8 @@ impl Buffer {
         self.0.rank
     }
 
-    /// The dimensions: sizes, symbols, and `".."` for any number of dimensions. None: undeclared.
+    /// The dimensions: sizes, symbols, expressions such as `"n/2"`, and `".."` for any number of
+    /// dimensions. None: undeclared.
     #[getter]
     fn dimensions<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(dimensions) = &self.0.dimensions else {
@@ -46,7 +47,8 @@ impl Buffer {
                 .into_pyobject(py)
                 .map(Bound::into_any)
                 .map_err(PyErr::from),
-            Dimension::Symbol(name) => name
+            Dimension::Symbol(_) | Dimension::Expression(_) => dimension
+                .to_string()
                 .into_pyobject(py)
                 .map(Bound::into_any)
                 .map_err(PyErr::from),
@@ -97,6 +99,19 @@ impl Attribute {
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         attributes(py, self.0.fields.as_deref())
+    }
+
+    /// The numbers of an enum's variants by name. None: no enum is declared.
+    #[getter]
+    fn variants<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(variants) = &self.0.variants else {
+            return Ok(None);
+        };
+        let numbers = PyDict::new(py);
+        for (name, number) in variants {
+            numbers.set_item(name, number)?;
+        }
+        Ok(Some(numbers))
     }
 
     /// Whether it can be omitted.
@@ -173,7 +188,17 @@ pub(crate) fn attribute(declared: &AttributeSignature) -> String {
         format!(" {{{}}}", fields.join(", "))
     });
     let optional = if declared.optional { ", optional" } else { "" };
-    format!("{}: {kind}{fields}{optional}", declared.name)
+    let variants = declared
+        .variants
+        .as_deref()
+        .map_or_else(String::new, |all| {
+            let variants: Vec<_> = all
+                .iter()
+                .map(|(name, number)| format!("{number} ({name})"))
+                .collect();
+            format!(" of {}", variants.join(", "))
+        });
+    format!("{}: {kind}{variants}{fields}{optional}", declared.name)
 }
 
 /// Formats a signature: `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.

@@ -228,11 +228,13 @@ fn build_with_wasi_libc(clang: &Clang) -> Result<()> {
             source.display()
         );
     }
-    run(&mut clang.compile(
-        &Path::new(GUESTS).join("wasi/table.c"),
-        Some(&wasi),
-        Path::new("target/guests/table.wasm"),
-    ))
+    // The cases load `inert` without a grant.
+    for name in ["inert", "table"] {
+        let source = Path::new(GUESTS).join(format!("wasi/{name}.c"));
+        let module = Path::new("target/guests").join(format!("{name}.wasm"));
+        run(&mut clang.compile(&source, Some(&wasi), &module))?;
+    }
+    Ok(())
 }
 
 /// The files of a folder with one of these extensions, sorted. Paths begin at the root.

@@ -19,6 +19,7 @@ mod guests;
 mod latency;
 mod lint;
 mod npy;
+mod others;
 mod process;
 mod ptx;
 mod python;
@@ -71,6 +72,7 @@ fn run(parser: &mut Parser) -> Result<ExitCode> {
         "python" => python::python(parser)?,
         "deny" => no_options(parser).and_then(|()| deny::deny())?,
         "faults" => faults::faults(parser)?,
+        "others" => no_options(parser).and_then(|()| others::show())?,
         "latency" => latency::latency(parser)?,
         "bench" => bench::bench(parser)?,
         "gpu-check" => no_options(parser).and_then(|()| gpu_check::gpu_check())?,

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::process::{cargo, root, run_tests, workspace_tests};
 use crate::summary::{self, Outcome, Step};
-use crate::{conformance, faults, guests, ptx, python};
+use crate::{conformance, faults, guests, others, ptx, python};
 
 /// The steps, in order. Later steps use what earlier ones build.
 const STEPS: [Step; 15] = [
@@ -34,6 +34,10 @@ const STEPS: [Step; 15] = [
             run_tests(&mut workspace_tests(), counts)?;
             Ok(Outcome::Ran)
         },
+    },
+    Step {
+        name: "Call kernels in Zig and AssemblyScript",
+        run: |_| others::test(),
     },
     Step {
         name: "Test with altered reads from guests",

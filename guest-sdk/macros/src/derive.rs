@@ -56,6 +56,7 @@ pub(crate) fn of_struct(input: &DeriveInput) -> Result<TokenStream> {
                         kind: #values::KIND,
                         element_type: #values::ELEMENT_TYPE,
                         fields: #values::FIELDS,
+                        variants: #values::VARIANTS,
                         is_optional: #values::IS_OPTIONAL,
                     }
                 ),*]);
@@ -89,7 +90,7 @@ pub(crate) fn of_enum(input: &DeriveInput) -> Result<TokenStream> {
     let ident = &input.ident;
     let integer = representation(input)?;
     let variants = variants(data)?;
-    let names = variants.iter().map(|variant| unraw(variant));
+    let names: Vec<String> = variants.iter().map(|variant| unraw(variant)).collect();
     Ok(implementation(
         ident,
         &Lifetime::new("'a", ident.span()),
@@ -98,6 +99,8 @@ pub(crate) fn of_enum(input: &DeriveInput) -> Result<TokenStream> {
         &quote! {
             const ELEMENT_TYPE: ::core::option::Option<__callbox::ElementType> =
                 <#integer as __callbox::AttributeValue<'static>>::ELEMENT_TYPE;
+            const VARIANTS: ::core::option::Option<&'static [(&'static str, i128)]> =
+                ::core::option::Option::Some(&[#((#names, Self::#variants as #integer as i128)),*]);
         },
         &quote! {
             let found = <#integer as __callbox::AttributeValue<'_>>::decode(attribute)?;

@@ -6,13 +6,13 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Ident, LitInt, Result, Token};
+use syn::{Attribute, Error, Ident, LitInt, Result, Token, parenthesized};
 
 use crate::options::Options;
 use crate::signature::{Binding, Parameter, unraw};
 
-/// The longest symbol that a host accepts, in bytes.
-const MAX_SYMBOL: usize = 64;
+/// The longest symbol or expression that a host accepts, in bytes.
+const MAX_TEXT: usize = 64;
 
 /// The declared dimensions of an operand or result.
 pub(crate) struct Dimensions {
@@ -29,6 +29,15 @@ pub(crate) enum Dimension {
     Size(usize),
     /// A name.
     Symbol(String),
+    /// A size that is computed from names.
+    Expression(Expression),
+}
+
+/// An expression without spaces, and its names.
+#[derive(Default, PartialEq, Eq)]
+pub(crate) struct Expression {
+    text: String,
+    symbols: Vec<String>,
 }
 
 impl Dimensions {
@@ -59,34 +68,89 @@ struct Entry {
 impl Parse for Entry {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let span = input.span();
-        let expected = || {
-            let message =
-                "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names and numbers";
-            Error::new(span, message)
-        };
-        let dimension = if input.peek(Token![..]) {
+        if input.peek(Token![..]) {
             input.parse::<Token![..]>()?;
-            Dimension::Any
-        } else if input.peek(LitInt) {
-            let number: LitInt = input.parse()?;
-            // A number token includes its sign.
-            Dimension::Size(number.base10_parse().map_err(|_| expected())?)
-        } else if input.peek(Ident) {
-            Dimension::Symbol(symbol(&input.parse()?)?)
-        } else {
-            return Err(expected());
+            let dimension = Dimension::Any;
+            return Ok(Self { dimension, span });
+        }
+        let mut expression = Expression::default();
+        expression.read(input)?;
+        let Expression { text, symbols } = &expression;
+        let dimension = match (text.parse(), symbols.as_slice()) {
+            (Ok(size), _) => Dimension::Size(size),
+            (_, [symbol]) if symbol == text => Dimension::Symbol(text.clone()),
+            (_, []) => {
+                let message = "expected a size as one number, or an expression with names";
+                return Err(Error::new(span, message));
+            }
+            _ if text.len() > MAX_TEXT => {
+                let message = format!("an expression has at most {MAX_TEXT} characters");
+                return Err(Error::new(span, message));
+            }
+            _ => Dimension::Expression(expression),
         };
         Ok(Self { dimension, span })
     }
 }
 
+impl Expression {
+    /// Reads values with operators between them.
+    fn read(&mut self, input: ParseStream<'_>) -> Result<()> {
+        loop {
+            self.read_value(input)?;
+            let operator = if input.parse::<Option<Token![+]>>()?.is_some() {
+                '+'
+            } else if input.parse::<Option<Token![-]>>()?.is_some() {
+                '-'
+            } else if input.parse::<Option<Token![*]>>()?.is_some() {
+                '*'
+            } else if input.parse::<Option<Token![/]>>()?.is_some() {
+                '/'
+            } else {
+                return Ok(());
+            };
+            self.text.push(operator);
+        }
+    }
+
+    /// Reads a number, a name or parentheses.
+    fn read_value(&mut self, input: ParseStream<'_>) -> Result<()> {
+        let expected = Error::new(
+            input.span(),
+            "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names, numbers, and expressions such as `n / 2`",
+        );
+        if input.peek(LitInt) {
+            let number: LitInt = input.parse()?;
+            // A number token includes its sign.
+            let size: usize = number.base10_parse().map_err(|_| expected)?;
+            self.text.push_str(&size.to_string());
+        } else if input.peek(Ident) {
+            let symbol = symbol(&input.parse()?)?;
+            self.text.push_str(&symbol);
+            self.symbols.push(symbol);
+        } else if input.peek(syn::token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            self.text.push('(');
+            self.read(&content)?;
+            if !content.is_empty() {
+                return Err(content.error("expected `+`, `-`, `*`, `/` or `)`"));
+            }
+            self.text.push(')');
+        } else {
+            return Err(expected);
+        }
+        Ok(())
+    }
+}
+
 fn symbol(ident: &Ident) -> Result<String> {
     let symbol = unraw(ident);
-    if symbol.is_ascii() && symbol.len() <= MAX_SYMBOL {
+    if symbol.is_ascii() && symbol.len() <= MAX_TEXT {
         return Ok(symbol);
     }
     let message = format!(
-        "a dimension's name has at most {MAX_SYMBOL} letters from a to z and A to Z, digits and underscores"
+        "a dimension's name has at most {MAX_TEXT} letters from a to z and A to Z, digits and underscores"
     );
     Err(Error::new(ident.span(), message))
 }
@@ -100,6 +164,9 @@ pub(crate) fn expression(dimensions: Option<&Dimensions>) -> TokenStream {
         Dimension::Any => quote!(__callbox::Dimension::Any),
         Dimension::Size(size) => quote!(__callbox::Dimension::Size(#size)),
         Dimension::Symbol(symbol) => quote!(__callbox::Dimension::Symbol(#symbol)),
+        Dimension::Expression(Expression { text, .. }) => {
+            quote!(__callbox::Dimension::Expression(#text))
+        }
     });
     quote!(::core::option::Option::Some(&[#(#list),*]))
 }
@@ -127,7 +194,7 @@ pub(crate) fn check(parameters: &[Parameter], options: &Options) -> Result<()> {
             continue;
         }
         for (i, dimension) in dimensions.list.iter().enumerate() {
-            let is_size = matches!(dimension, Dimension::Size(_));
+            let is_size = matches!(dimension, Dimension::Size(_) | Dimension::Expression(_));
             if is_size || dimensions.list[..i].contains(dimension) {
                 return refuse(
                     "an elementwise target takes arrays of any size: expected `..` and names, each at most once",
@@ -200,8 +267,10 @@ fn check_batched(parameters: &[Parameter], options: &Options) -> Result<()> {
             continue;
         };
         let has_batch = dimensions.list.first().is_some_and(is_batch);
-        if dimensions.list.iter().skip(1).any(is_batch) {
-            return refuse(dimensions.span, "`batch` is the first dimension");
+        let is_computed = |dimension: &Dimension| matches!(dimension, Dimension::Expression(e) if e.symbols.iter().any(|s| s == BATCH));
+        let mut list = dimensions.list.iter();
+        if list.any(is_computed) || dimensions.list.iter().skip(1).any(is_batch) {
+            return refuse(dimensions.span, "`batch` is the first dimension alone");
         }
         if parameter.passing.is_mutable() && !has_batch {
             let message = "a target that takes batches has one in each result: expected dimensions that begin with `batch`";

@@ -7,7 +7,7 @@ use callbox_abi::Stage;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, GenericParam, Ident, ItemFn, LitStr, Result, Type};
+use syn::{Error, Ident, ItemFn, LitStr, Result, TypeParam};
 
 use crate::derivative;
 use crate::dimensions;
@@ -69,17 +69,12 @@ fn description(signature: &Signature, options: &Options) -> TokenStream {
     }
 }
 
-/// Returns the description of a parameter: one role for each type of a generic target.
+/// Returns the description of a parameter: one role for each instance of a generic target.
 fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
     let name = &parameter.name;
-    let types: Vec<Type> = match &options.types {
-        Some((ident, types)) => types
-            .iter()
-            .map(|ty| instance(&parameter.ty, Some((ident, ty))))
-            .collect(),
-        None => vec![instance(&parameter.ty, None)],
-    };
-    let roles = types.iter().map(
+    let instances = options.instances();
+    let types = instances.iter().map(|types| instance(&parameter.ty, types));
+    let roles = types.map(
         |ty| quote_spanned!(parameter.ty.span()=> <#ty as __callbox::TargetParameter<'_>>::ROLE),
     );
     let dimensions = dimensions::expression(parameter.dimensions.as_ref());
@@ -90,16 +85,15 @@ fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
 
 fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
     let name = &parameter.name;
-    let types = options.types.as_ref();
-    let replaced = types.and_then(|(ident, types)| Some((ident, types.first()?)));
-    let ty = instance(&parameter.ty, replaced);
+    let instances = options.instances();
+    let ty = instance(&parameter.ty, instances.first().map_or(&[], Vec::as_slice));
     let value = quote_spanned!(parameter.ty.span()=> <#ty as __callbox::AttributeValue<'_>>);
     // An attribute of the generic type has several element types.
-    let element_type = match types {
-        Some((ident, types)) if types.len() > 1 && mentions(&parameter.ty, ident) => {
-            quote!(::core::option::Option::None)
-        }
-        _ => quote!(#value::ELEMENT_TYPE),
+    let mut several = options.types.iter().filter(|(_, types)| types.len() > 1);
+    let element_type = if several.any(|(ident, _)| mentions(&parameter.ty, ident)) {
+        quote!(::core::option::Option::None)
+    } else {
+        quote!(#value::ELEMENT_TYPE)
     };
     quote! {
         __callbox::AttributeDescription {
@@ -107,6 +101,7 @@ fn attribute(parameter: &Parameter, options: &Options) -> TokenStream {
             kind: #value::KIND,
             element_type: #element_type,
             fields: #value::FIELDS,
+            variants: #value::VARIANTS,
             is_optional: #value::IS_OPTIONAL,
         }
     }
@@ -121,7 +116,7 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
         >
     };
     let body = body(function, signature, options.stage);
-    let Some((ident, types)) = &options.types else {
+    if options.types.is_empty() {
         return Ok(quote! {
             #[inline]
             fn call(mut __callbox_decoder: __callbox::Decoder<'_>) -> #returned {
@@ -129,31 +124,48 @@ fn call(function: &ItemFn, signature: &Signature, options: &Options) -> Result<T
                 #body
             }
         });
-    };
-    let generic = function
-        .sig
-        .generics
-        .params
+    }
+    let generics = &function.sig.generics;
+    let parameters: Vec<&TypeParam> = generics.type_params().collect();
+    let where_clause = &generics.where_clause;
+    // In the order of the function's parameters.
+    let idents: Vec<&Ident> = parameters
         .iter()
-        .find(|p| matches!(p, GenericParam::Type(_)));
-    let where_clause = &function.sig.generics.where_clause;
-    let (parameter, position) = selector(signature, ident)?;
+        .map(|parameter| &parameter.ident)
+        .collect();
+    let selected = select(signature, options, &quote!(__callbox_call::<#(#idents),*>))?;
     Ok(quote! {
         fn call(__callbox_decoder: __callbox::Decoder<'_>) -> #returned {
-            fn __callbox_call<#generic>(mut __callbox_decoder: __callbox::Decoder<'_>) -> #returned #where_clause {
+            fn __callbox_call<#(#parameters),*>(mut __callbox_decoder: __callbox::Decoder<'_>) -> #returned #where_clause {
                 #body
             }
 
             __callbox_decoder.check_counts()?;
+            #selected
+        }
+    })
+}
+
+/// Returns the code that selects the instance of a generic target by the element types of a call,
+/// one type parameter after the other. In each arm, the parameter is an alias of its type.
+fn select(signature: &Signature, options: &Options, call: &TokenStream) -> Result<TokenStream> {
+    let mut selected = quote!(#call(__callbox_decoder));
+    for (ident, types) in options.types.iter().rev() {
+        let (parameter, position) = selector(signature, ident)?;
+        selected = quote! {
             match __callbox_decoder.element_type(#parameter) {
                 #(
                     ::core::option::Option::Some(__callbox_found)
-                        if __callbox_found == <#types as __callbox::Element>::TYPE => __callbox_call::<#types>(__callbox_decoder),
+                        if __callbox_found == <#types as __callbox::Element>::TYPE => {
+                            type #ident = #types;
+                            #selected
+                        }
                 )*
                 _ => ::core::result::Result::Err(__callbox_decoder.unsupported_type(#parameter, #position)),
             }
-        }
-    })
+        };
+    }
+    Ok(selected)
 }
 
 /// Returns the buffer whose element type selects the instance of a generic target: its index among
@@ -214,7 +226,7 @@ fn body(function: &ItemFn, signature: &Signature, stage: Stage) -> TokenStream {
 }
 
 fn decode(parameter: &Parameter, attribute_names: &[&str]) -> TokenStream {
-    let ty = instance(&parameter.ty, None);
+    let ty = instance(&parameter.ty, &[]);
     let name = &parameter.name;
     match parameter.binding {
         Binding::ByType => {

@@ -18,7 +18,18 @@ pub(crate) struct Options {
     pub(crate) is_elementwise: bool,
     pub(crate) has_rows: bool,
     pub(crate) is_batched: bool,
-    pub(crate) types: Option<(Ident, Vec<Type>)>,
+    /// The type parameters of a generic target, each with its types.
+    pub(crate) types: Vec<(Ident, Vec<Type>)>,
+}
+
+/// The most type parameters of a target. Each instance is compiled.
+const MAX_TYPE_PARAMETERS: usize = 2;
+
+/// A type parameter of a generic target, and its type in one instance.
+#[derive(Clone, Copy)]
+pub(crate) struct Replacement<'a> {
+    pub(crate) parameter: &'a Ident,
+    pub(crate) ty: &'a Type,
 }
 
 /// Returns the name of the variant of `callbox_guest::Stage`.
@@ -73,7 +84,7 @@ impl Options {
             is_elementwise: false,
             has_rows: false,
             is_batched: false,
-            types: None,
+            types: Vec::new(),
         }
     }
 
@@ -89,6 +100,23 @@ impl Options {
             .chain(elementwise)
             .chain(rows)
             .chain(batched)
+    }
+
+    /// Returns the instances of a generic target, each with the types of its parameters; of any
+    /// other target one instance without types.
+    pub(crate) fn instances(&self) -> Vec<Vec<Replacement<'_>>> {
+        let mut instances = vec![Vec::new()];
+        for (parameter, types) in &self.types {
+            let extended = instances.iter().flat_map(|known: &Vec<Replacement<'_>>| {
+                types.iter().map(|ty| {
+                    let mut instance = known.clone();
+                    instance.push(Replacement { parameter, ty });
+                    instance
+                })
+            });
+            instances = extended.collect();
+        }
+        instances
     }
 
     fn set(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
@@ -130,8 +158,8 @@ impl Options {
     }
 
     fn set_types(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
-        if self.types.is_some() {
-            let message = "a target is generic over one type at most";
+        if self.types.len() == MAX_TYPE_PARAMETERS {
+            let message = "a target is generic over two types at most";
             return Err(Error::new(key.span(), message));
         }
         let content;
@@ -142,7 +170,7 @@ impl Options {
             let message = format!("expected at least one type for `{key}`");
             return Err(Error::new(bracket.span.join(), message));
         }
-        self.types = Some((key.clone(), types.into_iter().collect()));
+        self.types.push((key.clone(), types.into_iter().collect()));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use syn::{
 use crate::derivative::DerivativeOf;
 use crate::dimensions::{self, Dimensions};
 use crate::name;
-use crate::options::{self, Options};
+use crate::options::{self, Options, Replacement};
 
 /// A function that can be a target.
 pub(crate) struct Signature {
@@ -116,9 +116,9 @@ impl Signature {
     }
 }
 
-/// Returns the type for use outside the function: without lifetimes, and with the type parameter
+/// Returns the type for use outside the function: without lifetimes, and with the type parameters
 /// replaced.
-pub(crate) fn instance(ty: &Type, replaced: Option<(&Ident, &Type)>) -> Type {
+pub(crate) fn instance(ty: &Type, replaced: &[Replacement<'_>]) -> Type {
     let mut ty = ty.clone();
     Instance { replaced, count: 0 }.visit_type_mut(&mut ty);
     ty
@@ -128,7 +128,10 @@ pub(crate) fn instance(ty: &Type, replaced: Option<(&Ident, &Type)>) -> Type {
 pub(crate) fn mentions(ty: &Type, parameter: &Ident) -> bool {
     let never = Type::Verbatim(proc_macro2::TokenStream::new());
     let mut visitor = Instance {
-        replaced: Some((parameter, &never)),
+        replaced: &[Replacement {
+            parameter,
+            ty: &never,
+        }],
         count: 0,
     };
     visitor.visit_type_mut(&mut ty.clone());
@@ -136,7 +139,7 @@ pub(crate) fn mentions(ty: &Type, parameter: &Ident) -> bool {
 }
 
 struct Instance<'a> {
-    replaced: Option<(&'a Ident, &'a Type)>,
+    replaced: &'a [Replacement<'a>],
     count: usize,
 }
 
@@ -148,12 +151,16 @@ impl VisitMut for Instance<'_> {
     }
 
     fn visit_type_mut(&mut self, ty: &mut Type) {
-        if let (Type::Path(path), Some((parameter, replacement))) = (&*ty, self.replaced)
-            && path.qself.is_none()
-            && path.path.is_ident(parameter)
-        {
+        let replacement = match &*ty {
+            Type::Path(path) if path.qself.is_none() => {
+                let mut replaced = self.replaced.iter();
+                replaced.find(|replacement| path.path.is_ident(replacement.parameter))
+            }
+            _ => None,
+        };
+        if let Some(replacement) = replacement {
             self.count += 1;
-            *ty = replacement.clone();
+            *ty = replacement.ty.clone();
         } else {
             visit_mut::visit_type_mut(self, ty);
         }
@@ -182,12 +189,12 @@ fn check_function(function: &ItemFn, options: &Options) -> Result<()> {
 }
 
 fn check_generics(function: &ItemFn, options: &Options) -> Result<()> {
-    let mut listed = options.types.as_ref().map(|(ident, _)| ident);
+    let mut listed: Vec<&Ident> = options.types.iter().map(|(ident, _)| ident).collect();
     for parameter in &function.sig.generics.params {
         match parameter {
             GenericParam::Lifetime(_) => {}
-            GenericParam::Type(ty) if listed.is_some_and(|listed| *listed == ty.ident) => {
-                listed = None;
+            GenericParam::Type(ty) if listed.contains(&&ty.ident) => {
+                listed.retain(|listed| **listed != ty.ident);
             }
             GenericParam::Type(ty) => {
                 let message = format!(
@@ -202,7 +209,7 @@ fn check_generics(function: &ItemFn, options: &Options) -> Result<()> {
             }
         }
     }
-    match listed {
+    match listed.first() {
         None => Ok(()),
         Some(listed) => {
             let message = format!("`{listed}` is not a type parameter of the function");

@@ -60,8 +60,8 @@ fn options_are_checked() {
     );
     assert_eq!(refusal("T = []"), "expected at least one type for `T`");
     assert_eq!(
-        refusal("T = [f32], U = [f32]"),
-        "a target is generic over one type at most"
+        refusal("T = [f32], U = [f32], V = [f32]"),
+        "a target is generic over two types at most"
     );
     assert_eq!(
         refusal("T = [f32]"),
@@ -144,7 +144,7 @@ fn a_pointer_is_no_attribute() {
 #[test]
 fn dimensions_are_checked() {
     let first = "`..` stands for any number of dimensions: it comes first, and at most once";
-    let expected = "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names and numbers";
+    let expected = "expected dimensions such as `#[dimensions(.., n, 4)]`: `..`, names, numbers, and expressions such as `n / 2`";
     let name =
         "a dimension's name has at most 64 letters from a to z and A to Z, digits and underscores";
     let long = "n".repeat(65);

@@ -169,3 +169,56 @@ fn conjugate<T: Complex>(x: &Operand<T>, y: &mut ResultBuffer<T>) {
         *y = x.conjugate();
     }
 }
+
+/// Returns the elements of a matrix of any layout at pairs of indices.
+#[target(pure, T = [f32, C64], I = [i32, u64])]
+fn picked<T: Element, I: Element + TryInto<usize>>(
+    #[dimensions(m, n)] x: &Operand<T>,
+    #[dimensions(k, 2)] at: &Operand<I>,
+    #[dimensions(k)] y: &mut ResultBuffer<T>,
+) {
+    let [count, _] = at.dims();
+    for i in 0..count {
+        // A negative index is past all dimensions.
+        let [row, column] = [0, 1].map(|j| at[[i, j]].try_into().unwrap_or(usize::MAX));
+        y[i] = x[[row, column]];
+    }
+}
+
+/// Squares complex numbers with the crate num-complex.
+#[target(elementwise)]
+fn squared(#[dimensions(..)] x: &Operand<C64>, #[dimensions(..)] y: &mut ResultBuffer<C64>) {
+    for (y, &x) in y.iter_mut().zip(x.iter()) {
+        let x = num_complex::Complex::from(x);
+        *y = (x * x).into();
+    }
+}
+
+/// Adds the first element of each row to the second, the third to the fourth, and so on.
+#[target(rows)]
+fn pair_sums(
+    #[dimensions(.., 2 * n)] x: &Operand<f32>,
+    #[dimensions(.., n)] y: &mut ResultBuffer<f32>,
+) {
+    for (y, pair) in y.iter_mut().zip(x.chunks_exact(2)) {
+        *y = pair[0] + pair[1];
+    }
+}
+
+/// Takes every other element of each row, the first of them.
+#[target(rows)]
+fn every_other(
+    #[dimensions(.., n)] x: &Operand<f32>,
+    #[dimensions(.., (n + 1) / 2)] y: &mut ResultBuffer<f32>,
+) {
+    let columns = x.dimensions().last().map_or(0, |&columns| columns as usize);
+    if columns == 0 {
+        return;
+    }
+    let halves = y.chunks_exact_mut(columns.div_ceil(2));
+    for (y, x) in halves.zip(x.chunks_exact(columns)) {
+        for (y, x) in y.iter_mut().zip(x.iter().step_by(2)) {
+            *y = *x;
+        }
+    }
+}

@@ -3,4 +3,5 @@
 mod attributes;
 mod buffers;
 mod context;
+mod random;
 mod stages;

@@ -32,7 +32,8 @@ pub use mapping::Mapping;
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
 pub use prepared::{BufferExecution, DirectCalls, DirectModule, FailedOnDevice, PreparedCall};
 pub use signature::{
-    AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Dimension, Signature,
+    AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Dimension, Expression,
+    Signature,
 };
 pub use site::{Alias, CallSite, FunctionReference, StaticInfo};
 pub use threads::{Job, ThreadPool, Threads, processors};

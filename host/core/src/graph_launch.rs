@@ -41,6 +41,7 @@ pub fn signature() -> Signature {
             kind: "function".to_owned(),
             element_type: None,
             fields: None,
+            variants: None,
             optional: false,
         }]),
         documentation: "Runs the function `capture` of the program on the operands: on CUDA as a graph, which is captured once and launched from then on."

@@ -291,6 +291,13 @@ fn check_attributes(declared: &[json::Attribute]) -> Result<()> {
                 attribute.name
             )));
         }
+        for variant in attribute
+            .variants
+            .iter()
+            .flat_map(|variants| variants.keys())
+        {
+            check_name(variant)?;
+        }
         check_attributes(attribute.fields.as_deref().unwrap_or_default())?;
     }
     Ok(())

@@ -39,7 +39,8 @@ class Results:
             sizes = Sizes(target, operands)
             with sizes.in_messages():
                 inferred = target.infer([sizes.of(x) for x in operands])
-            types = tuple(array_type(sizes.dimensions(shape), jnp.dtype(name)) for name, shape in inferred)
+            shapes = sizes.results([shape for _, shape in inferred])
+            types = tuple(array_type(shape, jnp.dtype(name)) for shape, (name, _) in zip(shapes, inferred, strict=True))
             return cls(types, only if len(types) == 1 else tuple)
         if isinstance(given, Sequence) and not isinstance(given, (str, tuple, list)):
             given = list(given)

@@ -1,17 +1,20 @@
 """Dimensions that `jax.export` leaves open, as variables of the exported program.
 
 A call site names only ranks, so that one serves all sizes. Its checks need numbers: each variable
-gets one that no other dimension has, and results are inferred with these. The numbers of an
-exported program's call are checked again when it runs.
+gets one that no other dimension has, and results are inferred with these. Dimensions that are
+computed from variables get the numbers that follow from theirs. The numbers of an exported
+program's call are checked again when it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from callbox import _dimensions
 from callbox._callbox import InvalidArgumentError, Target
 
 #: The number of the first variable. Arrays of a few variables stay below 2^63 bytes.
@@ -23,7 +26,11 @@ class Sizes:
 
     def __init__(self, target: Target, operands: Sequence[Any]) -> None:
         self._target = target
+        self._operands = operands
         self._taken = {size for x in operands for size in x.shape if isinstance(size, int)}
+        #: The numbers of names in open dimensions.
+        self._names: dict[str, int] = {}
+        #: The open dimensions with these numbers.
         self._variables: dict[int, Any] = {}
 
     def of(self, array: Any) -> tuple[str, tuple[int, ...]]:
@@ -34,9 +41,33 @@ class Sizes:
         """
         return array.dtype.name, tuple(self._number(size, array) for size in array.shape)
 
-    def dimensions(self, shape: Sequence[int]) -> tuple[Any, ...]:
-        """The dimensions with these numbers."""
-        return tuple(self._variables.get(size, size) for size in shape)
+    def results(self, shapes: Sequence[Sequence[int]]) -> list[tuple[Any, ...]]:
+        """The dimensions of the inferred results, which have these numbers.
+
+        Raises:
+            ValueError: A computed dimension of which the operands do not have the variables.
+        """
+        if not self._variables:
+            return [tuple(shape) for shape in shapes]
+        declared = [buffer for buffer in self._target.results or () if not buffer.optional]
+        sizes = _dimensions.named_sizes(self._target.operands, [x.shape for x in self._operands])
+        return [self._result(*pair, sizes) for pair in itertools.zip_longest(shapes, declared[: len(shapes)])]
+
+    def _result(self, shape: Sequence[int], buffer: Any, sizes: dict[str, Any]) -> tuple[Any, ...]:
+        paired = [declared for declared, _ in _dimensions.paired((buffer and buffer.dimensions) or (), shape)]
+        wanted = [None] * (len(shape) - len(paired)) + paired
+        return tuple(self._dimension(*pair, sizes) for pair in zip(shape, wanted, strict=True))
+
+    def _dimension(self, size: int, declared: Any, sizes: dict[str, Any]) -> Any:
+        if not isinstance(declared, str):
+            return self._variables.get(size, size)
+        unknown = _dimensions.symbols(declared) - sizes.keys()
+        if unknown:
+            raise ValueError(
+                f"target {self._target.name!r}: expected operands whose open dimensions say what {min(unknown)} is, "
+                f"of which the dimension {declared} of a result is computed"
+            )
+        return _dimensions.evaluate(declared, sizes)
 
     @contextlib.contextmanager
     def in_messages(self) -> Iterator[None]:
@@ -66,12 +97,34 @@ class Sizes:
                 f"target {self._target.name!r}: expected dimensions that are known when the program is traced, "
                 f"found {array.shape}"
             )
-        for number, variable in self._variables.items():
-            if str(variable) == str(size):
-                return number
-        free = _FIRST
-        while free in self._taken:
-            free += 2
-        self._taken.add(free)
-        self._variables[free] = size
-        return free
+        text = str(size)
+        if text.isidentifier():
+            number = self._name(text, size)
+        else:
+            try:
+                names = {name: self._name(name, size) for name in sorted(_dimensions.symbols(text))}
+                number = int(_dimensions.evaluate(text, names))
+            except (SyntaxError, ValueError, ArithmeticError):
+                # JAX writes it in a way that is not known here.
+                number = self._name(text, size)
+        self._variables.setdefault(number, size)
+        return number
+
+    def _name(self, name: str, size: Any) -> int:
+        """The number of a variable, or of a dimension that is none of their sums and products."""
+        if name not in self._names:
+            free = _FIRST
+            while free in self._taken:
+                free += 2
+            self._taken.add(free)
+            self._names[name] = free
+            self._variables[free] = size if str(size) == name else _variable(name, size)
+        return self._names[name]
+
+
+def _variable(name: str, size: Any) -> Any:
+    """The variable of this name, which the dimension is computed from."""
+    from jax import export
+
+    (variable,) = export.symbolic_shape(name, scope=size.scope)
+    return variable

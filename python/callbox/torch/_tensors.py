@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from callbox._callbox import Target
+from callbox._dimensions import evaluate, is_computed
 
 #: The dtypes that have the same name in PyTorch and in NumPy or ml_dtypes.
 DTYPES: dict[str, torch.dtype] = {
@@ -53,16 +54,28 @@ def symbolic_results(target: Target, operands: Sequence[torch.Tensor]) -> list[R
             return None
         for dimension, size in zip(dimensions, shape, strict=True):
             sizes.setdefault(str(dimension), [size])
+    symbols = {name: size for name, (size, *_) in sizes.items() if name.isidentifier()}
     dtypes = {buffer.dtypes: operand.dtype for buffer, operand in reversed(list(zip(declared, operands, strict=True)))}
     known: list[Result] = []
     for buffer in results:
         dtype = DTYPES.get(buffer.dtypes[0]) if len(buffer.dtypes) == 1 else dtypes.get(buffer.dtypes)
-        symbols = [d for d in buffer.dimensions or () if isinstance(d, str)]
-        if dtype is None or buffer.dimensions is None or buffer.optional or not sizes.keys() >= set(symbols):
+        if dtype is None or buffer.dimensions is None or buffer.optional:
             return None
-        shape = [size for d in buffer.dimensions for size in (sizes[d] if isinstance(d, str) else [d])]
+        try:
+            shape = [size for d in buffer.dimensions for size in _sizes_of(d, sizes, symbols)]
+        except LookupError:
+            return None
         known.append((dtype, tuple(shape)))
     return known
+
+
+def _sizes_of(declared: int | str, sizes: dict[str, list[Any]], symbols: dict[str, Any]) -> list[Any]:
+    """The sizes of a declared dimension of a result."""
+    if isinstance(declared, int):
+        return [declared]
+    if declared not in sizes and is_computed(declared):
+        return [evaluate(declared, symbols)]
+    return sizes[declared]
 
 
 def packed(results: Sequence[Any]) -> Any:

@@ -134,6 +134,34 @@ def test_open_dimensions_that_disagree(load):
         exported_of(program, "n, m", "k")
 
 
+@pytest.mark.parametrize("shape", [(2, 6), (1, 10), (3, 0)])
+def test_computed_dimensions(load, shape):
+    module = load("typed_ffi")
+    pair_sums, every_other = callbox.jax.op(module.pair_sums), callbox.jax.op(module.every_other)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    pairs = x.reshape(shape[0], -1, 2)
+    np.testing.assert_array_equal(jax.jit(pair_sums)(x), pairs.sum(-1))
+    np.testing.assert_array_equal(jax.vmap(every_other)(x), x[:, ::2])
+    sums = exported_of(pair_sums, "m, 2*n")
+    assert str(sums.out_avals[0].shape) == "(m, n)"
+    halves = exported_of(every_other, "m, n")
+    assert str(halves.out_avals[0].shape) == "(m, floordiv(n + 1, 2))"
+    if shape[1]:
+        np.testing.assert_array_equal(halves.call(x), x[:, ::2])
+        np.testing.assert_array_equal(sums.call(x), pairs.sum(-1))
+        both = exported_of(lambda x: every_other(pair_sums(x)), "m, 4*n + 2")
+        assert str(both.out_avals[0].shape) == "(m, n + 1)"
+        np.testing.assert_array_equal(both.call(x), pairs.sum(-1)[:, ::2])
+
+
+def test_computed_dimensions_that_disagree(load):
+    pair_sums = callbox.jax.op(load("typed_ffi").pair_sums)
+    with pytest.raises(ValueError, match=r"expected x: \[\.\., 2\*n\] but got \[3,5\]"):
+        jax.jit(pair_sums)(np.ones((3, 5), np.float32))
+    with pytest.raises(callbox.InvalidArgumentError, match=r"expected x: \[\.\., 2\*n\] but got \[m,k\]"):
+        exported_of(pair_sums, "m, k")
+
+
 def bundled(function, *args):
     return callbox.jax.export(jax.jit(function), bundle=True)(*args)
 

@@ -83,7 +83,7 @@ fn targets_that_take_batches_declare_them() {
             "batch, n",
             "n, batch",
             "batch",
-            "`batch` is the first dimension",
+            "`batch` is the first dimension alone",
         ),
         (
             "n",

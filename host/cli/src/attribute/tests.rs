@@ -32,6 +32,7 @@ fn field(name: &str, kind: &str, element_type: Option<ElementType>) -> Attribute
         kind: kind.to_owned(),
         element_type,
         fields: None,
+        variants: None,
         optional: false,
     }
 }

@@ -11,9 +11,9 @@ use crate::failure::Outcome;
 
 const WASM: &str = "wasm32-unknown-unknown";
 
-/// Vectors, and four of them in each iteration of a loop, for crates without a configuration of
-/// their own.
-const FLAGS: &str = "-Ctarget-feature=+simd128\x1f-Cllvm-args=-force-vector-interleave=4";
+/// Vectors, four of them in each iteration of a loop, and random bytes from the SDK, for crates
+/// without a configuration of their own.
+const FLAGS: &str = "-Ctarget-feature=+simd128\x1f-Cllvm-args=-force-vector-interleave=4\x1f--cfg=getrandom_backend=\"custom\"";
 
 const MISSING: &str =
     "cargo is missing, which builds kernels in Rust: install Rust from https://rustup.rs";

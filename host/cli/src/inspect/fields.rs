@@ -56,8 +56,17 @@ fn attribute(attribute: &AttributeSignature) -> String {
         let fields: Vec<_> = all.iter().map(self::attribute).collect();
         format!(" {{{}}}", fields.join(", "))
     });
+    let variants = attribute
+        .variants
+        .as_deref()
+        .map_or_else(String::new, |all| {
+            let variants = all
+                .iter()
+                .map(|(variant, number)| format!("{number} ({})", name(variant)));
+            format!(" of {}", variants.collect::<Vec<_>>().join(", "))
+        });
     let (name, kind) = (name(&attribute.name), name(&attribute.kind));
-    format!("{name}:{element_type} {kind}{fields}{optional}")
+    format!("{name}:{element_type} {kind}{variants}{fields}{optional}")
 }
 
 /// A key and its value.

@@ -71,7 +71,7 @@ fn buffer(buffer: &BufferSignature) -> Value {
     let types = buffer.element_types.iter().map(|t| t.lower_name());
     let dimension = |dimension: &Dimension| match dimension {
         Dimension::Size(size) => json!(size),
-        Dimension::Any | Dimension::Symbol(_) => json!(dimension.to_string()),
+        _ => json!(dimension.to_string()),
     };
     let dimensions = buffer.dimensions.as_ref();
     let dimensions = dimensions.map(|all| all.iter().map(dimension).collect::<Vec<_>>());
@@ -97,6 +97,16 @@ fn attribute(attribute: &AttributeSignature) -> Value {
     });
     if let Some(fields) = &attribute.fields {
         object["fields"] = attributes(fields).into();
+    }
+    if let Some(variants) = &attribute.variants {
+        // A number of 64 bits, as JSON has it.
+        let number = |number: i128| {
+            i64::try_from(number).map_or_else(|_| json!(number as u64), |n| json!(n))
+        };
+        let variants = variants
+            .iter()
+            .map(|(name, value)| (name.clone(), number(*value)));
+        object["variants"] = Value::Object(variants.collect());
     }
     object
 }

@@ -235,6 +235,7 @@ fn attribute_agrees(
     };
     let twin = AttributeSignature {
         fields: module.fields.clone(),
+        variants: twin.variants.clone().or_else(|| module.variants.clone()),
         ..twin.clone()
     };
     fields_agree && *module == twin
@@ -256,6 +257,7 @@ mod tests {
             .to_owned(),
             element_type: None,
             fields,
+            variants: None,
             optional: false,
         };
         let module = attribute("range", Some(vec![attribute("lo", None)]));

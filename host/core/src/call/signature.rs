@@ -1,8 +1,10 @@
 //! Signatures: a target's declaration of its operands, results and attributes.
 
+mod bindings;
 mod check;
 pub mod derivatives;
 pub mod dimensions;
+mod expression;
 mod infer;
 pub mod json;
 
@@ -13,6 +15,7 @@ use callbox_abi::Stage;
 pub use self::derivatives::{DerivativeMode, DerivativeOf};
 pub use self::dimensions::Dimension;
 use self::dimensions::{BATCHED, ELEMENTWISE, Extent, PURE, ROWS};
+pub use self::expression::Expression;
 use super::{ApiVersion, CallSite};
 use crate::values::{ArrayShape, Dictionary, ElementType, Result, Status};
 
@@ -72,6 +75,9 @@ pub struct AttributeSignature {
     /// The fields of a dictionary, if declared. They give untyped values their types. The target
     /// itself checks the fields of a call.
     pub fields: Option<Vec<Self>>,
+    /// The names and numbers of an enum's variants, if declared. The target itself checks the
+    /// number of a call.
+    pub variants: Option<Vec<(String, i128)>>,
     /// Whether it can be left out.
     pub optional: bool,
 }
@@ -105,11 +111,12 @@ impl Signature {
     }
 
     /// Adds implied traits, and checks the traits `elementwise`, `rows` and `batched` against the
-    /// rest of the declaration.
+    /// rest of the declaration, and that it determines the symbols of expressions.
     ///
     /// # Errors
     /// A message about the first declaration that a target of these traits cannot have.
     pub fn with_implied_traits(mut self) -> Result<Self, String> {
+        dimensions::check_expressions(&self)?;
         dimensions::check_elementwise(&self)?;
         dimensions::check_rows(&self)?;
         dimensions::check_batched(&self)?;

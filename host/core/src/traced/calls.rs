@@ -213,6 +213,7 @@ fn signature(name: &str) -> Signature {
         kind: "string".to_owned(),
         element_type: None,
         fields: None,
+        variants: None,
         optional: false,
     };
     Signature {

@@ -39,6 +39,7 @@ fn declared() -> Signature {
             kind: kind.to_owned(),
             element_type,
             fields: None,
+            variants: None,
             optional: false,
         };
     let attributes = [

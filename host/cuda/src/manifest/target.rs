@@ -199,6 +199,7 @@ fn attributes(place: &Field<'_>) -> Result<Vec<AttributeSignature>> {
             element_type: element_type.transpose()?.map(str::to_owned),
             // The fields' own places are in their errors.
             fields: fields.is_some().then(Vec::new),
+            variants: None,
             optional: object.flag("optional")?,
         };
         let mut attribute = json::attribute(attribute).map_err(|message| place.wrong(message))?;

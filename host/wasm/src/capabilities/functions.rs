@@ -32,6 +32,17 @@ impl Need {
         }
     }
 
+    /// What the author can do instead.
+    fn cure(self) -> &'static str {
+        match self {
+            Self::Anything => {
+                ", or a kernel in C with callbox_wasi.h, or in Rust for wasm32-unknown-unknown"
+            }
+            Self::Directory | Self::Clock => "",
+            Self::Randomness => ", or a kernel with a seed",
+        }
+    }
+
     /// The sufficient grants, by their names in a policy.
     fn described(self) -> &'static str {
         match self {
@@ -167,7 +178,7 @@ fn check(import: &ImportedItem, name: &str, grants: &Grants) -> Result<()> {
         ));
     }
     if !function.need.is_met(grants) {
-        return denied(format!("it takes {need}"));
+        return denied(format!("it takes {need}{}", function.need.cure()));
     }
     import.check_type(name, function.ty)
 }

@@ -49,6 +49,9 @@ const WORDS: &[&str] = &[
     "\"rank\"",
     "\"dimensions\"",
     "[\"..\", \"n\", 4]",
+    "[\"n/2\", \"2*(n-m)+1\", \"m\"]",
+    "\"/(\"",
+    "\"18446744073709551615*n\"",
     "\"elementwise\"",
     "\"rows\"",
     "\"optional\"",
@@ -202,6 +205,8 @@ fn array(declared: &BufferSignature) -> Option<ArrayShape> {
         Dimension::Any => None,
         Dimension::Size(size) => Some(*size),
         Dimension::Symbol(_) => Some(2),
+        // An expression without a size is that of a mismatch.
+        Dimension::Expression(expression) => Some(expression.evaluate(|_| Some(2)).unwrap_or(2)),
     };
     let sizes: Vec<_> = match &declared.dimensions {
         Some(dimensions) => dimensions.iter().filter_map(size).collect(),

@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::dimensions::{Bindings, Common, ELEMENTWISE, label, shortened};
-use super::{AttributeSignature, BufferSignature, Signature};
+use super::bindings::Bindings;
+use super::dimensions::{Common, ELEMENTWISE, MOST_PASSES, label, shortened};
+use super::{AttributeSignature, BufferSignature, Dimension, Signature};
 use crate::call::CallSite;
 use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
 
@@ -43,6 +44,7 @@ pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
     let mut buffers = Buffers::new(signature);
     let mut mismatches = buffers.operands(&operands);
     mismatches.extend(buffers.results(&results));
+    buffers.compare_waiting(&mut mismatches);
     report(mismatches, attributes(declared, &site.attributes))
 }
 
@@ -69,7 +71,9 @@ pub(super) fn check_operands<'a>(
         operands.len(),
     )?;
     let mut buffers = Buffers::new(signature);
-    report(buffers.operands(&operands), std::iter::empty())?;
+    let mut mismatches = buffers.operands(&operands);
+    buffers.compare_waiting(&mut mismatches);
+    report(mismatches, std::iter::empty())?;
     Ok(buffers)
 }
 
@@ -168,6 +172,20 @@ pub(super) struct Buffers<'a> {
     pub(super) bindings: Bindings<'a>,
     /// For elementwise targets, the dimensions of all buffers.
     pub(super) common: Option<Common>,
+    /// The buffers with expressions that wait for symbols.
+    waiting: Vec<Waiting<'a>>,
+    /// The number of buffers so far.
+    count: usize,
+}
+
+/// A buffer with an expression that waits for a symbol of a later buffer.
+#[derive(Debug)]
+struct Waiting<'a> {
+    /// Its position among operands and results.
+    position: usize,
+    declared: &'a [Dimension],
+    found: Vec<usize>,
+    label: String,
 }
 
 impl<'a> Buffers<'a> {
@@ -176,6 +194,30 @@ impl<'a> Buffers<'a> {
             signature,
             bindings: Bindings::default(),
             common: signature.has_trait(ELEMENTWISE).then(Common::default),
+            waiting: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Compares the buffers that wait for symbols again, and adds their mismatches. An expression
+    /// whose symbols no buffer of the call determines fits: an optional buffer has them.
+    fn compare_waiting(&mut self, mismatches: &mut [Option<String>]) {
+        for _ in 0..MOST_PASSES {
+            if self.waiting.is_empty() {
+                return;
+            }
+            let bindings = &mut self.bindings;
+            self.waiting.retain(|buffer| {
+                match bindings.unify(buffer.declared, &buffer.found, &buffer.label) {
+                    Ok(is_complete) => !is_complete,
+                    Err(mismatch) => {
+                        if let Some(of_buffer) = mismatches.get_mut(buffer.position) {
+                            *of_buffer = Some(mismatch);
+                        }
+                        false
+                    }
+                }
+            });
         }
     }
 
@@ -210,6 +252,8 @@ impl<'a> Buffers<'a> {
     ) -> Option<String> {
         let what = if is_operand { "operand" } else { "result" };
         let label = label(declared, what, number);
+        let position = self.count;
+        self.count += 1;
         if let Some(mismatch) = declared.and_then(|declared| declared.mismatch(found)) {
             let is_named = declared.is_some_and(|declared| !declared.name.is_empty());
             let subject = if is_named {
@@ -219,10 +263,17 @@ impl<'a> Buffers<'a> {
             };
             return Some(format!("{subject}: {mismatch}"));
         }
-        if let Some(dimensions) = declared.and_then(|declared| declared.dimensions.as_deref())
-            && let Err(mismatch) = self.bindings.unify(dimensions, found.dimensions(), &label)
-        {
-            return Some(mismatch);
+        if let Some(dimensions) = declared.and_then(|declared| declared.dimensions.as_deref()) {
+            match self.bindings.unify(dimensions, found.dimensions(), &label) {
+                Ok(true) => {}
+                Ok(false) => self.waiting.push(Waiting {
+                    position,
+                    declared: dimensions,
+                    found: found.dimensions().to_vec(),
+                    label: label.clone(),
+                }),
+                Err(mismatch) => return Some(mismatch),
+            }
         }
         let common = self.common.as_mut()?;
         common.unify(found, is_operand, &label).err()

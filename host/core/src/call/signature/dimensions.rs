@@ -1,8 +1,9 @@
 //! Declared dimensions of operands and results, and their agreement with a call site.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 
+use super::expression::Expression;
 use super::{BufferSignature, Signature};
 use crate::values::ArrayShape;
 
@@ -29,9 +30,6 @@ pub const PURE: &str = "pure";
 /// The most dimensions that a message lists.
 const MOST: usize = 16;
 
-/// The most symbols that a message explains, each with the name of a buffer.
-const MOST_EXPLAINED: usize = 4;
-
 /// The most bytes of a name in a message. Names come from the module, which is untrusted, and every
 /// buffer may have an error.
 const MAX_LABEL: usize = 64;
@@ -45,6 +43,8 @@ pub enum Dimension {
     Size(usize),
     /// `n`: a dimension of any size, the same size for every use of the symbol.
     Symbol(String),
+    /// `n/2`: a size that is computed from symbols.
+    Expression(Expression),
 }
 
 impl fmt::Display for Dimension {
@@ -53,6 +53,7 @@ impl fmt::Display for Dimension {
             Self::Any => f.write_str(".."),
             Self::Size(size) => size.fmt(f),
             Self::Symbol(symbol) => f.write_str(symbol),
+            Self::Expression(expression) => expression.fmt(f),
         }
     }
 }
@@ -63,119 +64,49 @@ pub(super) fn extent(dimensions: &[Dimension]) -> (usize, bool) {
     (dimensions.len() - usize::from(takes_more), takes_more)
 }
 
-/// The values of `..` and of the symbols in one call, each with the buffer that determined it.
-#[derive(Debug, Default)]
-pub(super) struct Bindings<'a> {
-    any: Option<(Vec<usize>, String)>,
-    symbols: BTreeMap<&'a str, (usize, String)>,
-}
+/// The most times that the buffers of a target are gone through for the symbols that their
+/// expressions determine.
+pub(super) const MOST_PASSES: usize = 8;
 
-impl<'a> Bindings<'a> {
-    /// Adds the dimensions of the buffer `label`. They bind new symbols and must agree with bound
-    /// ones.
-    ///
-    /// # Errors
-    /// The mismatch. Then the buffer binds nothing.
-    pub(super) fn unify(
-        &mut self,
-        declared: &'a [Dimension],
-        found: &[usize],
-        label: &str,
-    ) -> Result<(), String> {
-        let (least, takes_more) = extent(declared);
-        let fits = if takes_more {
-            found.len() >= least
-        } else {
-            found.len() == least
-        };
-        if !fits {
-            return Err(self.mismatch(declared, found, label));
-        }
-        let (any, single) = found.split_at(found.len() - least);
-        let mut new: BTreeMap<&'a str, usize> = BTreeMap::new();
-        let mut agrees = !takes_more || self.any.as_ref().is_none_or(|(known, _)| known == any);
-        let declared_single = &declared[usize::from(takes_more)..];
-        for (dimension, &size) in declared_single.iter().zip(single) {
-            agrees &= match dimension {
-                // Only the first entry can be `..`, which `any` covers.
-                Dimension::Any => true,
-                Dimension::Size(expected) => *expected == size,
-                Dimension::Symbol(symbol) => match self.symbols.get(symbol.as_str()) {
-                    Some((known, _)) => *known == size,
-                    None => *new.entry(symbol).or_insert(size) == size,
-                },
-            };
-        }
-        if !agrees {
-            return Err(self.mismatch(declared, found, label));
-        }
-        if takes_more && self.any.is_none() {
-            self.any = Some((any.to_vec(), label.to_owned()));
-        }
-        let new = new.into_iter();
-        self.symbols
-            .extend(new.map(|(symbol, size)| (symbol, (size, label.to_owned()))));
-        Ok(())
-    }
-
-    /// The sizes of these dimensions.
-    ///
-    /// # Errors
-    /// The first entry that no operand determines.
-    pub(super) fn resolve<'d>(
-        &self,
-        declared: &'d [Dimension],
-    ) -> Result<Vec<usize>, &'d Dimension> {
-        let mut sizes = Vec::new();
-        for dimension in declared {
-            match dimension {
-                Dimension::Any => {
-                    let (any, _) = self.any.as_ref().ok_or(dimension)?;
-                    sizes.extend_from_slice(any);
-                }
-                Dimension::Size(size) => sizes.push(*size),
-                Dimension::Symbol(symbol) => {
-                    let (size, _) = self.symbols.get(symbol.as_str()).ok_or(dimension)?;
-                    sizes.push(*size);
-                }
+/// Checks that the buffers of a target determine the symbols of all expressions.
+///
+/// # Errors
+/// A message about the first expression for which they do not.
+pub fn check_expressions(signature: &Signature) -> Result<(), String> {
+    let buffers = || {
+        let operands = signature.operands.iter().flatten().enumerate();
+        let results = signature.results.iter().flatten().enumerate();
+        let operands = operands.map(|(i, buffer)| (buffer, "operand", i));
+        operands.chain(results.map(|(i, buffer)| (buffer, "result", i)))
+    };
+    let dimensions = || buffers().flat_map(|(buffer, ..)| buffer.dimensions.iter().flatten());
+    let mut known: BTreeSet<&str> = dimensions()
+        .filter_map(|dimension| match dimension {
+            Dimension::Symbol(symbol) => Some(symbol.as_str()),
+            _ => None,
+        })
+        .collect();
+    for _ in 0..MOST_PASSES {
+        for dimension in dimensions() {
+            if let Dimension::Expression(expression) = dimension {
+                known.extend(expression.determines(|symbol| known.contains(symbol)));
             }
         }
-        Ok(sizes)
     }
-
-    /// The message, in XLA's words, with the values of `..` and the symbols so far.
-    fn mismatch(&self, declared: &[Dimension], found: &[usize], label: &str) -> String {
-        let mut known: Vec<String> = Vec::new();
-        for (i, dimension) in declared.iter().enumerate() {
-            // A repeated symbol is explained once.
-            if known.len() == MOST_EXPLAINED || declared[..i].contains(dimension) {
+    for (buffer, what, number) in buffers() {
+        for dimension in buffer.dimensions.iter().flatten() {
+            let Dimension::Expression(expression) = dimension else {
                 continue;
-            }
-            match dimension {
-                Dimension::Any => {
-                    if let Some((any, from)) = &self.any {
-                        known.push(format!(".. = {} (from {from})", Sizes(any)));
-                    }
-                }
-                Dimension::Symbol(symbol) => {
-                    if let Some((size, from)) = self.symbols.get(symbol.as_str()) {
-                        known.push(format!("{symbol} = {size} (from {from})"));
-                    }
-                }
-                Dimension::Size(_) => {}
+            };
+            if let Some(unknown) = expression.symbols().find(|symbol| !known.contains(symbol)) {
+                return Err(format!(
+                    "{}: no dimension determines {unknown} of {expression}: expected {unknown} as a dimension of its own, or in one such as 2*{unknown}+1",
+                    label(Some(buffer), what, number)
+                ));
             }
         }
-        let with = if known.is_empty() {
-            String::new()
-        } else {
-            format!(" with {}", known.join(", "))
-        };
-        format!(
-            "Wrong buffer dimensions: expected {label}: {}{with} but got {}",
-            Declared(declared),
-            Sizes(found)
-        )
     }
+    Ok(())
 }
 
 /// Displays declared dimensions: `[.., n, 4]`.
@@ -316,8 +247,11 @@ pub fn check_batched(signature: &Signature) -> Result<(), String> {
     for (what, buffers) in [("operand", operands), ("result", results)] {
         for (number, buffer) in buffers.iter().enumerate() {
             let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
-            let is_late = dimensions.iter().skip(1).any(is_batch);
-            if is_late || what == "result" && !has_batch(buffer) {
+            let is_first = has_batch(buffer);
+            let is_late = dimensions[usize::from(is_first)..]
+                .iter()
+                .any(mentions_batch);
+            if is_late || what == "result" && !is_first {
                 return Err(format!(
                     "expected a target of the trait batched to declare batch as the first dimension of each result and as no later one, found {}: {}",
                     label(Some(buffer), what, number),
@@ -337,6 +271,13 @@ pub fn check_batched(signature: &Signature) -> Result<(), String> {
 
 fn is_batch(dimension: &Dimension) -> bool {
     matches!(dimension, Dimension::Symbol(symbol) if symbol == BATCH)
+}
+
+fn mentions_batch(dimension: &Dimension) -> bool {
+    match dimension {
+        Dimension::Expression(expression) => expression.symbols().any(|symbol| symbol == BATCH),
+        _ => is_batch(dimension),
+    }
 }
 
 /// Whether the dimensions of an operand or result are declared to begin with `batch`.
@@ -388,7 +329,7 @@ pub fn check_elementwise(signature: &Signature) -> Result<(), String> {
         let label = label(Some(buffer), what, number);
         let dimensions = buffer.dimensions.as_deref().unwrap_or_default();
         for (i, dimension) in dimensions.iter().enumerate() {
-            let is_size = matches!(dimension, Dimension::Size(_));
+            let is_size = matches!(dimension, Dimension::Size(_) | Dimension::Expression(_));
             if is_size || dimensions[..i].contains(dimension) {
                 return Err(format!(
                     "expected a target of the trait elementwise to take any dimensions of a rank, found {label}: {}",

@@ -1,8 +1,9 @@
 //! Inference of result shapes from operand shapes and the target's declaration.
 
+use super::bindings::Unresolved;
 use super::check::{self, Buffers};
-use super::dimensions::{Declared, Dimension, Sizes, label};
-use super::{BufferSignature, Signature};
+use super::dimensions::{Declared, Sizes, label};
+use super::{BufferSignature, Dimension, Signature};
 use crate::values::{ArrayShape, ElementType, Result, Status};
 
 /// The results of a call with these operands.
@@ -27,9 +28,16 @@ pub(super) fn infer(signature: &Signature, operands: &[ArrayShape]) -> Result<Ve
         let declared = result.dimensions.as_deref();
         let sizes = match (&elementwise, declared, result.rank) {
             (Some(sizes), _, _) => fitting(result, sizes, &label)?,
-            (None, Some(declared), _) => bindings
-                .resolve(declared)
-                .map_err(|missing| unknown(signature, &unbound(missing, declared, &label)))?,
+            (None, Some(declared), _) => {
+                bindings.resolve(declared).map_err(|reason| match reason {
+                    Unresolved::Unknown(symbol) => {
+                        unknown(signature, &unbound(symbol, declared, &label))
+                    }
+                    Unresolved::NoSize(expression) => {
+                        Status::invalid_argument(bindings.no_size(expression, declared, &label))
+                    }
+                })?
+            }
             (None, None, Some(0)) => Vec::new(),
             (None, None, _) => {
                 let what = format!("the dimensions of {label} are not declared");
@@ -76,7 +84,7 @@ fn element_type(
     }
 }
 
-fn unbound(missing: &Dimension, declared: &[Dimension], label: &str) -> String {
+fn unbound(missing: &str, declared: &[Dimension], label: &str) -> String {
     format!(
         "no operand says what {missing} is in the dimensions {} of {label}",
         Declared(declared)

@@ -6,17 +6,15 @@
 
 use callbox_abi::UnknownName;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::dimensions::{Declared, extent};
+use super::expression::{self, MAX_TEXT, Parsed};
 use super::{AttributeSignature, BufferSignature, Dimension};
 use crate::values::ElementType;
 
 /// The most dimensions that a declaration can have.
 const MAX_RANK: usize = 255;
-
-/// The longest symbol for a dimension, in bytes.
-const MAX_SYMBOL: usize = 64;
 
 /// The kinds of attributes.
 const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
@@ -49,6 +47,8 @@ pub struct Attribute {
     pub element_type: Option<String>,
     /// The fields of a dictionary.
     pub fields: Option<Vec<Self>>,
+    /// The numbers of an enum's variants, by name.
+    pub variants: Option<Map<String, Value>>,
     /// Whether it can be left out.
     #[serde(default)]
     pub optional: bool,
@@ -139,22 +139,26 @@ fn dimension(position: usize, value: &Value) -> Result<Dimension, String> {
             Some(Ok(size)) => return Ok(Dimension::Size(size)),
             _ => number.to_string(),
         },
-        Value::String(text) if text.len() > MAX_SYMBOL => {
+        Value::String(text) if text.len() > MAX_TEXT => {
             format!("a text of {} bytes", text.len())
         }
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => match expression::parse(text) {
+            Ok(Parsed::Size(size)) => return Ok(Dimension::Size(size)),
+            Ok(Parsed::Expression(expression)) => return Ok(Dimension::Expression(expression)),
+            Err(reason) => format!("{text:?}, {reason}"),
+        },
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     };
     Err(format!(
-        "expected each of the dimensions to be a size, a symbol of at most {MAX_SYMBOL} letters, digits and underscores that begins with no digit, or \"..\", found {found}"
+        "expected each of the dimensions to be a size, a symbol of at most {MAX_TEXT} letters, digits and underscores that begins with no digit, an expression such as \"n/2\", or \"..\", found {found}"
     ))
 }
 
 fn is_symbol(text: &str) -> bool {
-    text.len() <= MAX_SYMBOL
+    text.len() <= MAX_TEXT
         && text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
@@ -162,8 +166,8 @@ fn is_symbol(text: &str) -> bool {
 /// Validates a declared attribute.
 ///
 /// # Errors
-/// A message, if the kind or the element type is unknown, or if another kind than a dictionary has
-/// fields.
+/// A message, if the kind or the element type is unknown, if another kind than a dictionary has
+/// fields, or another kind than a scalar has variants.
 pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
     if !KINDS.contains(&declared.kind.as_str()) {
         return Err(format!(
@@ -177,11 +181,15 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
             declared.name, declared.kind
         ));
     }
+    let variants = declared
+        .variants
+        .map(|variants| variants_of(&declared.name, &declared.kind, variants));
     let fields = declared
         .fields
         .map(|fields| fields.into_iter().map(attribute).collect::<Result<_, _>>());
     Ok(AttributeSignature {
         fields: fields.transpose()?,
+        variants: variants.transpose()?,
         element_type: declared
             .element_type
             .as_deref()
@@ -191,6 +199,32 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
         kind: declared.kind,
         optional: declared.optional,
     })
+}
+
+/// The variants of an enum, which are scalars.
+fn variants_of(
+    name: &str,
+    kind: &str,
+    variants: Map<String, Value>,
+) -> Result<Vec<(String, i128)>, String> {
+    if kind != "scalar" {
+        return Err(format!(
+            "attribute {name:?}: expected variants of the kind scalar alone, found them beside {kind:?}"
+        ));
+    }
+    let number = |value: &Value| {
+        let signed = value.as_i64().map(i128::from);
+        signed.or(value.as_u64().map(i128::from))
+    };
+    let variants = variants.into_iter();
+    variants
+        .map(|(variant, value)| match number(&value) {
+            Some(number) => Ok((variant, number)),
+            None => Err(format!(
+                "attribute {name:?}: expected an integer of 64 bits for the variant {variant:?}, found another value"
+            )),
+        })
+        .collect()
 }
 
 fn element_type(name: &str) -> Result<ElementType, String> {

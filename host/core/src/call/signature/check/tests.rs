@@ -20,6 +20,7 @@ fn attribute(name: &str, kind: &str, element_type: Option<ElementType>) -> Attri
         kind: kind.to_owned(),
         element_type,
         fields: None,
+        variants: None,
         optional: false,
     }
 }

@@ -88,14 +88,20 @@ fn what_is_no_dimension_is_refused() {
     assert!(refused(r#"["..", ".."]"#).contains("found it as number 1"));
     assert_eq!(
         refused("[-1]"),
-        "expected each of the dimensions to be a size, a symbol of at most 64 letters, digits and underscores that begins with no digit, or \"..\", found -1"
+        "expected each of the dimensions to be a size, a symbol of at most 64 letters, digits and underscores that begins with no digit, an expression such as \"n/2\", or \"..\", found -1"
     );
     for (entry, found) in [
         ("1.5", "found 1.5"),
-        (r#""2n""#, "found \"2n\""),
-        (r#""""#, "found \"\""),
-        (r#""n m""#, "found \"n m\""),
-        (r#""é""#, "found \"é\""),
+        (r#""2n""#, "found \"2n\", whose 2n is no number"),
+        (
+            r#""""#,
+            "found \"\", which lacks a size or a symbol at its end",
+        ),
+        (
+            r#""n m""#,
+            "found \"n m\", which has \"m\" in place of an operator",
+        ),
+        (r#""é""#, "found \"é\", which has other characters"),
         (long.as_str(), "found a text of 65 bytes"),
         ("null", "found null"),
         ("true", "found true"),
@@ -336,4 +342,94 @@ fn targets_that_take_batches_declare_them() {
         older.with_implied_traits().unwrap_err(),
         "expected a target of the trait batched to be called by API_VERSION_TYPED_FFI alone, found API_VERSION_ORIGINAL"
     );
+}
+
+#[test]
+fn expressions_unify_in_any_order() {
+    let declared = |operands: &str, results: &str| target(operands, results, &[]);
+    let halves = declared(
+        r#"[{"name": "x", "dimensions": ["..", "n/2"]}, {"name": "w", "dimensions": ["2*m", "n"]}]"#,
+        r#"[{"name": "y", "dimensions": ["..", "m+n"]}]"#,
+    );
+    assert_eq!(wrong(&halves, &["f32[5,3]", "f32[4,7]"], "f32[5,9]"), "");
+    assert_eq!(
+        wrong(&halves, &["f32[5,4]", "f32[4,7]"], "f32[5,9]"),
+        "Wrong buffer dimensions: expected x: [.., n/2] with .. = [5] (from x), n = 7 (from w), n/2 = 3 but got [5,4]"
+    );
+    assert_eq!(
+        wrong(&halves, &["f32[5,3]", "f32[3,7]"], "f32[5,9]"),
+        "Wrong buffer dimensions: expected w: [2*m, n] but got [3,7]"
+    );
+    assert_eq!(
+        wrong(&halves, &["f32[5,3]", "f32[4,7]"], "f32[5,8]"),
+        "Wrong buffer dimensions: expected y: [.., m+n] with .. = [5] (from x), m = 2 (from w), n = 7 (from w), m+n = 9 but got [5,8]"
+    );
+    // A symbol that only a result has.
+    let upward = declared(
+        r#"[{"name": "x", "dimensions": ["n/2"]}]"#,
+        r#"[{"name": "y", "dimensions": ["n"]}]"#,
+    );
+    assert_eq!(wrong(&upward, &["f32[3]"], "f32[7]"), "");
+    assert_eq!(
+        wrong(&upward, &["f32[3]"], "f32[8]"),
+        "Wrong buffer dimensions: expected x: [n/2] with n = 8 (from y), n/2 = 4 but got [3]"
+    );
+    // Each of two expressions needs a symbol of the other buffer.
+    let crossed = declared(
+        r#"[{"name": "x", "dimensions": ["n/2", "k"]}, {"name": "z", "dimensions": ["k/2", "n"]}]"#,
+        "[]",
+    );
+    assert_eq!(wrong(&crossed, &["f32[2,7]", "f32[3,5]"], "()"), "");
+    assert_eq!(
+        wrong(&crossed, &["f32[2,7]", "f32[4,5]"], "()"),
+        "Wrong buffer dimensions: expected z: [k/2, n] with k = 7 (from x), k/2 = 3 but got [4,5]"
+    );
+}
+
+#[test]
+fn symbols_of_expressions_are_determined() {
+    let checked = |operands: &str, results: &str| {
+        let signature = target(operands, results, &[]);
+        signature.with_implied_traits().map(|_| ())
+    };
+    for (operands, results) in [
+        (
+            r#"[{"dimensions": ["2*n"]}]"#,
+            r#"[{"dimensions": ["n/2"]}]"#,
+        ),
+        (r#"[{"dimensions": ["n/2"]}]"#, r#"[{"dimensions": ["n"]}]"#),
+        (r#"[{"dimensions": ["n+m", "m+k", "k"]}]"#, "[]"),
+        (r#"[{"dimensions": ["n*m", "m"]}]"#, "null"),
+    ] {
+        assert_eq!(checked(operands, results), Ok(()), "{operands} {results}");
+    }
+    assert_eq!(
+        checked(r#"[{"name": "x", "dimensions": ["n/2"]}]"#, "[]").unwrap_err(),
+        "x: no dimension determines n of n/2: expected n as a dimension of its own, or in one such as 2*n+1"
+    );
+    for operands in [
+        r#"[{"dimensions": ["n+m", "n-m"]}]"#,
+        r#"[{"dimensions": ["n*n"]}]"#,
+        r#"[{"dimensions": ["n-n"]}]"#,
+        r#"[{"dimensions": ["n/m", "m"]}]"#,
+    ] {
+        assert!(checked(operands, "[]").is_err(), "{operands}");
+    }
+    let batched = target(
+        r#"[{"dimensions": ["batch", "2*batch"]}]"#,
+        r#"[{"dimensions": ["batch"]}]"#,
+        &["batched"],
+    );
+    assert!(
+        batched
+            .with_implied_traits()
+            .unwrap_err()
+            .contains("[batch, 2*batch]")
+    );
+    let elementwise = target(
+        r#"[{"dimensions": ["n+0"]}]"#,
+        r#"[{"dimensions": ["n+0"]}]"#,
+        &["elementwise"],
+    );
+    assert!(elementwise.with_implied_traits().is_err());
 }

@@ -137,3 +137,38 @@ fn elementwise_results_are_like_the_operands() {
     // Without the trait, the result is unknown.
     assert!(inferred(&target("[{}]", y, &[]), &["f32[2]"]).contains("of y are not declared"));
 }
+
+#[test]
+fn expressions_are_computed() {
+    let halves = target(
+        r#"[{"name": "x", "element_types": ["f32"], "dimensions": ["..", "2*n"]}]"#,
+        r#"[{"name": "y", "element_types": ["f32"], "dimensions": ["..", "n", "n/2+1", "n-3"]}]"#,
+        &[],
+    );
+    assert_eq!(inferred(&halves, &["f32[4,10]"]), "f32[4,5,3,2]");
+    assert_eq!(
+        inferred(&halves, &["f32[4]"]),
+        "Wrong buffer dimensions: expected y: [.., n, n/2+1, n-3] with .. = [] (from x), n = 2 (from x), n/2+1 = 2 but n-3 is no size"
+    );
+    let odd = inferred(&halves, &["f32[5]"]);
+    assert!(
+        odd.ends_with("Wrong buffer dimensions: expected x: [.., 2*n] but got [5]"),
+        "{odd}"
+    );
+    let upward = target(
+        r#"[{"name": "x", "dimensions": ["n/2"]}]"#,
+        r#"[{"name": "y", "element_types": ["f32"], "dimensions": ["n"]}]"#,
+        &[],
+    );
+    assert_eq!(
+        inferred(&upward, &["f32[5]"]),
+        unknown("no operand says what n is in the dimensions [n] of y")
+    );
+    let huge = target(
+        r#"[{"name": "x", "element_types": ["f32"], "dimensions": ["n"]}]"#,
+        r#"[{"name": "y", "element_types": ["f32"], "dimensions": ["9223372036854775807*n"]}]"#,
+        &[],
+    );
+    assert!(inferred(&huge, &["f32[3]"]).ends_with("but 9223372036854775807*n is no size"));
+    assert!(inferred(&huge, &["f32[1]"]).contains("9223372036854775807"));
+}

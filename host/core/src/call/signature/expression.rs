@@ -1,0 +1,305 @@
+//! Dimensions that are computed from others: `n/2`, `2*n+1`.
+//!
+//! The text comes from metadata, which is untrusted. It is as short as a symbol, and is read and
+//! evaluated without recursion, in numbers of 128 bits whose overflow is no size.
+
+use std::fmt;
+
+/// The longest symbol or expression, in bytes.
+pub(super) const MAX_TEXT: usize = 64;
+
+/// A size that is computed from the sizes of other dimensions, with `+`, `-`, `*`, `/`, which
+/// rounds down, and parentheses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Expression {
+    /// The expression without spaces.
+    text: String,
+    /// The same in postfix notation.
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Number(u64),
+    Symbol(String),
+    /// Takes the two values before it.
+    Operator(u8),
+}
+
+/// What an expression says about the size of a dimension.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Solution<'a> {
+    /// The expression has this size.
+    Fits,
+    /// The expression has another size, or none, whatever the unknown symbol is.
+    Differs,
+    /// The expression has this size if the unknown symbol is this number.
+    Symbol(&'a str, usize),
+    /// Symbols are unknown that the size does not determine.
+    Open,
+}
+
+/// `slope * unknown + constant`.
+#[derive(Clone, Copy, Debug)]
+struct Linear {
+    slope: i128,
+    constant: i128,
+}
+
+/// Why an expression has no value of the form [`Linear`].
+#[derive(Debug, PartialEq, Eq)]
+enum NoValue {
+    /// It is not linear in the unknown symbol, or several are unknown.
+    Open,
+    /// A number overflows, or is divided by zero.
+    Undefined,
+}
+
+/// A dimension as text: a size that was computed, or an expression.
+pub(super) enum Parsed {
+    Size(usize),
+    Expression(Expression),
+}
+
+impl Expression {
+    /// Returns the size, if the sizes of all symbols are known, and the result is one.
+    #[must_use]
+    pub fn evaluate(&self, size: impl Fn(&str) -> Option<usize>) -> Option<usize> {
+        let value = self.linear(None, |symbol| size(symbol)).ok()?;
+        usize::try_from(value.constant).ok()
+    }
+
+    /// Returns the symbols, in the order of the text. One that is repeated comes again.
+    pub fn symbols(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Symbol(symbol) => Some(symbol.as_str()),
+            Step::Number(_) | Step::Operator(_) => None,
+        })
+    }
+
+    /// Compares the expression with the size of a dimension. The size determines at most one
+    /// symbol, in which the expression is linear.
+    pub(super) fn solve(&self, found: usize, size: impl Fn(&str) -> Option<usize>) -> Solution<'_> {
+        let unknown = self.symbols().find(|symbol| size(symbol).is_none());
+        let value = match self.linear(unknown, &size) {
+            Ok(value) => value,
+            Err(NoValue::Open) => return Solution::Open,
+            Err(NoValue::Undefined) => return Solution::Differs,
+        };
+        let Some(rest) = (found as i128).checked_sub(value.constant) else {
+            return Solution::Differs;
+        };
+        match unknown {
+            Some(symbol) if value.slope != 0 => {
+                let quotient = divided(rest, value.slope).filter(|(_, remainder)| *remainder == 0);
+                let size = quotient.and_then(|(size, _)| usize::try_from(size).ok());
+                size.map_or(Solution::Differs, |size| Solution::Symbol(symbol, size))
+            }
+            _ if rest == 0 => Solution::Fits,
+            _ => Solution::Differs,
+        }
+    }
+
+    /// Returns the symbol that the size of the dimension determines, for most sizes of the known
+    /// ones.
+    pub(super) fn determines(&self, is_known: impl Fn(&str) -> bool) -> Option<&str> {
+        // A prime, by which nothing else is divisible.
+        const ANY_SIZE: usize = 1_000_003;
+        let unknown = self.symbols().find(|symbol| !is_known(symbol))?;
+        let value = self.linear(Some(unknown), |symbol| is_known(symbol).then_some(ANY_SIZE));
+        value.is_ok_and(|value| value.slope != 0).then_some(unknown)
+    }
+
+    /// Evaluates the expression, with one unknown symbol.
+    fn linear(
+        &self,
+        unknown: Option<&str>,
+        size: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Linear, NoValue> {
+        let mut values: Vec<Linear> = Vec::new();
+        for step in &self.steps {
+            let value = match step {
+                Step::Number(number) => constant(i128::from(*number)),
+                Step::Symbol(symbol) if unknown == Some(symbol) => Linear {
+                    slope: 1,
+                    constant: 0,
+                },
+                Step::Symbol(symbol) => constant(size(symbol).ok_or(NoValue::Open)? as i128),
+                Step::Operator(operator) => {
+                    let (Some(right), Some(left)) = (values.pop(), values.pop()) else {
+                        return Err(NoValue::Undefined);
+                    };
+                    left.combined(*operator, right)?
+                }
+            };
+            values.push(value);
+        }
+        values.pop().ok_or(NoValue::Undefined)
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn constant(constant: i128) -> Linear {
+    Linear { slope: 0, constant }
+}
+
+impl Linear {
+    fn combined(self, operator: u8, right: Self) -> Result<Self, NoValue> {
+        match operator {
+            b'+' => self.each(right, i128::checked_add),
+            b'-' => self.each(right, i128::checked_sub),
+            b'*' if right.slope == 0 => self.times(right.constant),
+            b'*' if self.slope == 0 => right.times(self.constant),
+            b'/' if right.slope == 0 => self.over(right.constant),
+            _ => Err(NoValue::Open),
+        }
+    }
+
+    fn each(self, right: Self, operation: fn(i128, i128) -> Option<i128>) -> Result<Self, NoValue> {
+        let slope = operation(self.slope, right.slope).ok_or(NoValue::Undefined)?;
+        let constant = operation(self.constant, right.constant).ok_or(NoValue::Undefined)?;
+        Ok(Self { slope, constant })
+    }
+
+    fn times(self, factor: i128) -> Result<Self, NoValue> {
+        let product = |value: i128| value.checked_mul(factor).ok_or(NoValue::Undefined);
+        Ok(Self {
+            slope: product(self.slope)?,
+            constant: product(self.constant)?,
+        })
+    }
+
+    fn over(self, divisor: i128) -> Result<Self, NoValue> {
+        let (slope, rest_of_slope) = divided(self.slope, divisor).ok_or(NoValue::Undefined)?;
+        let (constant, rest) = divided(self.constant, divisor).ok_or(NoValue::Undefined)?;
+        // Rounding is the same for all unknowns only if it concerns the constant alone.
+        if rest_of_slope != 0 {
+            return Err(NoValue::Open);
+        }
+        Ok(Self {
+            slope,
+            constant: constant - i128::from(rest != 0 && (rest < 0) != (divisor < 0)),
+        })
+    }
+}
+
+/// Returns the quotient, rounded towards zero, and the remainder.
+fn divided(value: i128, divisor: i128) -> Option<(i128, i128)> {
+    value.checked_div(divisor).zip(value.checked_rem(divisor))
+}
+
+/// Reads a dimension that is neither a plain symbol nor a number.
+///
+/// # Errors
+/// The reason, to follow "found" and the text in a message.
+pub(super) fn parse(text: &str) -> Result<Parsed, String> {
+    let mut reader = Reader {
+        text: String::new(),
+        steps: Vec::new(),
+        operators: Vec::new(),
+        is_value_next: true,
+    };
+    let mut rest = text.trim_ascii();
+    while let Some(first) = rest.bytes().next() {
+        let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len()).max(1);
+        let token = rest.get(..len).ok_or("which has other characters")?;
+        reader.token(first, token)?;
+        reader.text.push_str(token);
+        rest = rest[len..].trim_ascii_start();
+    }
+    reader.finish()
+}
+
+/// Turns an expression into postfix notation.
+struct Reader {
+    text: String,
+    steps: Vec<Step>,
+    /// The operators and parentheses whose right side is being read.
+    operators: Vec<u8>,
+    is_value_next: bool,
+}
+
+impl Reader {
+    fn token(&mut self, first: u8, token: &str) -> Result<(), String> {
+        match (first, self.is_value_next) {
+            (b'(', true) => self.operators.push(first),
+            (b')', false) => {
+                self.take_operators(1);
+                if self.operators.pop().is_none() {
+                    return Err("whose `)` has no `(`".to_owned());
+                }
+            }
+            (b'+' | b'-' | b'*' | b'/', false) => {
+                self.take_operators(precedence(first));
+                self.operators.push(first);
+                self.is_value_next = true;
+            }
+            (b'0'..=b'9', true) => {
+                let number = token
+                    .parse()
+                    .map_err(|_| format!("whose {token} is no number"))?;
+                self.steps.push(Step::Number(number));
+                self.is_value_next = false;
+            }
+            (b'_' | b'a'..=b'z' | b'A'..=b'Z', true) => {
+                self.steps.push(Step::Symbol(token.to_owned()));
+                self.is_value_next = false;
+            }
+            (_, true) => {
+                return Err(format!(
+                    "which has {token:?} in place of a size or a symbol"
+                ));
+            }
+            (_, false) => return Err(format!("which has {token:?} in place of an operator")),
+        }
+        Ok(())
+    }
+
+    /// Moves the operators of at least this precedence to the steps, up to a parenthesis.
+    fn take_operators(&mut self, least: u8) {
+        while let Some(operator) = self
+            .operators
+            .pop_if(|operator| precedence(*operator) >= least)
+        {
+            self.steps.push(Step::Operator(operator));
+        }
+    }
+
+    fn finish(mut self) -> Result<Parsed, String> {
+        if self.is_value_next {
+            return Err("which lacks a size or a symbol at its end".to_owned());
+        }
+        self.take_operators(1);
+        if !self.operators.is_empty() {
+            return Err("whose `(` has no `)`".to_owned());
+        }
+        let expression = Expression {
+            text: self.text,
+            steps: self.steps,
+        };
+        if expression.symbols().next().is_some() {
+            return Ok(Parsed::Expression(expression));
+        }
+        let size = expression.evaluate(|_| None);
+        size.map(Parsed::Size)
+            .ok_or_else(|| "which is no size".to_owned())
+    }
+}
+
+/// The precedence of an operator. Parentheses have the lowest.
+fn precedence(operator: u8) -> u8 {
+    match operator {
+        b'*' | b'/' => 2,
+        b'+' | b'-' => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

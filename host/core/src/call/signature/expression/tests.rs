@@ -1,0 +1,140 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use super::*;
+
+fn expression(text: &str) -> Expression {
+    match parse(text) {
+        Ok(Parsed::Expression(expression)) => expression,
+        Ok(Parsed::Size(size)) => panic!("{text}: a size of {size}"),
+        Err(reason) => panic!("{text}: {reason}"),
+    }
+}
+
+fn refused(text: &str) -> String {
+    match parse(text) {
+        Ok(_) => panic!("{text} is not refused"),
+        Err(reason) => reason,
+    }
+}
+
+/// The size for `n = 7`, `m = 3`.
+fn size(text: &str) -> Option<usize> {
+    expression(text).evaluate(|symbol| match symbol {
+        "n" => Some(7),
+        "m" => Some(3),
+        _ => None,
+    })
+}
+
+#[test]
+fn operators_have_their_usual_precedence_and_division_rounds_down() {
+    for (text, value) in [
+        ("n/2", Some(3)),
+        ("n/2+1", Some(4)),
+        ("1+n/2", Some(4)),
+        ("n-m-1", Some(3)),
+        ("n-(m-1)", Some(5)),
+        ("n/m/2", Some(1)),
+        ("n*m/2", Some(10)),
+        ("2 * ( n + m )", Some(20)),
+        ("((n))", Some(7)),
+        ("(n+m-1)/m", Some(3)),
+        // Rounds down, not towards zero.
+        ("(m-n)/3+2", Some(0)),
+        ("m-n", None),
+        ("n/(m-3)", None),
+        ("n+k", None),
+        ("m-3", Some(0)),
+    ] {
+        assert_eq!(size(text), value, "{text}");
+    }
+    assert_eq!(expression(" 2 * ( n+1 ) ").to_string(), "2*(n+1)");
+    assert!(matches!(parse("4*(2+1)"), Ok(Parsed::Size(12))));
+}
+
+#[test]
+fn a_size_determines_a_symbol_in_which_the_expression_is_linear() {
+    let solve = |text: &str, found: usize| match expression(text)
+        .solve(found, |symbol| (symbol == "m").then_some(3))
+    {
+        Solution::Symbol(symbol, size) => format!("{symbol} = {size}"),
+        other => format!("{other:?}"),
+    };
+    for (text, found, expected) in [
+        ("2*n", 8, "n = 4"),
+        ("2*n", 7, "Differs"),
+        ("n+1", 1, "n = 0"),
+        ("n+1", 0, "Differs"),
+        ("9-n", 4, "n = 5"),
+        ("9-n", 10, "Differs"),
+        ("n*m+n", 8, "n = 2"),
+        ("(4*n+3)/2", 9, "n = 4"),
+        ("(4*n+3)/2", 10, "Differs"),
+        ("n/2", 4, "Open"),
+        ("m/n", 4, "Open"),
+        ("n*n", 4, "Open"),
+        ("n+k", 4, "Open"),
+        ("(n-n)*m", 0, "Fits"),
+        ("n-n+m", 4, "Differs"),
+        ("2*m", 6, "Fits"),
+        ("2*m", 5, "Differs"),
+        ("n+m/(m-3)", 5, "Differs"),
+    ] {
+        assert_eq!(solve(text, found), expected, "{text} = {found}");
+    }
+}
+
+#[test]
+fn overflow_is_no_size() {
+    for text in [
+        "n*18446744073709551615*18446744073709551615",
+        "n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n*n",
+        // The smallest number of 128 bits, which has no negation.
+        "(0-n-1)*2*9223372036854775808/(0-1)",
+    ] {
+        let largest = expression(text).evaluate(|_| Some(usize::MAX));
+        assert_eq!(largest, None, "{text}");
+    }
+    let smallest = "(0-9223372036854775808)*9223372036854775808*2";
+    assert_eq!(
+        expression(&format!("{smallest}-n")).solve(1, |_| None),
+        Solution::Differs
+    );
+    assert_eq!(refused(&format!("{smallest}/(0-1)")), "which is no size");
+    assert_eq!(
+        expression(&format!("{smallest}/(m-m-1)")).evaluate(|_| Some(1)),
+        None
+    );
+}
+
+#[test]
+fn what_is_no_expression_is_refused() {
+    for (text, reason) in [
+        ("n+", "which lacks a size or a symbol at its end"),
+        ("", "which lacks a size or a symbol at its end"),
+        ("-n", r#"which has "-" in place of a size or a symbol"#),
+        ("n m", r#"which has "m" in place of an operator"#),
+        ("2(n)", r#"which has "(" in place of an operator"#),
+        ("2n", "whose 2n is no number"),
+        (
+            "18446744073709551616*n",
+            "whose 18446744073709551616 is no number",
+        ),
+        ("(n", "whose `(` has no `)`"),
+        ("n)", "whose `)` has no `(`"),
+        ("()", r#"which has ")" in place of a size or a symbol"#),
+        ("n%2", r#"which has "%" in place of an operator"#),
+        ("n*é", "which has other characters"),
+        ("1-2", "which is no size"),
+        ("1/0", "which is no size"),
+        ("..", r#"which has "." in place of a size or a symbol"#),
+    ] {
+        assert_eq!(refused(text), reason, "{text}");
+    }
+    let nested = format!("{}n{}", "(".repeat(100_000), ")".repeat(100_000));
+    assert_eq!(expression(&nested).evaluate(|_| Some(5)), Some(5));
+}
