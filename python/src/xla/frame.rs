@@ -5,7 +5,6 @@ use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::time::Duration;
 
 use callbox::call::{Job, Threads, processors};
 use callbox::{ArrayShape, ElementType, Status};
@@ -225,12 +224,6 @@ impl XlaThreads {
 }
 
 impl Threads for XlaThreads {
-    /// XLA's idle threads sleep. On two processors a call of 4 MiB in and out took longer in two
-    /// threads than in one, and one of 8 MiB less.
-    fn waking(&self) -> Duration {
-        Duration::from_micros(300)
-    }
-
     fn count(&self) -> usize {
         processors()
     }
