@@ -9,7 +9,7 @@ use crate::summary::{self, Outcome, Step};
 use crate::{conformance, faults, guests, others, ptx, python};
 
 /// The steps, in order. Later steps use what earlier ones build.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step {
         name: "Build the guests",
         run: |_| guests::build().map(|()| Outcome::Ran),
