@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use callbox::call::{Job, ThreadPool, Threads};
 
@@ -17,6 +18,8 @@ pub(crate) enum Manner {
     Pool,
     /// Not before [`Counted::run_kept`].
     Kept,
+    /// Never within a call: its thread takes an hour to wake.
+    Asleep,
 }
 
 /// Threads that count the jobs that they are offered.
@@ -67,6 +70,13 @@ impl Counted {
 }
 
 impl Threads for Counted {
+    fn waking(&self) -> Duration {
+        match self.manner {
+            Manner::Asleep => Duration::from_secs(3600),
+            _ => Duration::from_micros(50),
+        }
+    }
+
     fn count(&self) -> usize {
         self.count
     }
@@ -82,6 +92,7 @@ impl Threads for Counted {
                 thread::spawn(job);
             }
             Manner::Pool => self.pool.run(job),
+            Manner::Asleep => drop(job),
             Manner::Kept => self.kept.lock().unwrap().push(KeptJob(job)),
         }
     }

@@ -115,10 +115,10 @@ fn what_could_be_seen_stays_on_one_thread() {
     }
 }
 
-/// Small calls offer no job.
+/// A call that ends before a thread would have woken offers no job.
 #[test]
 fn small_calls_stay_on_one_thread() {
-    let (module, counted) = guest(Manner::AtOnce);
+    let (module, counted) = guest(Manner::Asleep);
     let (x, w) = (floats(128 * LENGTH, 0.5), floats(LENGTH, -3.0));
     let prepared = module
         .prepare_mapped(site("rows", &[], &[128, LENGTH]), &mapping(0, Some(4096)))

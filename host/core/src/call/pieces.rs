@@ -146,8 +146,9 @@ impl Pieces {
         Ok(())
     }
 
-    /// Calls the target for the pieces of a range of rows: first on the calling thread, and then, if
-    /// that takes long, on several. `rest` is the call site of the last piece, if that is shorter.
+    /// Calls the target for the pieces of a range of rows: first on the calling thread, and then,
+    /// if that takes long, on several. `rest` is the call site of the last piece, if that is
+    /// shorter.
     ///
     /// # Errors
     /// The failure of the first piece that failed, with its rows.

@@ -13,6 +13,9 @@ const NO_TWIN: &str = "the target has no twin: a device divides by zero without 
 
 const NO_KERNELS: &str = "the guest has no twins: it is an example for the Host platform, of dimensions that are declared";
 
+const DECLARED: &str =
+    "the target has no twin: it is an example of the guest SDK and of what it declares";
+
 const GALLERY: &str = "the gallery's kernels have no twins yet";
 
 const PANICS: &str = "the case is about a module's panic, with its backtrace: a native handler's is in a test of its own (tests/tests/conformance_cuda)";
@@ -30,7 +33,7 @@ const KEEP_SOMETHING: [(&str, &str); 3] = [
 ];
 
 /// Targets that have no twin, or whose cases need more than the twin can do, each with the reason.
-const TARGETS: [(&str, &str, &str); 26] = [
+const TARGETS: [(&str, &str, &str); 32] = [
     ("faults", "divide_by_zero", NO_TWIN),
     ("faults", "infinite_recursion", NO_TWIN),
     ("faults", "grow_memory", NO_TWIN),
@@ -80,6 +83,16 @@ const TARGETS: [(&str, &str, &str); 26] = [
         "maths",
         "",
         "the guest has no twins: the host computes for modules alone",
+    ),
+    ("typed_ffi", "every_other", DECLARED),
+    ("typed_ffi", "noise", DECLARED),
+    ("typed_ffi", "pair_sums", DECLARED),
+    ("typed_ffi", "picked", DECLARED),
+    ("typed_ffi", "squared", DECLARED),
+    (
+        "inert",
+        "",
+        "the guest has no twins: the case is about what C's library imports",
     ),
     ("rms_norm", "", NO_KERNELS),
     ("activation", "", NO_KERNELS),
