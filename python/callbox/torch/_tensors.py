@@ -54,7 +54,8 @@ def symbolic_results(target: Target, operands: Sequence[torch.Tensor]) -> list[R
             return None
         for dimension, size in zip(dimensions, shape, strict=True):
             sizes.setdefault(str(dimension), [size])
-    symbols = {name: size for name, (size, *_) in sizes.items() if name.isidentifier()}
+    # `..` stands for any number of sizes, and none.
+    symbols = {name: size[0] for name, size in sizes.items() if name.isidentifier()}
     dtypes = {buffer.dtypes: operand.dtype for buffer, operand in reversed(list(zip(declared, operands, strict=True)))}
     known: list[Result] = []
     for buffer in results:

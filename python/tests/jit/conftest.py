@@ -9,7 +9,7 @@ import pytest
 collect_ignore: list[str] = []
 if importlib.util.find_spec("numba") is None:
     # What needs no compiler: signatures, mathematics and the linker's refusals.
-    collect_ignore = ["test_kernels.py", "test_refusals.py", "test_cache.py", "test_jax.py"]
+    collect_ignore = ["test_kernels.py", "test_refusals.py", "test_cache.py", "test_cuda.py", "test_jax.py"]
 
 
 @pytest.fixture(autouse=True)
