@@ -2,6 +2,7 @@
 
 mod ctc;
 
+use callbox_guest::maths::{self, Elementwise, Reduction};
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
 use gallery::{invalid, last, row_major, sum};
 
@@ -15,9 +16,10 @@ fn log_softmax(
     let [columns] = last("x", x.dimensions())?;
     let rows = x.chunks_exact(columns.max(1));
     for (x, y) in rows.zip(y.chunks_exact_mut(columns.max(1))) {
-        let total = log_sum(x);
+        let (shift, total) = exponentials(x, y);
+        let log = total.ln() as f32;
         for (y, x) in y.iter_mut().zip(x) {
-            *y = (f64::from(*x) - total) as f32;
+            *y = (x - shift) - log;
         }
     }
     Ok(())
@@ -36,9 +38,10 @@ fn log_softmax_grad(
     let rows = y.chunks_exact(columns.max(1));
     let rows = rows.zip(dy.chunks_exact(columns.max(1)));
     for ((y, dy), dx) in rows.zip(dx.chunks_exact_mut(columns.max(1))) {
-        let total = sum(columns, |i| f64::from(dy[i]));
-        for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = (f64::from(*dy) - f64::from(*y).exp() * total) as f32;
+        let total = sum(columns, |i| f64::from(dy[i])) as f32;
+        maths::map(Elementwise::Exp, y, dx);
+        for (dx, dy) in dx.iter_mut().zip(dy) {
+            *dx = dy - *dx * total;
         }
     }
     Ok(())
@@ -59,10 +62,14 @@ fn cross_entropy(
         ("loss", loss.shape()),
     ])?;
     let [columns] = last("logits", logits.dimensions())?;
+    let mut row = vec![0.0; columns];
     for (i, (loss, &label)) in loss.iter_mut().zip(labels.iter()).enumerate() {
         let logits = &logits[i * columns..][..columns];
         *loss = match class(label, ignored, columns)? {
-            Some(class) => (log_sum(logits) - f64::from(logits[class])) as f32,
+            Some(class) => {
+                let (shift, total) = exponentials(logits, &mut row);
+                (total.ln() + f64::from(shift) - f64::from(logits[class])) as f32
+            }
             None => 0.0,
         };
     }
@@ -94,26 +101,30 @@ fn cross_entropy_grad(
             dlogits.fill(0.0);
             continue;
         };
-        let total = log_sum(logits);
-        for (j, (dlogit, logit)) in dlogits.iter_mut().zip(logits).enumerate() {
-            let softmax = (f64::from(*logit) - total).exp();
-            let hit = if j == class { 1.0 } else { 0.0 };
-            *dlogit = ((softmax - hit) * f64::from(dloss)) as f32;
-        }
+        let (_, total) = exponentials(logits, dlogits);
+        let at_label = f64::from(dlogits[class]) / total;
+        let factor = (f64::from(dloss) / total) as f32;
+        dlogits.iter_mut().for_each(|dlogit| *dlogit *= factor);
+        dlogits[class] = ((at_label - 1.0) * f64::from(dloss)) as f32;
     }
     Ok(())
 }
 
-/// Returns the logarithm of the sum of the exponentials of a row.
-fn log_sum(row: &[f32]) -> f64 {
-    let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+/// Writes `e^(x - shift)` of each element of a row, and returns the shift and the sum of them.
+fn exponentials(row: &[f32], into: &mut [f32]) -> (f32, f64) {
+    let mut greatest = [0.0];
+    maths::reduce_rows(Reduction::Max, row, &mut greatest);
     // An infinite element decides the sum; subtracting it would make a NaN.
-    let shift = if greatest.is_finite() {
-        f64::from(greatest)
+    let shift = if greatest[0].is_finite() {
+        greatest[0]
     } else {
         0.0
     };
-    sum(row.len(), |i| (f64::from(row[i]) - shift).exp()).ln() + shift
+    for (e, x) in into.iter_mut().zip(row) {
+        *e = x - shift;
+    }
+    maths::map_in_place(Elementwise::Exp, into);
+    (shift, sum(into.len(), |i| f64::from(into[i])))
 }
 
 /// Returns the class of a label, or none where the row does not count.

@@ -4,7 +4,7 @@ use callbox_guest::maths::{self, Sizes, Strides};
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
 use gallery::{last, row_major};
 
-/// The rows of weights that are in memory as F32 at one time.
+/// The rows that are in memory as F32, or as sums, at one time.
 const BLOCK: usize = 32;
 
 /// Computes `x_scale w_scale sum(x w)` for each row of `x` and each row of `w`. The sums of the
@@ -25,22 +25,32 @@ fn matmul_int8(
     ])?;
     let [depth] = last("x", x.dimensions())?;
     let columns = w_scale.len();
-    for (i, &scale) in x_scale.iter().enumerate() {
-        let x = &x[i * depth..][..depth];
-        let y = &mut y[i * columns..][..columns];
-        for (j, (y, w_scale)) in y.iter_mut().zip(w_scale.iter()).enumerate() {
-            *y = dot(x, &w[j * depth..][..depth]) as f32 * (scale * w_scale);
+    let w = (&w[..], Strides::row_major(columns, depth).transposed());
+    let mut sums = vec![0; BLOCK.min(x_scale.len()) * columns];
+    for (block, x_scale) in x_scale.chunks(BLOCK).enumerate() {
+        let (first, rows) = (block * BLOCK, x_scale.len());
+        let sizes = Sizes {
+            batch: 1,
+            rows,
+            columns,
+            depth,
+        };
+        let x = &x[first * depth..][..rows * depth];
+        let x = (x, Strides::row_major(rows, depth));
+        let sums = &mut sums[..rows * columns];
+        let by_row = Strides::row_major(rows, columns);
+        maths::gemm(sizes, 1, x, w, 0, (sums, by_row));
+        for (i, &scale) in x_scale.iter().enumerate() {
+            let (y, sums) = (
+                &mut y[(first + i) * columns..][..columns],
+                &sums[i * columns..],
+            );
+            for ((y, &sum), w_scale) in y.iter_mut().zip(sums).zip(w_scale.iter()) {
+                *y = sum as f32 * (scale * w_scale);
+            }
         }
     }
     Ok(())
-}
-
-/// Returns the sum of the products.
-#[inline(never)]
-fn dot(x: &[i8], w: &[i8]) -> i32 {
-    x.iter().zip(w).fold(0_i32, |sum, (&x, &w)| {
-        sum.wrapping_add(i32::from(x) * i32::from(w))
-    })
 }
 
 /// Computes `x w^T` with weights of 4 bits: `w = scale (q - zero)`, with one `scale` and one `zero`
