@@ -86,15 +86,46 @@ pub(super) struct Beginning {
     pub(super) depth: Option<usize>,
 }
 
-/// A deadline for another process, which has another clock.
+/// A deadline for another process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Remaining {
     /// [`Deadline::After`].
     After(Duration),
-    /// [`Deadline::At`], this long after the message was written.
-    From(Duration),
-    /// [`Deadline::Begun`], `left` after the message was written.
-    Begun { left: Duration, whole: Duration },
+    /// [`Deadline::At`].
+    At(Moment),
+    /// [`Deadline::Begun`].
+    Begun { end: Moment, whole: Duration },
+}
+
+/// An instant, as the reading of the monotonic clock that all processes of the system share.
+///
+/// A deadline must not move with the time that a message takes: where the program that called a
+/// guest stops first, the guest would have some time left to answer for it. It is never later in
+/// the other process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Moment(Duration);
+
+impl Moment {
+    /// An instant that has passed becomes the present.
+    fn of(instant: Instant) -> Self {
+        // The clock is read first, so that the moment is early by the time in between.
+        let now = monotonic_clock();
+        Self(now.saturating_add(left(instant)))
+    }
+
+    /// As in [`Deadline::instant`], one that another process made up is cut.
+    fn instant(self) -> Instant {
+        const FAR: Duration = Duration::from_secs(1 << 32);
+        let now = Instant::now();
+        let left = self.0.saturating_sub(monotonic_clock());
+        now.checked_add(left.min(FAR)).unwrap_or(now)
+    }
+}
+
+fn monotonic_clock() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // The clock begins at zero.
+    Duration::try_from(now).unwrap_or_default()
 }
 
 impl Beginning {
@@ -108,9 +139,9 @@ impl Beginning {
         Self {
             deadline: deadline.map(|deadline| match deadline {
                 Deadline::After(duration) => Remaining::After(duration),
-                Deadline::At(instant) => Remaining::From(left(instant)),
+                Deadline::At(instant) => Remaining::At(Moment::of(instant)),
                 Deadline::Begun { end, whole } => Remaining::Begun {
-                    left: left(end),
+                    end: Moment::of(end),
                     whole,
                 },
             }),
@@ -126,9 +157,9 @@ impl Beginning {
         CallOptions {
             deadline: self.deadline.map(|remaining| match remaining {
                 Remaining::After(duration) => Deadline::After(duration),
-                Remaining::From(left) => Deadline::At(Deadline::After(left).instant()),
-                Remaining::Begun { left, whole } => Deadline::Begun {
-                    end: Deadline::After(left).instant(),
+                Remaining::At(moment) => Deadline::At(moment.instant()),
+                Remaining::Begun { end, whole } => Deadline::Begun {
+                    end: end.instant(),
                     whole,
                 },
             }),
@@ -199,8 +230,8 @@ pub(super) struct FunctionCall {
     /// The operands' leaves.
     #[serde(deserialize_with = "read_leaves")]
     pub(super) operands: Vec<ByteBuf>,
-    /// The time that the function may take.
-    time: Option<Duration>,
+    /// The deadline of the function.
+    end: Option<Moment>,
     fuel: Option<u64>,
 }
 
@@ -239,7 +270,7 @@ impl FunctionCall {
         Self {
             id,
             operands,
-            time: bounds.deadline.map(left),
+            end: bounds.deadline.map(Moment::of),
             fuel: bounds.fuel.as_ref().map(Fuel::left),
         }
     }
@@ -247,7 +278,7 @@ impl FunctionCall {
     /// The bounds of the function: the worker's, and at most these. Fuel is counted only if `fuel`
     /// is given.
     pub(super) fn bounds(&self, deadline: Option<Instant>, fuel: Option<u64>) -> Bounds {
-        let own = self.time.map(|time| Deadline::After(time).instant());
+        let own = self.end.map(Moment::instant);
         let fuel = fuel.map(|most| self.fuel.map_or(most, |own| own.min(most)));
         Bounds {
             deadline: own.into_iter().chain(deadline).min(),

@@ -128,6 +128,25 @@ impl<'a> Bindings<'a> {
         )
     }
 
+    /// The message for a buffer with a symbol that no buffer of the call determines.
+    pub(super) fn undetermined(
+        &self,
+        declared: &[Dimension],
+        found: &[usize],
+        label: &str,
+    ) -> String {
+        let symbols = declared.iter().filter_map(|dimension| match dimension {
+            Dimension::Expression(expression) => Some(expression.symbols()),
+            _ => None,
+        });
+        let unknown = symbols.flatten().find(|symbol| self.size(symbol).is_none());
+        format!(
+            "{}, and no dimension determines {}",
+            self.mismatch(declared, found, label),
+            unknown.unwrap_or("its symbols")
+        )
+    }
+
     /// The message, in XLA's words, with the values of `..` and the symbols so far.
     fn mismatch(&self, declared: &[Dimension], found: &[usize], label: &str) -> String {
         format!(

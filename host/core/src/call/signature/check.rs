@@ -45,7 +45,20 @@ pub(super) fn check(signature: &Signature, site: &CallSite) -> Result<()> {
     let mut mismatches = buffers.operands(&operands);
     mismatches.extend(buffers.results(&results));
     buffers.compare_waiting(&mut mismatches);
+    if mismatches.iter().all(Option::is_none) && !lacks_buffers(signature, &operands, &results) {
+        buffers.refuse_waiting(&mut mismatches);
+    }
     report(mismatches, attributes(declared, &site.attributes))
+}
+
+/// Whether the call site leaves out optional buffers, whose dimensions may have determined symbols.
+fn lacks_buffers(signature: &Signature, operands: &[&ArrayShape], results: &[&ArrayShape]) -> bool {
+    let lacks = |declared: Option<&[BufferSignature]>, found: usize| {
+        let left_out = declared.and_then(|declared| declared.get(found..));
+        left_out.is_some_and(|left_out| !left_out.is_empty())
+    };
+    lacks(signature.operands.as_deref(), operands.len())
+        || lacks(signature.results.as_deref(), results.len())
 }
 
 /// Checks only the attributes of a call site whose operands and results fit.
@@ -86,21 +99,21 @@ fn report<'a>(
     let wrong = buffers.into_iter().enumerate();
     let wrong = wrong.filter_map(|(position, mismatch)| Some((position.to_string(), mismatch?)));
     let (positions, mut diagnostics): (Vec<_>, Vec<_>) = wrong.unzip();
+    let positions = listed(positions.into_iter(), ", ");
     let (names, wrong): (Vec<_>, Vec<_>) = attributes.unzip();
     diagnostics.extend(wrong);
     let names = listed(names.into_iter().map(shortened), ", ");
     let bad = match (positions.is_empty(), names.is_empty()) {
         (true, true) => return Ok(()),
-        (false, true) => format!("operands (bad operands at: {})", positions.join(", ")),
+        (false, true) => format!("operands (bad operands at: {positions})"),
         (true, false) => format!("attributes (bad attributes: {names})"),
         (false, false) => {
-            let positions = positions.join(", ");
             format!("operands (bad operands at: {positions}; bad attributes: {names})")
         }
     };
     Err(Status::invalid_argument(format!(
         "Failed to decode all FFI handler {bad}\nDiagnostics:\n{}",
-        diagnostics.join("\n")
+        listed(diagnostics.into_iter(), "\n")
     )))
 }
 
@@ -199,8 +212,7 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Compares the buffers that wait for symbols again, and adds their mismatches. An expression
-    /// whose symbols no buffer of the call determines fits: an optional buffer has them.
+    /// Compares the buffers that wait for symbols again, and adds their mismatches.
     fn compare_waiting(&mut self, mismatches: &mut [Option<String>]) {
         for _ in 0..MOST_PASSES {
             if self.waiting.is_empty() {
@@ -218,6 +230,21 @@ impl<'a> Buffers<'a> {
                     }
                 }
             });
+        }
+    }
+
+    /// Adds the mismatches of the buffers that still wait: nothing determines their symbols.
+    fn refuse_waiting(&self, mismatches: &mut [Option<String>]) {
+        for buffer in &self.waiting {
+            if let Some(of_buffer) = mismatches.get_mut(buffer.position) {
+                let Waiting {
+                    declared,
+                    found,
+                    label,
+                    ..
+                } = buffer;
+                *of_buffer = Some(self.bindings.undetermined(declared, found, label));
+            }
         }
     }
 

@@ -87,10 +87,14 @@ pub fn check_expressions(signature: &Signature) -> Result<(), String> {
         })
         .collect();
     for _ in 0..MOST_PASSES {
+        let before = known.len();
         for dimension in dimensions() {
             if let Dimension::Expression(expression) = dimension {
                 known.extend(expression.determines(|symbol| known.contains(symbol)));
             }
+        }
+        if known.len() == before {
+            break;
         }
     }
     for (buffer, what, number) in buffers() {

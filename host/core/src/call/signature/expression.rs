@@ -46,6 +46,15 @@ struct Linear {
     constant: i128,
 }
 
+/// How an expression depends on the unknown symbol, whatever the other sizes are.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// Not at all. Its value, if that depends on no size.
+    Constant(Option<i128>),
+    /// By a factor: its value, if that depends on no size, is not zero.
+    Linear(Option<i128>),
+}
+
 /// Why an expression has no value of the form [`Linear`].
 #[derive(Debug, PartialEq, Eq)]
 enum NoValue {
@@ -100,14 +109,25 @@ impl Expression {
         }
     }
 
-    /// Returns the symbol that the size of the dimension determines, for most sizes of the known
-    /// ones.
+    /// Returns the symbol that the size of the dimension determines, unless it is multiplied by a
+    /// difference of sizes that is zero.
     pub(super) fn determines(&self, is_known: impl Fn(&str) -> bool) -> Option<&str> {
-        // A prime, by which nothing else is divisible.
-        const ANY_SIZE: usize = 1_000_003;
         let unknown = self.symbols().find(|symbol| !is_known(symbol))?;
-        let value = self.linear(Some(unknown), |symbol| is_known(symbol).then_some(ANY_SIZE));
-        value.is_ok_and(|value| value.slope != 0).then_some(unknown)
+        let mut forms: Vec<Form> = Vec::new();
+        for step in &self.steps {
+            let form = match step {
+                Step::Number(number) => Form::Constant(Some(i128::from(*number))),
+                Step::Symbol(symbol) if symbol == unknown => Form::Linear(Some(1)),
+                Step::Symbol(symbol) if is_known(symbol) => Form::Constant(None),
+                Step::Symbol(_) => return None,
+                Step::Operator(operator) => {
+                    let (right, left) = (forms.pop()?, forms.pop()?);
+                    left.combined(*operator, right)?
+                }
+            };
+            forms.push(form);
+        }
+        matches!(forms.pop()?, Form::Linear(_)).then_some(unknown)
     }
 
     /// Evaluates the expression, with one unknown symbol.
@@ -148,6 +168,51 @@ fn constant(constant: i128) -> Linear {
     Linear { slope: 0, constant }
 }
 
+impl Form {
+    /// `None` if the result is not linear for all sizes, or has no value.
+    fn combined(self, operator: u8, right: Self) -> Option<Self> {
+        use Form::{Constant, Linear};
+        let both = |left: Option<i128>, right, operation: fn(i128, i128) -> Option<i128>| {
+            left.zip(right)
+                .map_or(Some(None), |(left, right)| operation(left, right).map(Some))
+        };
+        let linear = |slope: Option<i128>| match slope {
+            Some(0) => Constant(None),
+            slope => Linear(slope),
+        };
+        match (self, operator, right) {
+            (Constant(left), b'+', Constant(right)) => {
+                both(left, right, i128::checked_add).map(Constant)
+            }
+            (Constant(left), b'-', Constant(right)) => {
+                both(left, right, i128::checked_sub).map(Constant)
+            }
+            (Constant(left), b'*', Constant(right)) => {
+                both(left, right, i128::checked_mul).map(Constant)
+            }
+            (Constant(left), b'/', Constant(right)) => {
+                both(left, right, divided_down).map(Constant)
+            }
+            (Linear(slope), b'+' | b'-', Constant(_)) | (Constant(_), b'+', Linear(slope)) => {
+                Some(Linear(slope))
+            }
+            (Constant(_), b'-', Linear(slope)) => {
+                both(Some(0), slope, i128::checked_sub).map(Linear)
+            }
+            (Linear(left), b'+', Linear(right)) => both(left, right, i128::checked_add).map(linear),
+            (Linear(left), b'-', Linear(right)) => both(left, right, i128::checked_sub).map(linear),
+            (Linear(slope), b'*', Constant(factor)) | (Constant(factor), b'*', Linear(slope)) => {
+                both(slope, factor, i128::checked_mul).map(linear)
+            }
+            // Rounding is the same for all unknowns only if it concerns the rest alone.
+            (Linear(Some(slope)), b'/', Constant(Some(divisor))) => divided(slope, divisor)
+                .filter(|(_, rest)| *rest == 0)
+                .map(|(slope, _)| Linear(Some(slope))),
+            _ => None,
+        }
+    }
+}
+
 impl Linear {
     fn combined(self, operator: u8, right: Self) -> Result<Self, NoValue> {
         match operator {
@@ -176,21 +241,24 @@ impl Linear {
 
     fn over(self, divisor: i128) -> Result<Self, NoValue> {
         let (slope, rest_of_slope) = divided(self.slope, divisor).ok_or(NoValue::Undefined)?;
-        let (constant, rest) = divided(self.constant, divisor).ok_or(NoValue::Undefined)?;
+        let constant = divided_down(self.constant, divisor).ok_or(NoValue::Undefined)?;
         // Rounding is the same for all unknowns only if it concerns the constant alone.
         if rest_of_slope != 0 {
             return Err(NoValue::Open);
         }
-        Ok(Self {
-            slope,
-            constant: constant - i128::from(rest != 0 && (rest < 0) != (divisor < 0)),
-        })
+        Ok(Self { slope, constant })
     }
 }
 
 /// Returns the quotient, rounded towards zero, and the remainder.
 fn divided(value: i128, divisor: i128) -> Option<(i128, i128)> {
     value.checked_div(divisor).zip(value.checked_rem(divisor))
+}
+
+/// Returns the quotient, rounded down.
+fn divided_down(value: i128, divisor: i128) -> Option<i128> {
+    let (quotient, rest) = divided(value, divisor)?;
+    Some(quotient - i128::from(rest != 0 && (rest < 0) != (divisor < 0)))
 }
 
 /// Reads a dimension that is neither a plain symbol nor a number.

@@ -89,6 +89,38 @@ fn a_size_determines_a_symbol_in_which_the_expression_is_linear() {
 }
 
 #[test]
+fn a_symbol_is_determined_for_all_sizes_or_by_another_dimension() {
+    for (text, determined) in [
+        ("2*n+1", true),
+        ("9-n", true),
+        ("(4*n+3)/2", true),
+        ("n*m", true),
+        ("m*(n+1)-n", true),
+        // Zero where m and k are equal, which the call finds out.
+        ("(m-k)*n", true),
+        ("n/(3-2)", true),
+        ("n*6/4*2", false),
+        ("n*6/(4-1)", true),
+        ("n/2", false),
+        ("n*n", false),
+        ("m/n", false),
+        ("n-n+m", false),
+        ("(2-2)*n", false),
+        ("n*(1/2)", false),
+        // Whether a size divides another depends on the call.
+        ("n*m/k", false),
+        ("n*m/m", false),
+        ("1000003*n/k", false),
+        ("n/(1-1)", false),
+        ("n+j", false),
+    ] {
+        let expression = expression(text);
+        let found = expression.determines(|symbol| symbol == "m" || symbol == "k");
+        assert_eq!(found, determined.then_some("n"), "{text}");
+    }
+}
+
+#[test]
 fn overflow_is_no_size() {
     for text in [
         "n*18446744073709551615*18446744073709551615",
