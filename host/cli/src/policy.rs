@@ -38,8 +38,8 @@ pub(super) struct PolicyArguments {
     #[arg(long, value_name = "FILE.json")]
     policy: Option<PathBuf>,
 
-    /// Stop after this long, with DEADLINE_EXCEEDED: 500ms, 10s, 1.5s, 2m. If left out, each custom
-    /// call may take 10s
+    /// Stop after this long, with DEADLINE_EXCEEDED: 500ms, 10s, 1.5s, 2m. Reading files does not
+    /// count. If left out, each custom call may take 10s
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     deadline: Option<Duration>,
 
