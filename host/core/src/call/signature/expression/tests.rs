@@ -170,3 +170,61 @@ fn what_is_no_expression_is_refused() {
     let nested = format!("{}n{}", "(".repeat(100_000), ")".repeat(100_000));
     assert_eq!(expression(&nested).evaluate(|_| Some(5)), Some(5));
 }
+
+/// Texts of all expressions of a few operators over these terms.
+fn expressions() -> Vec<String> {
+    let terms = ["n", "m", "k", "2", "3"].map(str::to_owned);
+    let combined = |left: &[String], right: &[String]| {
+        let pairs = left
+            .iter()
+            .flat_map(|left| right.iter().map(move |right| (left, right)));
+        let combined = pairs.flat_map(|(left, right)| {
+            ['+', '-', '*', '/'].map(|operator| format!("({left}{operator}{right})"))
+        });
+        combined.collect::<Vec<_>>()
+    };
+    let two = combined(&terms, &terms);
+    let three = combined(&two, &terms);
+    let four = combined(&two, &two);
+    [two, three, four].concat()
+}
+
+#[test]
+fn what_is_determined_when_it_is_loaded_is_determined_in_each_call() {
+    let mut determined = 0;
+    for text in expressions() {
+        let Ok(Parsed::Expression(expression)) = parse(&text) else {
+            continue;
+        };
+        let is_known = |symbol: &str| symbol != "n";
+        if expression.determines(is_known).is_none() {
+            continue;
+        }
+        determined += 1;
+        for (m, k) in [(0, 0), (1, 1), (2, 3), (5, 4), (6, 6), (1_000_003, 7)] {
+            let known = |symbol: &str| match symbol {
+                "m" => Some(m),
+                "k" => Some(k),
+                _ => None,
+            };
+            for n in [0, 1, 2, 3, 10, 999] {
+                let with_n = |symbol: &str| {
+                    if symbol == "n" {
+                        Some(n)
+                    } else {
+                        known(symbol)
+                    }
+                };
+                let Some(found) = expression.evaluate(with_n) else {
+                    continue;
+                };
+                let solution = expression.solve(found, known);
+                // `Fits` where the unknown is multiplied by zero.
+                let is_sound = matches!(solution, Solution::Symbol("n", size) if size == n)
+                    || solution == Solution::Fits;
+                assert!(is_sound, "{text} = {found} with {m}, {k}: {solution:?}");
+            }
+        }
+    }
+    assert!(determined > 1000, "{determined}");
+}
