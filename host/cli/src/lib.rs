@@ -6,7 +6,8 @@
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
 //! is a status with an exit code, so that `--json` prints an object for each.
 //!
-//! [`files`] reads and writes arrays in `.npy` and `.safetensors` files.
+//! [`files`] reads and writes arrays in `.npy` and `.safetensors` files, and `packages` gets packages
+//! by reference.
 //!
 //! # Example
 //!
@@ -72,6 +73,8 @@ mod observe;
 mod output;
 mod pack;
 mod package;
+#[cfg(feature = "fetch")]
+pub mod packages;
 mod platform;
 mod policy;
 mod progress;
