@@ -282,6 +282,7 @@ class Target:
     @property
     def has_native(self) -> bool:
         """Whether the module has a CUDA kernel of the same name."""
+    def _count_shadow(self, differs: bool) -> None: ...
     @property
     def native_traits(self) -> tuple[str, ...]:
         """The traits of the CUDA kernel, such as ``"command_buffer_compatible"``."""

@@ -27,6 +27,7 @@ mod native;
 mod record;
 mod reference;
 mod registry;
+mod shadow;
 mod signature;
 mod site;
 mod stats;

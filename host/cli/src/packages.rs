@@ -60,7 +60,11 @@ fn fetch_as_wanted(text: &str, wanted: &Wanted, trust: Option<&Trust>) -> Outcom
     let mut reference = reference::parse(text).map_err(Status::invalid_argument)?;
     if let Some(digest) = &wanted.digest {
         let digest = reference::digest(digest).map_err(Status::invalid_argument)?;
-        if reference.digest.as_ref().is_some_and(|known| *known != digest) {
+        if reference
+            .digest
+            .as_ref()
+            .is_some_and(|known| *known != digest)
+        {
             let message = format!("expected one digest, found {digest} beside that of {text}");
             return Err(Status::invalid_argument(message).into());
         }

@@ -199,7 +199,7 @@ def test_the_policy_and_the_rules_of_the_host_hold(registry, add_n):
         kernels.add_n(np.zeros(1, np.float32), n=-1.0)
     small = callbox.Host(policy={"limits": {"module_bytes": 1000}})
     refused("RESOURCE_EXHAUSTED", "expected a module of at most 1000 bytes", reference, host=small)
-    rules = {"keys": {"alice": f"ed25519:{'ab' * 32}"}, "signatures": {"oci:*/org/*": {"signed_by": ["alice"]}}}
+    rules = {"keys": {"alice": f"ed25519:58{'66' * 31}"}, "signatures": {"oci:*/org/*": {"signed_by": ["alice"]}}}
     refused("PERMISSION_DENIED", reference, reference, host=callbox.Host(trust=rules))
 
 

@@ -107,7 +107,9 @@ fn parts<'a>(
 ) -> Result<Vec<(&'a str, &'a [u8])>> {
     let size: usize = size.parse().ok().filter(|&size| size > 0).ok_or_else(|| {
         let found = quoted(size);
-        lie(format!("expected the size of parts in bytes, found {found}"))
+        lie(format!(
+            "expected the size of parts in bytes, found {found}"
+        ))
     })?;
     let numbered = headers.iter().filter_map(|(name, address)| {
         let number: usize = name.parse().ok()?;
@@ -138,7 +140,10 @@ fn send_parts(
         let reply = send(repository, &Action::at(address), "PUT", part)?;
         let tag = reply.header("etag").filter(|tag| !tag.is_empty());
         let tag = tag.ok_or_else(|| {
-            let message = format!("expected an entity tag for part {number} of {}", parts.len());
+            let message = format!(
+                "expected an entity tag for part {number} of {}",
+                parts.len()
+            );
             lie(message).context(quoted(address.split('?').next().unwrap_or_default()))
         })?;
         tags.push(json!({"partNumber": number, "etag": tag}));

@@ -181,9 +181,16 @@ fn large_files_go_in_parts() {
     // The hub's own storage lacks the file, so that the commit fails.
     let _ = publish(&folder, &server, &["1.0.0.wasm", DESTINATION]);
     let mut asked = storage.requests();
-    assert!(asked.iter().all(|one| one.header("authorization").is_none()));
+    assert!(
+        asked
+            .iter()
+            .all(|one| one.header("authorization").is_none())
+    );
     let join = asked.pop().unwrap();
-    assert_eq!((join.method.as_str(), join.path.as_str()), ("POST", "/join"));
+    assert_eq!(
+        (join.method.as_str(), join.path.as_str()),
+        ("POST", "/join")
+    );
     let tag = |number: usize| format!("/part/{number}?hidden");
     let tags = (1..=count).map(|number| json!({"partNumber": number, "etag": tag(number)}));
     let expected = json!({"oid": digest(&package), "parts": tags.collect::<Vec<_>>()});
@@ -218,7 +225,12 @@ fn a_part_without_a_tag_is_an_error() {
     });
     let folder = folder();
     let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
-    check_refused(&ran, 1, "DATA_LOSS", "expected an entity tag for part 1 of 1");
+    check_refused(
+        &ran,
+        1,
+        "DATA_LOSS",
+        "expected an entity tag for part 1 of 1",
+    );
     assert!(!ran.stdout.contains("hidden"), "{ran:?}");
     assert_eq!(storage.requests().len(), 1);
 }
