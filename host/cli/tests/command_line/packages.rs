@@ -422,6 +422,8 @@ fn folders_that_are_wrong_are_refused() {
         "NOT_FOUND",
         "none/callbox-package.json",
     );
+    let message = "k/negate.wasm: expected the folder of a package, found a file";
+    refuse(&folder, &["pack", "k/negate.wasm"], 2, invalid, message);
     std::fs::remove_file(folder.path("k/negate.wasm")).unwrap();
     let none = "expected one file that ends with .wasm, found none";
     refuse(&folder, &["pack", "k"], 1, invalid, none);

@@ -418,6 +418,12 @@ fn folders_get_files_by_version() {
             "found a commit",
         ),
         ("1.0.0.wasm", "ftp://host/k", 2, "expected an https address"),
+        (
+            "1.0.0.wasm",
+            "other.wasm",
+            2,
+            "other.wasm: expected a folder, hf:",
+        ),
     ] {
         let ran = folder.run(&["publish", file, destination, "--json"]);
         check_refused(&ran, code, "INVALID_ARGUMENT", message);
