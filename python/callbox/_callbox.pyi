@@ -22,9 +22,11 @@ __all__ = [
     "StaticInfo",
     "Target",
     "__version__",
+    "check_locked",
     "error_name",
     "ffi_capsules",
     "find_failure",
+    "is_reference",
     "last_failure",
     "loaded_module",
     "record",
@@ -137,6 +139,9 @@ class Host:
                 signature.
         """
 
+    def _load_reference(
+        self, reference: str, digest: str | None, lock: str | PathLike[str] | None, offline: bool
+    ) -> Module: ...
     def _takes_bundles(self, name: str | Sequence[str]) -> bool: ...
     def stats(self) -> dict[str, Any]:
         """Counts calls: ``calls``, ``bytes_in``, ``bytes_out``, and ``failures`` by status code.
@@ -277,6 +282,7 @@ class Target:
     @property
     def has_native(self) -> bool:
         """Whether the module has a CUDA kernel of the same name."""
+    def _count_shadow(self, differs: bool) -> None: ...
     @property
     def native_traits(self) -> tuple[str, ...]:
         """The traits of the CUDA kernel, such as ``"command_buffer_compatible"``."""
@@ -473,6 +479,12 @@ def find_failure(text: str) -> CallError | None:
 
 def target_stats() -> list[dict[str, Any]]:
     """The counters of every target that the hosts of this process have loaded."""
+
+def check_locked(lock: str | PathLike[str], file: str | PathLike[str], contents: bytes) -> None:
+    """Checks that a lock has a file with these contents."""
+
+def is_reference(text: str) -> bool:
+    """Whether a text is a reference of a host, and not the path of a file."""
 
 def loaded_module(key: str) -> Module | None:
     """The module with this key, if this process has loaded it."""

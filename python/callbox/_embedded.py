@@ -1,4 +1,4 @@
-"""Modules in files: ``.wasm`` files, and tensors of bytes in ``.safetensors`` files."""
+"""Modules in files and by reference: ``.wasm`` files, tensors in ``.safetensors`` files, packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from . import _json
-from ._callbox import CallError, Host, InvalidArgumentError, Module
+from ._callbox import CallError, Host, InvalidArgumentError, Module, check_locked, is_reference
 from ._files import open_regular
 
 #: The beginning of the names of tensors that are modules.
@@ -28,25 +28,40 @@ def load(
     *,
     host: Host | None = None,
     digest: str | None = None,
+    lock: str | PathLike[str] | None = None,
+    offline: bool = False,
 ) -> Module:
-    """Loads a module from a ``.wasm`` file, or one that a ``.safetensors`` file has beside weights.
+    """Loads a module from a file, from a registry, from the Hugging Face Hub or from an address.
 
-    ``callbox pack --into`` puts a package into a ``.safetensors`` file, as the U8 tensor
-    ``callbox.NAME``. Weights are not read.
+    A file is a ``.wasm`` file, or a ``.safetensors`` file that has a package beside weights, which
+    are not read: ``callbox pack --into`` puts it there, as the U8 tensor ``callbox.NAME``.
+
+    A text that begins with ``oci:``, ``hf:``, ``https://`` or ``http://`` is a reference, as of
+    ``callbox fetch``, with its cache, tokens and passwords. Nothing of a package runs when it is
+    loaded.
 
     Args:
-        path: The file.
+        path: The file or the reference: ``"oci:ghcr.io/org/softmax:1.0.0"``.
         name: The package in a ``.safetensors`` file. None: the only one.
         host: The host that loads the module. None: one with the default policy.
-        digest: The SHA-256 of the module, in hexadecimal. Another one is refused.
+        digest: The SHA-256 of the module, in hexadecimal, or for the Hub of ``metadata.json``.
+            Another one is refused. A reference may also end in ``#sha256:DIGEST``.
+        lock: The ``callbox.lock`` that must have the file or the reference, as ``callbox lock`` and
+            ``callbox fetch --write-lock`` write it. Its version of a reference is loaded.
+        offline: Whether to use only what was downloaded before.
 
     Raises:
         FileNotFoundError: The file does not exist.
         OSError: The path is not a regular file, or cannot be read.
-        CallError: NOT_FOUND if the file has no such package, INVALID_ARGUMENT if it is damaged,
-            PERMISSION_DENIED for another digest, and what `Host.load` raises.
+        CallError: NOT_FOUND if there is no such package, INVALID_ARGUMENT if it is damaged,
+            PERMISSION_DENIED for another digest, DATA_LOSS for a host that contradicts itself,
+            UNAVAILABLE without a connection, and what `Host.load` raises.
     """
     host = host or default_host()
+    if isinstance(path, str) and is_reference(path):
+        if name is not None:
+            raise _wrong(path, f"name={name!r} is for .safetensors files")
+        return _fetched(path, host, digest, lock, offline)
     path = os.fspath(path)
     with open_regular(path) as file:
         if file.read(4) == b"\0asm":
@@ -58,9 +73,26 @@ def load(
             file.seek(0)
             # The host reads one byte past its limit at most.
             contents = file.read(_most(host) + 1)
+            if lock is not None:
+                check_locked(lock, path, contents)
             return _checked(path, contents, host, digest, None)
+        if lock is not None:
+            raise _wrong(path, "a lock has no packages beside weights: expected digest= in place of lock=")
         key, contents = _tensor(path, file, name, _most(host))
         return _checked(path, contents, host, digest, key)
+
+
+def _fetched(
+    reference: str, host: Host, digest: str | None, lock: str | PathLike[str] | None, offline: bool
+) -> Module:
+    try:
+        return host._load_reference(reference, digest, lock, offline)
+    except CallError as error:
+        # An address may have a password after the mark.
+        known = reference.split("?")[0].split("#")[0]
+        if known in error.message:
+            raise
+        raise type(error)(error.code, f"{known}: {error.message}", blame=error.blame) from None
 
 
 def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor: str | None) -> Module:

@@ -26,7 +26,7 @@ class Shadow:
     """A target on CUDA, some of whose direct calls also run as wasm, to compare the results.
 
     Which calls these are is random, so that a kernel cannot know. Calls that the kernel fails are
-    not compared. Programs of JAX and PyTorch call the target itself, and are not compared.
+    not compared. Programs of JAX call the target itself: ``shadow`` of a policy compares theirs.
 
     Attributes:
         target: The target.
@@ -87,6 +87,7 @@ class Shadow:
             self.compared += 1
             self.differing += difference is not None
             differing = self.differing
+        self.target._count_shadow(difference is not None)
         if difference is None:
             return
         message = f"target {self.target.name!r}: the native kernel and the wasm differ: {difference}"

@@ -15,6 +15,12 @@ _COUNTERS = [
     ("callbox_result_bytes_total", "bytes_out", "Bytes of results of calls that succeeded."),
 ]
 
+#: Those of the targets on CUDA with calls that also ran as wasm.
+_SHADOW_COUNTERS = [
+    ("callbox_shadowed_calls_total", "shadowed", "Calls that also ran as wasm."),
+    ("callbox_shadow_differences_total", "differing", "Calls whose results as wasm differed."),
+]
+
 
 @overload
 def stats(*, format: None = None) -> list[dict[str, Any]]: ...
@@ -29,7 +35,8 @@ def stats(*, format: str | None = None) -> list[dict[str, Any]] | str:  # noqa: 
     Args:
         format: None: a list with a dict of ``module`` (the file's name), ``sha256``, ``target``,
             ``platform``, ``calls``, ``seconds``, ``bytes_in``, ``bytes_out`` and ``failures`` by
-            status code for each target. "prometheus": the text that Prometheus scrapes.
+            status code for each target, and ``shadowed`` and ``differing`` where calls also ran as
+            wasm. "prometheus": the text that Prometheus scrapes.
 
     Raises:
         ValueError: `format` is another one.
@@ -42,9 +49,11 @@ def stats(*, format: str | None = None) -> list[dict[str, Any]] | str:  # noqa: 
 
 
 def _lines(counted: list[dict[str, Any]]) -> Iterator[str]:
-    for name, key, text in _COUNTERS:
-        yield from (f"# HELP {name} {text}", f"# TYPE {name} counter")
-        for target in counted:
+    for name, key, text in _COUNTERS + _SHADOW_COUNTERS:
+        having = [target for target in counted if key in target]
+        if having or (name, key, text) in _COUNTERS:
+            yield from (f"# HELP {name} {text}", f"# TYPE {name} counter")
+        for target in having:
             yield f"{name}{{{_labels(target)}}} {target[key]}"
     name = "callbox_failures_total"
     yield from (f"# HELP {name} Calls and batch elements that failed.", f"# TYPE {name} counter")

@@ -1,5 +1,6 @@
 //! Hosts, each with a policy and the modules loaded under it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use callbox::policy::{Isolation, Policy, Traps};
 use callbox::process::Worker;
 use callbox::wasm::{Cache, CacheOptions, Config, Engine};
 use callbox::{Blame, Status, StatusCode};
+use callbox_cli::packages::Wanted;
 use callbox_package::Trust;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +23,7 @@ use crate::interrupts;
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
 use crate::native::Native;
+use crate::reference;
 use crate::registry;
 use crate::stats::HostStats;
 use crate::trace;
@@ -30,7 +33,7 @@ use crate::trusted;
 pub(crate) struct HostCore {
     pub(crate) policy: Policy,
     /// The rules about signatures.
-    trust: Option<Trust>,
+    pub(crate) trust: Option<Trust>,
     pub(crate) stats: Arc<HostStats>,
     cache: Option<Arc<Cache>>,
     logs: Arc<Logs>,
@@ -254,48 +257,53 @@ impl Host {
         bundle: Option<&[u8]>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || format!("callbox load {}", label(source)));
-        let known_as = name;
-        let (name, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
+        let (path, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
         let digests = digests(allow_native)?;
         let native = native.map(|path| {
             let native = py.detach(|| Native::load(&path, &digests, &self.0.policy.gpu));
             or_raise(py, native)
         });
         let native = native.transpose()?;
-        if let Some(trust) = &self.0.trust {
-            let known_as = known_as.map_or_else(|| trusted::names_of(name.as_deref()), Into::into);
-            let beside = match bundle {
-                Some(_) => None,
-                None => trusted::bundle_beside(trust, &known_as, name.as_deref())?,
-            };
-            let bundle = bundle.or(beside.as_deref());
-            let (gpu, native) = (&self.0.policy.gpu, native.as_ref());
-            let checked =
-                py.detach(|| trusted::check(trust, &known_as, &bytes, bundle, native, gpu));
-            let checked = checked.map_err(|status| match &name {
-                Some(path) => status.context(path.display()),
-                None => status,
-            });
-            or_raise(py, checked)?;
-        }
-        let compiling = trace::span(py, || format!("callbox compile {}", label(source)));
-        let core = py.detach(|| ModuleCore::new(&self.0, bytes, name.as_deref(), native));
-        drop(compiling);
-        let core = core.map_err(|status| match &name {
-            Some(path) => status.context(path.display()),
-            None => status,
-        });
-        let core = or_raise(py, core)?;
-        if core.targets.is_empty() {
-            let from = name.map_or_else(String::new, |path| format!("{}: ", path.display()));
-            return Err(PyValueError::new_err(format!(
-                "{from}the module has no targets: it exports no function with the type of a target"
-            )));
-        }
-        let core = Arc::new(core);
-        registry::note_loaded(&core);
-        or_raise(py, idle::watch(&core))?;
-        Module::new(py, core)
+        let names = name.map_or_else(|| trusted::names_of(path.as_deref()), Into::into);
+        let beside = match (&self.0.trust, bundle) {
+            (Some(trust), None) => trusted::bundle_beside(trust, &names, path.as_deref())?,
+            _ => None,
+        };
+        let loading = Loading {
+            path,
+            names,
+            bytes,
+            bundle: bundle.or(beside.as_deref()),
+            native,
+        };
+        self.finish(py, loading)
+    }
+
+    /// Loads the package of a reference: of a registry, of the Hub or at an address.
+    #[pyo3(signature = (reference, digest, lock, offline))]
+    fn _load_reference(
+        &self,
+        py: Python<'_>,
+        reference: &str,
+        digest: Option<String>,
+        lock: Option<PathBuf>,
+        offline: bool,
+    ) -> PyResult<Module> {
+        let _span = trace::span(py, || "callbox load a reference".to_owned());
+        let wanted = Wanted {
+            digest,
+            lock,
+            offline,
+        };
+        let fetched = reference::fetch(py, &self.0, reference, wanted)?;
+        let loading = Loading {
+            path: Some(PathBuf::from(fetched.file_name)),
+            names: fetched.names,
+            bytes: fetched.bytes,
+            bundle: fetched.bundle.as_deref(),
+            native: None,
+        };
+        self.finish(py, loading)
     }
 
     /// Whether a bundle of signatures can satisfy a rule of `trust` for one of these names.
@@ -350,6 +358,54 @@ impl Host {
             "<callbox.Host traps={traps:?} isolation={isolation:?} memory={} bytes, deadline={deadline}>",
             limits.memory_bytes
         )
+    }
+}
+
+/// A module that was read.
+struct Loading<'a> {
+    /// The path of its file, for messages.
+    path: Option<PathBuf>,
+    /// The names for rules about signatures.
+    names: Vec<String>,
+    bytes: Vec<u8>,
+    bundle: Option<&'a [u8]>,
+    native: Option<Native>,
+}
+
+impl Host {
+    /// Checks a module against the rules, and compiles it.
+    fn finish(&self, py: Python<'_>, loading: Loading<'_>) -> PyResult<Module> {
+        let Loading {
+            path,
+            names,
+            bytes,
+            bundle,
+            native,
+        } = loading;
+        let in_file = |status: Status| match &path {
+            Some(path) => status.context(path.display()),
+            None => status,
+        };
+        if let Some(trust) = &self.0.trust {
+            let (gpu, native) = (&self.0.policy.gpu, native.as_ref());
+            let checked = py.detach(|| trusted::check(trust, &names, &bytes, bundle, native, gpu));
+            or_raise(py, checked.map_err(in_file))?;
+        }
+        let shown = path.as_deref().and_then(Path::file_name);
+        let compiling = trace::span(py, || format!("callbox compile {}", file_label(shown)));
+        let core = py.detach(|| ModuleCore::new(&self.0, bytes, path.as_deref(), native));
+        drop(compiling);
+        let core = or_raise(py, core.map_err(in_file))?;
+        if core.targets.is_empty() {
+            let from = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
+            return Err(PyValueError::new_err(format!(
+                "{from}the module has no targets: it exports no function with the type of a target"
+            )));
+        }
+        let core = Arc::new(core);
+        registry::note_loaded(&core);
+        or_raise(py, idle::watch(&core))?;
+        Module::new(py, core)
     }
 }
 
@@ -413,7 +469,10 @@ fn json_text(fields: &Bound<'_, PyDict>) -> PyResult<String> {
 /// A module's name in traces: that of its file.
 fn label(source: &Bound<'_, PyAny>) -> String {
     let path = source.extract::<PathBuf>().ok();
-    let name = path.as_deref().and_then(Path::file_name);
+    file_label(path.as_deref().and_then(Path::file_name))
+}
+
+fn file_label(name: Option<&OsStr>) -> String {
     name.map_or_else(
         || "a module".to_owned(),
         |name| name.to_string_lossy().into_owned(),

@@ -25,7 +25,9 @@ mod logs;
 mod module;
 mod native;
 mod record;
+mod reference;
 mod registry;
+mod shadow;
 mod signature;
 mod site;
 mod stats;
@@ -48,6 +50,8 @@ mod _callbox {
     use super::module::{Module, loaded_module};
     #[pymodule_export]
     use super::record::{Recording, record};
+    #[pymodule_export]
+    use super::reference::{check_locked, is_reference};
     #[pymodule_export]
     use super::signature::{Attribute, Buffer};
     #[pymodule_export]

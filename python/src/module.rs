@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use callbox::CallOptions;
-use callbox::call::Signature;
+use callbox::call::{CallSite, Mapping, Signature};
 use callbox::policy::Grants;
 use callbox::traced::module_key;
-use callbox::wasm::{CompiledIn, ModuleFile};
+use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall};
 use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -27,6 +27,7 @@ use crate::error::or_raise;
 use crate::host::{HostCore, read, replace};
 use crate::listing::listed;
 use crate::native::Native;
+use crate::shadow::Shadow;
 use crate::site::{Origin, Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
 use crate::targets::Target;
@@ -42,6 +43,8 @@ pub(crate) struct ModuleCore {
     /// The distinct grants of the targets.
     grants: Vec<Grants>,
     pub(crate) native: Option<Native>,
+    /// The calls of native code that also run as wasm.
+    pub(crate) shadow: Option<Arc<Shadow>>,
     /// None: the module is closed.
     loaded: RwLock<Option<Arc<Loaded>>>,
 }
@@ -97,6 +100,8 @@ impl ModuleCore {
                 group,
             });
         }
+        let shadow = native.as_ref().zip(host.policy.shadow);
+        let shadow = shadow.map(|(native, policy)| Shadow::new(policy, &file, native));
         let identity = native.as_ref().map_or("", Native::identity);
         let key = module_key(&info.sha256, identity, &host.policy)?;
         let loaded = Loaded::new(host.engine()?, &file, &grants)?;
@@ -107,6 +112,7 @@ impl ModuleCore {
             key,
             targets,
             grants,
+            shadow: shadow.transpose()?.map(Arc::new),
             native,
             loaded: RwLock::new(Some(Arc::new(loaded))),
         })
@@ -185,6 +191,18 @@ impl ModuleCore {
     pub(crate) fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let policy = or_raise(py, self.host.policy.to_json())?;
         (&self.key, &self.sha256, self.label(), policy).into_pyobject(py)
+    }
+
+    /// Prepares a call site of a target without keeping it.
+    pub(crate) fn prepare_alone(
+        &self,
+        target: usize,
+        site: CallSite,
+        mapping: &Mapping,
+    ) -> callbox::Result<PreparedCall> {
+        let loaded = self.loaded()?;
+        let module = &loaded.modules[self.targets[target].group];
+        module.prepare_mapped(site, mapping)
     }
 
     /// The index of the target with this name.

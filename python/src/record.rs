@@ -173,7 +173,7 @@ fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Prints a line on standard error: no Python runs during a call.
-fn say(message: &str) {
+pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "callbox: {message}");
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Stats {
     bytes_out: AtomicU64,
     /// By the number of the status code.
     failures: [AtomicU64; StatusCode::ALL.len()],
+    /// The calls that also ran as wasm, and those whose results differed.
+    shadowed: AtomicU64,
+    differing: AtomicU64,
 }
 
 /// What a target is counted as.
@@ -53,6 +56,8 @@ pub(crate) struct Counts {
     bytes_in: u64,
     bytes_out: u64,
     failures: [u64; StatusCode::ALL.len()],
+    shadowed: u64,
+    differing: u64,
 }
 
 impl Stats {
@@ -85,6 +90,14 @@ impl Stats {
         if failure.blame() != Blame::Caller {
             self.count(start, 0, 0, &Err(failure.clone()));
         }
+    }
+
+    /// Counts a call that also ran as wasm.
+    #[cold]
+    pub(crate) fn count_shadow(&self, is_different: bool) {
+        self.shadowed.fetch_add(1, Ordering::Relaxed);
+        self.differing
+            .fetch_add(u64::from(is_different), Ordering::Relaxed);
     }
 
     /// Counts the failure of this many batch elements.
@@ -158,6 +171,8 @@ impl Counts {
         self.time += Duration::from_nanos(of(&stats.nanoseconds));
         self.bytes_in += of(&stats.bytes_in);
         self.bytes_out += of(&stats.bytes_out);
+        self.shadowed += of(&stats.shadowed);
+        self.differing += of(&stats.differing);
         for (sum, count) in self.failures.iter_mut().zip(&stats.failures) {
             *sum += of(count);
         }
@@ -183,6 +198,10 @@ impl Counts {
             }
         }
         dict.set_item("failures", failures)?;
+        if self.shadowed > 0 {
+            dict.set_item("shadowed", self.shadowed)?;
+            dict.set_item("differing", self.differing)?;
+        }
         Ok(dict)
     }
 }

@@ -166,6 +166,12 @@ impl Target {
         PyTuple::new(py, traits.unwrap_or(&[]))
     }
 
+    /// Counts a call on CUDA that also ran as wasm.
+    fn _count_shadow(&self, differs: bool) {
+        let stats = &self.core.targets[self.number].native_stats;
+        stats.count_shadow(differs);
+    }
+
     fn __repr__(&self) -> String {
         format!("<callbox.Target {}>", signature::line(self.signature()))
     }

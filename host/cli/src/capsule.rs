@@ -53,7 +53,8 @@ pub(super) fn read(path: &Path) -> Outcome<Capsule> {
         let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
         return Err(in_file(status.into()));
     }
-    let mut tensors = Tensors::open(file).map_err(|error| in_file(not_read(error)))?;
+    let tensors = Tensors::open(file).map_err(|error| not_read(error).context("no capsule"));
+    let mut tensors = tensors.map_err(in_file)?;
     let capsule = Capsule::from_arrays(|name, element_type| {
         let array = tensors.read(name, Some(element_type)).map_err(not_read)?;
         Ok(array.bytes().unwrap_or_default().to_vec())

@@ -19,9 +19,9 @@ use callbox::{
 use callbox_package::Package;
 use serde::Deserialize;
 
-pub(super) use self::compare::Tolerance;
+pub use self::compare::Tolerance;
 #[cfg(feature = "cuda")]
-pub(super) use self::compare::compare;
+pub use self::compare::compare;
 pub(super) use self::run::Ending;
 use self::values::{Arrays, AttributeText, LiteralText};
 use super::package::wrong;

@@ -6,7 +6,8 @@
 //! opens and reads the files that they name. Only then does a guest or a program run. Every error
 //! is a status with an exit code, so that `--json` prints an object for each.
 //!
-//! [`files`] reads and writes arrays in `.npy` and `.safetensors` files.
+//! [`files`] reads and writes arrays in `.npy` and `.safetensors` files, `packages` gets packages
+//! by reference, and `comparison` compares results.
 //!
 //! # Example
 //!
@@ -51,6 +52,8 @@ mod build;
 mod call;
 mod capsule;
 mod case;
+#[cfg(feature = "cuda")]
+pub mod comparison;
 mod completions;
 mod convert;
 mod diff;
@@ -72,6 +75,8 @@ mod observe;
 mod output;
 mod pack;
 mod package;
+#[cfg(feature = "fetch")]
+pub mod packages;
 mod platform;
 mod policy;
 mod progress;

@@ -91,12 +91,14 @@ impl Observer {
                 "a capsule does not carry user data, expected no --user-data with --record",
             )));
         }
+        let is_cuda = platform.platform == Platform::Cuda;
+        let of_policy = is_cuda.then(|| policy.file()).transpose()?;
         let recorder = record.record.as_deref();
         let recorder = recorder.map(|folder| Recorder::new(folder, record.record_every, policy));
         Ok(Arc::new(Self {
             recorder: recorder.transpose()?,
             counters: stats.stats.clone().map(Counters::new),
-            shadow: shadow.shadow(),
+            shadow: shadow.shadow(of_policy.and_then(|policy| policy.shadow))?,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Outcome};
 
@@ -36,25 +36,41 @@ fn write_as(
     like: &Path,
     contents: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Outcome<()> {
-    let mut staged = path.as_os_str().to_owned();
-    staged.push(format!(".{}.part", std::process::id()));
-    let staged = Path::new(&staged);
     let earlier = like.metadata().ok().filter(fs::Metadata::is_file);
     let permissions = earlier.map(|data| data.permissions());
-    let written = stage(staged, permissions, contents).and_then(|()| fs::rename(staged, path));
-    written.map_err(|error| {
-        // The part file may not exist. Errors are discarded.
-        let _ = fs::remove_file(staged);
-        Failure::file(format!("expected to write {}", path.display()), &error)
-    })
+    let written = create(path).and_then(|(staged, file)| {
+        let written = fill(file, permissions, contents).and_then(|()| fs::rename(&staged, path));
+        written.inspect_err(|_| {
+            // The failure that led here counts.
+            let _ = fs::remove_file(&staged);
+        })
+    });
+    written.map_err(|error| Failure::file(format!("expected to write {}", path.display()), &error))
 }
 
-fn stage(
-    path: &Path,
+/// Creates a file beside another one. A killed process, or one in another container, can have left
+/// files with the names of this process.
+fn create(path: &Path) -> io::Result<(PathBuf, File)> {
+    let process = std::process::id();
+    let mut attempt = 0_u32;
+    loop {
+        let mut staged = path.as_os_str().to_owned();
+        staged.push(format!(".{process}-{attempt}.part"));
+        match File::create_new(&staged) {
+            Ok(file) => return Ok((staged.into(), file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn fill(
+    mut file: File,
     permissions: Option<Permissions>,
     contents: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
     // Before the contents, which may be private.
     if let Some(permissions) = permissions {
         file.set_permissions(permissions)?;

@@ -23,6 +23,7 @@ mod gpu;
 mod grants;
 mod json;
 mod limits;
+mod shadow;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,7 @@ pub use callbox_abi::LogLevel;
 pub use self::gpu::Gpu;
 pub use self::grants::{Access, Directory, Grants, Randomness};
 pub use self::limits::Limits;
+pub use self::shadow::Shadow;
 use crate::values::Result;
 
 /// The resources that guests may use.
@@ -89,6 +91,14 @@ pub struct Policy {
     /// The limits of GPU kernels without a grant.
     #[serde(deserialize_with = "crate::json::object")]
     pub gpu: Gpu,
+    /// The calls of native targets that also run as wasm, to compare the results. Default: none.
+    ///
+    /// Programs find modules by a digest of the policy, which is as before without it.
+    #[serde(
+        deserialize_with = "shadow::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub shadow: Option<Shadow>,
 }
 
 /// The calls that one instance serves.

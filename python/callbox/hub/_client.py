@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from callbox._callbox import CallError, InvalidArgumentError, __version__
+from callbox._callbox import CallError, InvalidArgumentError, __version__, is_reference
 
 from ._layout import exhausted, quoted
 
@@ -248,9 +248,13 @@ def check_repo_id(repo_id: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}", repo_id):
         raise InvalidArgumentError(
             "INVALID_ARGUMENT",
-            f"expected ORG/NAME of ASCII letters, digits and `._-`, found {quoted(repo_id)}",
+            f"expected ORG/NAME of ASCII letters, digits and `._-`, found {quoted(repo_id)}{_hint(repo_id)}",
             blame="caller",
         )
+
+
+def _hint(repo_id: str) -> str:
+    return ": `callbox.load` takes references" if is_reference(repo_id) else ""
 
 
 def is_commit(revision: str) -> bool:

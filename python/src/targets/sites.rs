@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 
 use callbox::attributes_to_mlir;
-use callbox::call::{ApiVersion, Signature};
+use callbox::call::{ApiVersion, Mapping, Signature};
 use callbox::{CallOptions, CallSite, Dictionary};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +21,7 @@ use crate::exit::Inside;
 use crate::interrupts;
 use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
 use crate::native;
+use crate::shadow::ShadowSite;
 use crate::site::{CallText, InfoText, Passage, Ready, Shapes, SiteText};
 
 /// The maximum number of call sites of direct calls. The cache is cleared when full.
@@ -359,13 +360,22 @@ impl Target {
             .map(|shape| vec![0; shape.byte_size()])
             .collect();
         let start = Instant::now();
+        let stats = &self.core.targets[self.number].native_stats;
+        let shadow = self.core.shadow.as_ref();
+        let shadowed = shadow
+            .is_some_and(|shadow| shadow.chooses(name))
+            .then(|| site.clone());
         let (_inside, outcome) = inside.detach(py, || {
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
-            let mut to: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
-            native.call(site, within, &from, &mut to)
+            let mut buffers: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
+            native.call(site, within, &from, &mut buffers)?;
+            let Some(site) = shadowed else { return Ok(()) };
+            let whole = Mapping::default();
+            let wasm = ShadowSite::new(&self.core, self.number, &site, &whole, &shapes.results);
+            let found = Vec::from_iter(to.iter().map(Vec::as_slice));
+            wasm.map_or(Ok(()), |wasm| wasm.compare(within, &from, &found, stats))
         });
         let bytes = |arrays: &[Vec<u8>]| arrays.iter().map(Vec::len).sum();
-        let stats = &self.core.targets[self.number].native_stats;
         stats.count(start, bytes(&from), bytes(&to), &outcome);
         or_raise(py, outcome)?;
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));

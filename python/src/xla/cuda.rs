@@ -26,6 +26,7 @@ use super::packing::is_packed;
 use super::slots::{self, CallAttributes, Slots};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::native;
+use crate::shadow::ShadowSite;
 use crate::site::{Passage, Shapes, check_status, no_status, note_failure, poison};
 use crate::stats::Stats;
 
@@ -121,12 +122,7 @@ fn prepare(
         attributes: key_part(&parsed.attributes),
     };
     native.launches(key, |native| {
-        Launches::new(
-            native,
-            &parsed,
-            shapes,
-            &module.targets[target].native_stats,
-        )
+        Launches::new(native, &parsed, shapes, module, target)
     })
 }
 
@@ -143,6 +139,8 @@ pub(crate) struct Launches {
     element_sizes: Vec<(usize, u8)>,
     bytes_in: usize,
     bytes_out: usize,
+    /// The call site as wasm, if some of its calls are compared.
+    shadow: Option<ShadowSite>,
 }
 
 impl Launches {
@@ -150,7 +148,8 @@ impl Launches {
         module: &Arc<CudaModule>,
         parsed: &CallAttributes,
         shapes: &Shapes,
-        stats: &Arc<Stats>,
+        of: &ModuleCore,
+        target: usize,
     ) -> callbox::Result<Self> {
         let text = &parsed.call;
         let mut all = shapes.operands.iter().chain(&shapes.results);
@@ -182,10 +181,12 @@ impl Launches {
             piece_bytes: None,
         };
         let bytes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).sum();
+        let shadow = ShadowSite::new(of, target, &site, &mapping, &shapes.results);
         Ok(Self {
             call: module.prepare_mapped(site, &mapping)?,
+            shadow,
             options: text.options(),
-            stats: Arc::clone(stats),
+            stats: Arc::clone(&of.targets[target].native_stats),
             has_status: status.is_some(),
             element_sizes: shapes.results.iter().map(element_size).collect(),
             bytes_in: bytes(&shapes.operands),
@@ -201,8 +202,74 @@ impl Launches {
         operands: &[DeviceBuffer],
         results: &[DeviceBuffer],
     ) -> callbox::Result<()> {
-        let start = Instant::now();
         let options = options.unwrap_or(&self.options);
+        // Work that is captured runs later, and more than once.
+        let is_kept = queue.keeps_work();
+        match self.shadow.as_ref().filter(|_| !is_kept) {
+            Some(shadow) if shadow.is_chosen() => {
+                self.enqueue_and_compare(shadow, options, queue, operands, results)
+            }
+            _ => self.enqueue_alone(options, queue, operands, results),
+        }
+    }
+
+    /// Launches the kernels, waits for them, and compares their results with those of the wasm.
+    #[cold]
+    fn enqueue_and_compare(
+        &self,
+        shadow: &ShadowSite,
+        options: &CallOptions,
+        queue: &mut CudaQueue,
+        operands: &[DeviceBuffer],
+        results: &[DeviceBuffer],
+    ) -> callbox::Result<()> {
+        // Before the call, which can write results over them.
+        let before = queue.download(operands)?;
+        self.enqueue_alone(options, queue, operands, results)?;
+        let found = queue.download(results)?;
+        let mut found = Vec::from_iter(found.iter().map(Vec::as_slice));
+        let statuses = self.has_status.then(|| found.pop()).flatten();
+        // The results of elements that failed are none.
+        if statuses.is_some_and(|statuses| statuses.iter().any(|&byte| byte != 0)) {
+            return Ok(());
+        }
+        let before = Vec::from_iter(before.iter().map(Vec::as_slice));
+        let compared = shadow.compare(options, &before, &found, &self.stats);
+        let Err(failure) = compared else {
+            return Ok(());
+        };
+        self.stats.count_failures(&failure, 1);
+        match results.split_last() {
+            Some((status, results)) if self.has_status => {
+                self.fill_with_status(queue, results, status, &failure)
+            }
+            _ => Err(failure),
+        }
+    }
+
+    /// Writes a failure of the whole call as a status.
+    fn fill_with_status(
+        &self,
+        queue: &mut CudaQueue,
+        results: &[DeviceBuffer],
+        status: &DeviceBuffer,
+        failure: &Status,
+    ) -> callbox::Result<()> {
+        note_failure(failure);
+        for (result, &(_, poison)) in results.iter().zip(&self.element_sizes) {
+            queue.fill(result, poison)?;
+        }
+        queue.fill_u32(status, u32::from(failure.code().number()))
+    }
+
+    fn enqueue_alone(
+        &self,
+        options: &CallOptions,
+        queue: &mut CudaQueue,
+        operands: &[DeviceBuffer],
+        results: &[DeviceBuffer],
+    ) -> callbox::Result<()> {
+        let start = Instant::now();
         match (self.has_status, results.split_last()) {
             (true, Some((status, results))) => {
                 self.enqueue_with_status(options, queue, operands, results, status)
@@ -257,11 +324,7 @@ impl Launches {
             .count(start, self.bytes_in, self.bytes_out, &outcome);
         match outcome {
             Err(failure) if device.lost().is_none() => {
-                note_failure(&failure);
-                for (result, &(_, poison)) in results.iter().zip(&self.element_sizes) {
-                    queue.fill(result, poison)?;
-                }
-                queue.fill_u32(status, u32::from(failure.code().number()))
+                self.fill_with_status(queue, results, status, &failure)
             }
             outcome => outcome,
         }

@@ -814,6 +814,148 @@ def shadowed():
             raise AssertionError(f"expected {target} to be refused")
 
 
+def altered(folder, name="add_n", old="add.rn.f32 \t%f3, %f2, %f1", new="sub.rn.f32 \t%f3, %f2, %f1"):
+    """A manifest whose kernel computes something else."""
+    shutil.copytree(SOURCES / name, folder, dirs_exist_ok=True)
+    ptx = Path(folder, f"{name}.ptx")
+    text = ptx.read_text()
+    ptx.write_text(text.replace(old, new))
+    assert ptx.read_text() != text
+    return Path(folder, "callbox.json")
+
+
+def policed(manifest, shadow, name="add_n"):
+    """A module of a host whose policy has this shadow."""
+    return callbox.Host(policy={"shadow": shadow}).load(BUILT / f"{name}.wasm", native=manifest)
+
+
+def counted(module):
+    """The counters of shadowed calls."""
+    found = [one for one in callbox.stats() if (one["sha256"], one["platform"]) == (module.digest, "CUDA")]
+    assert len(found) == 1, found
+    return found[0].get("shadowed", 0), found[0].get("differing", 0)
+
+
+def shadowed_by_the_policy():
+    """Calls of programs and direct calls, of a kernel that is right and of one that lies."""
+    host = xla()
+    x, y = Array([1, 2, 3]), nothing((3,))
+    good = policed(SOURCES / "add_n/callbox.json", {"share": 1.0, "fails": True})
+    assert good.policy["shadow"] == {"share": 1.0, "fails": True}
+    for _ in range(3):
+        host.good("cuda", add_n(good), [x], [y])
+    assert y.get().tolist() == [5, 6, 7] and counted(good) == (3, 0)
+    # The result takes the place of the operand.
+    host.good("cuda", add_n(good, aliases={0: 0}), [y], [y])
+    assert y.get().tolist() == [9, 10, 11] and counted(good) == (4, 0)
+    assert good.add_n(x.like, n=4.0, platform="CUDA").tolist() == [5, 6, 7]
+    assert counted(good) == (5, 0)
+    # A failure of the kernel's own is not compared.
+    host.bad("cuda", add_n(good, n=-1.0), [x], [y], INVALID_ARGUMENT, "Info must be >= 0")
+    # Nor is work that runs later, in a graph.
+    manifest = SOURCES / "add_n/callbox.json"
+    granted = callbox.Host(policy={"shadow": {"share": 1.0}})
+    granted = granted.load(BUILT / "add_n.wasm", native=manifest, allow_native=digest_of(manifest))
+    graph(host.stream, lambda: host.good("cuda_command_buffer", add_n(granted), [x], [y]))
+    assert counted(good) == (5, 0)
+    host.good("cuda_command_buffer", add_n(granted), [x], [y])
+    assert counted(good) == (6, 0)
+    assert not [one for one in callbox.stats() if one["platform"] == "Host" and one["calls"]]
+
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = altered(folder)
+        told = policed(manifest, {"share": 1.0})
+        host.good("cuda", add_n(told), [x], [y])
+        assert y.get().tolist() == [-3, -2, -1] and counted(told) == (7, 1)
+        strict = policed(manifest, {"share": 1, "fails": True, "atol": 7.9})
+        says = "the native kernel and the wasm differ: result 0: 3 of 3 elements differ"
+        host.bad("cuda", add_n(strict), [x], [y], INTERNAL, says)
+        try:
+            strict.add_n(x.like, n=4.0, platform="CUDA")
+        except callbox.CallError as error:
+            assert (error.code, error.blame) == ("INTERNAL", "guest") and says in error.message, error
+        else:
+            raise AssertionError("expected a kernel that lies to fail")
+        assert counted(told) == (9, 3)
+        # Within the tolerance, a difference is none.
+        host.good("cuda", add_n(policed(manifest, {"share": 1, "fails": True, "atol": 8})), [x], [y])
+        assert counted(told) == (10, 3)
+        some = policed(manifest, {"share": 0.5})
+        for _ in range(200):
+            host.good("cuda", add_n(some), [x], [y])
+        shadowed, differing = counted(told)
+        assert 40 < shadowed - 10 == differing - 3 < 160, (shadowed, differing)
+        never = policed(manifest, {"share": 0, "fails": True})
+        host.good("cuda", add_n(never), [x], [y])
+        assert counted(told) == (shadowed, differing)
+    text = callbox.stats(format="prometheus")
+    for name, count in (("shadowed_calls", shadowed), ("shadow_differences", differing)):
+        name = f"callbox_{name}_total"
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{name}{{")]
+        assert line.endswith(f'platform="CUDA"}} {count}') and f"# TYPE {name} counter" in text, line
+
+
+def shadowed_in_batches_and_with_statuses():
+    host = xla()
+    good = policed(SOURCES / "add_n/callbox.json", {"share": 1.0, "fails": True})
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for shape in [(2, 3, 4), (2, 1, 4), (1, 1, 4)]:
+        x, y = Array(values[: shape[0], : shape[1]]), nothing((2, 3, 4))
+        host.good("cuda", add_n(good, shape=(4,)), [x], [y])
+        assert np.array_equal(y.get(), np.broadcast_to(x.like + 4, (2, 3, 4))), shape
+    assert counted(good) == (3, 0)
+    x, y, status = Array([[1, 2], [3, 4]]), nothing((2, 2)), nothing((2,), np.int32)
+    host.good("cuda", add_n(good, shape=(2,), on_error="status"), [x], [y, status])
+    assert status.get().tolist() == [0, 0] and counted(good) == (4, 0)
+    # Elements that failed have no results to compare.
+    host.good("cuda", add_n(good, n=-1.0, shape=(2,), on_error="status"), [x], [y, status])
+    assert status.get().tolist() == [INVALID_ARGUMENT] * 2 and counted(good) == (4, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        strict = policed(altered(folder), {"share": 1, "fails": True})
+        host.good("cuda", add_n(strict, shape=(2,), on_error="status"), [x], [y, status])
+        assert status.get().tolist() == [INTERNAL] * 2 and np.isnan(y.get()).all()
+        assert "the native kernel and the wasm differ" in callbox.last_failure(INTERNAL)
+        assert counted(good) == (5, 1)
+
+
+def what_cannot_be_shadowed():
+    """Targets that are not pure, and shares that are none."""
+    manifest = SOURCES / "faults/callbox.json"
+    host = callbox.Host(policy={"shadow": {"share": 1.0, "fails": True}})
+    mixed = host.load(BUILT / "faults.wasm", native=manifest, allow_native=digest_of(manifest, "faults"))
+    played = xla()
+    x, y = Array([1, 2, 3]), nothing((3,))
+    for name in ("healthy", "read_out_of_bounds"):
+        played.call("cuda", mixed[name].xla_attributes([f32(3)], [f32(3)], {}), [x], [y])
+    calls = {one["target"]: one.get("shadowed") for one in callbox.stats() if one["platform"] == "CUDA"}
+    assert (calls["healthy"], calls["read_out_of_bounds"]) == (1, None), calls
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SOURCES / "faults", folder, dirs_exist_ok=True)
+        impure = Path(folder, "callbox.json")
+        text = json.loads(impure.read_text())
+        text["targets"] = text["targets"][1:]
+        impure.write_text(json.dumps(text))
+        try:
+            host.load(BUILT / "faults.wasm", native=impure, allow_native=digest_of(impure, "faults"))
+        except ValueError as error:
+            assert "`shadow` of the policy is for targets of the trait `pure`" in str(error), error
+        else:
+            raise AssertionError("expected a module without pure targets to be refused")
+    # Without native code there is nothing to compare.
+    assert list(host.load(BUILT / "add_n.wasm")) == ["add_n"]
+    for shadow, says in [
+        ({"share": 1.5}, "expected `share` from 0 to 1, found 1.5"),
+        ({}, "missing field `share`"),
+        ({"share": 1, "rtol": -1}, "expected `rtol` of at least 0, found -1"),
+    ]:
+        try:
+            callbox.Host(policy={"shadow": shadow})
+        except ValueError as error:
+            assert says in str(error), error
+        else:
+            raise AssertionError(f"expected {shadow} to be refused")
+
+
 def no_driver():
     """Runs without libcuda."""
     says = "CUDA is unavailable: expected NVIDIA's driver (libcuda.so.1"

@@ -47,6 +47,9 @@ def run(scenario: str, guests: Path, stand_in: str | None) -> None:
         "errors",
         "direct",
         "shadowed",
+        "shadowed_by_the_policy",
+        "shadowed_in_batches_and_with_statuses",
+        "what_cannot_be_shadowed",
     ],
 )
 def test_on_the_stand_in(scenario, guests):

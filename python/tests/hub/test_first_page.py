@@ -1,4 +1,4 @@
-"""The example `hub.py`: a good kernel and a hostile one, by name, in one training loop."""
+"""The example `hub.py`, README's first page: a good kernel and a hostile one in a training loop."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ pytestmark = pytest.mark.newest
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hub.py"
 
-PRINTED = """\
-<callbox.hub.Kernel good/rms-norm 1.0.0 with rms_norm, rms_norm_grad>
-loss ...
-evil/rms-norm 1: PERMISSION_DENIED: evil--rms-norm.wasm: the import "wasi_snapshot_preview1" "path_open" is not granted: ...
-loss ...
-evil/rms-norm 2: DEADLINE_EXCEEDED: evil--rms-norm.wasm: target "rms_norm" ran past its deadline of 200ms
-loss ...
-evil/rms-norm 3: OUT_OF_RANGE: evil--rms-norm.wasm: target "rms_norm" trapped: out of bounds memory access
-loss ...
-evil/rms-norm 4: rms_norm(): result 0 (y): expected an array of rank 1, found shape (64, 8)
-loss ...
-evil/rms-norm 5: DATA_LOSS: evil/rms-norm: build/callbox-wasm32/rms-norm.wasm: expected ...
-"""
+ROOT = Path(__file__).parents[3]
+
+
+def blocks() -> tuple[str, str]:
+    """The first page of the README: the program and what it prints."""
+    page = (ROOT / "README.md").read_text().split("\n## ")[1]
+    code, printed = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
+    return code, printed
 
 
 def section(number: int, content: bytes) -> bytes:
@@ -109,6 +104,18 @@ def test_a_hostile_kernel_gives_its_statuses_and_the_training_goes_on(hub, good,
         check=False,
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert doctest.OutputChecker().check_output(PRINTED, done.stdout, doctest.ELLIPSIS), done.stdout
+    code, printed = blocks()
+    # The last digits differ between processors.
+    first, rest = re.sub(r"loss \S+", "loss ...", done.stdout).split("\n", 1)
+    assert first == "<callbox.hub.Kernel good/rms-norm 1.0.0 with rms_norm, rms_norm_grad>"
+    expected = re.sub(r"loss \S+", "loss ...", printed)
+    assert doctest.OutputChecker().check_output(expected, rest, doctest.ELLIPSIS), done.stdout
+    for code_of in ("PERMISSION_DENIED", "DEADLINE_EXCEEDED", "OUT_OF_RANGE", "expected an array of rank 1"):
+        assert code_of in printed
+    assert rest.splitlines()[-1].startswith("evil/rms-norm 5: DATA_LOSS: evil/rms-norm: ")
+    # The page shows lines of the example, in its order.
+    lines = iter(line.strip() for line in EXAMPLE.read_text().splitlines())
+    for line in code.splitlines():
+        assert line.strip() in lines, line
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
     assert len(losses) == 5 and losses == sorted(losses, reverse=True) and losses[-1] < losses[0]

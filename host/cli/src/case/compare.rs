@@ -10,14 +10,18 @@ const CHUNK: usize = 1 << 16;
 
 /// How far floating-point elements may be from the expected ones, as in NumPy's `allclose`: by
 /// `atol + rtol * |expected|`. Other elements must be equal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tolerance {
+///
+/// Without a tolerance (the default), values must be equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tolerance {
     rtol: f64,
     atol: f64,
 }
 
 impl Tolerance {
-    pub(super) fn new(rtol: f64, atol: f64) -> Result<Self, String> {
+    /// # Errors
+    /// A value is negative, infinite or NaN.
+    pub fn new(rtol: f64, atol: f64) -> Result<Self, String> {
         for (key, value) in [("rtol", rtol), ("atol", atol)] {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(format!("expected `{key}` of at least 0, found {value}"));
@@ -29,11 +33,7 @@ impl Tolerance {
     /// A tolerance that is as wide as each of these. Without any, values must be equal.
     #[cfg(feature = "cuda")]
     pub(crate) fn widest(tolerances: impl Iterator<Item = Self>) -> Self {
-        let none = Self {
-            rtol: 0.0,
-            atol: 0.0,
-        };
-        tolerances.fold(none, |widest, one| Self {
+        tolerances.fold(Self::default(), |widest, one| Self {
             rtol: widest.rtol.max(one.rtol),
             atol: widest.atol.max(one.atol),
         })
@@ -55,7 +55,7 @@ impl Tolerance {
 ///
 /// # Errors
 /// How many elements differ, and the first of them.
-pub(crate) fn compare(
+pub fn compare(
     shape: &ArrayShape,
     expected: &[u8],
     found: (&ArrayShape, &[u8]),

@@ -57,6 +57,8 @@ fn share(text: &str) -> std::result::Result<f64, String> {
 pub(super) struct Shadow {
     share: f64,
     fails: bool,
+    /// `None`: as the cases of the package declare.
+    tolerance: Option<Tolerance>,
     random: RandomState,
     calls: AtomicU64,
     compared: AtomicU64,
@@ -68,15 +70,25 @@ impl ShadowArguments {
         self.shadow.is_some()
     }
 
-    pub(super) fn shadow(&self) -> Option<Arc<Shadow>> {
-        Some(Arc::new(Shadow {
-            share: self.shadow?,
-            fails: self.shadow_fails,
+    /// What the flags ask for, or else the policy.
+    pub(super) fn shadow(
+        &self,
+        policy: Option<callbox::policy::Shadow>,
+    ) -> Outcome<Option<Arc<Shadow>>> {
+        let Some(share) = self.shadow.or(policy.map(|policy| policy.share())) else {
+            return Ok(None);
+        };
+        let tolerance = policy.and_then(|policy| policy.tolerance());
+        let tolerance = tolerance.map(|(rtol, atol)| Tolerance::new(rtol, atol));
+        Ok(Some(Arc::new(Shadow {
+            share,
+            fails: self.shadow_fails || policy.is_some_and(|policy| policy.fails()),
+            tolerance: tolerance.transpose().map_err(Status::invalid_argument)?,
             random: RandomState::new(),
             calls: AtomicU64::new(0),
             compared: AtomicU64::new(0),
             differing: AtomicU64::new(0),
-        }))
+        })))
     }
 }
 
@@ -178,7 +190,8 @@ impl Shadowed {
     ) -> Outcome<Self> {
         let mut loader = Loader::new(policy)?;
         let Some(file) = is_wasm(path).then(|| loader.open(path)).transpose()? else {
-            let message = "--shadow is for packages, which have their targets as wasm, too";
+            let message = "--shadow, and `shadow` of the policy, are for packages, which have their \
+                           targets as wasm, too";
             let status = Status::invalid_argument(message).context(path.display());
             return Err(Failure::usage(status));
         };
@@ -194,13 +207,16 @@ impl Shadowed {
                 let of_target = cases.iter().filter(|case| case.target() == name);
                 let twin = Twin {
                     module: loader.load(&file, name)?,
-                    tolerance: Tolerance::widest(of_target.filter_map(Case::tolerance)),
+                    tolerance: shadow.tolerance.unwrap_or_else(|| {
+                        Tolerance::widest(of_target.filter_map(Case::tolerance))
+                    }),
                 };
                 twins.insert(name.clone(), twin);
             }
         }
         if twins.is_empty() {
-            let message = "--shadow is for targets of the trait `pure`, of which it has none";
+            let message = "--shadow, and `shadow` of the policy, are for targets of the trait \
+                           `pure`, of which it has none";
             return Err(Failure::usage(in_file(Status::invalid_argument(message))));
         }
         Ok(Self {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use crate::failure::Outcome;
 use crate::left_out;
 
 /// `--shadow`.
@@ -26,8 +27,12 @@ impl ShadowArguments {
         self.shadow.is_some()
     }
 
-    pub(super) fn shadow(&self) -> Option<Arc<Shadow>> {
-        self.shadow.clone().map(Arc::new)
+    /// That of the policy is for CUDA, too.
+    pub(super) fn shadow(
+        &self,
+        _: Option<callbox::policy::Shadow>,
+    ) -> Outcome<Option<Arc<Shadow>>> {
+        Ok(self.shadow.clone().map(Arc::new))
     }
 }
 

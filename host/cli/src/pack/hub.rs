@@ -94,6 +94,9 @@ impl Variant {
     }
 }
 
+/// The end of the name of a folder that is being replaced.
+const EARLIER: &str = ".earlier";
+
 /// The variant that was written.
 pub(super) struct Written {
     /// The path of the package.
@@ -114,6 +117,7 @@ pub(super) fn write(repository: &Path, package: &Package<'_>) -> Outcome<Written
     check_replaceable(&variant)?;
     let cannot = |error| Failure::file(format!("expected to write {}", variant.display()), &error);
     fs::create_dir_all(&build).map_err(cannot)?;
+    let _lock = alone_in(&build);
     let staged = build.join(format!(".{VARIANT}.{}.part", std::process::id()));
     let written = stage(&staged, &files).and_then(|()| replace(&staged, &variant));
     written.map_err(|error| {
@@ -162,10 +166,42 @@ fn stage(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
     Ok(())
 }
 
+/// Has this process alone write variants in a folder until the file is closed, and removes what
+/// killed processes left. `None` if the file system has no locks.
+fn alone_in(build: &Path) -> Option<File> {
+    let file = File::open(build).ok()?;
+    file.lock().ok()?;
+    let start = format!(".{VARIANT}.");
+    for entry in fs::read_dir(build).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&start) && (name.ends_with(".part") || name.ends_with(EARLIER)) {
+            // A folder that stays is reported when its name is needed.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Some(file)
+}
+
+/// Exchanges two folders in one step, where the file system can.
+#[cfg(target_os = "linux")]
+fn exchange(one: &Path, other: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_: &Path, _: &Path) -> bool {
+    false
+}
+
 /// Puts a staged folder in the place of another one.
 fn replace(staged: &Path, folder: &Path) -> io::Result<()> {
+    if folder.exists() && exchange(staged, folder) {
+        return fs::remove_dir_all(staged);
+    }
     let mut earlier = staged.as_os_str().to_owned();
-    earlier.push(".earlier");
+    earlier.push(EARLIER);
     let has_earlier = folder.exists();
     if has_earlier {
         fs::rename(folder, &earlier)?;

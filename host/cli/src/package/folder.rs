@@ -43,6 +43,11 @@ pub(crate) fn read(folder: &Path) -> Outcome<Contents> {
         files: BTreeMap::new(),
         left_out: Vec::new(),
     };
+    if folder.is_file() {
+        let message = "expected the folder of a package, found a file";
+        let status = Status::invalid_argument(message).context(folder.display());
+        return Err(Failure::usage(status));
+    }
     let header = reader.header(limits.header_bytes)?;
     let module = reader.module()?;
     for name in names_in(folder)? {

@@ -33,6 +33,11 @@ pub(super) fn publish(
             return Err(status.context(path.display()).into());
         }
     }
+    if folder.is_file() {
+        let message = "expected a folder, hf:ORG/NAME@VERSION or oci:HOST/PATH:TAG, found a file";
+        let status = Status::invalid_argument(message).context(folder.display());
+        return Err(Failure::usage(status));
+    }
     let cannot = |error| Failure::file(format!("expected to make {}", folder.display()), &error);
     fs::create_dir_all(folder).map_err(cannot)?;
     write_file::write(&path, &[package.bytes()])

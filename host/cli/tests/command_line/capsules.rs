@@ -327,7 +327,7 @@ fn damaged_capsules_are_refused() {
         &replay,
         1,
         "INVALID_ARGUMENT",
-        "k.wasm: expected a .safetensors file",
+        "k.wasm: no capsule: expected a .safetensors file",
     );
     let replay = ["replay", "none"];
     refuse(&folder, &replay, 2, "NOT_FOUND", "expected to read none");

@@ -68,6 +68,8 @@ mod server;
 #[cfg(feature = "cuda")]
 mod shadowed;
 mod signing;
+#[cfg(all(target_os = "linux", feature = "fetch"))]
+mod stopped;
 mod support;
 #[cfg(feature = "cuda")]
 mod traced;

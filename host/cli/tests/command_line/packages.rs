@@ -106,6 +106,61 @@ fn the_same_folder_gives_the_same_bytes_elsewhere() {
     assert_eq!(digest(&one, "a.wasm"), digest(&other, "k.wasm"));
 }
 
+/// As from another machine: with other times, modes, umask, locale, order of files in the folder,
+/// name of the folder, and version control.
+#[cfg(unix)]
+#[test]
+fn a_folder_of_another_machine_has_the_same_digests() {
+    use std::os::unix::fs::PermissionsExt;
+    let (one, other) = (folder(), folder());
+    let files = [
+        "README.md",
+        "LICENSE-b",
+        "LICENSE_A",
+        "docs/Z.md",
+        "docs/a.md",
+        "docs/a.b/c.md",
+    ];
+    for file in &files {
+        one.write(&format!("k/{file}"), format!("The text of {file}.\n"));
+    }
+    for file in files.iter().rev() {
+        other.write(&format!("k/{file}"), format!("The text of {file}.\n"));
+        let path = other.path(&format!("k/{file}"));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    other
+        .write("k/.git/HEAD", "ref: refs/heads/main\n")
+        .write("k/.DS_Store", "");
+    std::fs::rename(other.path("k"), other.path("another name")).unwrap();
+    let mut found = Vec::new();
+    for (folder, name, umask, locale) in [
+        (&one, "k", "022", "C"),
+        (&other, "another name", "077", "tr_TR.UTF-8"),
+    ] {
+        let mut digests = Vec::new();
+        for to in [&["-o", "p.wasm"][..], &["--hub", "repository"]] {
+            let mut command = std::process::Command::new("sh");
+            command
+                .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+                .args([env!("CARGO_BIN_EXE_callbox"), "pack", name, "--json"])
+                .args(to)
+                .current_dir(folder.path(""))
+                .env("LC_ALL", locale)
+                .env("TZ", locale);
+            let ran = crate::support::Ran::new(&command.output().unwrap());
+            let package = ran.object()["package"].clone();
+            digests.push((package["sha256"].clone(), package["hub_digest"].clone()));
+            ran.done();
+        }
+        let metadata = folder.read("repository/build/callbox-wasm32/metadata.json");
+        found.push((digests, folder.read("p.wasm"), metadata));
+    }
+    assert_eq!(found[0], found[1]);
+}
+
 #[test]
 fn a_case_that_fails_stops_packing_and_leaves_the_earlier_package() {
     let folder = folder();
@@ -367,6 +422,8 @@ fn folders_that_are_wrong_are_refused() {
         "NOT_FOUND",
         "none/callbox-package.json",
     );
+    let message = "k/negate.wasm: expected the folder of a package, found a file";
+    refuse(&folder, &["pack", "k/negate.wasm"], 2, invalid, message);
     std::fs::remove_file(folder.path("k/negate.wasm")).unwrap();
     let none = "expected one file that ends with .wasm, found none";
     refuse(&folder, &["pack", "k"], 1, invalid, none);

@@ -129,11 +129,117 @@ fn a_branch_goes_forward() {
     );
 }
 
+/// The answer that wants an upload in parts of this size, which no storage takes.
+fn in_parts(request: &Request, size: &str, count: usize) -> Option<Answer> {
+    let asked = request.path.ends_with("/objects/batch");
+    let asked: Value = serde_json::from_slice(asked.then_some(&request.body)?).unwrap();
+    let mut header = serde_json::Map::new();
+    header.insert("chunk_size".to_owned(), size.into());
+    for number in 1..=count {
+        let address = format!("http://127.0.0.1:1/{number}");
+        header.insert(format!("{number:05}"), address.into());
+    }
+    let upload = json!({"href": "http://127.0.0.1:1/join", "header": header});
+    let objects = json!([{"oid": asked["objects"][0]["oid"], "actions": {"upload": upload}}]);
+    let answer = json!({"objects": objects}).to_string();
+    Some(Answer::new(200, answer.as_bytes()))
+}
+
+/// A file goes up in the parts that the Hub asks for, in their order, and is joined by their tags.
+#[test]
+fn large_files_go_in_parts() {
+    let storage = Arc::new(Server::new(|request| {
+        let answer = Answer::new(200, b"{}");
+        match request.method.as_str() {
+            "PUT" if request.path.starts_with("/part/") => answer.with("ETag", &request.path),
+            _ => answer,
+        }
+    }));
+    let folder = folder();
+    let package = folder.read("1.0.0.wasm");
+    let size = package.len().div_ceil(11);
+    let state = Arc::new(Mutex::new(State {
+        lfs: ".wasm",
+        ..State::default()
+    }));
+    let (at, count) = (Arc::clone(&storage), package.len().div_ceil(size));
+    assert_eq!(count, 11);
+    let server = hub(&state, move |request| {
+        let asked = request.path.ends_with("/objects/batch");
+        let asked: Value = serde_json::from_slice(asked.then_some(&request.body)?).unwrap();
+        assert_eq!(asked["transfers"], json!(["basic", "multipart"]));
+        let mut header = json!({"chunk_size": size.to_string()});
+        for number in 1..=count {
+            // Without zeros before it, 10 would come before 2.
+            header[number.to_string()] = at.address(&format!("/part/{number}?hidden")).into();
+        }
+        let upload = json!({"href": at.address("/join"), "header": header});
+        let objects = json!([{"oid": asked["objects"][0]["oid"], "actions": {"upload": upload}}]);
+        let answer = json!({"objects": objects}).to_string();
+        Some(Answer::new(200, answer.as_bytes()))
+    });
+    // The hub's own storage lacks the file, so that the commit fails.
+    let _ = publish(&folder, &server, &["1.0.0.wasm", DESTINATION]);
+    let mut asked = storage.requests();
+    assert!(
+        asked
+            .iter()
+            .all(|one| one.header("authorization").is_none())
+    );
+    let join = asked.pop().unwrap();
+    assert_eq!(
+        (join.method.as_str(), join.path.as_str()),
+        ("POST", "/join")
+    );
+    let tag = |number: usize| format!("/part/{number}?hidden");
+    let tags = (1..=count).map(|number| json!({"partNumber": number, "etag": tag(number)}));
+    let expected = json!({"oid": digest(&package), "parts": tags.collect::<Vec<_>>()});
+    assert_eq!(
+        serde_json::from_slice::<Value>(&join.body).unwrap(),
+        expected
+    );
+    let paths: Vec<_> = asked.iter().map(|one| one.path.clone()).collect();
+    assert_eq!(paths, (1..=count).map(tag).collect::<Vec<_>>());
+    let bodies: Vec<_> = asked.iter().map(|one| one.body.clone()).collect();
+    assert_eq!(bodies.concat(), package);
+    assert!(bodies[..count - 1].iter().all(|part| part.len() == size));
+}
+
+/// A part without an entity tag cannot be joined.
+#[test]
+fn a_part_without_a_tag_is_an_error() {
+    let storage = Arc::new(Server::new(|_| Answer::new(200, b"")));
+    let state = Arc::new(Mutex::new(State {
+        lfs: ".wasm",
+        ..State::default()
+    }));
+    let at = Arc::clone(&storage);
+    let server = hub(&state, move |request| {
+        let asked = request.path.ends_with("/objects/batch");
+        let asked: Value = serde_json::from_slice(asked.then_some(&request.body)?).unwrap();
+        let header = json!({"chunk_size": "67108864", "00001": at.address("/part?hidden")});
+        let upload = json!({"href": at.address("/join"), "header": header});
+        let objects = json!([{"oid": asked["objects"][0]["oid"], "actions": {"upload": upload}}]);
+        let answer = json!({"objects": objects}).to_string();
+        Some(Answer::new(200, answer.as_bytes()))
+    });
+    let folder = folder();
+    let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+    check_refused(
+        &ran,
+        1,
+        "DATA_LOSS",
+        "expected an entity tag for part 1 of 1",
+    );
+    assert!(!ran.stdout.contains("hidden"), "{ran:?}");
+    assert_eq!(storage.requests().len(), 1);
+}
+
 #[test]
 fn refusals_of_the_hub_are_statuses_without_the_token() {
     type Change = fn(&Request) -> Option<Answer>;
     let folder = folder();
-    let cases: [(Change, &str, &str); 6] = [
+    let cases: [(Change, &str, &str); 10] = [
         // The hub repeats the token.
         (
             |request| {
@@ -185,21 +291,30 @@ fn refusals_of_the_hub_are_statuses_without_the_token() {
             "expected `regular` or `lfs` for build/callbox-wasm32/metadata.json",
         ),
         (
-            |request| {
-                let asked = request
-                    .path
-                    .ends_with("/objects/batch")
-                    .then_some(&request.body)?;
-                let asked: Value = serde_json::from_slice(asked).unwrap();
-                let header = json!({"chunk_size": "5", "1": "any"});
-                let upload = json!({"href": "http://127.0.0.1:1/", "header": header});
-                let objects = json!([{"oid": asked["objects"][0]["oid"],
-                    "actions": {"upload": upload}}]);
-                let answer = json!({"objects": objects}).to_string();
-                Some(Answer::new(200, answer.as_bytes()))
-            },
-            "UNIMPLEMENTED",
-            "in several parts, which callbox does not send",
+            |request| in_parts(request, "five", 20),
+            "DATA_LOSS",
+            "expected the size of parts in bytes, found \"five\"",
+        ),
+        (
+            |request| in_parts(request, "0", 20),
+            "DATA_LOSS",
+            "expected the size of parts in bytes, found \"0\"",
+        ),
+        (
+            |request| in_parts(request, "1", 2),
+            "DATA_LOSS",
+            "of 1 bytes each for ",
+        ),
+        (
+            |request| in_parts(request, "67108864", 2),
+            "DATA_LOSS",
+            "expected addresses for 1 parts",
+        ),
+        // The storage has no such part.
+        (
+            |request| in_parts(request, "67108864", 1),
+            "UNAVAILABLE",
+            "http://127.0.0.1:1/1: ",
         ),
     ];
     for (change, code, message) in cases {
@@ -303,6 +418,12 @@ fn folders_get_files_by_version() {
             "found a commit",
         ),
         ("1.0.0.wasm", "ftp://host/k", 2, "expected an https address"),
+        (
+            "1.0.0.wasm",
+            "other.wasm",
+            2,
+            "other.wasm: expected a folder, hf:",
+        ),
     ] {
         let ran = folder.run(&["publish", file, destination, "--json"]);
         check_refused(&ran, code, "INVALID_ARGUMENT", message);

@@ -55,7 +55,7 @@ fn script(folder: &Folder, text: &str) -> Command {
 }
 
 /// Runs a script with a file system of this size at `disk`, or says why that is not possible.
-fn on_small_disk(folder: &Folder, kibibytes: u32, text: &str) -> Option<Ran> {
+pub(crate) fn on_small_disk(folder: &Folder, kibibytes: u32, text: &str) -> Option<Ran> {
     let mount =
         format!("mount -t tmpfs -o mode=700,size={kibibytes}k none disk || exit 77; {text}");
     let mut command = Command::new("unshare");

@@ -174,6 +174,64 @@ fn the_tolerance_is_that_of_the_cases() {
     );
 }
 
+/// Flags count before the policy, whose tolerances count before those of the cases.
+#[test]
+fn a_policy_has_a_share_too() {
+    let folder = folder();
+    let shadowed = |package: &str, policy: &str, flags: &[&str]| {
+        folder.write("policy.json", format!("{{\"shadow\": {policy}}}"));
+        let flags = [&["--policy", "policy.json", "--json"], flags].concat();
+        run(&folder, package, &flags)
+    };
+    let ran = shadowed("good.wasm", r#"{"share": 1, "fails": true}"#, &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr.contains("2 of 2 calls compared, 0 differ"),
+        "{ran:?}"
+    );
+    let ran = shadowed("evil.wasm", r#"{"share": 1, "fails": true}"#, &[]);
+    assert_eq!(ran.object()["status"]["code"], "INTERNAL", "{ran:?}");
+    let ran = shadowed("evil.wasm", r#"{"share": 1}"#, &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr.contains("2 of 2 calls compared, 2 differ"),
+        "{ran:?}"
+    );
+    let ran = shadowed(
+        "evil.wasm",
+        r#"{"share": 1, "atol": 1e30}"#,
+        &["--shadow-fails", "--shadow=1"],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = shadowed(
+        "evil.wasm",
+        r#"{"share": 1, "fails": true}"#,
+        &["--shadow=0"],
+    );
+    assert!(ran.stderr.contains("0 of 2 calls compared"), "{ran:?}");
+    let ran = shadowed("good.wasm", r#"{"share": 2}"#, &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let message = ran.object()["status"]["message"].clone();
+    let message = message.as_str().unwrap().to_owned();
+    assert!(
+        message.contains("expected `share` from 0 to 1, found 2"),
+        "{message}"
+    );
+    // On Host there is no native code.
+    folder.write("policy.json", r#"{"shadow": {"share": 1, "fails": true}}"#);
+    let words = [
+        "run",
+        "p.hlo",
+        "--target",
+        "softmax=good.wasm#softmax",
+        "--input",
+        "0=x.npy",
+    ];
+    folder
+        .run(&[&words[..], &["--policy", "policy.json"]].concat())
+        .done();
+}
+
 #[test]
 fn a_shadow_needs_the_wasm_of_a_pure_target() {
     let folder = folder();
@@ -199,7 +257,8 @@ fn a_shadow_needs_the_wasm_of_a_pure_target() {
     }
     let ran = run(&folder, "k/callbox.json", &["--shadow", "1", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    let message = "k/callbox.json: --shadow is for packages, which have their targets as wasm, too";
+    let message = "k/callbox.json: --shadow, and `shadow` of the policy, are for packages, which \
+                   have their targets as wasm, too";
     assert_eq!(ran.object()["status"]["message"], message);
     let ran = run(&folder, "good.wasm", &["--shadow-fails", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -221,6 +280,7 @@ fn a_shadow_needs_the_wasm_of_a_pure_target() {
     other.run(&["pack", "k", "-o", "k.wasm"]).done();
     let ran = call(&other, "k.wasm", &["--shadow", "1", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    let message = "k.wasm: --shadow is for targets of the trait `pure`, of which it has none";
+    let message = "k.wasm: --shadow, and `shadow` of the policy, are for targets of the trait \
+                   `pure`, of which it has none";
     assert_eq!(ran.object()["status"]["message"], message);
 }

@@ -21,7 +21,7 @@ fn public(seed: u8) -> String {
 }
 
 /// A secret key in the form of the WebAssembly conventions.
-fn raw(seed: u8) -> Vec<u8> {
+pub(crate) fn raw(seed: u8) -> Vec<u8> {
     let public = SecretKey::from_bytes(&[seed; 32]).unwrap().public();
     [&[0x81][..], &[seed; 32], &public.to_bytes()].concat()
 }

@@ -77,7 +77,8 @@ mod tests {
                     "directories": [{"path": "/a", "name": "/b"}, {"path": "c", "name": "d", "access": "read_write"}],
                     "clock": true, "randomness": {"seed": 3}
                 }, "g": {"randomness": "system"}},
-                "gpu": {"fenced": false, "deadline_ms": null, "grid_blocks": 9}
+                "gpu": {"fenced": false, "deadline_ms": null, "grid_blocks": 9},
+                "shadow": {"share": 0.25, "atol": 1e-3}
             }"#,
         )
         .unwrap();
@@ -105,6 +106,15 @@ mod tests {
             ..Gpu::default()
         };
         assert_eq!(policy.gpu, gpu);
+        let shadow = policy.shadow.unwrap();
+        assert_eq!((shadow.share(), shadow.fails()), (0.25, false));
+        assert_eq!(shadow.tolerance(), Some((0.0, 1e-3)));
+        let exact = Policy::from_json(br#"{"shadow": {"share": 1, "fails": true}}"#).unwrap();
+        let exact = exact.shadow.unwrap();
+        assert_eq!((exact.fails(), exact.tolerance()), (true, None));
+        let none = Policy::from_json(br#"{"shadow": null}"#).unwrap();
+        assert_eq!(none, Policy::default());
+        assert!(!none.to_json().unwrap().contains("shadow"));
         assert_eq!(
             Policy::from_json(policy.to_json().unwrap().as_bytes()).unwrap(),
             policy
@@ -119,6 +129,15 @@ mod tests {
             (r#"{"limits": [1, 2]}"#, "expected an object"),
             (r#"{"grants": []}"#, "expected an object"),
             (r#"{"gpu": [true]}"#, "expected an object"),
+            (r#"{"shadow": [0.5]}"#, "expected an object"),
+            (r#"{"shadow": {}}"#, "`share`"),
+            (r#"{"shadow": {"share": 1.5}}"#, "`share` from 0 to 1"),
+            (r#"{"shadow": {"share": 1, "rtol": -1}}"#, "`rtol`"),
+            (r#"{"shadow": {"share": 1, "fail": true}}"#, "`fail`"),
+            (
+                r#"{"shadow": {"share": 1, "share": 0}}"#,
+                "duplicate field `share`",
+            ),
             (r#"{"targets": [["f", {}]]}"#, "expected an object"),
             (r#"{"targets": {"f": []}}"#, "expected an object"),
             (

@@ -1,0 +1,258 @@
+"""`callbox.load` of references: of a registry on this machine, of the local hub and of addresses."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import callbox
+
+PASSWORD = base64.b64encode(b"user:secretsecret").decode()
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
+class Registry:
+    """A registry of containers with one repository, which asks for a password, and plain files."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, str] = {}
+        self.manifests: dict[str, bytes] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
+        self.paths: list[str] = []
+        #: How long an answer takes, in seconds.
+        self.pause = 0.0
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.paths.append(self.path)
+                time.sleep(registry.pause)
+                status, body = registry.answer(self.path, self.headers.get("Authorization"))
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    if status == 401:
+                        self.send_header("WWW-Authenticate", 'Basic realm="here"')
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
+        if path in self.files:
+            return 200, self.files[path]
+        if authorization != f"Basic {PASSWORD}":
+            return 401, b"{}"
+        if path == "/v2/":
+            return 200, b"{}"
+        _, _, _, _, kind, version = path.split("/")
+        if kind == "manifests":
+            found = self.manifests.get(self.tags.get(version, version))
+        else:
+            found = self.blobs.get(version)
+        return (404, b"{}") if found is None else (200, found)
+
+    def push(self, tag: str, module: bytes) -> str:
+        """Pushes an artefact, and returns the digest of its manifest."""
+
+        def descriptor(kind: str, contents: bytes) -> dict[str, object]:
+            digest = f"sha256:{sha256(contents)}"
+            self.blobs[digest] = contents
+            return {"mediaType": kind, "digest": digest, "size": len(contents)}
+
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": descriptor("application/vnd.wasm.config.v0+json", b"{}"),
+            "layers": [descriptor("application/wasm", module)],
+        }
+        contents = json.dumps(manifest).encode()
+        digest = f"sha256:{sha256(contents)}"
+        self.manifests[digest] = contents
+        self.tags[tag] = digest
+        return digest
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch) -> Iterator[Registry]:
+    """A registry, with the user's password for it and a cache of its own."""
+    server = Registry()
+    (tmp_path / "docker").mkdir()
+    auths = {"auths": {server.host: {"auth": PASSWORD}}}
+    (tmp_path / "docker/config.json").write_text(json.dumps(auths))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def add_n(guests: Path) -> bytes:
+    return (guests / "add_n.wasm").read_bytes()
+
+
+def refused(code: str, message: str, reference: str, **options: Any) -> None:
+    with pytest.raises(callbox.CallError) as caught:
+        callbox.load(reference, **options)
+    assert (caught.value.code, message in caught.value.message) == (code, True), str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def written(path: Path, file: str, contents: bytes, reference: str) -> Path:
+    """A lock with a file that a reference had, as `callbox fetch --write-lock` writes it."""
+    entry = {"file": file, "digest": sha256(contents), "size": len(contents), "from": reference}
+    path.write_text(json.dumps({"format": 1, "files": [entry]}))
+    return path
+
+
+def test_an_artefact_of_a_registry_is_loaded_by_its_tag_or_digest(registry, add_n):
+    manifest = registry.push("1", add_n)
+    x = np.zeros(2, np.float32)
+    tag = f"oci:{registry.host}/org/add-n:1"
+    for reference in (tag, f"oci:{registry.host}/org/add-n@{manifest}", f"{tag}#sha256:{sha256(add_n)}"):
+        kernels = callbox.load(reference)
+        assert kernels.digest == sha256(add_n)
+        np.testing.assert_array_equal(kernels.add_n(x, n=2.0), x + 2)
+    # The file is kept by its digest.
+    assert len([path for path in registry.paths if "/blobs/" in path]) == 1
+    registry.close()
+    assert callbox.load(tag, offline=True).digest == sha256(add_n)
+    assert callbox.load(tag, digest=sha256(add_n)).digest == sha256(add_n)
+    refused("UNAVAILABLE", f"oci:{registry.host}/org/other:1", f"oci:{registry.host}/org/other:1", offline=True)
+
+
+def test_another_digest_is_refused(registry, add_n):
+    registry.push("1", add_n)
+    reference = f"oci:{registry.host}/org/add-n:1"
+    message = f"{reference}: expected the digest {'0' * 64}, found {sha256(add_n)}"
+    refused("PERMISSION_DENIED", message, reference, digest="0" * 64)
+    refused("PERMISSION_DENIED", message, f"{reference}#sha256:{'0' * 64}")
+    message = f"expected one digest, found {'1' * 64} beside that"
+    refused("INVALID_ARGUMENT", message, f"{reference}#sha256:{'0' * 64}", digest="1" * 64)
+    refused("INVALID_ARGUMENT", "64 lower-case hexadecimal digits", reference, digest="AB")
+
+
+def test_a_lock_holds_for_references_and_files(registry, add_n, tmp_path):
+    newer = add_n + b"\0\x06\x05newer"
+    reference = f"oci:{registry.host}/org/add-n:1"
+    registry.push("1", add_n)
+    lock = written(tmp_path / "callbox.lock", "k/add_n.wasm", add_n, reference)
+    assert callbox.load(reference, lock=lock).digest == sha256(add_n)
+    # The tag moves, and the cache has the locked version.
+    registry.push("1", newer)
+    assert callbox.load(reference).digest == sha256(newer)
+    assert callbox.load(reference, lock=lock).digest == sha256(add_n)
+    other = f"oci:{registry.host}/org/add-n:2"
+    registry.push("2", newer)
+    refused("PERMISSION_DENIED", f"{other} is not in {lock}", other, lock=lock)
+    refused("PERMISSION_DENIED", "expected the digest", reference, lock=lock, digest=sha256(newer))
+    (tmp_path / "k").mkdir()
+    file = tmp_path / "k/add_n.wasm"
+    file.write_bytes(add_n)
+    assert callbox.load(file, lock=lock).digest == sha256(add_n)
+    file.write_bytes(newer)
+    refused("PERMISSION_DENIED", f"found {len(newer)} bytes, {sha256(newer)}", str(file), lock=lock)
+    (tmp_path / "k/other.wasm").write_bytes(add_n)
+    refused("PERMISSION_DENIED", f"other.wasm is not in {lock}", str(tmp_path / "k/other.wasm"), lock=lock)
+    # Without the cache, the moved tag is refused.
+    lock = written(tmp_path / "callbox.lock", "k/add_n.wasm", add_n[:-1], reference)
+    refused("PERMISSION_DENIED", "expected the digest", reference, lock=lock)
+
+
+def test_the_policy_and_the_rules_of_the_host_hold(registry, add_n):
+    registry.push("1", add_n)
+    reference = f"oci:{registry.host}/org/add-n:1"
+    host = callbox.Host(policy={"limits": {"deadline_ms": 1234}})
+    kernels = callbox.load(reference, host=host)
+    assert kernels.policy["limits"]["deadline_ms"] == 1234
+    with pytest.raises(callbox.CallError, match=r"add-n\.wasm: target \"add_n\" failed"):
+        kernels.add_n(np.zeros(1, np.float32), n=-1.0)
+    small = callbox.Host(policy={"limits": {"module_bytes": 1000}})
+    refused("RESOURCE_EXHAUSTED", "expected a module of at most 1000 bytes", reference, host=small)
+    rules = {"keys": {"alice": f"ed25519:58{'66' * 31}"}, "signatures": {"oci:*/org/*": {"signed_by": ["alice"]}}}
+    refused("PERMISSION_DENIED", reference, reference, host=callbox.Host(trust=rules))
+
+
+def test_references_of_the_hub_and_addresses_need_no_other_client(hub, variant, registry, rms_norm, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+    header = b'{"format":1,"name":"rms-norm","version":"1.0.0","license":"MIT"}'
+    section = b"\x0fcallbox.package" + header
+    package = rms_norm + b"\0" + bytes([len(section)]) + section
+    files = variant(package)
+    hub.push("good/rms-norm", "v1", files)
+    metadata = sha256(files["build/callbox-wasm32/metadata.json"])
+    assert callbox.load("hf:good/rms-norm@1", digest=metadata).digest == sha256(package)
+    refused("PERMISSION_DENIED", "expected the digest", "hf:good/rms-norm@1", digest=sha256(package))
+    refused("NOT_FOUND", "there is no such file", "hf:good/rms-norm@2")
+    registry.files["/k.wasm"] = rms_norm
+    address = f"http://{registry.host}/k.wasm"
+    assert callbox.load(address).digest == sha256(rms_norm)
+    refused("PERMISSION_DENIED", "expected the digest", f"{address}#sha256:{'0' * 64}")
+    registry.files["/k.txt"] = b"a text"
+    refused("INVALID_ARGUMENT", "expected a WebAssembly module", f"http://{registry.host}/k.txt")
+
+
+def test_mistakes_are_told(registry, add_n, tmp_path, get):
+    for reference, message in [
+        ("oci:ghcr.io/org/softmax", "expected oci:HOST/PATH:TAG"),
+        ("oci:softmax:1", "expected oci:HOST/PATH:TAG"),
+        ("hf:softmax@1", "expected hf:ORG/NAME@VERSION"),
+        ("http://example.com/k.wasm", "expected an https address"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            callbox.load(reference)
+    reference = f"oci:{registry.host}/org/add-n:1"
+    with pytest.raises(ValueError, match=r"name='x' is for \.safetensors files"):
+        callbox.load(reference, "x")
+    refused("NOT_FOUND", "the registry has no such artefact", reference)
+    refused("NOT_FOUND", "expected to read", reference, lock=tmp_path / "none.lock")
+    with pytest.raises(ValueError, match=r"found 'oci:ghcr.io/org/softmax:1': `callbox.load` takes references"):
+        get("oci:ghcr.io/org/softmax:1")
+    (tmp_path / "docker/config.json").write_text("{}")
+    refused("PERMISSION_DENIED", f"`docker login {registry.host}` keeps one", reference)
+    # The path of a file may look like a reference.
+    with pytest.raises(FileNotFoundError):
+        callbox.load(Path(reference))
+
+
+def test_ctrl_c_interrupts_a_download(registry):
+    registry.pause = 60.0
+    program = f"import callbox; print('begun', flush=True); callbox.load('oci:{registry.host}/org/add-n:1')"
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    assert child.stdout is not None and child.stdout.readline() == "begun\n"
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    _, shown = child.communicate(timeout=20)
+    assert "KeyboardInterrupt" in shown and child.returncode != 0
