@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +99,28 @@ def test_what_another_user_could_have_written_is_no_entry(tmp_path, monkeypatch)
     os.mkfifo(tmp_path / "fifo", 0o600)
     assert [_cache.find(name) for name in ("linked", "link", "fifo")] == [None] * 3
     assert kernel(7).wasm == module
+
+
+def test_what_a_killed_process_was_writing_is_deleted(tmp_path, monkeypatch):
+    killed = "import os\nos.replace = lambda *_: os.kill(os.getpid(), 9)\n"
+    process = start(tmp_path / "killed.py", tmp_path / "cache", padding=killed)
+    process.communicate()
+    assert process.returncode == -9
+    (aside,) = (tmp_path / "cache").iterdir()
+    assert re.fullmatch(r"\.[0-9a-f]{64}\.[0-9a-f]{16}", aside.name)
+    other = tmp_path / "cache" / ".other"
+    other.touch()
+    os.utime(other, (0, 0))
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path / "cache"))
+    # It may still be written, until it is an hour old.
+    kernel(9).wasm  # noqa: B018
+    assert aside.exists()
+    os.utime(aside, (time.time() - 3700,) * 2)
+    kernel(10).wasm  # noqa: B018
+    assert not aside.exists()
+    # The two entries, and a file that is none.
+    assert other.exists()
+    assert len(os.listdir(tmp_path / "cache")) == 3
 
 
 def test_a_saved_module_has_the_mode_of_a_new_file(tmp_path, monkeypatch):

@@ -62,6 +62,20 @@ def test_refused_functions(name, tmp_path):
         assert raised.value.line == line + 1
 
 
+def test_lines_of_scalar_functions(tmp_path):
+    # The kernel is the loop around this function, which has no lines of its own.
+    path = tmp_path / "kernel.py"
+    path.write_text("\n\n\n\ndef kernel(x: f32) -> f32:\n    if x > 0:\n        return x + missing\n    return x\n")
+    names = {"f32": callbox.types.f32, "cmath": cmath}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    for missing, line, reason in (
+        (None, 7, "name 'missing' is not defined"),
+        (lambda: np.zeros(3), 7, "a kernel cannot allocate memory"),
+        (cmath.exp, 5, "use callbox.math.exp"),
+    ):
+        pass
+
+
 @pytest.fixture
 def worker():
     worker = _worker.Worker()
