@@ -215,11 +215,11 @@ def test_the_sizes_of_attributes_are_checked():
             y[i] = x[i] * a[2] + b[i] + c[0] + d[0]
 
     x = np.ones(2, np.float32)
-    given = {"a": np.full(3, 2.0), "b": np.full(2, 3.0), "c": np.ones(1), "d": np.ones(1)}
-    np.testing.assert_array_equal(weighted(x, **given), [7, 7])
+    given = {name: np.ones(count, np.float32) for name, count in (("a", 3), ("b", 2), ("c", 1), ("d", 1))}
+    np.testing.assert_array_equal(weighted(x, **given), [4, 4])
     for name, expected in (("a", "3 elements"), ("b", "n elements, as arrays have"), ("d", "k elements")):
         with pytest.raises(callbox.CallError, match=f"attribute `{name}`: expected {expected}") as raised:
-            weighted(x, **given | {name: np.ones(7)})
+            weighted(x, **given | {name: np.ones(7, np.float32)})
         assert raised.value.code == "INVALID_ARGUMENT"
 
 
