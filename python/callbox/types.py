@@ -72,9 +72,7 @@ class ElementType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """An array. Its dimensions are sizes, names, expressions of names such as ``"n/2"``, and
-    ``".."`` for any number of dimensions.
-    """
+    """An array. Its dimensions are sizes, names, expressions such as ``"n/2"``, and ``".."``."""
 
     element: ElementType
     dimensions: tuple[int | str, ...]

@@ -23,8 +23,8 @@ REFUSED = {
     "def f(x: f32['n'], *, k: f32['2*n']): pass": "f: attribute 'k': expected a scalar or an array of one dimension, a"
     " size or a name, found f32[2*n]",
     "from __future__ import annotations\ndef f(x: f32[n], y: f32[2 ** n]): pass": "f: the annotation of 'y',"
-    " f32[2 ** n]: expected a dimension that is a size, a name, an expression of them such as \"n/2\" or"
-    " \"2*(n+1)\", or \"..\", found '2 ** n'",
+    ' f32[2 ** n]: expected a dimension that is a size, a name, an expression of them such as "n/2" or'
+    ' "2*(n+1)", or "..", found \'2 ** n\'',
     "def f(): pass": "f: a kernel needs at least one array, for its result",
     "def f(x: f32[...]) -> f32: pass": "f: a kernel writes its results into parameters; only with `elementwise=True`"
     " can it return scalars",
