@@ -231,7 +231,7 @@ class _Reader:
 
 
 class _Symbols(ast.NodeTransformer):
-    """Makes names in square brackets symbols: ``f32["..", 2 * n]`` becomes ``f32["..", "2 * n"]``."""
+    """Quotes dimensions with names: ``f32["..", 2 * n]`` becomes ``f32["..", "2 * n"]``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "tuple":
