@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     New,
     /// The oldest supported JAX, and a NumPy of its time.
     Old,
-    /// PyTorch.
+    /// PyTorch and Numba.
     Torch,
 }
 
@@ -103,7 +103,7 @@ impl Kind {
             Self::Core => "test",
             Self::New => "test,jax,jit,hub",
             Self::Old => "test,jax",
-            Self::Torch => "test,torch",
+            Self::Torch => "test,torch,jit",
         }
     }
 
