@@ -26,6 +26,20 @@ pub use fields::Fields;
 /// | [`FunctionRef`](crate::FunctionRef) | a reference to a function of the program |
 ///
 /// An [`Option`] of any of these is an attribute that a call may omit.
+///
+/// ```
+/// use callbox_guest::{ResultBuffer, native::Call, target};
+///
+/// #[target]
+/// fn fill(y: &mut ResultBuffer<f32>, #[attr] value: f32, #[attr] factor: Option<f32>) {
+///     y.fill(value * factor.unwrap_or(1.0));
+/// }
+///
+/// let mut call = Call::new();
+/// call.result::<f32>(&[2]).attribute("value", 3.0_f32);
+/// assert_eq!(call.run::<fill>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [3.0, 3.0]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of attribute",
     label = "expected bool, f32, f64, an integer of 8 to 64 bits, &str, &[T], ArrayAttribute<T>, Dictionary, FunctionRef, a derived enum or struct, or an Option of one",
@@ -61,6 +75,22 @@ pub trait AttributeValue<'a>: Sized {
 }
 
 /// An attribute of any type, not decoded yet.
+///
+/// ```
+/// use callbox_guest::{AttributeKind, Context, Failure, native::Call, target};
+///
+/// #[target]
+/// fn check(context: &Context) -> Result<(), Failure> {
+///     let axis = context.attributes().find("axis");
+///     match axis.and_then(|axis| axis.kind()) {
+///         Some(AttributeKind::Scalar) => Ok(()),
+///         _ => Err(Failure::invalid_argument("expected `axis` to be a number")),
+///     }
+/// }
+///
+/// assert_eq!(Call::new().attribute("axis", 1_i64).run::<check>(), Ok(()));
+/// assert!(Call::new().attribute("axis", "x").run::<check>().is_err());
+/// ```
 #[derive(Clone, Copy)]
 pub struct AnyAttribute<'a>(AttributeParts<'a>);
 
@@ -248,6 +278,21 @@ impl<'a, A: AttributeValue<'a>> AttributeValue<'a> for Option<A> {
 }
 
 /// An array attribute with its dimensions: a slice of its elements in row-major order.
+///
+/// ```
+/// use callbox_guest::{ArrayAttribute, ResultBuffer, native::Call, target};
+///
+/// #[target]
+/// fn constant(y: &mut ResultBuffer<f32>, #[attr] values: ArrayAttribute<f32>) {
+///     assert_eq!(y.dimensions(), values.dimensions());
+///     y.copy_from_slice(&values);
+/// }
+///
+/// let mut call = Call::new();
+/// call.result::<f32>(&[2]).attribute("values", &[1.0_f32, 2.0][..]);
+/// assert_eq!(call.run::<constant>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [1.0, 2.0]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayAttribute<'a, T: Element> {
     elements: &'a [T],
@@ -284,6 +329,24 @@ impl<'a, T: Element> AttributeValue<'a> for ArrayAttribute<'a, T> {
 
 /// Attributes by name: a dictionary attribute, or all attributes of a call
 /// ([`Context::attributes`](crate::Context::attributes)).
+///
+/// ```
+/// use callbox_guest::native::{Call, Value};
+/// use callbox_guest::{Dictionary, Failure, ResultBuffer, target};
+///
+/// #[target]
+/// fn middle(y: &mut ResultBuffer<f32>, #[attr] range: Dictionary) -> Result<(), Failure> {
+///     let (lo, hi): (f32, f32) = (range.get("lo")?, range.get("hi")?);
+///     y.fill((lo + hi) / 2.0);
+///     Ok(())
+/// }
+///
+/// let ends = [("lo", 1.0_f32), ("hi", 2.0)].map(|(name, end)| (name.to_owned(), end.into()));
+/// let mut call = Call::new();
+/// call.result::<f32>(&[1]).attribute("range", Value::Dictionary(ends.to_vec()));
+/// assert_eq!(call.run::<middle>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [1.5]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Dictionary<'a>(pub(crate) Attributes<'a>);
 

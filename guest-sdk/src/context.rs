@@ -18,6 +18,26 @@ use crate::{
 ///
 /// It gives access to the host's log, the opaque bytes, all attributes, the literal, the called
 /// computations, user data and scratch memory.
+///
+/// ```
+/// use callbox_guest::{Context, Failure, LogLevel, Operand, ResultBuffer, native::Call, target};
+///
+/// #[target]
+/// fn sort(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
+///     let scratch = context.scratch_elements::<f32>(x.len())?;
+///     scratch.copy_from_slice(x);
+///     scratch.sort_by(f32::total_cmp);
+///     y.copy_from_slice(scratch);
+///     context.log(LogLevel::Info, "sorted");
+///     Ok(())
+/// }
+///
+/// let mut call = Call::new();
+/// call.operand(&[2.0_f32, 1.0], &[2]).result::<f32>(&[2]);
+/// assert_eq!(call.run::<sort>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [1.0, 2.0]);
+/// assert_eq!(call.log()[0].1, "sorted");
+/// ```
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     frame: Frame<'a>,

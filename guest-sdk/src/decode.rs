@@ -17,6 +17,24 @@ use crate::text::{append, append_line, text};
 use crate::{ElementType, Failure, Outcome, Stage, StatusCode, operand, panics};
 
 /// A function that a host calls. The macro [`target`](macro@crate::target) implements the trait.
+///
+/// ```
+/// use callbox_guest::{ResultBuffer, Target, native::Call, target};
+///
+/// #[target]
+/// fn ones(y: &mut ResultBuffer<f32>) {
+///     y.fill(1.0);
+/// }
+///
+/// /// Runs a target on a result of two elements.
+/// fn two<T: Target>() -> Vec<f32> {
+///     let mut call = Call::new();
+///     call.result::<f32>(&[2]).run::<T>().expect("it succeeds");
+///     call.result_elements(0)
+/// }
+///
+/// assert_eq!(two::<ones>(), [1.0, 1.0]);
+/// ```
 pub trait Target {
     /// The description of the function's parameters.
     const DESCRIPTION: &'static Description;
@@ -26,6 +44,20 @@ pub trait Target {
 }
 
 /// A parameter of a target that is neither an attribute nor state.
+///
+/// ```
+/// use callbox_guest::{AnyOperand, Context, Operand, ResultBuffer, target};
+///
+/// #[target]
+/// fn f(
+///     context: &Context,
+///     x: &Operand<f32>,
+///     of_any_type: &AnyOperand,
+///     bias: Option<&Operand<f32, 1>>,
+///     y: Option<&mut ResultBuffer<f32>>,
+/// ) {
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a parameter of a target",
     label = "expected an operand (`&Operand<T, RANK>`, `&AnyOperand`), a result (`&mut ResultBuffer<T, RANK>`, `&mut AnyResult`), an `Option` of one, `RemainingOperands`, `RemainingResults`, `&mut InPlace<T, RANK>` or `&Context`",

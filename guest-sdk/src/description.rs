@@ -172,6 +172,28 @@ impl Role {
         }
     }
 
+    /// Returns the role of a parameter that is a shared reference.
+    ///
+    /// # Panics
+    /// At compile time, if the role is a result: the target could not write to it.
+    #[must_use]
+    #[allow(
+        clippy::panic,
+        reason = "the panic is a compile error: every use is in a constant"
+    )]
+    pub const fn shared(self) -> Self {
+        match self {
+            Self::Operand(_)
+            | Self::OptionalOperand(_)
+            | Self::RemainingOperands
+            | Self::Context => self,
+            Self::Result(_) | Self::OptionalResult(_) | Self::RemainingResults => {
+                panic!("a result is written through `&mut`")
+            }
+            Self::InPlace(_) => panic!("what is changed in place is written through `&mut`"),
+        }
+    }
+
     /// Returns whether the parameter takes an operand.
     #[must_use]
     pub const fn takes_operand(self) -> bool {

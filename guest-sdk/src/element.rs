@@ -9,6 +9,16 @@ use crate::{Bf16, C64, C128, ElementType, F16};
 /// [`C128`], the integers, and [`Pred`].
 ///
 /// Elements of other types are available as bytes: [`AnyOperand::bytes`](crate::AnyOperand::bytes).
+///
+/// ```
+/// use callbox_guest::{Element, ElementType};
+///
+/// fn bytes<T: Element>(elements: &[T]) -> (ElementType, usize) {
+///     (T::TYPE, size_of_val(elements))
+/// }
+///
+/// assert_eq!(bytes(&[1.0_f32, 2.0]), (ElementType::F32, 8));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of element",
     label = "expected f32, f64, an integer of 8 to 64 bits, or `F16`, `Bf16`, `C64`, `C128` or `Pred` of callbox_guest"
@@ -35,6 +45,17 @@ elements! {
 ///
 /// [`bool`] does not serve, because a caller's bytes may be other than 0 and 1. Every byte but 0 is
 /// true.
+///
+/// ```
+/// use callbox_guest::{Operand, Pred, ResultBuffer, target};
+///
+/// #[target(elementwise)]
+/// fn not(x: &Operand<Pred>, y: &mut ResultBuffer<Pred>) {
+///     for (y, x) in y.iter_mut().zip(x.iter()) {
+///         *y = Pred::from(!x.get());
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 pub struct Pred(u8);

@@ -46,6 +46,18 @@ use crate::{Bf16, C64, C128, F16};
 
 /// A type of the elements of arrays: [`f32`] or [`f64`]. Products of such matrices have the same
 /// type.
+///
+/// ```
+/// use callbox_guest::maths::{self, MatrixElement, Reduction};
+///
+/// fn sum<T: MatrixElement + Default>(row: &[T]) -> T {
+///     let mut sum = [T::default()];
+///     maths::reduce_rows(Reduction::Sum, row, &mut sum);
+///     sum[0]
+/// }
+///
+/// assert_eq!((sum(&[1.0_f32, 2.0]), sum(&[0.5_f64])), (3.0, 0.5));
+/// ```
 pub trait MatrixElement: Factor<Sum = Self> + Into<f64> + sealed::Sealed {}
 
 impl MatrixElement for f32 {}
@@ -53,6 +65,18 @@ impl MatrixElement for f64 {}
 
 /// A type of the elements of matrices that [`gemm`] multiplies: [`f32`], [`f64`], [`F16`],
 /// [`Bf16`] or [`i8`].
+///
+/// ```
+/// use callbox_guest::maths::{self, Factor};
+///
+/// fn square<T: Factor<Sum: Default + From<u8>>>(x: T) -> T::Sum {
+///     let mut product = [T::Sum::default()];
+///     maths::matmul(&[x], &[x], &mut product, [1, 1, 1]);
+///     product[0]
+/// }
+///
+/// assert_eq!((square(3_i8), square(0.5_f64)), (9_i32, 0.25));
+/// ```
 pub trait Factor: crate::Element + sealed::Multiplied {
     /// The type of the elements of the product: [`f32`], [`f64`], or [`i32`] for [`i8`].
     type Sum: crate::Element + Into<f64>;
@@ -152,6 +176,18 @@ mod sealed {
 }
 
 /// A type that [`convert`] takes: [`f32`], [`F16`], [`Bf16`] or [`i8`].
+///
+/// ```
+/// use callbox_guest::maths::{self, Converted};
+///
+/// fn as_f32<T: Converted>(x: T) -> f32 {
+///     let mut y = [0.0];
+///     maths::convert(&[x], &mut y);
+///     y[0]
+/// }
+///
+/// assert_eq!(as_f32(-3_i8), -3.0);
+/// ```
 pub trait Converted: crate::Element + sealed::Converted {
     /// The type's number in the contract.
     #[doc(hidden)]
@@ -175,6 +211,19 @@ impl Converted for i8 {
 }
 
 /// A type of complex numbers: [`C64`] or [`C128`].
+///
+/// ```
+/// use callbox_guest::C64;
+/// use callbox_guest::maths::{self, Complex};
+///
+/// fn constant_part<C: Complex + Default>(x: &[C::Part]) -> C {
+///     let mut y = vec![C::default(); x.len() / 2 + 1];
+///     maths::real_fft_rows(x, x.len(), &mut y);
+///     y[0]
+/// }
+///
+/// assert_eq!(constant_part::<C64>(&[1.0, 2.0]).re, 3.0);
+/// ```
 pub trait Complex: crate::Element {
     /// The type of the parts: [`f32`] or [`f64`].
     type Part: MatrixElement;
@@ -189,6 +238,18 @@ impl Complex for C128 {
 }
 
 /// The sizes of a batch of products of matrices: `rows x depth` by `depth x columns`.
+///
+/// ```
+/// use callbox_guest::maths::{self, Sizes, Strides};
+///
+/// // Two products of a row and a column.
+/// let sizes = Sizes { batch: 2, rows: 1, columns: 1, depth: 2 };
+/// let (a, b) = ([1.0_f32, 2.0, 3.0, 4.0], [1.0, 1.0, 10.0, 10.0]);
+/// let (row, column) = (Strides::row_major(1, 2), Strides::row_major(2, 1));
+/// let mut c = [0.0; 2];
+/// maths::gemm(sizes, 1.0, (&a, row), (&b, column), 0.0, (&mut c, Strides::row_major(1, 1)));
+/// assert_eq!(c, [3.0, 70.0]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The number of products.
@@ -202,6 +263,14 @@ pub struct Sizes {
 }
 
 /// The elements between neighbours in a batch of matrices.
+///
+/// ```
+/// use callbox_guest::maths::Strides;
+///
+/// let of_rows = Strides::row_major(2, 3);
+/// assert_eq!(of_rows, Strides { batch: 6, row: 3, column: 1 });
+/// assert_eq!(of_rows.transposed(), Strides { batch: 6, row: 1, column: 3 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
     /// From one matrix to the next. 0 uses one matrix for the whole batch.
@@ -235,11 +304,27 @@ impl Strides {
 }
 
 /// Writes the function of each element of `x` to `y`, which is as long.
+///
+/// ```
+/// use callbox_guest::maths::{self, Elementwise};
+///
+/// let mut y = [0.0; 2];
+/// maths::map(Elementwise::Tanh, &[0.0_f32, 100.0], &mut y);
+/// assert_eq!(y, [0.0, 1.0]);
+/// ```
 pub fn map<T: MatrixElement>(function: Elementwise, x: &[T], y: &mut [T]) {
     machine::map(function, x, y);
 }
 
 /// Replaces each element of `y` by the function of it.
+///
+/// ```
+/// use callbox_guest::maths::{self, Elementwise};
+///
+/// let mut y = [0.0_f64, 1.0];
+/// maths::map_in_place(Elementwise::Log, &mut y);
+/// assert_eq!(y, [f64::NEG_INFINITY, 0.0]);
+/// ```
 pub fn map_in_place<T: MatrixElement>(function: Elementwise, y: &mut [T]) {
     machine::map_in_place(function, y);
 }
@@ -262,23 +347,55 @@ pub fn convert<S: Converted, T: Converted>(x: &[S], y: &mut [T]) {
 }
 
 /// Writes the softmax of each row of `columns` elements of `x` to `y`, which is as long.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let mut y = [0.0; 4];
+/// maths::softmax_rows(&[1.0_f32, 1.0, 0.0, f32::NEG_INFINITY], 2, &mut y);
+/// assert_eq!(y, [0.5, 0.5, 1.0, 0.0]);
+/// ```
 pub fn softmax_rows<T: MatrixElement>(x: &[T], columns: usize, y: &mut [T]) {
     machine::softmax_rows(x, columns, y);
 }
 
 /// Replaces each row of `columns` elements of `y` by its softmax.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let mut y = [3.0_f64, 3.0];
+/// maths::softmax_rows_in_place(2, &mut y);
+/// assert_eq!(y, [0.5, 0.5]);
+/// ```
 pub fn softmax_rows_in_place<T: MatrixElement>(columns: usize, y: &mut [T]) {
     machine::softmax_rows_in_place(columns, y);
 }
 
 /// Writes the function of each row of `x` to `y`, which has one element for each row. The rows are
 /// equally long.
+///
+/// ```
+/// use callbox_guest::maths::{self, Reduction};
+///
+/// let mut greatest = [0.0; 2];
+/// maths::reduce_rows(Reduction::Max, &[1.0_f32, 2.0, -1.0, -2.0], &mut greatest);
+/// assert_eq!(greatest, [2.0, -1.0]);
+/// ```
 pub fn reduce_rows<T: MatrixElement>(function: Reduction, x: &[T], y: &mut [T]) {
     machine::reduce_rows(function, x, y);
 }
 
 /// Writes the dot product of each row of `a` with the row of `b` to `y`, which has one element for
 /// each row. `a` and `b` are as long as each other.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let mut products = [0.0; 2];
+/// maths::dot_rows(&[1.0_f32, 2.0, 3.0, 4.0], &[1.0, 1.0, 2.0, 2.0], &mut products);
+/// assert_eq!(products, [3.0, 14.0]);
+/// ```
 pub fn dot_rows<T: MatrixElement>(a: &[T], b: &[T], y: &mut [T]) {
     machine::dot_rows(a, b, y);
 }
@@ -350,17 +467,42 @@ pub fn fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
 }
 
 /// The inverse of [`fft_rows`].
+///
+/// ```
+/// use callbox_guest::{C64, maths};
+///
+/// let x = [3.0, -1.0].map(|re| C64 { re, im: 0.0 });
+/// let mut y = x;
+/// maths::inverse_fft_rows(&x, 2, &mut y);
+/// assert_eq!(y.map(|y| y.re), [1.0, 2.0]);
+/// ```
 pub fn inverse_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C]) {
     transform_rows::<C::Part, _, _>(Transform::Inverse, x, points, y);
 }
 
 /// Writes the first `points / 2 + 1` numbers of the discrete Fourier transform of each row of
 /// `points` numbers of `x`, at most 65536, to a row of `y`.
+///
+/// ```
+/// use callbox_guest::{C64, maths};
+///
+/// let mut y = [C64::default(); 2];
+/// maths::real_fft_rows(&[1.0, 2.0], 2, &mut y);
+/// assert_eq!(y.map(|y| y.re), [3.0, -1.0]);
+/// ```
 pub fn real_fft_rows<C: Complex>(x: &[C::Part], points: usize, y: &mut [C]) {
     transform_rows::<C::Part, _, _>(Transform::RealForward, x, points, y);
 }
 
 /// The inverse of [`real_fft_rows`], to rows of `points` numbers.
+///
+/// ```
+/// use callbox_guest::{C64, maths};
+///
+/// let mut y = [0.0; 2];
+/// maths::inverse_real_fft_rows(&[3.0, -1.0].map(|re| C64 { re, im: 0.0 }), 2, &mut y);
+/// assert_eq!(y, [1.0, 2.0]);
+/// ```
 pub fn inverse_real_fft_rows<C: Complex>(x: &[C], points: usize, y: &mut [C::Part]) {
     transform_rows::<C::Part, _, _>(Transform::RealInverse, x, points, y);
 }
@@ -379,12 +521,29 @@ fn transform_rows<T: MatrixElement, X: crate::Element, Y: crate::Element>(
 
 /// Divides each row of `x` by `sqrt(mean(x^2) + eps)`, multiplies it by `weight`, and writes it to
 /// `y`, which is as long as `x`. A row is as long as `weight`.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let mut y = [0.0; 2];
+/// maths::rms_norm_rows(&[2.0, -2.0], &[1.0, 3.0], 0.0, &mut y);
+/// assert_eq!(y, [1.0, -3.0]);
+/// ```
 pub fn rms_norm_rows(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     machine::rms_norm_rows(x, weight, eps, y);
 }
 
 /// The gradient of [`rms_norm_rows`] of `x`, `weight` and `eps`, for the cotangent `dy` of its
 /// result: writes the cotangent of `x` to `dx`, and adds the cotangent of `weight` to `dweight`.
+///
+/// ```
+/// use callbox_guest::maths;
+///
+/// let (x, weight, dy) = ([2.0, -2.0], [1.0, 1.0], [1.0, 1.0]);
+/// let (mut dx, mut dweight) = ([0.0; 2], [0.0; 2]);
+/// maths::rms_norm_rows_gradient([&x, &weight, &dy], 0.0, &mut dx, &mut dweight);
+/// assert_eq!((dx, dweight), ([0.5, 0.5], [1.0, -1.0]));
+/// ```
 pub fn rms_norm_rows_gradient(
     [x, weight, dy]: [&[f32]; 3],
     eps: f32,
@@ -399,6 +558,18 @@ pub fn rms_norm_rows_gradient(
 /// The slices have all elements that the strides reach, and no two elements of `c` have the same
 /// place. Products of [`F16`] and [`Bf16`] are computed in [`f32`]. Those of [`i8`] are exact in
 /// [`i32`], where they wrap around.
+///
+/// ```
+/// use callbox_guest::maths::{self, Sizes, Strides};
+///
+/// // The transpose of [[1, 2], [3, 4]] times [[1], [1]], added to [[10], [10]].
+/// let sizes = Sizes { batch: 1, rows: 2, columns: 1, depth: 2 };
+/// let a = (&[1.0_f32, 2.0, 3.0, 4.0][..], Strides::row_major(2, 2).transposed());
+/// let column = Strides::row_major(2, 1);
+/// let mut c = [10.0; 2];
+/// maths::gemm(sizes, 1.0, a, (&[1.0, 1.0], column), 1.0, (&mut c, column));
+/// assert_eq!(c, [14.0, 16.0]);
+/// ```
 pub fn gemm<T: Factor>(
     sizes: Sizes,
     alpha: T::Sum,

@@ -37,6 +37,26 @@ use crate::{
 const MINOR_VERSION: u16 = 1;
 
 /// A call of a target: its operands, results and attributes, and the outcome of the last run.
+///
+/// ```
+/// use callbox_guest::{Failure, Operand, ResultBuffer, native::Call, target};
+///
+/// #[target]
+/// fn divide(x: &Operand<f32>, y: &mut ResultBuffer<f32>, #[attr] by: f32) -> Result<(), Failure> {
+///     if by == 0.0 {
+///         return Err(Failure::invalid_argument("expected `by` not to be 0"));
+///     }
+///     for (y, x) in y.iter_mut().zip(x.iter()) {
+///         *y = x / by;
+///     }
+///     Ok(())
+/// }
+///
+/// let mut call = Call::new();
+/// call.operand(&[1.0_f32], &[1]).result::<f32>(&[1]).attribute("by", 0.0_f32);
+/// let failure = call.run::<divide>().expect_err("it fails");
+/// assert_eq!(failure.message(), "expected `by` not to be 0");
+/// ```
 pub struct Call {
     minor_version: u16,
     block: Block,
@@ -62,6 +82,15 @@ struct BufferParts {
 }
 
 /// The value of an attribute.
+///
+/// ```
+/// use callbox_guest::ElementType;
+/// use callbox_guest::native::Value;
+///
+/// assert!(matches!(Value::from(1.0_f32), Value::Scalar(ElementType::F32, _)));
+/// assert!(matches!(Value::from("text"), Value::String(_)));
+/// assert!(matches!(Value::from(&[1_i64, 2][..]), Value::Array(ElementType::S64, ..)));
+/// ```
 #[derive(Clone, Debug)]
 pub enum Value {
     /// One element: its type and its bytes.
@@ -122,6 +151,20 @@ impl Call {
 
     /// Adds a result that shares the memory, type and dimensions of the operand at this index. Does
     /// nothing if there is no such operand.
+    ///
+    /// ```
+    /// use callbox_guest::{InPlace, native::Call, target};
+    ///
+    /// #[target]
+    /// fn double(x: &mut InPlace<f32>) {
+    ///     x.iter_mut().for_each(|x| *x *= 2.0);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).aliased_result(0);
+    /// assert_eq!(call.run::<double>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [2.0]);
+    /// ```
     pub fn aliased_result(&mut self, operand: usize) -> &mut Self {
         if let Some(shared) = self.operands.get(operand) {
             let mut result = shared.clone();
@@ -132,6 +175,22 @@ impl Call {
     }
 
     /// Sets the layout of every operand and result that was added so far.
+    ///
+    /// ```
+    /// use callbox_guest::{Operand, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn corner(x: &Operand<f32, 2>, y: &mut ResultBuffer<f32, 0>) {
+    ///     y.set(x[[0, 1]]);
+    /// }
+    ///
+    /// // [[1, 3], [2, 4]] in column-major order.
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32, 2.0, 3.0, 4.0], &[2, 2]).minor_to_major(&[0, 1]);
+    /// call.result::<f32>(&[]);
+    /// assert_eq!(call.run::<corner>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [3.0]);
+    /// ```
     pub fn minor_to_major(&mut self, minor_to_major: &[i64]) -> &mut Self {
         for buffer in self.operands.iter_mut().chain(&mut self.results) {
             buffer.minor_to_major = minor_to_major.to_vec();
@@ -146,12 +205,41 @@ impl Call {
     }
 
     /// Sets the opaque bytes.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn first(context: &Context, y: &mut ResultBuffer<u8>) {
+    ///     y.fill(context.opaque()[0]);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.opaque(b"ab").result::<u8>(&[1]);
+    /// assert_eq!(call.run::<first>(), Ok(()));
+    /// assert_eq!(call.result_elements::<u8>(0), *b"a");
+    /// ```
     pub fn opaque(&mut self, bytes: &[u8]) -> &mut Self {
         self.opaque = bytes.to_vec();
         self
     }
 
     /// Adds a leaf of the call's literal, in row-major order. The dimensions are not checked.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn constant(context: &Context, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
+    ///     y.copy_from_slice(&context.literal()?[0].as_typed()?);
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.literal(&[1.0_f32, 2.0], &[2]).result::<f32>(&[2]);
+    /// assert_eq!(call.run::<constant>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [1.0, 2.0]);
+    /// ```
     pub fn literal<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
         let data = self.block.list(abi::bytes(elements));
         let leaf = BufferParts::new(T::TYPE, data, dimensions);
@@ -173,6 +261,26 @@ impl Call {
 
     /// Adds a called computation, which `function` implements as in
     /// [`function_attribute`](Self::function_attribute).
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, Operand, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn apply(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
+    ///     let mut functions = context.called_functions();
+    ///     let function = functions.next().ok_or_else(|| Failure::invalid_argument("no function"))?;
+    ///     function.call(&[x.into()], &mut [y.into()])
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).result::<f32>(&[1]);
+    /// call.called_function(|operands, results| {
+    ///     results[0].as_typed::<f32>()?[0] = operands[0].as_typed::<f32>()?[0] + 1.0;
+    ///     Ok(())
+    /// });
+    /// assert_eq!(call.run::<apply>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [2.0]);
+    /// ```
     pub fn called_function(
         &mut self,
         function: impl Fn(&[AnyOperand<'_>], &mut [AnyResult<'_>]) -> Result<(), Failure> + 'static,
@@ -191,6 +299,20 @@ impl Call {
     }
 
     /// Attaches bytes to the call, as an embedder attaches user data to an execution.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn user(context: &Context, y: &mut ResultBuffer<u8>) {
+    ///     y.fill(context.user_data("user").unwrap_or_default().len() as u8);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.user_data("user", b"ada").result::<u8>(&[1]);
+    /// assert_eq!(call.run::<user>(), Ok(()));
+    /// assert_eq!(call.result_elements::<u8>(0), [3]);
+    /// ```
     pub fn user_data(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         self.user_data.push((String::from(name), bytes.to_vec()));
         self

@@ -14,6 +14,14 @@ use crate::{Element, ElementType, Failure};
 
 /// The rank of an [`Operand`], [`ResultBuffer`](crate::ResultBuffer) or [`InPlace`](crate::InPlace)
 /// that accepts any rank.
+///
+/// ```
+/// use callbox_guest::{ANY_RANK, Operand};
+///
+/// let x: Operand<f32, ANY_RANK> = Operand::new(&[1.0, 2.0], &[1, 2])?;
+/// assert_eq!(x.dimensions(), [1, 2]);
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 pub const ANY_RANK: usize = usize::MAX;
 
 /// A slice of an operand's elements of type `T`, with rank `RANK` if it is given.
@@ -24,6 +32,17 @@ pub const ANY_RANK: usize = usize::MAX;
 ///
 /// The elements never change during a call: an operand whose memory a result shares
 /// (`output_to_operand_aliasing`) is copied first. [`InPlace`](crate::InPlace) saves the copy.
+///
+/// ```
+/// use callbox_guest::Operand;
+///
+/// let x = Operand::<f32, 2>::new(&[1.0, 2.0, 3.0, 4.0], &[2, 2])?;
+/// let [rows, columns] = x.dims();
+/// assert_eq!((rows, columns), (2, 2));
+/// assert_eq!(x[[1, 0]], 3.0);
+/// assert_eq!(x.iter().sum::<f32>(), 10.0);
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 pub struct Operand<'a, T: Element, const RANK: usize = ANY_RANK> {
     elements: &'a [T],
     shape: Shape<'a>,
@@ -104,6 +123,16 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for Operand<'a, T, R
 
 /// An operand of any element type and rank, of a target or of a function that the target calls
 /// ([`FunctionRef`](crate::FunctionRef)).
+///
+/// ```
+/// use callbox_guest::{AnyOperand, ElementType};
+///
+/// let x = AnyOperand::new(&[1_i32, 2], &[2])?;
+/// assert_eq!(x.element_type(), ElementType::S32);
+/// assert_eq!(x.as_typed::<i32>()?[1], 2);
+/// assert!(x.as_typed::<f32>().is_err());
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct AnyOperand<'a> {
     element_type: ElementType,

@@ -20,6 +20,22 @@ use crate::{Element, ElementType, Failure};
 /// allowed. The caller receives the elements only if the call succeeds.
 ///
 /// [`expect_dimensions`]: Self::expect_dimensions
+///
+/// ```
+/// use callbox_guest::{Failure, Operand, ResultBuffer, native::Call, target};
+///
+/// #[target]
+/// fn total(x: &Operand<f32>, y: &mut ResultBuffer<f32, 0>) -> Result<(), Failure> {
+///     y.expect_dimensions(&[])?;
+///     y.set(x.iter().sum());
+///     Ok(())
+/// }
+///
+/// let mut call = Call::new();
+/// call.operand(&[1.0_f32, 2.0], &[2]).result::<f32>(&[]);
+/// assert_eq!(call.run::<total>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [3.0]);
+/// ```
 pub struct ResultBuffer<'a, T: Element, const RANK: usize = ANY_RANK> {
     elements: &'a mut [T],
     shape: Shape<'a>,
@@ -117,6 +133,16 @@ impl<'a, T: Element, const RANK: usize> TargetParameter<'a> for ResultBuffer<'a,
 
 /// A result of any element type and rank, of a target or of a function that the target calls
 /// ([`FunctionRef`](crate::FunctionRef)).
+///
+/// ```
+/// use callbox_guest::AnyResult;
+///
+/// let mut elements = [0.0_f32; 2];
+/// let mut y = AnyResult::new(&mut elements, &[2])?;
+/// y.as_typed::<f32>()?[1] = 1.0;
+/// assert_eq!(elements, [0.0, 1.0]);
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 pub struct AnyResult<'a> {
     element_type: ElementType,
     bytes: &'a mut [u8],

@@ -3,6 +3,16 @@
 use core::fmt;
 
 /// The dimensions and the layout of an array.
+///
+/// ```
+/// use callbox_guest::Operand;
+///
+/// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+/// let shape = x.shape();
+/// assert_eq!((shape.rank(), shape.dimensions()), (2, &[2, 3][..]));
+/// assert!(shape.is_row_major());
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shape<'a> {
     dimensions: &'a [i64],

@@ -6,6 +6,8 @@ rows. See `callbox.jit`.
 
 from __future__ import annotations
 
+import ast
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,17 @@ __all__ = [
 
 #: The most dimensions of a declared array.
 MAX_RANK = 8
+
+#: The most characters of a dimension's name or expression, as in a module's metadata.
+MAX_TEXT = 64
+
+_OPERATIONS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,7 @@ class ElementType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """An array. Its dimensions are sizes, symbols, and ``".."`` for any number of dimensions."""
+    """An array. Its dimensions are sizes, names, expressions such as ``"n/2"``, and ``".."``."""
 
     element: ElementType
     dimensions: tuple[int | str, ...]
@@ -84,11 +97,50 @@ def _dimension(item: Any, position: int) -> int | str:
         if position:
             raise ValueError('".." must be the first dimension')
         return ".."
-    if isinstance(item, str) and item.isidentifier():
-        return item
-    if isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 31:
-        return item
-    raise ValueError(f'expected a dimension that is a size, a name or "..", found {item!r}')
+    found: int | str | None = item
+    if isinstance(item, str):
+        found = _computed(item)
+    if isinstance(found, str):
+        return found
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 31:
+        return found
+    raise ValueError(
+        'expected a dimension that is a size, a name, an expression of them such as "n/2" or "2*(n+1)", or "..",'
+        f" found {item!r}"
+    )
+
+
+def _computed(text: str) -> int | str | None:
+    """A dimension as metadata has it: without spaces, and a size if it has no names."""
+    if len(text) > MAX_TEXT or not text.isascii():
+        return None
+    # Also a keyword of Python, such as `in`.
+    if text.isidentifier():
+        return text
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        size = _size(tree)
+    except (SyntaxError, ValueError, ArithmeticError):
+        return None
+    computed = ast.unparse(tree).replace(" ", "").replace("//", "/")
+    return (computed if size is None else size) if len(computed) <= MAX_TEXT else None
+
+
+def _size(tree: ast.expr) -> int | None:
+    """The value of an expression, or None if it has names.
+
+    Raises:
+        ValueError: It is no expression of a dimension.
+        ZeroDivisionError: It divides by zero.
+    """
+    if isinstance(tree, ast.Name):
+        return None
+    if isinstance(tree, ast.Constant) and type(tree.value) is int and tree.value < 1 << 63:
+        return tree.value
+    if not isinstance(tree, ast.BinOp) or type(tree.op) not in _OPERATIONS:
+        raise ValueError("no expression of a dimension")
+    left, right = _size(tree.left), _size(tree.right)
+    return None if left is None or right is None else _OPERATIONS[type(tree.op)](left, right)
 
 
 f32 = ElementType("f32", "F32", np.dtype(np.float32))

@@ -74,9 +74,11 @@ fn parameter(parameter: &Parameter, options: &Options) -> TokenStream {
     let name = &parameter.name;
     let instances = options.instances();
     let types = instances.iter().map(|types| instance(&parameter.ty, types));
-    let roles = types.map(
-        |ty| quote_spanned!(parameter.ty.span()=> <#ty as __callbox::TargetParameter<'_>>::ROLE),
-    );
+    let shared = parameter.passing.is_shared().then(|| quote!(.shared()));
+    let roles = types.map(|ty| {
+        let span = parameter.ty.span();
+        quote_spanned!(span=> <#ty as __callbox::TargetParameter<'_>>::ROLE #shared)
+    });
     let dimensions = dimensions::expression(parameter.dimensions.as_ref());
     quote! {
         __callbox::ParameterDescription { name: #name, roles: &[#(#roles),*], dimensions: #dimensions }

@@ -71,6 +71,11 @@ impl Parameter {
 }
 
 impl Passing {
+    /// Returns whether the function cannot write to the value.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Reference | Self::OptionalReference)
+    }
+
     pub(crate) fn is_mutable(self) -> bool {
         matches!(
             self,

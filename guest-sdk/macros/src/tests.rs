@@ -227,6 +227,16 @@ fn an_optional_buffer_does_not_choose_the_type() {
 }
 
 #[test]
+fn shared_references_are_no_results() {
+    let code = expand(
+        "",
+        "fn f(a: &Operand<f32>, b: Option<&Operand<f32>>, y: &mut ResultBuffer<f32>) {}",
+    );
+    let code = code.unwrap().replace(' ', "");
+    assert_eq!(code.matches("::ROLE.shared()").count(), 2, "{code}");
+}
+
+#[test]
 fn stages_are_exports_of_their_own() {
     let execute = expand("", "fn f(x: &Operand<f32>) {}").unwrap();
     assert!(execute.contains("export_name = \"f\""), "{execute}");

@@ -1,7 +1,8 @@
 """Compiled modules on disk, by the digest of what they were compiled from.
 
 An entry is written aside and renamed, so that processes which compile the same source at once do
-not disturb each other, and begins with the digest of its key and content. Another user could forge
+not disturb each other, and begins with the digest of its key and content. What a killed process
+leaves aside is deleted after an hour, when an entry is next written. Another user could forge
 that digest: the folder and the file must belong to this user or to root, and only the owner may
 write to them.
 """
@@ -11,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import stat
+import time
 import warnings
 from pathlib import Path
 
@@ -20,6 +23,10 @@ _DIGEST = 32
 
 #: The most bytes of an entry: those of the largest module under the default policy.
 _MOST = 64 << 20
+
+#: The names of entries that are being written, and the seconds after which their writers are dead.
+_ASIDE = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}")
+_ABANDONED = 3600
 
 
 def folder() -> Path:
@@ -54,9 +61,20 @@ def keep(key: str, module: bytes) -> None:
         place = folder()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check(os.stat(place), place)
+        _sweep(place)
         replace(place / key, _digest(key, module) + module, mode=0o600)
     except (OSError, RuntimeError) as error:
         warnings.warn(f"the compiled kernel is not kept for the next process: {error}", stacklevel=2)
+
+
+def _sweep(place: Path) -> None:
+    """Deletes what killed processes wrote aside. Errors are discarded: the next process tries."""
+    end = time.time() - _ABANDONED
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if _ASIDE.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < end:
+                    os.unlink(entry.path)
 
 
 def _digest(key: str, module: bytes) -> bytes:

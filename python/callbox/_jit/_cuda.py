@@ -96,6 +96,7 @@ class _Entry:
         self.symbols: dict[str, str] = {}
         for kind, buffers in (("operands", self.operands), ("results", self.results)):
             for number, buffer in enumerate(buffers):
+                # An expression is a size of its own, which the host has checked.
                 for at, dimension in enumerate(reversed(_fixed(buffer))):
                     if isinstance(dimension, str):
                         self.symbols.setdefault(dimension, f"{kind}[{number}].dims[{-1 - at}]")
@@ -113,7 +114,7 @@ class _Entry:
         declared.append("i64 %count")
         for symbol, value in self.symbols.items():
             launched.append({"value": value, "type": "s64"})
-            declared.append(f"i64 %size.{symbol}")
+            declared.append(f"i64 {_size(symbol)}")
         for attribute in self.attributes:
             kind = LLVM_TYPES[attribute.element.name]
             launched.append(
@@ -149,7 +150,7 @@ class _Entry:
                 arguments.append(f"{LLVM_TYPES[parameter.element.name]} %attribute.{parameter.name}")
                 continue
             item = parameter.element.dtype.itemsize
-            shape = [str(d) if isinstance(d, int) else f"%size.{d}" for d in _fixed(parameter)]
+            shape = [str(d) if isinstance(d, int) else _size(d) for d in _fixed(parameter)]
             data = lines.value(f"addrspacecast ptr addrspace(1) %array.{parameter.name} to ptr")
             assert isinstance(parameter.type, ArrayType)
             if parameter.type.has_rows:
@@ -202,6 +203,11 @@ def _fixed(parameter: Parameter) -> list[int | str]:
     """The dimensions after `..`."""
     assert isinstance(parameter.type, ArrayType)
     return list(parameter.type.dimensions)[parameter.type.has_rows :]
+
+
+def _size(dimension: str) -> str:
+    """LLVM's name of a dimension's size."""
+    return f'%"size.{dimension}"'
 
 
 def _value(attribute: Parameter) -> str:

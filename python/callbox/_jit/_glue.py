@@ -38,12 +38,20 @@ LLVM_TYPES = {
 #: The record of a failure: its message, the length of the message, and the status code.
 FAILURE = "{ ptr, i32, i32 }"
 
+INVALID_ARGUMENT = 3
 UNIMPLEMENTED = 12
 
 #: The name of the function that the host calls.
 TARGET = "callbox.target"
-_ROW_MAJOR = b"expected arrays in row-major order"
-_OWN_MEMORY = b"expected results in memory of their own, found one that shares an operand's"
+
+#: The failures of the target itself: their texts and their codes.
+_FAILURES = {
+    "callbox.row_major": (b"expected arrays in row-major order", UNIMPLEMENTED),
+    "callbox.own_memory": (
+        b"expected results in memory of their own, found one that shares an operand's",
+        UNIMPLEMENTED,
+    ),
+}
 
 _HELPERS = f"""
 declare void @callbox.set_failure(i32, ptr, i32, i32) #1
@@ -177,6 +185,7 @@ class Glue:
     #: LLVM's types of the arguments with which the target calls the kernel.
     passed_types: list[str] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, tuple[bytes, int]] = field(default_factory=lambda: dict(_FAILURES))
     checks: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, order: Sequence[Parameter]) -> str:
@@ -214,12 +223,11 @@ class Glue:
 
     def check(self) -> None:
         """Fails unless every check finds 0."""
-        texts = {"callbox.row_major": _ROW_MAJOR, "callbox.own_memory": _OWN_MEMORY}
-        for name, message in texts.items():
+        for name, (message, code) in self.failures.items():
             values = [value for check, value in self.checks if check == name]
             if not values:
                 continue
-            self.constants.append(failure(name, message, UNIMPLEMENTED))
+            self.constants.append(failure(name, message, code))
             total = values[0]
             for value in values[1:]:
                 total = self.value(f"or i8 {total}, {value}")
@@ -228,7 +236,7 @@ class Glue:
             self.line(f'br i1 {bad}, label %"{name}.failed", label %"{label}"')
             self.lines.append(f'"{name}.failed":')
             self.line(f"call void @callbox.fail(ptr @{name})")
-            self.line(f"ret i32 {UNIMPLEMENTED}")
+            self.line(f"ret i32 {code}")
             self.lines.append(f'"{label}":')
 
     def array(self, parameter: Parameter, record: str) -> list[str]:
@@ -288,10 +296,23 @@ class Glue:
         if isinstance(parameter.type, ArrayType):
             data = self.load("ptr", self.at(record, _ATTRIBUTE_VALUE))
             size = self.load("i32", self.at(record, _ATTRIBUTE_VALUE + 4))
-            count = self.value(f"udiv i32 {size}, {element.dtype.itemsize}")
-            return self.packed(data, element.dtype.itemsize, [self.value(f"zext i32 {count} to i64")])
+            short = self.value(f"udiv i32 {size}, {element.dtype.itemsize}")
+            count = self.value(f"zext i32 {short} to i64")
+            self.check_size(parameter.name, parameter.type.dimensions[0], count)
+            return self.packed(data, element.dtype.itemsize, [count])
         kind = LLVM_TYPES[element.name]
         return [f"{kind} {self.load(kind, self.load('ptr', self.at(record, _ATTRIBUTE_VALUE)))}"]
+
+    def check_size(self, name: str, dimension: int | str, count: str) -> None:
+        """Checks the number of elements of an attribute, which the host does not."""
+        expected = str(dimension) if isinstance(dimension, int) else self.symbols.setdefault(dimension, count)
+        if expected == count:
+            return
+        differs = self.value(f"icmp ne i64 {count}, {expected}")
+        said = f"{dimension} elements" if isinstance(dimension, int) else f"{dimension} elements, as arrays have"
+        message = f"attribute `{name}`: expected {said}"
+        self.failures[f"callbox.size.{name}"] = (message.encode(), INVALID_ARGUMENT)
+        self.checks.append((f"callbox.size.{name}", self.value(f"zext i1 {differs} to i8")))
 
     def or_default(self, parameter: Parameter, record: str, name: str) -> str:
         """The record of an attribute, or one with its default."""

@@ -5,7 +5,6 @@ Runs in the compiler's process only: LLVM ends the process when it meets what it
 
 from __future__ import annotations
 
-import ast
 import importlib
 import marshal
 import os
@@ -26,7 +25,7 @@ from callbox.types import BY_NAME, ArrayType, ElementType, f64
 from . import _cuda, _link, _numbers
 from ._errors import CompileError
 from ._glue import TARGET, UNIMPLEMENTED, Glue, failure
-from ._payload import Payload
+from ._payload import Payload, uses
 from ._signature import Parameter, Signature
 
 _TRIPLE = "wasm32-unknown-unknown"
@@ -91,13 +90,14 @@ def compile_module(
     options = _options(boundscheck)
     if reassociate:
         options["fastmath"] = {"reassoc", "contract", "nsz"}
-    function = _Functions(payload, options).kernel()
+    # Errors are told at the places of this one, not of the loop around it.
+    function = called = _Functions(payload, options).kernel()
     try:
         if signature.returned is None:
             operands, results, order = _roles(function, signature)
         else:
-            function, operands, results, order = _loop(function, signature, options)
-        kernel, text = _llvm_of(function, order, results, options)
+            called, operands, results, order = _loop(function, signature, options)
+        kernel, text = _llvm_of(called, order, results, options)
         glue = Glue(kernel, operands, results, signature.attributes, signature.is_elementwise)
         kernel_text = _retargeted(text)
         text = kernel_text + glue.text(order)
@@ -277,7 +277,7 @@ def _loop(
     positional = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
     scalar = python_types.FunctionType(positional, function.__globals__, function.__name__, None, function.__closure__)
     names = {"kernel_": numba.njit(**options)(scalar), "__builtins__": __builtins__}
-    exec(compile(ast.parse(source), code.co_filename, "exec"), names)
+    exec(compile(source, "<callbox.jit>", "exec"), names)
     return names[function.__name__], operands, results, order
 
 
@@ -391,11 +391,18 @@ _HINTS = {
 def _explained(error: errors.NumbaError, function: Any) -> CompileError:
     """Numba's error in a line, with the place and what to do."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    code = function.__code__
     location = getattr(error, "loc", None)
+    unknown = re.search(r"name '(\w+)' is not defined", text)
     places = re.findall(r'(?:File "|at )([^"\n]*?)(?:", line |\s\()(\d+)\)?', text)
-    name = os.path.basename(function.__code__.co_filename)
+    name = os.path.basename(code.co_filename)
     lines = [int(number) for path, number in places if os.path.basename(path) == name]
-    line = lines[0] if lines else location.line if location is not None else None
+    if location is not None and location.filename == code.co_filename:
+        lines.append(location.line)
+    if unknown:
+        # Numba may not tell the line.
+        lines += [line for used, line in uses(code) if used == unknown[1] and line]
+    line = lines[0] if lines else None
     reasons = [
         part.strip()
         for part in text.splitlines()

@@ -87,7 +87,7 @@ class _Collector:
         self.payload.functions.append(Function(function.__name__, marshal.dumps(code), {}, (), ()))
         _check_code(code)
         where = _Place(function)
-        read = {name for name, _ in _uses(code)}.difference(code.co_freevars)
+        read = {name for name, _ in uses(code)}.difference(code.co_freevars)
         used = sorted(name for name in read if name in function.__globals__)
         entry = self.payload.functions[number]
         entry.globals = {name: self.value(function.__globals__[name], name, where) for name in used}
@@ -141,7 +141,7 @@ class _Place:
 
     def error(self, name: str, what: str) -> CompileError:
         code = self.function.__code__
-        line = next((line for used, line in _uses(code) if used == name and line), code.co_firstlineno)
+        line = next((line for used, line in uses(code) if used == name and line), code.co_firstlineno)
         return CompileError(
             f"{self.function.__name__}: {name!r} is {what}; a kernel can use numbers, arrays of them, and functions",
             code.co_filename,
@@ -156,7 +156,7 @@ def _content(cell: types.CellType, name: str, where: _Place) -> Any:
         raise where.error(name, "not defined yet") from None
 
 
-def _uses(code: types.CodeType) -> Iterator[tuple[str, int | None]]:
+def uses(code: types.CodeType) -> Iterator[tuple[str, int | None]]:
     """The variables of other scopes that code reads, with the lines."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):

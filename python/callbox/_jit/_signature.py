@@ -138,6 +138,12 @@ def signature_of(function: Callable[..., Any], *, elementwise: bool, rows: bool)
     )
 
 
+def _is_list(declared: ArrayType) -> bool:
+    """Whether an attribute can be such an array: the host does not solve for its dimension."""
+    dimension = declared.dimensions[0] if len(declared.dimensions) == 1 else ".."
+    return isinstance(dimension, int) or dimension.isidentifier()
+
+
 class _Reader:
     """Reads one function's annotations."""
 
@@ -164,9 +170,10 @@ class _Reader:
                     raise self.error(f"{name!r} is an array, which has no default; attributes come after `*`")
                 buffers.append(Parameter(name, declared))
                 continue
-            if isinstance(declared, ArrayType) and len(declared.dimensions) != 1:
+            if isinstance(declared, ArrayType) and not _is_list(declared):
                 raise self.error(
-                    f"attribute {name!r}: expected a scalar or an array of one dimension, found {declared}"
+                    f"attribute {name!r}: expected a scalar or an array of one dimension, a size or a name, found"
+                    f" {declared}"
                 )
             if default is parameter.empty:
                 attributes.append(Parameter(name, declared))
@@ -224,15 +231,23 @@ class _Reader:
 
 
 class _Symbols(ast.NodeTransformer):
-    """Makes names in square brackets symbols: ``f32["..", n]`` becomes ``f32["..", "n"]``."""
+    """Quotes dimensions with names: ``f32["..", 2 * n]`` becomes ``f32["..", "2 * n"]``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "tuple":
             return node
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        found = [ast.Constant(i.id) if isinstance(i, ast.Name) else i for i in items]
+        found = [ast.Constant(ast.unparse(i)) if _is_computed(i) else i for i in items]
         node.slice = ast.Tuple(found, ast.Load()) if isinstance(node.slice, ast.Tuple) else found[0]
         return node
+
+
+def _is_computed(node: ast.expr) -> bool:
+    """Whether an expression has names, and otherwise only numbers and operators."""
+    nodes = list(ast.walk(node))
+    arithmetic = (ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    is_number = all(type(n.value) in (int, float) for n in nodes if isinstance(n, ast.Constant))
+    return is_number and all(isinstance(n, arithmetic) for n in nodes) and any(isinstance(n, ast.Name) for n in nodes)
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:

@@ -33,11 +33,6 @@ class Worker:
         self.owner = 0
         self.is_ready = False
 
-    def start(self) -> None:
-        """Starts the process, without waiting for it."""
-        with self.lock:
-            self._start()
-
     def _start(self) -> None:
         if self.process is not None and self.owner == os.getpid():
             if self.process.poll() is None:
@@ -57,6 +52,11 @@ class Worker:
         )
         self.owner = os.getpid()
         self.is_ready = False
+
+    def forget(self) -> None:
+        """Leaves the process to the parent, after a fork, and a lock to the parent's thread."""
+        self.lock = threading.Lock()
+        self.process = None
 
     def stop(self) -> None:
         """Ends the process, if this process started it."""
@@ -133,3 +133,5 @@ class Worker:
 #: The compiler's process of this process.
 WORKER = Worker()
 atexit.register(WORKER.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKER.forget)

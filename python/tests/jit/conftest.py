@@ -9,7 +9,8 @@ import pytest
 collect_ignore: list[str] = []
 if importlib.util.find_spec("numba") is None:
     # What needs no compiler: signatures, mathematics and the linker's refusals.
-    collect_ignore = ["test_kernels.py", "test_refusals.py", "test_cache.py", "test_cuda.py", "test_jax.py"]
+    compiled = "kernels refusals cache cuda jax notebook".split()
+    collect_ignore = [f"test_{name}.py" for name in compiled]
 
 
 @pytest.fixture(autouse=True)

@@ -64,6 +64,13 @@ def moments(x: f32["..", "m", "n"], y: f32["..", "n"], total: f32[".."]):
 
 
 @callbox.jit(rows=True, cuda=True)
+def pairs(x: f32["..", "2*n"], y: f32["..", "n"]):
+    for r in range(x.shape[0]):
+        for i in range(y.shape[1]):
+            y[r, i] = x[r, 2 * i] - x[r, 2 * i + 1]
+
+
+@callbox.jit(rows=True, cuda=True)
 def beyond(x: f32["..", "n"], y: f32["..", "n"]):
     for r in range(x.shape[0]):
         for i in range(x.shape[1]):
@@ -89,7 +96,7 @@ def fails(code, message, kernel, *arrays, **attributes):
 
 
 x = np.random.default_rng(0).normal(size=(3, 5, 33)).astype(np.float32)
-for kernel in (gelu, every_function, chosen, rms_norm, moments, beyond):
+for kernel in (gelu, every_function, chosen, rms_norm, moments, pairs, beyond):
     assert kernel.target.has_native, kernel
 same(gelu, x)
 same(gelu, x, half=2)
@@ -105,6 +112,8 @@ same(rms_norm, np.zeros((0, 33), np.float32), x[0, 0])
 same(moments, x)
 same(moments, x[0])
 same(moments, np.zeros((2, 3, 0), np.float32))
+same(pairs, x[:, :, :32].copy())
+same(pairs, np.zeros((2, 0), np.float32))
 # More rows than a block has threads.
 same(rms_norm, np.arange(600, dtype=np.float32).reshape(300, 2), np.float32([1, 2]))
 # A failure ends its call only.

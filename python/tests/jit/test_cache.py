@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +100,59 @@ def test_what_another_user_could_have_written_is_no_entry(tmp_path, monkeypatch)
     os.mkfifo(tmp_path / "fifo", 0o600)
     assert [_cache.find(name) for name in ("linked", "link", "fifo")] == [None] * 3
     assert kernel(7).wasm == module
+
+
+def test_what_a_killed_process_was_writing_is_deleted(tmp_path, monkeypatch):
+    killed = "import os\nos.replace = lambda *_: os.kill(os.getpid(), 9)\n"
+    process = start(tmp_path / "killed.py", tmp_path / "cache", padding=killed)
+    process.communicate()
+    assert process.returncode == -9
+    (aside,) = (tmp_path / "cache").iterdir()
+    assert re.fullmatch(r"\.[0-9a-f]{64}\.[0-9a-f]{16}", aside.name)
+    other = tmp_path / "cache" / ".other"
+    other.touch()
+    os.utime(other, (0, 0))
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path / "cache"))
+    # It may still be written, until it is an hour old.
+    kernel(9).wasm  # noqa: B018
+    assert aside.exists()
+    os.utime(aside, (time.time() - 3700,) * 2)
+    kernel(10).wasm  # noqa: B018
+    assert not aside.exists()
+    # The two entries, and a file that is none.
+    assert other.exists()
+    assert len(os.listdir(tmp_path / "cache")) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_compiles_on_its_own(tmp_path):
+    program = textwrap.dedent("""
+        import os, callbox, numpy as np
+        from callbox._jit._worker import WORKER
+        from callbox.types import f32
+
+        def kernel(factor):
+            @callbox.jit(elementwise=True)
+            def f(x: f32) -> f32:
+                return x * factor
+            return f
+
+        ones = np.ones(1, np.float32)
+        kernel(2)(ones)
+        parents = WORKER.process
+        # As if another thread compiled: a copy of its lock is never released.
+        with WORKER.lock:
+            child = os.fork()
+        if not child:
+            print(kernel(3)(ones), WORKER.process is not parents, flush=True)
+            WORKER.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(kernel(4)(ones), WORKER.process is parents)
+    """)
+    environment = os.environ | {"CALLBOX_JIT_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[3.] True\n[4.] True\n", done.stderr
 
 
 def test_a_saved_module_has_the_mode_of_a_new_file(tmp_path, monkeypatch):

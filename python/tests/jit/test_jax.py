@@ -49,6 +49,27 @@ def test_a_derivative_of_two_operands():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_computed_dimensions():
+    @callbox.jit(rows=True)
+    def spread_grad(x: f32["..", n], dy: f32["..", 2 * n], dx: f32["..", n]):
+        for r in range(dx.shape[0]):
+            for i in range(dx.shape[1]):
+                dx[r, i] = dy[r, 2 * i] + 3 * dy[r, 2 * i + 1]
+
+    @callbox.jit(rows=True, vjp=spread_grad)
+    def spread(x: f32["..", n], y: f32["..", 2 * n]):
+        for r in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                y[r, 2 * i] = x[r, i]
+                y[r, 2 * i + 1] = 3 * x[r, i]
+
+    op = callbox_jax.op(spread)
+    x = jnp.linspace(-2, 2, 12).reshape(3, 4)
+    expected = jnp.stack([x, 3 * x], -1).reshape(3, 8)
+    np.testing.assert_allclose(jax.jit(jax.vmap(op))(x), expected)
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: jnp.sum(op(x) ** 2)))(x), 20 * x, rtol=1e-6)
+
+
 def test_without_a_derivative_the_gradient_is_refused():
     op = callbox_jax.op(cube_grad)
     x = jnp.linspace(-2, 2, 12)

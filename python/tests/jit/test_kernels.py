@@ -188,6 +188,41 @@ def test_shapes_that_do_not_unify(x):
         gelu(x.astype(np.float64))
 
 
+@callbox.jit(rows=True)
+def sums_of_pairs(x: f32["..", 2 * n], y: f32["..", n], least: f32["..", n // 2 + 1]):
+    for r in range(x.shape[0]):
+        for i in range(y.shape[1]):
+            y[r, i] = x[r, 2 * i] + x[r, 2 * i + 1]
+        for i in range(least.shape[1]):
+            least[r, i] = x[r, i]
+
+
+def test_dimensions_are_computed_from_others():
+    x = np.arange(24, dtype=np.float32).reshape(2, 2, 6)
+    y, least = sums_of_pairs(x)
+    np.testing.assert_array_equal(y, x[..., ::2] + x[..., 1::2])
+    np.testing.assert_array_equal(least, x[..., :2])
+    sums_of_pairs.test(x, rtol=0, atol=0)
+    assert [r.dimensions for r in sums_of_pairs.target.results] == [("..", "n"), ("..", "n/2+1")]
+    with pytest.raises(ValueError, match=r"expected x: \[.., 2\*n\] but got \[2,2,5\]"):
+        sums_of_pairs(x[..., :5])
+
+
+def test_the_sizes_of_attributes_are_checked():
+    @callbox.jit
+    def weighted(x: f32[n], y: f32[n], *, a: f32[3], b: f32[n], c: f32[k], d: f32[k]):
+        for i in range(x.size):
+            y[i] = x[i] * a[2] + b[i] + c[0] + d[0]
+
+    x = np.ones(2, np.float32)
+    given = {name: np.ones(count, np.float32) for name, count in (("a", 3), ("b", 2), ("c", 1), ("d", 1))}
+    np.testing.assert_array_equal(weighted(x, **given), [4, 4])
+    for name, expected in (("a", "3 elements"), ("b", "n elements, as arrays have"), ("d", "k elements")):
+        with pytest.raises(callbox.CallError, match=f"attribute `{name}`: expected {expected}") as raised:
+            weighted(x, **given | {name: np.ones(7, np.float32)})
+        assert raised.value.code == "INVALID_ARGUMENT"
+
+
 def test_faults_fail_their_call_only():
     @callbox.jit(boundscheck=True)
     def beyond(x: f32[n], y: f32[n]):

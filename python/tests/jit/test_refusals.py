@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math as cmath
 import os
 import textwrap
 
@@ -40,8 +41,6 @@ def test_refused_functions(name, tmp_path):
     body, line, reason = REFUSED[name]
     path = tmp_path / "kernel.py"
     path.write_text("def kernel(x: 'f32[...]', y: 'f32[...]'):\n" + textwrap.indent(body, "    ") + "\n")
-    import math as cmath
-
     names = {
         "f32": callbox.types.f32,
         "np": np,
@@ -60,6 +59,31 @@ def test_refused_functions(name, tmp_path):
     assert raised.value.filename == str(path)
     if line is not None:
         assert raised.value.line == line + 1
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "reason"),
+    [
+        ("missing", 7, "name 'missing' is not defined"),
+        ("np.zeros(3)[0]", 7, "it has no zeros() of these types"),
+        ("helper(x)", 10, "it has no zeros() of these types"),
+        ("x.thing", 7, "Unknown attribute 'thing' of type float32"),
+        ("cmath.exp(x)", 5, "use callbox.math.exp"),
+    ],
+)
+def test_lines_of_scalar_functions(tmp_path, value, line, reason):
+    # The loop around the function has no lines in the file.
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        f"\n\n\n\ndef kernel(x: f32) -> f32:\n    if x > 0:\n        return {value}\n    return x\n"
+        "def helper(x):\n    return np.zeros(3)[0]\n"
+    )
+    names = {"f32": callbox.types.f32, "cmath": cmath, "np": np}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    with pytest.raises(callbox.CompileError) as raised:
+        callbox.jit(elementwise=True)(names["kernel"]).wasm  # noqa: B018
+    assert reason in raised.value.message
+    assert (raised.value.filename, raised.value.line) == (str(path), line)
 
 
 @pytest.fixture

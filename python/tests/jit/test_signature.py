@@ -19,7 +19,12 @@ REFUSED = {
     "def f(x: f32[...], *, k: i32 = 1.5): pass": "f: attribute 'k': expected a default of type i32, found 1.5",
     "def f(x: f32[...], *, k: i32 = 2**31): pass": "f: attribute 'k': expected a default of type i32, found 2147483648",
     "def f(x: f32[...], *, k: f32['a', 'b']): pass": "f: attribute 'k': expected a scalar or an array of one dimension,"
-    " found f32[a, b]",
+    " a size or a name, found f32[a, b]",
+    "def f(x: f32['n'], *, k: f32['2*n']): pass": "f: attribute 'k': expected a scalar or an array of one dimension, a"
+    " size or a name, found f32[2*n]",
+    "from __future__ import annotations\ndef f(x: f32[n], y: f32[2 ** n]): pass": "f: the annotation of 'y',"
+    ' f32[2 ** n]: expected a dimension that is a size, a name, an expression of them such as "n/2" or'
+    ' "2*(n+1)", or "..", found \'2 ** n\'',
     "def f(): pass": "f: a kernel needs at least one array, for its result",
     "def f(x: f32[...]) -> f32: pass": "f: a kernel writes its results into parameters; only with `elementwise=True`"
     " can it return scalars",
@@ -35,8 +40,9 @@ def test_refused_signatures(source):
     function = next(value for name, value in names.items() if name in ("f", "_f", "memory"))
     with pytest.raises(callbox.CompileError) as raised:
         callbox.jit(function)
-    assert str(raised.value) == f"kernel.py:1: {REFUSED[source]}"
-    assert raised.value.line == 1
+    line = source.count("\n") + 1
+    assert str(raised.value) == f"kernel.py:{line}: {REFUSED[source]}"
+    assert raised.value.line == line
 
 
 def test_an_elementwise_kernel_takes_scalars_or_arrays_of_any_shape():
@@ -46,12 +52,33 @@ def test_an_elementwise_kernel_takes_scalars_or_arrays_of_any_shape():
         def f(x: f32["n"], y: f32["n"]): ...
 
 
+EXPECTED = 'expected a dimension that is a size, a name, an expression of them such as "n/2" or "2*(n+1)", or ".."'
+
+
+def test_expressions_are_as_in_metadata():
+    declared = f32["..", " n // 2 ", "2 * (n+1)", "6 * 7", "in", "(n)"]
+    assert declared.dimensions == ("..", "n/2", "2*(n+1)", 42, "in", "n")
+
+
 @pytest.mark.parametrize(
     ("dimensions", "message"),
     [
         (("n", ".."), '".." must be the first dimension'),
-        (-1, 'expected a dimension that is a size, a name or "..", found -1'),
-        (1.5, 'expected a dimension that is a size, a name or "..", found 1.5'),
+        (-1, f"{EXPECTED}, found -1"),
+        (1.5, f"{EXPECTED}, found 1.5"),
+        (True, f"{EXPECTED}, found True"),
+        ("ñ", f"{EXPECTED}, found 'ñ'"),
+        ("n" * 65, f"{EXPECTED}, found '{'n' * 65}'"),
+        ("", f"{EXPECTED}, found ''"),
+        ("-n", f"{EXPECTED}, found '-n'"),
+        ("2*(n", f"{EXPECTED}, found '2*(n'"),
+        ("n%2", f"{EXPECTED}, found 'n%2'"),
+        ("9**9**9**9", f"{EXPECTED}, found '9**9**9**9'"),
+        ("n/0.5", f"{EXPECTED}, found 'n/0.5'"),
+        ("f(n)", f"{EXPECTED}, found 'f(n)'"),
+        ("1/0", f"{EXPECTED}, found '1/0'"),
+        ("3-4", f"{EXPECTED}, found '3-4'"),
+        (f"{1 << 64}*n", f"{EXPECTED}, found '{1 << 64}*n'"),
         (tuple("abcdefghi"), "expected at most 8 dimensions, found 9"),
     ],
 )

@@ -14,11 +14,11 @@ use crate::venv::{Environment, Interpreter};
 pub(crate) enum Kind {
     /// NumPy, and ml_dtypes for the tests.
     Core,
-    /// The newest JAX on PyPI for the interpreter, Numba, and the clients of the Hub.
+    /// The newest JAX on PyPI for the interpreter, Numba, notebooks, and the clients of the Hub.
     New,
     /// The oldest supported JAX, and a NumPy of its time.
     Old,
-    /// PyTorch.
+    /// PyTorch and Numba.
     Torch,
 }
 
@@ -30,6 +30,9 @@ const OLD_PYTHONS: [(u32, u32); 3] = [(3, 11), (3, 12), (3, 13)];
 
 /// Reads and writes files that have kernels beside weights.
 const SAFETENSORS: &str = "safetensors==0.8.0";
+
+/// Run notebooks.
+const NOTEBOOKS: [&str; 2] = ["nbclient==0.11.0", "ipykernel==7.4.0"];
 
 /// The tests that the newest JAX adds to those with NumPy alone, which has the same NumPy.
 const BESIDE_NUMPY: [&str; 4] = [
@@ -100,7 +103,7 @@ impl Kind {
             Self::Core => "test",
             Self::New => "test,jax,jit,hub",
             Self::Old => "test,jax",
-            Self::Torch => "test,torch",
+            Self::Torch => "test,torch,jit",
         }
     }
 
@@ -117,6 +120,9 @@ impl Kind {
         };
         if self == Self::Old {
             requirements.extend(OLD_JAX);
+        }
+        if self == Self::New {
+            requirements.extend(NOTEBOOKS);
         }
         if matches!(self, Self::New | Self::Old) {
             requirements.extend(EXPORT);

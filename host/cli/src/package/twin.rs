@@ -221,7 +221,8 @@ fn attributes_agree(
     }
 }
 
-/// Whether an attribute is declared alike. One of the two may leave out the fields of a dictionary.
+/// Whether an attribute is declared alike. One of the two may leave out the fields of a dictionary,
+/// or the variants of an enum.
 fn attribute_agrees(
     module: Option<&AttributeSignature>,
     twin: Option<&AttributeSignature>,
@@ -233,12 +234,20 @@ fn attribute_agrees(
         (Some(module), Some(twin)) => attributes_agree(module, twin).is_ok(),
         _ => true,
     };
+    let variants_agree = match (&module.variants, &twin.variants) {
+        (Some(module), Some(twin)) => {
+            let sorted =
+                |variants: &[(String, i128)]| variants.iter().cloned().collect::<BTreeMap<_, _>>();
+            sorted(module) == sorted(twin)
+        }
+        _ => true,
+    };
     let twin = AttributeSignature {
         fields: module.fields.clone(),
-        variants: twin.variants.clone().or_else(|| module.variants.clone()),
+        variants: module.variants.clone(),
         ..twin.clone()
     };
-    fields_agree && *module == twin
+    fields_agree && variants_agree && *module == twin
 }
 
 #[cfg(test)]
@@ -246,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_twin_may_leave_out_the_fields_of_a_dictionary_and_declares_no_others() {
+    fn a_twin_may_leave_out_fields_and_variants_and_declares_no_others() {
         let attribute = |name: &str, fields: Option<Vec<AttributeSignature>>| AttributeSignature {
             name: name.to_owned(),
             kind: if fields.is_some() {
@@ -273,6 +282,24 @@ mod tests {
             Ok(())
         );
         assert_eq!(attributes_agree(&[without], &same), Ok(()));
+        let variants = |numbers: &[i128]| {
+            let named = numbers.iter().map(|number| (format!("V{number}"), *number));
+            [AttributeSignature {
+                variants: Some(named.collect()),
+                ..attribute("mode", None)
+            }]
+        };
+        let none = [attribute("mode", None)];
+        for twin in [&none, &variants(&[2, 1])] {
+            assert_eq!(attributes_agree(&variants(&[1, 2]), twin), Ok(()));
+            assert_eq!(attributes_agree(twin, &variants(&[1, 2])), Ok(()));
+        }
+        let message = "module and twin declare the attribute \"mode\" differently";
+        let others = variants(&[1, 3]);
+        assert_eq!(
+            attributes_agree(&variants(&[1, 2]), &others),
+            Err(message.to_owned())
+        );
         let message = "module and twin declare the attribute \"range\" differently";
         for twin in [&[other][..], &[attribute("range", None)], &[]] {
             assert_eq!(attributes_agree(&same, twin), Err(message.to_owned()));

@@ -1,9 +1,9 @@
 //! `callbox new`, `build`, `test`, `bench` and `watch` on the folder of a kernel.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStderr, Stdio};
 
 use crate::guests::NEGATE;
 use crate::packages::{CASE, HEADER};
@@ -321,6 +321,13 @@ fn a_kernel_in_rust_is_built_and_tested() {
         "{shown}"
     );
 
+    // Cargo writes to standard error, too.
+    let ran = run(&["bench", "center"]);
+    assert!(
+        ran.code == 0 && ran.stdout.starts_with("center: ") && ran.stdout.contains(", native "),
+        "{ran:?}"
+    );
+
     replace(&folder, "center/src/lib.rs", "x - mean", "x - missing");
     let words = [
         "cannot find value `missing`",
@@ -330,6 +337,46 @@ fn a_kernel_in_rust_is_built_and_tested() {
     fails(&run(&["build", "center"]), 1, &words);
 }
 
+/// `callbox watch k`.
+struct Watch<'f> {
+    folder: &'f Folder,
+    child: Child,
+    notes: Lines<BufReader<ChildStderr>>,
+}
+
+impl<'f> Watch<'f> {
+    fn start(folder: &'f Folder) -> Self {
+        let mut command = folder.command(&["watch", "k"]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let notes = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self {
+            folder,
+            child,
+            notes,
+        }
+    }
+
+    /// Waits for a line on standard error.
+    fn next(&mut self, word: &str) {
+        let found = self.notes.by_ref().map(Result::unwrap);
+        assert!(found.into_iter().any(|line| line.contains(word)), "{word}");
+    }
+
+    /// Changes a file. A renamed file is never read in part.
+    fn put(&self, name: &str, text: &str) {
+        self.folder.write("k/.part", text);
+        fs::rename(self.folder.path("k/.part"), self.folder.path(name)).unwrap();
+    }
+
+    /// Ends it, and returns what it printed.
+    fn end(mut self) -> String {
+        self.child.kill().unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
 #[test]
 fn a_watched_folder_is_tested_again_when_a_file_changes() {
     let folder = Folder::new();
@@ -337,35 +384,32 @@ fn a_watched_folder_is_tested_again_when_a_file_changes() {
     folder
         .write("k/callbox-package.json", HEADER)
         .write("k/cases/a.json", CASE);
-    let mut command = folder.command(&["watch", "k"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut next = |word: &str| {
-        let found = notes
-            .by_ref()
-            .find(|line| line.as_ref().unwrap().contains(word));
-        found.unwrap().unwrap()
-    };
-    next("watching k");
-    // A renamed file is never read in part.
-    let put = |name: &str, text: &str| {
-        folder.write("k/.part", text);
-        fs::rename(folder.path("k/.part"), folder.path(name)).unwrap();
-    };
-    put(
+    let mut watch = Watch::start(&folder);
+    watch.next("watching k");
+    watch.put(
         "k/cases/a.json",
         &CASE.replace("[-1, 2.5, -0.0]", "[-1, 2.5, 77]"),
     );
-    next("error: ");
-    next("watching k");
-    put("k/cases/b.json", CASE);
-    next("watching k");
-    child.kill().unwrap();
-    let output = child.wait_with_output().unwrap();
-    let shown = String::from_utf8(output.stdout).unwrap();
+    watch.next("error: ");
+    watch.next("watching k");
+    watch.put("k/cases/b.json", CASE);
+    watch.next("watching k");
+    let shown = watch.end();
     assert!(shown.contains("b.json"), "{shown}");
+}
+
+#[test]
+fn a_watched_kernel_is_built_again_when_its_source_changes() {
+    let folder = Folder::new();
+    folder.run(&["new", "k", "--lang", "c"]).done();
+    let mut watch = Watch::start(&folder);
+    watch.next("watching k");
+    let source = fs::read_to_string(folder.path("k/src/k.c")).unwrap();
+    watch.put("k/src/k.c", &source.replace("*factor,", "*missing,"));
+    watch.next("use of undeclared identifier 'missing'");
+    watch.next("watching k");
+    watch.put("k/src/k.c", &source);
+    watch.next("watching k");
+    let shown = watch.end();
+    assert_eq!(shown.matches("1 passed, 0 failed").count(), 2, "{shown}");
 }

@@ -97,6 +97,21 @@ targets, as the manifest declares them
 }
 
 #[test]
+fn the_variants_of_an_enum_are_shown() {
+    let folder = folder();
+    let attributes = r#""attributes": [{"name": "mode", "kind": "scalar", "element_type": "s32",
+        "variants": {"Down": -1, "Up": 1}}]"#;
+    let manifest = MANIFEST.replace("\"attributes\": []", attributes);
+    folder.write("k/callbox.json", manifest);
+    let shown = folder.run(&["inspect", "k"]).done();
+    let line = "    attributes  mode: s32 scalar of -1 (Down), 1 (Up)\n";
+    assert!(shown.contains(line), "{shown}");
+    let object = folder.run(&["inspect", "k", "--json"]).object();
+    let attribute = &object["manifest"]["targets"][0]["attributes"][0];
+    assert_eq!(attribute["variants"], json!({"Down": -1, "Up": 1}));
+}
+
+#[test]
 fn a_program_sees_one_object() {
     let folder = folder();
     let ran = folder.run(&["inspect", "k", "--json"]);

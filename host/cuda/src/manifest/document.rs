@@ -1,5 +1,6 @@
 //! A manifest's JSON, with the path of each value, so that an error names line and path.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use callbox_core::values::{Result, Status};
@@ -14,6 +15,9 @@ const MAX_LENGTH: usize = 4 << 20;
 
 /// The most elements of a list.
 const MAX_ELEMENTS: usize = 4096;
+
+/// The names that messages can quote.
+const PLAIN_NAME: &str = "a name of 1 to 1024 bytes without quotation marks, backslashes, and control and invisible characters";
 
 /// A JSON value. Unlike those of `serde_json`, its objects keep duplicate names.
 #[derive(Debug)]
@@ -139,6 +143,33 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// The value as an object whose fields have any names, which messages can quote.
+    pub(super) fn entries(&self) -> Result<Vec<(&'a str, Self)>> {
+        let fields = match self.json {
+            Json::Object(fields) if fields.len() <= MAX_ELEMENTS => fields,
+            _ => {
+                let expected = format!("an object of at most {MAX_ELEMENTS} fields");
+                return Err(self.unexpected(&expected));
+            }
+        };
+        let mut names = HashSet::new();
+        let mut entries = Vec::new();
+        for (name, json) in fields {
+            if name.is_empty() || !is_plain(name) {
+                let expected = format!("{PLAIN_NAME}, found {}", quoted(name));
+                return Err(self.wrong(format!("expected {expected}")));
+            }
+            if !names.insert(name) {
+                return Err(self.wrong(format!("expected each field once, found {name:?} again")));
+            }
+            entries.push((
+                name.as_str(),
+                self.enter(PathStep::Field(name.clone()), json),
+            ));
+        }
+        Ok(entries)
+    }
+
     /// The value as a list.
     pub(super) fn list(&self) -> Result<Vec<Self>> {
         match self.json {
@@ -172,6 +203,14 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.unexpected("an integer of 0 or more"))
     }
 
+    /// The value as an integer of 64 bits, with or without a sign.
+    pub(super) fn integer(&self) -> Result<Number> {
+        match self.json {
+            Json::Number(number) if !number.is_f64() => Ok(number.clone()),
+            _ => Err(self.unexpected("an integer of 64 bits")),
+        }
+    }
+
     /// The value as an index.
     pub(super) fn index(&self) -> Result<usize> {
         usize::try_from(self.number()?).map_err(|_| self.unexpected("a smaller integer"))
@@ -183,9 +222,7 @@ impl<'a> Field<'a> {
         if !name.is_empty() && is_plain(name) {
             Ok(name)
         } else {
-            Err(self.unexpected(
-                "a name of 1 to 1024 bytes without quotation marks, backslashes, and control and invisible characters",
-            ))
+            Err(self.unexpected(PLAIN_NAME))
         }
     }
 }

@@ -4,7 +4,7 @@ use callbox_core::call::{
     ApiVersion, AttributeSignature, BufferSignature, Signature, Stage, signature::json,
 };
 use callbox_core::values::{Result, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::document::{Field, Object, quoted};
 use super::{Check, Image, KernelTarget, Message, launch};
@@ -190,16 +190,24 @@ fn strings(place: &Field<'_>) -> Result<Vec<String>> {
 fn attributes(place: &Field<'_>) -> Result<Vec<AttributeSignature>> {
     let mut declared: Vec<AttributeSignature> = Vec::new();
     for place in place.list()? {
-        let object = place.object(&["name", "kind", "element_type", "fields", "optional"])?;
+        let object = place.object(&[
+            "name",
+            "kind",
+            "element_type",
+            "fields",
+            "variants",
+            "optional",
+        ])?;
         let element_type = object.find("element_type").map(|place| place.string());
         let fields = object.find("fields").map(|place| attributes(&place));
+        let variants = object.find("variants").map(|place| variants(&place));
         let attribute = json::Attribute {
             name: object.field("name")?.name()?.to_owned(),
             kind: object.field("kind")?.string()?.to_owned(),
             element_type: element_type.transpose()?.map(str::to_owned),
             // The fields' own places are in their errors.
             fields: fields.is_some().then(Vec::new),
-            variants: None,
+            variants: variants.transpose()?,
             optional: object.flag("optional")?,
         };
         let mut attribute = json::attribute(attribute).map_err(|message| place.wrong(message))?;
@@ -213,6 +221,14 @@ fn attributes(place: &Field<'_>) -> Result<Vec<AttributeSignature>> {
         declared.push(attribute);
     }
     Ok(declared)
+}
+
+/// Parses the numbers of an enum's variants, by name.
+fn variants(place: &Field<'_>) -> Result<Map<String, Value>> {
+    let entries = place.entries()?.into_iter();
+    entries
+        .map(|(name, number)| Ok((name.to_owned(), number.integer()?.into())))
+        .collect()
 }
 
 fn check(place: &Field<'_>, signature: &Signature) -> Result<Check> {

@@ -153,6 +153,36 @@ fn each_failure_has_line_path_expected_and_found() {
             "line 28: targets[0].attributes[0].fields[0]: attribute \"a\": expected the kind scalar, array, string, dictionary or function, found \"real\"",
         ),
         (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"string\", \"variants\": {\"Up\": 1}",
+            "line 28: targets[0].attributes[0]: attribute \"n\": expected variants of the kind scalar alone, found them beside \"string\"",
+        ),
+        (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"scalar\", \"variants\": {\"Up\": 0.5}",
+            "line 28: targets[0].attributes[0].variants.Up: expected an integer of 64 bits, found 0.5",
+        ),
+        (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"scalar\", \"variants\": {\"Up\": 18446744073709551616}",
+            "line 28: targets[0].attributes[0].variants.Up: expected an integer of 64 bits, found 1.8446744073709552e+19",
+        ),
+        (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"scalar\", \"variants\": {\"Up\": 1, \"Up\": 2}",
+            "line 28: targets[0].attributes[0].variants: expected each field once, found \"Up\" again",
+        ),
+        (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"scalar\", \"variants\": {\"U\\\"\": 1}",
+            "line 28: targets[0].attributes[0].variants: expected a name of 1 to 1024 bytes without quotation marks, backslashes, and control and invisible characters, found \"U\\\"\"",
+        ),
+        (
+            "\"kind\": \"scalar\"",
+            "\"kind\": \"scalar\", \"variants\": [\"Up\"]",
+            "line 28: targets[0].attributes[0].variants: expected an object of at most 4096 fields, found a list of 1",
+        ),
+        (
             "\"code\": \"OUT_OF_RANGE\"",
             "\"code\": \"OUT_OF_RANG\"",
             "line 32: targets[0].checks[0].code: expected the name of a failure such as INVALID_ARGUMENT, found \"OUT_OF_RANG\"; did you mean \"OUT_OF_RANGE\"?",
