@@ -323,7 +323,7 @@ impl Record {
                 ))),
             }
         };
-        let digest = |pointer: &str| {
+        let digest = |pointer: &str| -> Result<String> {
             let kind = text(&format!("{pointer}/algorithm"))?;
             super::super::expect("the hash in the log entry", "sha256", kind)?;
             Ok(text(&format!("{pointer}/value"))?.to_owned())
