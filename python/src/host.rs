@@ -197,7 +197,7 @@ impl Host {
                 (_, Ok(bytes)) => bytes.to_vec(),
                 _ => json_text(&mapping(rules, "rules")?)?.into_bytes(),
             };
-            or_raise(py, Trust::from_json(&text))
+            or_raise(py, trusted::rules(&text))
         });
         let trust = trust.transpose()?;
         let cache = cache_dir.map(|path| {

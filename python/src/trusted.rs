@@ -17,6 +17,17 @@ use crate::native::Native;
 /// The largest bundle of signatures.
 const MOST_BUNDLE: usize = 16 << 20;
 
+/// The largest trusted root of sigstore.
+const MOST_ROOT: usize = 1 << 20;
+
+/// Reads rules, and the trusted root that they name by its path.
+pub(crate) fn rules(text: &[u8]) -> callbox::Result<Trust> {
+    Trust::from_json_with(text, |path| {
+        files::read(path, MOST_ROOT)
+            .map_err(|error| Status::new(StatusCode::NotFound, Blame::Caller, error.to_string()))
+    })
+}
+
 /// The names of a file for rules. Bytes without a file have an empty one.
 pub(crate) fn names_of(path: Option<&Path>) -> Vec<String> {
     path.map_or_else(|| vec![String::new()], names_of_file)

@@ -44,6 +44,8 @@ Examples:
   callbox verify softmax-1.0.0.wasm --key ed25519:...
   callbox verify softmax-1.0.0.wasm --trust trust.json
   callbox verify repository/ --oms repository/model.sig --key ec.pub.pem
+  callbox verify softmax-1.0.0.wasm --oms softmax-1.0.0.wasm.sig --trusted-root trusted_root.json \
+    --identity alice@example.com --issuer https://accounts.google.com
 
 With several keys, each of them must have signed. With --json, standard output is one object, as of
 `callbox sign`.";
@@ -89,13 +91,35 @@ pub(super) struct VerifyArguments {
     file: PathBuf,
 
     /// The bundle of the OpenSSF model-signing format that must be of FILE
-    #[arg(long, value_name = "FILE.sig", conflicts_with = "trust")]
+    #[arg(
+        long,
+        visible_alias = "bundle",
+        value_name = "FILE.sig",
+        conflicts_with = "trust"
+    )]
     oms: Option<PathBuf>,
 
     /// A public key that must have signed: ed25519:HEX, or a PEM file. With --oms ecdsa-p256:HEX,
     /// or a PEM file with a public key or the certificate of an authority
-    #[arg(long, value_name = "KEY", required_unless_present = "trust")]
+    #[arg(long, value_name = "KEY", required_unless_present_any = ["trust", "identity"])]
     key: Vec<String>,
+
+    /// The email address or URI that must have signed the bundle without a key
+    #[arg(long, value_name = "NAME", requires_all = ["oms", "issuer", "trusted_root"])]
+    identity: Option<String>,
+
+    /// The OpenID provider that vouches for the identity, such as https://accounts.google.com
+    #[arg(long, value_name = "URL", requires = "identity")]
+    issuer: Option<String>,
+
+    /// The authorities and logs of sigstore that count: its file `trusted_root.json`
+    #[arg(
+        long,
+        visible_alias = "trust-root",
+        value_name = "FILE.json",
+        requires = "identity"
+    )]
+    trusted_root: Option<PathBuf>,
 
     /// The rules about signatures that must hold, for the absolute path of the file
     #[arg(long, value_name = "FILE.json")]
@@ -254,6 +278,18 @@ pub(super) fn of_module(bytes: &[u8]) -> Vec<DescribedSigner> {
     }
 }
 
+/// The same, and whom a keyless bundle beside the file names.
+pub(super) fn of_file(path: &Path, bytes: &[u8]) -> Vec<DescribedSigner> {
+    let mut signers = of_module(bytes);
+    if let Some((name, issuer)) = bundle::claimed(path, bytes) {
+        signers.push(DescribedSigner {
+            key: format!("{name} of {issuer}"),
+            state: "unchecked bundle",
+        });
+    }
+    signers
+}
+
 /// The signatures for a person.
 pub(super) fn lines_of(signers: &[DescribedSigner]) -> Vec<String> {
     let lines = signers.iter();
@@ -266,6 +302,7 @@ fn phrase(signer: &DescribedSigner) -> String {
     match signer.state {
         "valid" => signer.key.clone(),
         "unreadable" => "unknown: its section `signature` cannot be read".to_owned(),
+        "unchecked bundle" => format!("{}, says the bundle beside it", signer.key),
         "unknown key" if signer.key.is_empty() => "a key that is not named".to_owned(),
         "unknown key" => format!("an unknown key, {}", signer.key),
         _ => format!("{}, but other content than this", signer.key),
@@ -290,7 +327,13 @@ fn public_key(key: &str) -> Outcome<PublicKey> {
 /// Reads the rules of `--trust`.
 pub(super) fn rules(path: &Path) -> Outcome<Trust> {
     let text = regular_file::read(path, MOST_BYTES)?;
-    let trust = Trust::from_json(&text).map_err(|status| status.context(path.display()))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let read = |root: &Path| {
+        let read = regular_file::read(&folder.join(root), MOST_BYTES);
+        read.map_err(|failure| failure.status().clone())
+    };
+    let trust = Trust::from_json_with(&text, read);
+    let trust = trust.map_err(|status| status.context(path.display()))?;
     // Such a rule would never hold, and its author would not know.
     if let Some(pattern) = trust.relative_patterns().next() {
         let message = format!(

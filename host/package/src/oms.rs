@@ -1,14 +1,16 @@
 //! Bundles: detached signatures in the OpenSSF model-signing format, as the Python package
 //! `model-signing` reads and writes them.
 //!
-//! A bundle is a file of sigstore (version 0.3) with a DSSE envelope. The envelope has one
-//! signature of an in-toto statement, which lists each file of a folder with its SHA-256. A bundle
-//! of one file has the one name `.`.
+//! A bundle is a file of sigstore (version 0.1, 0.2 or 0.3) with a DSSE envelope. The envelope has
+//! one signature of an in-toto statement, which lists each file of a folder with its SHA-256. A
+//! bundle of one file has the one name `.`.
 //!
 //! A bundle is signed with a key of ECDSA, or with such a key and the chain of certificates for it.
-//! Keyless bundles, which prove an identity by sigstore's logs, are UNIMPLEMENTED.
+//! A keyless bundle proves an [`Identity`] by a certificate and by sigstore's logs.
 
 mod certificate;
+mod der;
+mod keyless;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use self::keyless::{Evidence, LogEntry, RawEntry};
+
 pub use certificate::Certificate;
+pub use keyless::{Identity, TrustedRoot};
 pub use keys::{EcdsaKey, EcdsaSecretKey};
 
 /// The largest bundle, in bytes.
@@ -31,7 +36,21 @@ const MAX_BYTES: usize = 16 << 20;
 /// The most certificates of a bundle.
 const MAX_CERTIFICATES: usize = 16;
 
+/// The most log entries of a bundle.
+const MAX_ENTRIES: usize = 16;
+
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+/// Other media types, each with whether its log entries need a proof.
+const OTHER_TYPES: [(&str, bool); 3] = [
+    ("application/vnd.dev.sigstore.bundle+json;version=0.3", true),
+    ("application/vnd.dev.sigstore.bundle+json;version=0.2", true),
+    (
+        "application/vnd.dev.sigstore.bundle+json;version=0.1",
+        false,
+    ),
+];
+
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 const PREDICATE_TYPE: &str = "https://model_signing/signature/v1.0";
@@ -50,8 +69,13 @@ pub type SignedFiles = BTreeMap<String, [u8; 32]>;
 pub struct Bundle {
     /// The bytes that are signed.
     message: Vec<u8>,
+    payload: Vec<u8>,
     signature: Vec<u8>,
     certificates: Vec<Certificate>,
+    /// Whether the bundle has the one certificate of a keyless signer.
+    is_keyless: bool,
+    entries: Vec<LogEntry>,
+    needs_proof: bool,
     files: SignedFiles,
 }
 
@@ -62,6 +86,8 @@ pub enum BundleSigner {
     Key(EcdsaKey),
     /// Each whose certificate for signing code this authority vouches for.
     Authority(Certificate),
+    /// Who proved this identity when they signed, without a key of their own.
+    Identity(Identity),
 }
 
 #[derive(Deserialize)]
@@ -77,7 +103,9 @@ struct BundleFile {
 struct Material {
     x509_certificate_chain: Option<Chain>,
     /// The certificate of a keyless bundle.
-    certificate: Option<serde_json::Value>,
+    certificate: Option<RawCertificate>,
+    #[serde(default)]
+    tlog_entries: Vec<RawEntry>,
 }
 
 #[derive(Deserialize)]
@@ -153,25 +181,38 @@ impl Bundle {
     ///
     /// # Errors
     /// Blamed on the guest: INVALID_ARGUMENT if the bundle is malformed or contradicts itself,
-    /// UNIMPLEMENTED for a keyless bundle, another version or another way of hashing, and
-    /// RESOURCE_EXHAUSTED for more than 16 MiB or 16 certificates.
+    /// UNIMPLEMENTED for another version, another kind of log entry or another way of hashing, and
+    /// RESOURCE_EXHAUSTED for more than 16 MiB, 16 certificates or 16 log entries.
     pub fn read(json: &[u8]) -> Result<Self> {
         if json.len() > MAX_BYTES {
             return Err(exhausted("bytes", MAX_BYTES, json.len()));
         }
         let file: BundleFile = serde_json::from_slice(json).map_err(|error| malformed(&error))?;
-        expect("`mediaType`", MEDIA_TYPE, &file.media_type)?;
-        if file.verification_material.certificate.is_some() {
-            return Err(guest(
-                StatusCode::Unimplemented,
-                "the bundle is keyless: expected one that was signed with a key or with a chain \
-                 of certificates",
-            ));
+        let other = OTHER_TYPES.iter().find(|other| other.0 == file.media_type);
+        if other.is_none() {
+            expect("`mediaType`", MEDIA_TYPE, &file.media_type)?;
         }
-        let chain = file.verification_material.x509_certificate_chain;
-        let chain = chain.map_or_else(Vec::new, |chain| chain.certificates);
+        let material = file.verification_material;
+        let is_keyless = material.certificate.is_some();
+        let chain = match (material.certificate, material.x509_certificate_chain) {
+            (Some(_), Some(_)) => {
+                return Err(invalid(
+                    "expected a certificate or a chain in the bundle, found both",
+                ));
+            }
+            (Some(one), None) => vec![one],
+            (None, chain) => chain.map_or_else(Vec::new, |chain| chain.certificates),
+        };
         if chain.len() > MAX_CERTIFICATES {
             return Err(exhausted("certificates", MAX_CERTIFICATES, chain.len()));
+        }
+        let mut entries = material.tlog_entries;
+        if entries.len() > MAX_ENTRIES {
+            return Err(exhausted("log entries", MAX_ENTRIES, entries.len()));
+        }
+        if chain.is_empty() {
+            // They prove nothing about a key.
+            entries.clear();
         }
         let certificates = chain.iter().map(|certificate| {
             let der = decoded("certificate", &certificate.raw_bytes)?;
@@ -189,9 +230,16 @@ impl Bundle {
         let payload = decoded("payload", &envelope.payload)?;
         Ok(Self {
             certificates: certificates.collect::<Result<_>>()?,
+            is_keyless,
+            entries: entries
+                .into_iter()
+                .map(LogEntry::read)
+                .collect::<Result<_>>()?,
+            needs_proof: other.is_none_or(|other| other.1),
             signature: decoded("signature", &signature.sig)?,
             message: message(&payload),
             files: files_of(&payload)?,
+            payload,
         })
     }
 
@@ -213,29 +261,60 @@ impl Bundle {
     /// # Errors
     /// PERMISSION_DENIED with the reason.
     pub fn verify(&self, signer: &BundleSigner) -> Result<()> {
+        self.refusal(signer).map_or(Ok(()), |reason| {
+            let message = format!("expected a bundle that {signer} signed: {reason}");
+            let code = StatusCode::PermissionDenied;
+            Err(Status::new(code, Blame::Caller, message))
+        })
+    }
+
+    /// Why the bundle does not count as one that a signer signed.
+    pub(crate) fn refusal(&self, signer: &BundleSigner) -> Option<String> {
         let key = match signer {
             BundleSigner::Key(key) => Ok(key.clone()),
+            // Anybody with an identity has a certificate of such an authority.
+            BundleSigner::Authority(_) if self.is_keyless => {
+                Err("the bundle is keyless: expected an identity with its issuer".to_owned())
+            }
             BundleSigner::Authority(authority) => authority.signer_of(&self.certificates),
+            BundleSigner::Identity(identity) => identity.signer_of(&self.evidence()),
         };
-        let reason = match key {
-            Ok(key) if key.has_signed(&self.message, &self.signature) => return Ok(()),
-            Ok(_) => "the signature is not by its key".to_owned(),
-            Err(reason) => reason,
-        };
-        let message = format!("expected a bundle that {signer} signed: {reason}");
-        Err(Status::new(
-            StatusCode::PermissionDenied,
-            Blame::Caller,
-            message,
-        ))
+        match key {
+            Ok(key) if key.has_signed(&self.message, &self.signature) => None,
+            Ok(_) => Some("the signature is not by its key".to_owned()),
+            Err(reason) => Some(reason),
+        }
+    }
+
+    fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            certificates: &self.certificates,
+            entries: &self.entries,
+            needs_proof: self.needs_proof,
+            message: &self.message,
+            payload: &self.payload,
+            signature: &self.signature,
+        }
+    }
+
+    /// The identity and its issuer that the certificate of a bundle names. Nothing of it is
+    /// checked: [`verify`](Self::verify) does so.
+    #[must_use]
+    pub fn claimed_identity(&self) -> Option<(String, String)> {
+        self.certificates.first().and_then(keyless::claimed)
     }
 
     /// Whether the bundle uses a key: to sign, or in a certificate.
     pub(crate) fn uses(&self, key: &[u8], signer: &BundleSigner) -> bool {
         let mut certificates = self.certificates.iter();
-        signer.key() == key
-            || matches!(signer, BundleSigner::Authority(_))
-                && certificates.any(|certificate| certificate.key() == key)
+        let mut is_certified = || certificates.any(|certificate| certificate.key() == key);
+        match signer {
+            BundleSigner::Key(signer) => signer.to_der() == key,
+            BundleSigner::Authority(authority) => authority.key() == key || is_certified(),
+            BundleSigner::Identity(identity) => {
+                identity.has_authority_with(&self.evidence(), key) || is_certified()
+            }
+        }
     }
 }
 
@@ -261,11 +340,12 @@ impl BundleSigner {
         }
     }
 
-    /// The public key, a SubjectPublicKeyInfo in DER.
-    pub(crate) fn key(&self) -> Vec<u8> {
+    /// The public key, a SubjectPublicKeyInfo in DER. An identity has none.
+    pub(crate) fn key(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Key(key) => key.to_der(),
-            Self::Authority(certificate) => certificate.key(),
+            Self::Key(key) => Some(key.to_der()),
+            Self::Authority(certificate) => Some(certificate.key()),
+            Self::Identity(_) => None,
         }
     }
 }
@@ -275,6 +355,7 @@ impl fmt::Display for BundleSigner {
         match self {
             Self::Key(key) => key.fmt(f),
             Self::Authority(certificate) => certificate.fmt(f),
+            Self::Identity(identity) => identity.fmt(f),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use callbox_core::json::{Entries, Object};
 use callbox_core::untrusted_text::shown_name;
@@ -11,7 +12,7 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 use serde::Deserialize;
 
 use crate::keys::PublicKey;
-use crate::oms::{Bundle, BundleSigner};
+use crate::oms::{Bundle, BundleSigner, Identity, TrustedRoot};
 use crate::signature::{Signatures, Signer};
 
 /// Rules about signatures, by the names of modules.
@@ -33,6 +34,10 @@ use crate::signature::{Signatures, Signer};
 /// A key is of Ed25519, which signs inside a module, or of ECDSA, which signs bundles beside it. A
 /// key in PEM is also allowed, and so is the certificate of an authority, which vouches for the
 /// keys of bundles.
+///
+/// An identity has no key of its own: sigstore's authorities and logs vouch for it. In place of a
+/// key stands `{"identity": "alice@example.com", "issuer": "https://accounts.example.com"}`, and
+/// `trusted_root` is the path of sigstore's `trusted_root.json`, or its contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The names of keys, for messages.
@@ -62,10 +67,34 @@ struct Rule {
 #[serde(deny_unknown_fields)]
 struct TrustFile {
     #[serde(default)]
-    keys: Entries<String>,
+    keys: Entries<SignerFile>,
     signatures: Entries<Object<RuleFile>>,
     #[serde(default)]
-    revoked: Vec<String>,
+    revoked: Vec<SignerFile>,
+    trusted_root: Option<RootFile>,
+}
+
+/// The path of a trusted root, or its contents.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a path or a trusted root of sigstore")]
+enum RootFile {
+    Path(String),
+    Contents(serde_json::Map<String, serde_json::Value>),
+}
+
+/// A key, its name, or an identity.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a key or an identity with its issuer")]
+enum SignerFile {
+    Key(String),
+    Identity(Object<IdentityFile>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdentityFile {
+    identity: String,
+    issuer: String,
 }
 
 #[derive(Deserialize)]
@@ -79,11 +108,12 @@ struct RuleFile {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected the name of a key, a key, or a list of these"
+    expecting = "expected the name of a key, a key, or a list of these, or an identity with its \
+                 issuer"
 )]
 enum OneOrMore {
-    One(String),
-    More(Vec<String>),
+    One(SignerFile),
+    More(Vec<SignerFile>),
 }
 
 /// The names of a file for rules, all of which hold: its path as it was asked for, with the links
@@ -116,27 +146,70 @@ impl Trust {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for JSON that is not as shown above, an unknown name of a key, a rule
-    /// without keys, or no rules.
+    /// without keys, no rules, or a `trusted_root` that is a path.
     pub fn from_json(json: &[u8]) -> Result<Self> {
+        Self::from_json_with(json, |_| {
+            let message = "expected the contents of a trusted root in `trusted_root`, found a path";
+            Err(Status::invalid_argument(message))
+        })
+    }
+
+    /// Reads rules, and the file of a `trusted_root` that is a path.
+    ///
+    /// # Errors
+    /// Those of [`from_json`](Self::from_json), of [`TrustedRoot::from_json`] and of `read`.
+    pub fn from_json_with(
+        json: &[u8],
+        read: impl FnOnce(&Path) -> Result<Vec<u8>>,
+    ) -> Result<Self> {
         let wrong = |error: serde_json::Error| {
             let error = error.to_string();
             Status::invalid_argument(format!("the rules are wrong: {}", shown_name(&error)))
         };
         let file: Object<TrustFile> = serde_json::from_slice(json).map_err(wrong)?;
         let file = file.0;
+        let root = file.trusted_root.map(|root| match root {
+            RootFile::Path(path) => {
+                let path = Path::new(&path);
+                let root = read(path).and_then(|json| TrustedRoot::from_json(&json));
+                root.map_err(|status| status.context(path.display()))
+            }
+            RootFile::Contents(contents) => {
+                let json = serde_json::to_vec(&contents).map_err(wrong)?;
+                TrustedRoot::from_json(&json).map_err(|status| status.context("`trusted_root`"))
+            }
+        });
+        let root = root.transpose()?.map(Arc::new);
+        let identity = |given: &Object<IdentityFile>| {
+            let root = root.as_ref().ok_or_else(|| {
+                let message = "expected a `trusted_root` for the identity, found none";
+                Status::invalid_argument(message)
+            })?;
+            let identity = Identity::new(&given.0.identity, &given.0.issuer, Arc::clone(root))?;
+            Ok(TrustedKey::Beside(BundleSigner::Identity(identity)))
+        };
         let mut keys = BTreeMap::new();
-        for (name, text) in &file.keys.0 {
-            let key: TrustedKey = text
-                .parse()
-                .map_err(|status: Status| status.context(format_args!("key {name:?}")))?;
+        for (name, given) in &file.keys.0 {
+            let key = match given {
+                SignerFile::Key(text) => text.parse(),
+                SignerFile::Identity(given) => identity(given),
+            };
+            let key: TrustedKey =
+                key.map_err(|status: Status| status.context(format_args!("key {name:?}")))?;
             keys.insert(name.clone(), key);
         }
-        let key = |text: &String| match keys.get(text) {
-            Some(key) => Ok(key.clone()),
-            None if text.contains(':') => text.parse(),
-            None => Err(Status::invalid_argument(format!(
-                "`keys` has no key {text:?}"
-            ))),
+        let key = |given: &SignerFile| {
+            let text = match given {
+                SignerFile::Key(text) => text,
+                SignerFile::Identity(given) => return identity(given),
+            };
+            match keys.get(text) {
+                Some(key) => Ok(key.clone()),
+                None if text.contains(':') => text.parse(),
+                None => Err(Status::invalid_argument(format!(
+                    "`keys` has no key {text:?}"
+                ))),
+            }
         };
         let mut rules = Vec::new();
         for (pattern, rule) in file.signatures.0 {
@@ -236,7 +309,10 @@ impl Trust {
         match (key, &signed.beside) {
             (TrustedKey::Beside(signer), Some(bundle)) => {
                 let mut revoked = self.revoked.iter();
-                revoked.any(|revoked| bundle.uses(&revoked.to_der(), signer))
+                revoked.any(|revoked| {
+                    let der = revoked.to_der();
+                    revoked == key || der.is_some_and(|der| bundle.uses(&der, signer))
+                })
             }
             _ => self.revoked.contains(key),
         }
@@ -271,10 +347,16 @@ impl Trust {
             };
         }
         let beside = signed.beside.as_ref().map(|bundle| {
-            if bundle.lists(signed.module) {
-                "a bundle by another key".to_owned()
-            } else {
-                "a bundle of other content".to_owned()
+            if !bundle.lists(signed.module) {
+                return "a bundle of other content".to_owned();
+            }
+            let mut reasons = rule.signed_by.iter().filter_map(|key| match key {
+                TrustedKey::Beside(signer @ BundleSigner::Identity(_)) => bundle.refusal(signer),
+                _ => None,
+            });
+            match reasons.next() {
+                Some(reason) => format!("a bundle that does not prove it: {reason}"),
+                None => "a bundle by another key".to_owned(),
             }
         });
         let signers = signed.inside.signers();
@@ -333,10 +415,10 @@ impl Signed<'_> {
 }
 
 impl TrustedKey {
-    /// The public key, a SubjectPublicKeyInfo in DER.
-    fn to_der(&self) -> Vec<u8> {
+    /// The public key, a SubjectPublicKeyInfo in DER. An identity has none.
+    fn to_der(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Inside(key) => key.to_der(),
+            Self::Inside(key) => Some(key.to_der()),
             Self::Beside(signer) => signer.key(),
         }
     }

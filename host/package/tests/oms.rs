@@ -193,7 +193,7 @@ fn what_is_altered_is_refused() {
         (
             "/verificationMaterial",
             json!({"certificate": {}}),
-            StatusCode::Unimplemented,
+            StatusCode::InvalidArgument,
         ),
     ] {
         let mut bundle = self::bundle("key-p256.sig");

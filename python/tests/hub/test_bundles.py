@@ -144,6 +144,26 @@ def test_a_bundle_beside_a_file_counts(guests: Path, tmp_path):
     callbox.Host().load(path)
 
 
+def test_a_keyless_bundle_proves_an_identity(tmp_path):
+    kept = Path(__file__).parents[3] / "host/package/tests/bundles"
+    module, signed = b"\0asm\1\0\0\0", (kept / "keyless.sig").read_bytes()
+    alice = {"identity": "alice@example.com", "issuer": "https://accounts.example.com"}
+
+    def host(root: object, **signer: str) -> callbox.Host:
+        return callbox.Host(trust={"signatures": {"*": {"signed_by": [{**alice, **signer}]}}, "trusted_root": root})
+
+    for root in [str(kept / "trusted_root.json"), json.loads((kept / "trusted_root.json").read_text())]:
+        host(root).load(module, bundle=signed)
+        denied("another identity", host(root, identity="bob@example.com").load, module, bundle=signed)
+        denied("another issuer", host(root, issuer="https://example.com").load, module, bundle=signed)
+        denied("found no signature", host(root).load, module)
+        denied("a bundle of other content", host(root).load, module + b"\0\1\0", bundle=signed)
+    with pytest.raises(callbox.CallError, match="NOT_FOUND: .*none.json"):
+        host(str(tmp_path / "none.json"))
+    with pytest.raises(callbox.CallError, match="INVALID_ARGUMENT: .*the trusted root is wrong"):
+        host({})
+
+
 def test_bundles_of_the_hub_count(hub, good, get, rms_norm, variant, tmp_path):
     host = callbox.Host(trust=rules("hf:good/*"))
 

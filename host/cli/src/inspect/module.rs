@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path) -> Outcome<InspectedModule> {
         scalar_loops: slow::scalar_loops(&bytes),
         problem: info.check(&limits, &grants).err(),
         package: carried,
-        signers: signing::of_module(&bytes),
+        signers: signing::of_file(path, &bytes),
         info,
     })
 }

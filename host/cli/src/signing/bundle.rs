@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_package::oms::{
-    self, Bundle, BundleSigner, Certificate, EcdsaSecretKey, LEFT_OUT, ONE_FILE, SignedFiles,
+    self, Bundle, BundleSigner, Certificate, EcdsaSecretKey, Identity, LEFT_OUT, ONE_FILE,
+    SignedFiles, TrustedRoot,
 };
 use sha2::{Digest, Sha256};
 
@@ -52,7 +54,8 @@ pub(super) fn write(arguments: &SignArguments) -> Outcome<Signed> {
 /// Checks the bundle of a file or a folder.
 pub(super) fn check(arguments: &VerifyArguments, path: &Path) -> Outcome<Signed> {
     let signers = arguments.key.iter().map(|key| signer(key));
-    let signers = signers.collect::<Outcome<Vec<_>>>()?;
+    let mut signers = signers.collect::<Outcome<Vec<_>>>()?;
+    signers.extend(identity(arguments)?);
     let text = regular_file::read(path, MOST_BUNDLE)?;
     let in_bundle = |status: Status| Failure::from(status.context(path.display()));
     let bundle = Bundle::read(&text).map_err(in_bundle)?;
@@ -93,6 +96,29 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 fn certificates(path: &Path) -> Outcome<Vec<Certificate>> {
     let contents = regular_file::read(path, MOST_BYTES)?;
     Ok(Certificate::from_file(&contents).map_err(|status| status.context(path.display()))?)
+}
+
+/// The identity that must have signed a keyless bundle.
+fn identity(arguments: &VerifyArguments) -> Outcome<Option<BundleSigner>> {
+    let (Some(name), Some(issuer), Some(root)) = (
+        &arguments.identity,
+        &arguments.issuer,
+        &arguments.trusted_root,
+    ) else {
+        return Ok(None);
+    };
+    let json = regular_file::read(root, MOST_BYTES)?;
+    let root = TrustedRoot::from_json(&json).map_err(|status| status.context(root.display()))?;
+    let identity = Identity::new(name, issuer, Arc::new(root)).map_err(Failure::usage)?;
+    Ok(Some(BundleSigner::Identity(identity)))
+}
+
+/// Whom a keyless bundle beside a module names, if it is of the module. Only rules and `verify`
+/// check it.
+pub(in crate::signing) fn claimed(path: &Path, module: &[u8]) -> Option<(String, String)> {
+    let text = of_module(path).ok()??;
+    let bundle = Bundle::read(&text).ok()?;
+    bundle.lists(module).then(|| bundle.claimed_identity())?
 }
 
 /// Reads a public key or the certificate of an authority: the text of a key, or a file.

@@ -87,6 +87,104 @@ fn a_file_and_a_folder_are_signed_and_verified() {
 }
 
 #[test]
+fn keyless_bundles_prove_an_identity() {
+    const BUNDLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../package/tests/bundles");
+    const NAME: &str = "alice@example.com";
+    const ISSUER: &str = "https://accounts.example.com";
+    let kept = |name: &str| std::fs::read(format!("{BUNDLES}/{name}")).unwrap();
+    let folder = Folder::new();
+    folder
+        .write("k.wasm", b"\0asm\x01\0\0\0")
+        .write("k.wasm.sig", kept("keyless.sig"))
+        .write("root.json", kept("trusted_root.json"))
+        .write("root.pem", ROOT);
+    let verify = |name, issuer| {
+        let bundle = ["verify", "k.wasm", "--oms", "k.wasm.sig"];
+        let identity = ["--identity", name, "--issuer", issuer];
+        [&bundle[..], &identity, &["--trusted-root", "root.json"]].concat()
+    };
+    let shown = folder.run(&verify(NAME, ISSUER)).done();
+    let line = format!("\n  signed by {NAME} of {ISSUER}");
+    assert!(shown.contains(&line), "{shown}");
+    let shown = folder.run(&["inspect", "k.wasm"]).done();
+    let line = format!("{NAME} of {ISSUER}, says the bundle beside it");
+    assert!(shown.contains(&line), "{shown}");
+    let with =
+        |more: &[&'static str]| [&["verify", "k.wasm", "--oms", "k.wasm.sig"], more].concat();
+    for (arguments, code, status, message) in [
+        (
+            verify("bob@example.com", ISSUER),
+            1,
+            "PERMISSION_DENIED",
+            "its certificate is of another identity, alice@example.com",
+        ),
+        (
+            verify(NAME, "https://example.com"),
+            1,
+            "PERMISSION_DENIED",
+            "its identity is by another issuer, https://accounts.example.com",
+        ),
+        (
+            with(&["--key", "root.pem"]),
+            1,
+            "PERMISSION_DENIED",
+            "the bundle is keyless: expected an identity with its issuer",
+        ),
+        (
+            with(&["--identity", NAME]),
+            2,
+            "INVALID_ARGUMENT",
+            "--issuer",
+        ),
+        (with(&[]), 2, "INVALID_ARGUMENT", "--key"),
+        (
+            with(&[
+                "--identity",
+                NAME,
+                "--issuer",
+                ISSUER,
+                "--trusted-root",
+                "k.wasm.sig",
+            ]),
+            1,
+            "INVALID_ARGUMENT",
+            "k.wasm.sig: the trusted root is wrong",
+        ),
+    ] {
+        refuse(&folder, &arguments, code, status, message);
+    }
+
+    let rules = |name: &str, more: Value| {
+        let mut rules = json!({
+            "keys": {"alice": {"identity": name, "issuer": ISSUER}},
+            "signatures": {"*/k.wasm": {"signed_by": "alice"}},
+            "trusted_root": "root.json",
+        });
+        rules
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        rules.to_string()
+    };
+    let trust = ["verify", "k.wasm", "--trust", "trust.json"];
+    folder.write("trust.json", rules(NAME, json!({})));
+    folder.run(&trust).done();
+    folder.write("trust.json", rules("bob@example.com", json!({})));
+    let message = "its certificate is of another identity";
+    refuse(&folder, &trust, 1, "PERMISSION_DENIED", message);
+    folder.write("trust.json", rules(NAME, json!({"revoked": ["alice"]})));
+    refuse(&folder, &trust, 1, "PERMISSION_DENIED", "which is revoked");
+    folder.write("trust.json", rules(NAME, json!({"trusted_root": null})));
+    let message = "expected a `trusted_root` for the identity, found none";
+    refuse(&folder, &trust, 1, "INVALID_ARGUMENT", message);
+    folder.write(
+        "trust.json",
+        rules(NAME, json!({"trusted_root": "none.json"})),
+    );
+    refuse(&folder, &trust, 1, "NOT_FOUND", "none.json");
+}
+
+#[test]
 fn mistakes_with_bundles_are_told() {
     let folder = folder();
     let sign = |more: &[&'static str]| [&["sign", "--oms", "--key"], more].concat();

@@ -10,10 +10,11 @@ use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime}
 use sha2::{Digest, Sha256};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert, ring as algorithms};
 
+use super::der::{BIT_STRING, Der, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, time};
 use super::keys::EcdsaKey;
 
 /// The purpose "code signing" (RFC 5280), as an object identifier in DER.
-const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
+pub(super) const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// The extension with the uses of a key, as an object identifier in DER.
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
@@ -21,15 +22,8 @@ const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 /// The extension with the purposes of a certificate, as an object identifier in DER.
 const PURPOSES: &[u8] = &[0x55, 0x1d, 0x25];
 
-const BIT_STRING: u8 = 0x03;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
-const SEQUENCE: u8 = 0x30;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
 /// The algorithms by which certificates may be signed.
-const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
+pub(super) const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P256_SHA384,
     algorithms::ECDSA_P384_SHA256,
@@ -205,98 +199,5 @@ fn signs(mut extension: Der<'_>) -> Option<bool> {
             Some(false)
         }
         _ => Some(false),
-    }
-}
-
-/// The rest of some DER.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The tag and the value of the next element.
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let [tag, length, rest @ ..] = self.0 else {
-            return None;
-        };
-        let (length, rest) = if *length < 0x80 {
-            (usize::from(*length), rest)
-        } else {
-            let digits = usize::from(length & 0x7f);
-            let (digits, rest) = rest.split_at_checked(digits)?;
-            if digits.len() > 3 {
-                return None;
-            }
-            let length = digits
-                .iter()
-                .fold(0, |sum, &digit| sum << 8 | usize::from(digit));
-            (length, rest)
-        };
-        let (value, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((*tag, value))
-    }
-
-    /// The value of the next element, if it has this tag.
-    fn value(&mut self, expected: u8) -> Option<&'a [u8]> {
-        let (tag, value) = self.next()?;
-        (tag == expected).then_some(value)
-    }
-}
-
-/// A time in UTC, `YYMMDDHHMMSSZ` or with four digits of the year, since 1970.
-fn time(kind: u8, text: &[u8]) -> Option<Duration> {
-    let text = str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let years = match kind {
-        UTC_TIME => 2,
-        GENERALIZED_TIME => 4,
-        _ => return None,
-    };
-    if !is_digits || text.len() != years + 10 {
-        return None;
-    }
-    let number = |at: usize| text[at..at + 2].parse::<u64>().ok();
-    let year = match (kind, text[..years].parse::<u64>().ok()?) {
-        (UTC_TIME, year) if year < 50 => 2000 + year,
-        (UTC_TIME, year) => 1900 + year,
-        (_, year) => year,
-    };
-    let (month, day) = (number(years)?, number(years + 2)?);
-    // Days since 1 March of the year 0, so that a leap day is the last of its year.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year.checked_sub(1)?, month + 9)
-    };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
-    let days = days.checked_sub(719_469)?;
-    let (hours, minutes, seconds) = (number(years + 4)?, number(years + 6)?, number(years + 8)?);
-    Some(Duration::from_secs(
-        days * 86400 + hours * 3600 + minutes * 60 + seconds,
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{GENERALIZED_TIME, UTC_TIME, time};
-
-    #[test]
-    fn times_are_counted_since_1970() {
-        for (kind, text, expected) in [
-            (UTC_TIME, "700101000000Z", Some(0)),
-            (UTC_TIME, "000229235959Z", Some(951_868_799)),
-            (UTC_TIME, "261123185838Z", Some(1_795_460_318)),
-            (GENERALIZED_TIME, "20261123185838Z", Some(1_795_460_318)),
-            (GENERALIZED_TIME, "21000301000000Z", Some(4_107_542_400)),
-            (UTC_TIME, "690101000000Z", None),
-            (UTC_TIME, "20261123185838Z", None),
-            (UTC_TIME, "26112318583Z", None),
-            (UTC_TIME, "261123185838+", None),
-            (GENERALIZED_TIME, "00000101000000Z", None),
-        ] {
-            let expected = expected.map(Duration::from_secs);
-            assert_eq!(time(kind, text.as_bytes()), expected, "{text}");
-        }
     }
 }
