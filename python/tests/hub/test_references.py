@@ -1,4 +1,4 @@
-"""`callbox.load` of references: of a registry on this machine, of the local hub and of addresses."""
+"""`callbox.load` of references: of a registry and a hub on this machine, and of addresses."""
 
 from __future__ import annotations
 
@@ -76,10 +76,9 @@ class Registry:
         if path == "/v2/":
             return 200, b"{}"
         _, _, _, _, kind, version = path.split("/")
+        found = self.blobs.get(version)
         if kind == "manifests":
             found = self.manifests.get(self.tags.get(version, version))
-        else:
-            found = self.blobs.get(version)
         return (404, b"{}") if found is None else (200, found)
 
     def push(self, tag: str, module: bytes) -> str:
