@@ -292,6 +292,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             #[cfg(feature = "fetch")]
             Some("update") => json::command::<()>("update", Err(&failure)),
             Some("sign" | "verify") => json::command::<()>("signature", Err(&failure)),
+            Some("replay") => json::command::<()>("replay", Err(&failure)),
             _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());
