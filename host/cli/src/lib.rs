@@ -52,7 +52,6 @@ mod build;
 mod call;
 mod capsule;
 mod case;
-#[cfg(feature = "cuda")]
 pub mod comparison;
 mod completions;
 mod convert;
