@@ -1,4 +1,4 @@
-"""Modules in files and by reference: ``.wasm`` files, tensors in ``.safetensors`` files, packages."""
+"""Modules in files and by reference: ``.wasm`` and ``.safetensors`` files, and packages."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def load(
         return _checked(path, contents, host, digest, key)
 
 
-def _fetched(
-    reference: str, host: Host, digest: str | None, lock: str | PathLike[str] | None, offline: bool
-) -> Module:
+def _fetched(reference: str, host: Host, digest: str | None, lock: str | PathLike[str] | None, offline: bool) -> Module:
     try:
         return host._load_reference(reference, digest, lock, offline)
     except CallError as error:

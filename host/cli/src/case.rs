@@ -20,7 +20,6 @@ use callbox_package::Package;
 use serde::Deserialize;
 
 pub use self::compare::Tolerance;
-#[cfg(feature = "cuda")]
 pub use self::compare::compare;
 pub(super) use self::run::Ending;
 use self::values::{Arrays, AttributeText, LiteralText};
@@ -242,7 +241,6 @@ impl Case {
     }
 
     /// How near the results must be to the expected ones.
-    #[cfg(feature = "cuda")]
     pub(super) fn tolerance(&self) -> Option<Tolerance> {
         match self.expect {
             Expect::Results(_, tolerance) => Some(tolerance),

@@ -52,7 +52,6 @@ mod build;
 mod call;
 mod capsule;
 mod case;
-#[cfg(feature = "cuda")]
 pub mod comparison;
 mod completions;
 mod convert;
@@ -292,6 +291,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             #[cfg(feature = "fetch")]
             Some("update") => json::command::<()>("update", Err(&failure)),
             Some("sign" | "verify") => json::command::<()>("signature", Err(&failure)),
+            Some("replay") => json::command::<()>("replay", Err(&failure)),
             _ => json::results(Err(&failure)),
         };
         return output::emit(&object, failure.exit_code());

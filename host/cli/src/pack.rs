@@ -16,7 +16,7 @@ use super::modules::{Loader, OpenedFile};
 use super::package::report::Report;
 use super::package::{self, folder};
 use super::policy::PolicyArguments;
-use super::{output, progress, signing, write_file};
+use super::{output, progress, signing, test, write_file};
 
 const EXAMPLES: &str = "\
 The folder has:
@@ -36,7 +36,7 @@ Examples:
   callbox pack softmax/ --into model.safetensors
 
 The same folder gives the same bytes on every machine. Nothing is written if a case fails under
-the default policy.
+the default policy, also on CUDA where there is a device and the twin needs no grant.
 
 With --json, standard output is one object, of failures too (package is null if the folder is
 wrong):
@@ -115,6 +115,7 @@ fn write(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
         &policy.call_options(),
         report,
     );
+    test::run_twin(&path, &package, &checked.cases, &policy, report)?;
     report.check().map_err(in_folder)?;
     if let Some(repository) = &arguments.hub {
         let written = hub::write(repository, &package)?;

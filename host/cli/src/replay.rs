@@ -31,7 +31,7 @@ The call runs under the limits that it had, as long as they are not above yours,
 grants than log messages and mathematics. A call that was recorded with --deterministic ends with
 the same status and bits on every machine. The exit code is 0 if it does.
 
-With --json, standard output is one object:
+With --json, standard output is one object, of failures too (replay is null if there was no call):
   {\"status\":{...},\"replay\":{\"target\":...,\"module\":...,\"callbox\":...,\"deterministic\":...,
     \"recorded\":null,\"found\":{\"code\":...,\"message\":...,\"recoverable\":...,\"blame\":...,
     \"backtrace\":[...]},\"reproduced\":...}}

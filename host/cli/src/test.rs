@@ -101,56 +101,91 @@ fn run(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     if arguments.platform != Some(Platform::Cuda) {
         pack::run_on_host(&mut loader, &file, &checked.cases, &options, report);
     }
-    if arguments.platform != Some(Platform::Host) {
-        run_on_cuda(arguments, &package, &checked.cases, &options, report)?;
-    }
-    Ok(report.check().map_err(in_file)?)
-}
-
-/// Runs the cases on CUDA. Unless the platform was asked for, a platform that is not there is the
-/// reason why they are not run.
-fn run_on_cuda(
-    arguments: &Arguments,
-    package: &Package<'_>,
-    cases: &[Case],
-    options: &CallOptions,
-    report: &mut Report,
-) -> Outcome<()> {
-    if package.file(MANIFEST).is_none() && arguments.platform.is_none() {
-        return Ok(());
+    if arguments.platform == Some(Platform::Host) {
+        return Ok(report.check().map_err(in_file)?);
     }
     let platform = PlatformArguments {
         platform: Platform::Cuda,
         device: arguments.device,
         allow_native: arguments.allow_native.clone(),
     };
-    let module = match native::load_twin(&arguments.file, package, &platform, &arguments.policy) {
-        Ok((module, _)) => Ok(module),
-        Err(failure) if arguments.platform.is_some() => {
-            return Err(failure.context(arguments.file.display()));
-        }
-        Err(failure) => Err(failure.status().to_string()),
+    let device = Device {
+        platform: &platform,
+        policy: &arguments.policy,
+        is_needed: arguments.platform.is_some(),
     };
-    for case in cases {
-        let ending = match &module {
-            Err(reason) => Ending::NotRun(reason.clone()),
-            Ok(_) if !case.is_for(Platform::Cuda) => {
-                Ending::NotRun("the case is for other platforms".to_owned())
-            }
-            Ok(module)
-                if !module
-                    .targets()
-                    .iter()
-                    .any(|known| known.name == case.target()) =>
-            {
-                Ending::NotRun(format!("the twin has no target `{}`", case.target()))
-            }
-            Ok(module) => {
-                let text = || format!("running {} on CUDA", case.path);
-                progress::show(text, || case.run(module, options))
-            }
+    device.run(&arguments.file, &package, &checked.cases, &options, report)?;
+    Ok(report.check().map_err(in_file)?)
+}
+
+/// Runs the cases of a package that is being made on CUDA, if it has a twin that needs no grant and
+/// there is a device.
+pub(super) fn run_twin(
+    path: &Path,
+    package: &Package<'_>,
+    cases: &[Case],
+    policy: &PolicyArguments,
+    report: &mut Report,
+) -> Outcome<()> {
+    let platform = PlatformArguments {
+        platform: Platform::Cuda,
+        device: None,
+        allow_native: Vec::new(),
+    };
+    let device = Device {
+        platform: &platform,
+        policy,
+        is_needed: false,
+    };
+    device.run(path, package, cases, &policy.call_options(), report)
+}
+
+/// The device that runs cases on CUDA.
+struct Device<'a> {
+    platform: &'a PlatformArguments,
+    policy: &'a PolicyArguments,
+    /// Whether it is an error that it is not there. If not, that is why cases are not run.
+    is_needed: bool,
+}
+
+impl Device<'_> {
+    fn run(
+        &self,
+        path: &Path,
+        package: &Package<'_>,
+        cases: &[Case],
+        options: &CallOptions,
+        report: &mut Report,
+    ) -> Outcome<()> {
+        if package.file(MANIFEST).is_none() && !self.is_needed {
+            return Ok(());
+        }
+        let module = match native::load_twin(path, package, self.platform, self.policy) {
+            Ok((module, _)) => Ok(module),
+            Err(failure) if self.is_needed => return Err(failure.context(path.display())),
+            Err(failure) => Err(failure.status().to_string()),
         };
-        report.add(&case.path, Platform::Cuda, ending);
+        for case in cases {
+            let ending = match &module {
+                Err(reason) => Ending::NotRun(reason.clone()),
+                Ok(_) if !case.is_for(Platform::Cuda) => {
+                    Ending::NotRun("the case is for other platforms".to_owned())
+                }
+                Ok(module)
+                    if !module
+                        .targets()
+                        .iter()
+                        .any(|known| known.name == case.target()) =>
+                {
+                    Ending::NotRun(format!("the twin has no target `{}`", case.target()))
+                }
+                Ok(module) => {
+                    let text = || format!("running {} on CUDA", case.path);
+                    progress::show(text, || case.run(module, options))
+                }
+            };
+            report.add(&case.path, Platform::Cuda, ending);
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -895,6 +895,46 @@ def shadowed_by_the_policy():
         assert line.endswith(f'platform="CUDA"}} {count}') and f"# TYPE {name} counter" in text, line
 
 
+def packaged(module, **tolerance):
+    """A package of the module, whose only case has this tolerance."""
+
+    def leb(number):
+        encoded = b""
+        while number >= 0x80:
+            encoded += bytes([number & 0x7F | 0x80])
+            number >>= 7
+        return encoded + bytes([number])
+
+    def section(name, content):
+        body = leb(len(name)) + name + content
+        return b"\0" + leb(len(body)) + body
+
+    case = {
+        "call": {"target": "add_n", "attributes": {"n": {"type": "f32", "value": 4.0}}},
+        "operands": [{"shape": "f32[1]", "values": [1]}],
+        "expect": {"results": [{"shape": "f32[1]", "values": [5]}], **tolerance},
+    }
+    header = b'{"format":1,"name":"add-n","version":"1.0.0","license":"MIT"}'
+    sections = section(b"callbox.package", header)
+    return module + sections + section(b"callbox.file/cases/a.json", json.dumps(case).encode())
+
+
+def shadowed_within_the_tolerance_of_cases():
+    """Without a tolerance in the policy, that of the package's cases holds."""
+    host = xla()
+    x, y = Array([1, 2, 3]), nothing((3,))
+    module = (BUILT / "add_n.wasm").read_bytes()
+    strict = callbox.Host(policy={"shadow": {"share": 1, "fails": True}})
+    narrow = callbox.Host(policy={"shadow": {"share": 1, "fails": True, "rtol": 0.5}})
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = altered(folder)
+        wide = packaged(module, atol=8.0)
+        host.good("cuda", add_n(strict.load(wide, native=manifest)), [x], [y])
+        differ = "the native kernel and the wasm differ"
+        for of, package in ((strict, packaged(module, atol=7.0)), (strict, packaged(module)), (narrow, wide)):
+            host.bad("cuda", add_n(of.load(package, native=manifest)), [x], [y], INTERNAL, differ)
+
+
 def shadowed_in_batches_and_with_statuses():
     host = xla()
     good = policed(SOURCES / "add_n/callbox.json", {"share": 1.0, "fails": True})

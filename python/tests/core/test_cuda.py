@@ -48,6 +48,7 @@ def run(scenario: str, guests: Path, stand_in: str | None) -> None:
         "direct",
         "shadowed",
         "shadowed_by_the_policy",
+        "shadowed_within_the_tolerance_of_cases",
         "shadowed_in_batches_and_with_statuses",
         "what_cannot_be_shadowed",
     ],

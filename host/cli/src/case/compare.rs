@@ -31,7 +31,6 @@ impl Tolerance {
     }
 
     /// A tolerance that is as wide as each of these. Without any, values must be equal.
-    #[cfg(feature = "cuda")]
     pub(crate) fn widest(tolerances: impl Iterator<Item = Self>) -> Self {
         tolerances.fold(Self::default(), |widest, one| Self {
             rtol: widest.rtol.max(one.rtol),

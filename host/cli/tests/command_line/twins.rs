@@ -51,6 +51,10 @@ fn a_twin_is_packed_and_tested_where_a_device_is() {
         packed.contains("\n  twin      fenced PTX, which needs no grant\n"),
         "{packed}"
     );
+    assert!(
+        packed.ends_with("1 passed, 0 failed, 1 not run\n"),
+        "{packed}"
+    );
     for file in ["callbox.json", "softmax.ptx", "softmax.cu"] {
         assert!(packed.contains(&format!(" {file}, ")), "{packed}");
     }
@@ -80,6 +84,40 @@ fn a_twin_is_packed_and_tested_where_a_device_is() {
     let run = ["run", "p.hlo", "--platform", "CUDA", "--native", "k.wasm"];
     let ran = with_driver(&folder, &[&run[..], &["--input", "0=x.npy"]].concat()).done();
     assert!(ran.contains("0.5, 0.5"), "{ran}");
+}
+
+/// A twin whose results are not those of the cases, which the wasm's are.
+#[test]
+fn a_twin_that_disagrees_is_not_packed_where_a_device_is() {
+    let folder = softmax();
+    let packed = with_driver(&folder, &["pack", "k", "-o", "good.wasm"]).done();
+    assert!(
+        packed.ends_with("\n2 passed, 0 failed, 0 not run\n"),
+        "{packed}"
+    );
+    let ptx = String::from_utf8(folder.read("k/softmax.ptx")).unwrap();
+    let lie = ptx.replace(
+        "div.rn.f32 \t%f58, %f57, %f5;",
+        "div.rn.f32 \t%f58, %f57, 0f40400000;",
+    );
+    assert_ne!(lie, ptx);
+    folder.write("k/softmax.ptx", lie);
+    let ran = with_driver(&folder, &["pack", "k", "-o", "evil.wasm", "--json"]);
+    let object = ran.object();
+    assert_eq!(
+        (ran.code, &object["status"]["code"]),
+        (1, &"FAILED_PRECONDITION".into())
+    );
+    let cases = &object["package"]["cases"];
+    assert_eq!(
+        (&cases[0]["ending"], &cases[0]["platform"]),
+        (&"passed".into(), &"Host".into())
+    );
+    assert_eq!(
+        (&cases[1]["ending"], &cases[1]["platform"]),
+        (&"failed".into(), &"CUDA".into())
+    );
+    assert!(!folder.path("evil.wasm").exists());
 }
 
 #[test]

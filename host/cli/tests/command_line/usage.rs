@@ -234,6 +234,189 @@ fn files_that_cannot_be_read_are_wrong_usage() {
     );
 }
 
+/// Each command of packages names what it expected and what it found, with an exit code, and with
+/// `--json` has one object with its own key.
+#[cfg(all(unix, feature = "fetch"))]
+#[test]
+fn commands_of_packages_name_what_they_expected() {
+    let folder = Folder::new();
+    folder.write("text", "some text").module("m.wasm", NEGATE);
+    let key = format!("ed25519:58{}", "66".repeat(31));
+    let verify = format!("verify none --key {key}");
+    let unsigned = format!("verify m.wasm --key {key}");
+    let invalid = "INVALID_ARGUMENT";
+    let no_module = "text: expected a WebAssembly module, which starts with ";
+    let no_package = "m.wasm: the module is not a package";
+    for (words, key, code, status, message) in [
+        (
+            "pack none",
+            "package",
+            2,
+            "NOT_FOUND",
+            "expected to read none/callbox-package.json: ",
+        ),
+        (
+            "pack text",
+            "package",
+            2,
+            invalid,
+            "text: expected the folder of a package, found a file",
+        ),
+        ("pack m.wasm", "package", 2, invalid, "found a file"),
+        (
+            "test none",
+            "package",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        ("test text", "package", 1, invalid, no_module),
+        ("test m.wasm", "package", 1, invalid, no_package),
+        (
+            "diff m.wasm none",
+            "diff",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        ("diff m.wasm text", "diff", 1, invalid, no_module),
+        ("diff m.wasm", "diff", 2, invalid, "<NEW.wasm>"),
+        (
+            "lock none",
+            "lock",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        ("lock text", "lock", 1, invalid, no_module),
+        ("lock", "lock", 2, invalid, "<FILE>"),
+        (
+            "update",
+            "update",
+            2,
+            "NOT_FOUND",
+            "expected to read callbox.lock: ",
+        ),
+        (
+            "update text",
+            "update",
+            2,
+            invalid,
+            "unexpected argument 'text' found",
+        ),
+        (
+            "fetch none",
+            "fetched",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        (
+            "fetch text",
+            "fetched",
+            1,
+            invalid,
+            "expected a WebAssembly module, found another file",
+        ),
+        (
+            "fetch hf:org",
+            "fetched",
+            2,
+            invalid,
+            "expected hf:ORG/NAME@VERSION, found \"org\"",
+        ),
+        (
+            "fetch oci:a",
+            "fetched",
+            2,
+            invalid,
+            "expected oci:HOST/PATH:TAG",
+        ),
+        (
+            "publish none site",
+            "published",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        ("publish text site", "published", 1, invalid, no_module),
+        ("publish m.wasm site", "published", 1, invalid, no_package),
+        ("publish m.wasm", "published", 2, invalid, "<DEST>"),
+        (
+            "sign m.wasm --key none",
+            "signature",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        (
+            "sign m.wasm --key text",
+            "signature",
+            1,
+            invalid,
+            "text: expected a secret key",
+        ),
+        (
+            "verify m.wasm --key text",
+            "signature",
+            1,
+            invalid,
+            "text: expected a public key",
+        ),
+        (
+            "verify m.wasm --key ed25519:0",
+            "signature",
+            2,
+            invalid,
+            "and 64 hexadecimal digits",
+        ),
+        (
+            &verify,
+            "signature",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        (&unsigned, "signature", 1, "PERMISSION_DENIED", "m.wasm: "),
+        (
+            "replay none",
+            "replay",
+            2,
+            "NOT_FOUND",
+            "expected to read none: ",
+        ),
+        (
+            "replay text",
+            "replay",
+            1,
+            invalid,
+            "text: no capsule: expected a .safetensors file",
+        ),
+        ("replay", "replay", 2, invalid, "<FILE"),
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
+        let told = folder.run(&words);
+        assert_eq!(
+            (told.code, told.stdout.as_str()),
+            (code, ""),
+            "{words:?}: {told:?}"
+        );
+        assert!(told.stderr.starts_with("error: "), "{words:?}: {told:?}");
+        let ran = folder.run(&[&words[..], &["--json"]].concat());
+        let object = ran.object();
+        assert_eq!(ran.code, code, "{words:?}: {ran:?}");
+        assert_eq!(object["status"]["code"], status, "{words:?}: {ran:?}");
+        let found = object["status"]["message"].as_str().unwrap();
+        assert!(found.contains(message), "expected {message:?} in {found:?}");
+        let keys: Vec<_> = object.as_object().unwrap().keys().collect();
+        assert!(
+            keys.len() == 2 && object[key].is_null(),
+            "{words:?}: {keys:?}"
+        );
+        assert_eq!(folder.list("."), ["m.wasm", "text"], "{words:?}");
+    }
+}
+
 /// A closed pipe is not a failure; a full disk is.
 #[test]
 fn output_that_nobody_takes_is_no_panic() {
