@@ -385,8 +385,8 @@ impl<'f> Watch<'f> {
 
     /// Waits for a line on standard error.
     fn next(&mut self, word: &str) {
-        let found = self.notes.by_ref().map(Result::unwrap);
-        assert!(found.into_iter().any(|line| line.contains(word)), "{word}");
+        let mut lines = self.notes.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(word)), "{word}");
     }
 
     /// Changes a file. A renamed file is never read in part.
