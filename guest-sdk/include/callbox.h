@@ -37,8 +37,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef __wasm32__
-#error "callbox.h is for guests: compile with clang --target=wasm32"
+#if !defined(__wasm32__) && !defined(CALLBOX_TEST_H)
+#error "callbox.h is for guests: compile with clang --target=wasm32, or test with callbox_test.h"
 #endif
 
 #ifdef __cplusplus
@@ -169,6 +169,7 @@ typedef struct callbox_call_frame {
   callbox_functions functions_since_1_1;
 } callbox_call_frame;
 
+#ifdef __wasm32__
 #define CALLBOX_ASSERT_FIELD(record, field, offset) \
   CALLBOX_ASSERT(offsetof(record, field) == (offset))
 CALLBOX_ASSERT(sizeof(callbox_buffer) == 36);
@@ -204,12 +205,19 @@ CALLBOX_ASSERT_FIELD(callbox_call_frame, literal_since_1_1, 52);
 CALLBOX_ASSERT_FIELD(callbox_call_frame, functions_since_1_1, 60);
 CALLBOX_ASSERT(sizeof(callbox_bytes) == 8 && sizeof(callbox_buffers) == 8 &&
                sizeof(callbox_dictionary) == 8);
+#endif
 
 /* ---- The FFI API table. A module imports the functions that it calls, each from the version that
  * introduced it ---- */
 
+#ifdef __wasm32__
 #define CALLBOX_API(version, name) \
   CALLBOX_EXTERN_C __attribute__((import_module("callbox:ffi/api@" version), import_name(name)))
+#define CALLBOX_EXPORTED(name) CALLBOX_EXTERN_C __attribute__((used, export_name(name)))
+#else
+#define CALLBOX_API(version, name) CALLBOX_EXTERN_C
+#define CALLBOX_EXPORTED(name) CALLBOX_EXTERN_C
+#endif
 
 /* Returns the host's version of the contract: the major version in the upper 16 bits, the minor
  * version in the lower 16. */
@@ -244,23 +252,21 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
 /* ---- Exports ---- */
 
 /* Defines a target of typed FFI: a function `(callbox_call_frame *frame) -> status code`. */
-#define CALLBOX_TARGET(name)                                                \
-  CALLBOX_EXTERN_C __attribute__((used, export_name(#name))) uint32_t name( \
-      callbox_call_frame *frame)
+#define CALLBOX_TARGET(name) CALLBOX_EXPORTED(#name) uint32_t name(callbox_call_frame *frame)
 
 /* Defines a stage before `execute`: `instantiate`, `prepare` or `initialize`. */
-#define CALLBOX_STAGE(name, stage)                                                               \
-  CALLBOX_EXTERN_C __attribute__((used, export_name(#name "." #stage))) uint32_t name##_##stage( \
-      callbox_call_frame *frame)
+#define CALLBOX_STAGE(name, stage) \
+  CALLBOX_EXPORTED(#name "." #stage) uint32_t name##_##stage(callbox_call_frame *frame)
 
 /* Defines the destructor of a stage's state, which runs once each time that the stage succeeded. */
 #define CALLBOX_STAGE_DROP(name, stage) \
-  CALLBOX_EXTERN_C __attribute__((      \
-      used, export_name(#name "." #stage ".drop"))) void name##_##stage##_drop(void *state)
+  CALLBOX_EXPORTED(#name "." #stage ".drop") void name##_##stage##_drop(void *state)
 
 /* Exports a function of any signature under a name of letters, digits, `_`, `.` and `$`. The
  * function is defined above. In C it is not static, and it has one such name. */
-#ifdef __cplusplus
+#ifndef __wasm32__
+#define CALLBOX_EXPORT(function, name) CALLBOX_ASSERT(sizeof(&function) != 0)
+#elif defined(__cplusplus)
 #define CALLBOX_EXPORT(function, name) CALLBOX_EXPORT_NUMBERED_(function, name, __COUNTER__)
 #define CALLBOX_EXPORT_NUMBERED_(function, name, number) CALLBOX_EXPORT_(function, name, number)
 /* C++ mangles names, and attributes cannot follow a definition. Therefore the macro exports another
@@ -325,7 +331,11 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  * It takes the operands and then the cotangents of the results, and returns the cotangents of the
  * operands. With "derivative_mode": "jvp" it takes the tangents of the operands, and returns those
  * of the results. */
+#ifdef __wasm32__
 #define CALLBOX_METADATA(...) CALLBOX_METADATA_(#__VA_ARGS__)
+#else
+#define CALLBOX_METADATA(...)
+#endif
 /* The second `#` escapes the JSON text for the assembler, whose strings are like C's. */
 #define CALLBOX_METADATA_(json) \
   __asm__(".section .custom_section.callbox.targets,\"\",@\n.ascii " #json "\n.byte 10\n.text\n");
@@ -339,17 +349,17 @@ int64_t callbox_user_data(const char *name, size_t name_size, void *into, size_t
  *
  * Compile with `guest-sdk/wasm32-wasi.cfg`; guests/c/README.md says how.
  */
-#define CALLBOX_DEFINE_REALLOC                                                            \
-  CALLBOX_EXTERN_C __attribute__((used, export_name("cabi_realloc"))) void *cabi_realloc( \
-      void *old, size_t old_size, size_t align, size_t size) {                            \
-    void *block = size <= SIZE_MAX - align                                                \
-                      ? aligned_alloc(align, (size + align - 1) / align * align)          \
-                      : NULL;                                                             \
-    if (block != NULL && old != NULL) {                                                   \
-      memcpy(block, old, old_size < size ? old_size : size);                              \
-      free(old);                                                                          \
-    }                                                                                     \
-    return block;                                                                         \
+#define CALLBOX_DEFINE_REALLOC                                                   \
+  CALLBOX_EXPORTED("cabi_realloc")                                               \
+  void *cabi_realloc(void *old, size_t old_size, size_t align, size_t size) {    \
+    void *block = size <= SIZE_MAX - align                                       \
+                      ? aligned_alloc(align, (size + align - 1) / align * align) \
+                      : NULL;                                                    \
+    if (block != NULL && old != NULL) {                                          \
+      memcpy(block, old, old_size < size ? old_size : size);                     \
+      free(old);                                                                 \
+    }                                                                            \
+    return block;                                                                \
   }
 
 /* ---- Fields of the frame since version 1.1 ---- */

@@ -266,10 +266,15 @@ impl Call {
     /// use callbox_guest::{Context, Failure, Operand, ResultBuffer, native::Call, target};
     ///
     /// #[target]
-    /// fn apply(context: &Context, x: &Operand<f32>, y: &mut ResultBuffer<f32>) -> Result<(), Failure> {
-    ///     let mut functions = context.called_functions();
-    ///     let function = functions.next().ok_or_else(|| Failure::invalid_argument("no function"))?;
-    ///     function.call(&[x.into()], &mut [y.into()])
+    /// fn apply(
+    ///     context: &Context,
+    ///     x: &Operand<f32>,
+    ///     y: &mut ResultBuffer<f32>,
+    /// ) -> Result<(), Failure> {
+    ///     for function in context.called_functions() {
+    ///         function.call(&[x.into()], &mut [(&mut *y).into()])?;
+    ///     }
+    ///     Ok(())
     /// }
     ///
     /// let mut call = Call::new();

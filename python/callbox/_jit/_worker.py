@@ -56,7 +56,13 @@ class Worker:
     def forget(self) -> None:
         """Leaves the process to the parent, after a fork, and a lock to the parent's thread."""
         self.lock = threading.Lock()
-        self.process = None
+        process, self.process = self.process, None
+        if process is not None and process.stdin is not None:
+            # What is left in the buffer must not reach the parent's compiler.
+            null = os.open(os.devnull, os.O_WRONLY)
+            with contextlib.suppress(ValueError):
+                os.dup2(null, process.stdin.fileno())
+            os.close(null)
 
     def stop(self) -> None:
         """Ends the process, if this process started it."""

@@ -29,7 +29,7 @@ def cube(x: f32) -> f32:
 
 
 @callbox.jit(rows=True)
-def sums_of_pairs(x: f32["..", "2*n"], y: f32["..", "n"]):
+def sums_of_pairs(x: f32["..", 2 * n], y: f32["..", n]):
     for r in range(x.shape[0]):
         for i in range(y.shape[1]):
             y[r, i] = x[r, 2 * i] + x[r, 2 * i + 1]

@@ -113,7 +113,8 @@ fn compile_natively(project: &Project, source: &Path) -> Outcome<PathBuf> {
     command
         .current_dir(&project.folder)
         .args(FLAGS)
-        .args(["-I", "src"]);
+        .args(["-I", "src", "-I"])
+        .arg(Path::new(SDK).join("guest-sdk/include"));
     command.arg(source).arg("-o").arg(&program).arg("-lm");
     let failed = format!("clang did not compile {}", source.display());
     tool::run(&mut command, MISSING, &failed)?;

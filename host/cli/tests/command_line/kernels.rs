@@ -161,6 +161,26 @@ fn folders_without_sources_are_refused() {
     assert!(tested.contains("passed"), "{tested}");
 }
 
+/// A native test that calls the target `scale`.
+const CALL: &str = r#"
+#include "callbox_test.h"
+
+#include "../src/scale.c"
+
+int main(void) {
+  float x[2] = {1, 2}, y[2], factor = 3;
+  const int64_t size = 2;
+  callbox_buffer operand = callbox_test_buffer(CALLBOX_F32, x, sizeof x, &size, 1);
+  callbox_buffer result = callbox_test_buffer(CALLBOX_F32, y, sizeof y, &size, 1);
+  callbox_attribute attribute = callbox_test_scalar("factor", CALLBOX_F32, &factor, sizeof factor);
+  callbox_call_frame frame = callbox_test_frame(&operand, 1, &result, 1, &attribute, 1);
+  if (scale(&frame) != CALLBOX_OK || y[1] != 6) return 1;
+  frame.attributes.count = 0;
+  if (scale(&frame) != CALLBOX_INVALID_ARGUMENT) return 2;
+  return strcmp(callbox_test_failure.message, "Unexpected attribute: factor") != 0;
+}
+"#;
+
 #[test]
 fn a_kernel_in_c_is_built_tested_and_measured() {
     let folder = Folder::new();
@@ -180,6 +200,12 @@ fn a_kernel_in_c_is_built_tested_and_measured() {
             "{shown}"
         );
     }
+    // A native test can call the target itself.
+    folder.write("scale/tests/call.c", CALL);
+    folder.run(&["test", "scale"]).done();
+    replace(&folder, "scale/tests/call.c", "y[1] != 6", "y[1] != 7");
+    fails(&folder.run(&["test", "scale"]), 1, &["tests/call.c failed"]);
+    replace(&folder, "scale/tests/call.c", "y[1] != 7", "y[1] != 6");
     let measured = folder.run(&["bench", "scale"]).done();
     assert!(
         measured.starts_with("scale: ") && measured.contains(", native "),
@@ -359,8 +385,8 @@ impl<'f> Watch<'f> {
 
     /// Waits for a line on standard error.
     fn next(&mut self, word: &str) {
-        let found = self.notes.by_ref().map(Result::unwrap);
-        assert!(found.into_iter().any(|line| line.contains(word)), "{word}");
+        let mut lines = self.notes.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(word)), "{word}");
     }
 
     /// Changes a file. A renamed file is never read in part.
