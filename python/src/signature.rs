@@ -1,5 +1,7 @@
 //! The declarations of a target, for people and for `inspect.signature`.
 
+use std::collections::HashSet;
+
 use callbox::call::{AttributeSignature, BufferSignature, Dimension, Signature};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -233,31 +235,29 @@ pub(crate) fn for_inspect<'py>(
     let inspect = py.import("inspect")?;
     let kind = inspect.getattr("Parameter")?;
     let parameters = PyList::empty(py);
-    let mut names: Vec<String> = Vec::new();
+    let mut names: HashSet<String> = HashSet::new();
+    // The lower ones are taken. A module may declare very many operands without a name.
+    let mut number = 0_usize;
     let mut add = |name: &str, of: &str, default: Option<Option<()>>| -> PyResult<()> {
-        let is_free = |name: &str| !names.iter().any(|known| known == name);
-        let name = if is_identifier(name) && is_free(name) {
-            name.to_owned()
-        } else {
-            (0..)
-                .map(|number| format!("_{number}"))
-                .find(|name| is_free(name))
-                .unwrap_or_default()
-        };
+        let mut name = name.to_owned();
+        if !is_identifier(&name) || names.contains(&name) {
+            name = format!("_{number}");
+            while names.contains(&name) {
+                number += 1;
+                name = format!("_{number}");
+            }
+        }
         let details = PyDict::new(py);
         if default.is_some() {
             details.set_item("default", py.None())?;
         }
         parameters.append(kind.call((&name, kind.getattr(of)?), Some(&details))?)?;
-        names.push(name);
+        names.insert(name);
         Ok(())
     };
     match &signature.operands {
         Some(operands) => {
-            let kind = if operands
-                .iter()
-                .all(|operand| is_free(signature, &operand.name))
-            {
+            let kind = if can_all_be_named(signature) {
                 "POSITIONAL_OR_KEYWORD"
             } else {
                 "POSITIONAL_ONLY"
@@ -289,8 +289,8 @@ pub(crate) fn for_inspect<'py>(
     inspect.getattr("Signature")?.call1((parameters,))
 }
 
-/// Whether an operand can be passed by this name.
-fn is_free(signature: &Signature, name: &str) -> bool {
+/// Whether each operand can be passed by its name.
+fn can_all_be_named(signature: &Signature) -> bool {
     const OPTIONS: [&str; 9] = [
         "out",
         "result_shape_dtypes",
@@ -302,12 +302,11 @@ fn is_free(signature: &Signature, name: &str) -> bool {
         "platform",
         "attributes",
     ];
-    let operands = signature.operands.iter().flatten();
-    let mut attributes = signature.attributes.iter().flatten();
-    is_identifier(name)
-        && !OPTIONS.contains(&name)
-        && !attributes.any(|attribute| attribute.name == name)
-        && operands.filter(|operand| operand.name == name).count() == 1
+    let attributes = signature.attributes.iter().flatten();
+    let attributes = attributes.map(|attribute| attribute.name.as_str());
+    let mut taken: HashSet<&str> = OPTIONS.into_iter().chain(attributes).collect();
+    let mut operands = signature.operands.iter().flatten();
+    operands.all(|operand| is_identifier(&operand.name) && taken.insert(&operand.name))
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! `callbox diff`: what changed between two packages or modules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -283,7 +283,9 @@ impl Change {
         };
         let mut lines = vec![format!("  {mark} {kind} {shown}")];
         let only = |mark: char, of: &str, other: &str| {
-            let lines = of.lines().filter(|line| !other.lines().any(|l| l == *line));
+            // Documentation may have very many lines.
+            let known: HashSet<&str> = other.lines().collect();
+            let lines = of.lines().filter(|line| !known.contains(line));
             lines
                 .map(|line| format!("      {mark} {}", name(line.trim_start())))
                 .collect::<Vec<_>>()

@@ -158,9 +158,16 @@ impl Loader {
         }
     }
 
-    /// The file if it has been read already.
+    /// The file if it has been read already. Another name of it, which a link makes, must be
+    /// allowed, too.
     fn opened(&self, path: &Path) -> Outcome<Option<Arc<OpenedFile>>> {
-        Ok(self.files.get(&real(path)?).map(Arc::clone))
+        let Some(file) = self.files.get(&real(path)?) else {
+            return Ok(None);
+        };
+        if file.path != path {
+            self.check(path, &file.contents)?;
+        }
+        Ok(Some(Arc::clone(file)))
     }
 
     fn contents(&self, path: &Path) -> Outcome<ModuleFile> {
@@ -183,12 +190,16 @@ impl Loader {
     }
 
     /// The lock, if there is one, must have the file, and the rules about signatures must hold.
-    fn accept(&self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
+    fn check(&self, path: &Path, contents: &ModuleFile) -> Outcome<()> {
         if let Some(lock) = &self.lock {
             let size = contents.bytes().len() as u64;
             lock.check(path, &contents.info().sha256, size)?;
         }
-        signing::check_module(self.trust.as_ref(), path, contents.bytes())?;
+        signing::check_module(self.trust.as_ref(), path, contents.bytes())
+    }
+
+    fn accept(&self, path: &Path, contents: ModuleFile) -> Outcome<Arc<OpenedFile>> {
+        self.check(path, &contents)?;
         Ok(Arc::new(OpenedFile {
             path: path.to_owned(),
             real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),

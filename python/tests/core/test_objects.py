@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+import time
 import weakref
 
 import numpy as np
@@ -152,3 +153,14 @@ def test_messages(kernels, message, call):
     kind, text = message.split(": ", 1)
     with pytest.raises({"TypeError": TypeError, "ValueError": ValueError}[kind], match=f"^{text}$"):
         call(kernels.add_n)
+
+
+def test_the_signature_of_very_many_operands(host, assemble):
+    # The time must not grow with the square of their number.
+    operands = [{}] * 40_000 + [{"name": "_40003"}, {"name": "x"}, {"name": "x"}]
+    target = host.load(assemble({"t": b"\x41\x00"}, [{"name": "t", "operands": operands}])).t
+    begun = time.monotonic()
+    names = list(inspect.signature(target).parameters)
+    assert time.monotonic() - begun < 10
+    assert names[:2] == ["_0", "_1"]
+    assert names[40_000:40_003] == ["_40003", "x", "_40000"]

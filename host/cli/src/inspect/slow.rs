@@ -107,15 +107,19 @@ impl Module {
     }
 
     fn function(&mut self, body: &FunctionBody<'_>) -> Option<()> {
-        // Whether each open block is a loop.
+        // Whether each open block is a loop, and how many are: there may be very many blocks.
         let mut blocks = Vec::new();
+        let mut loops = 0_usize;
         let (mut reads, mut writes) = (false, false);
         for operator in body.get_operators_reader().ok()? {
-            let in_loop = blocks.contains(&true);
+            let in_loop = loops > 0;
             match operator.ok()? {
-                Operator::Loop { .. } => blocks.push(true),
+                Operator::Loop { .. } => {
+                    blocks.push(true);
+                    loops += 1;
+                }
                 Operator::Block { .. } | Operator::If { .. } => blocks.push(false),
-                Operator::End => drop(blocks.pop()),
+                Operator::End => loops -= usize::from(blocks.pop() == Some(true)),
                 Operator::V128Load { .. } | Operator::V128Store { .. } => self.has_vectors = true,
                 Operator::F32Load { .. } | Operator::F64Load { .. } => reads |= in_loop,
                 Operator::F32Store { .. } | Operator::F64Store { .. } => writes |= in_loop,

@@ -269,6 +269,34 @@ fn a_link_under_a_name_with_a_rule_needs_a_signature() {
     check_denied(&test(&folder, "k.wasm"), "by alice, found no signature");
 }
 
+/// A file that was read under another name before, too.
+#[cfg(unix)]
+#[test]
+fn each_name_of_a_file_needs_its_signature() {
+    let folder = folder();
+    let target = r#"(func (export "NAME") (param i32) (result i32) i32.const 0)"#;
+    let [a, b] = ["a", "b"].map(|name| target.replace("NAME", name));
+    let module = format!(r#"(module (memory (export "memory") 1) {a} {b})"#);
+    folder.write("other.bin", wat::parse_str(module).unwrap());
+    std::os::unix::fs::symlink("other.bin", folder.path("linked.wasm")).unwrap();
+    let program = r#"HloModule m
+ENTRY main {
+  a = f32[] custom-call(), custom_call_target="a", api_version=API_VERSION_TYPED_FFI
+  ROOT b = f32[] custom-call(), custom_call_target="b", api_version=API_VERSION_TYPED_FFI
+}
+"#;
+    folder.write("two.hlo", program);
+    let run = |a: &str, b: &str| {
+        let [a, b] = [format!("a={a}"), format!("b={b}")];
+        let targets = ["run", "two.hlo", "--target", &a, "--target", &b];
+        folder.run(&[&targets[..], &["--trust", "trust.json", "--json"]].concat())
+    };
+    run("other.bin", "other.bin").done();
+    for (a, b) in [("other.bin", "linked.wasm"), ("linked.wasm", "other.bin")] {
+        check_denied(&run(a, b), "by alice, found no signature");
+    }
+}
+
 /// Building a folder runs its code, which no rule covers.
 #[test]
 fn folders_take_no_rules() {

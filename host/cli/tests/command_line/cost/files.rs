@@ -123,3 +123,63 @@ fn headers_of_arrays() {
         assert!(ran.stderr.len() < 10_000, "{} bytes", ran.stderr.len());
     }
 }
+
+/// A comparison of each line with each other one takes minutes.
+#[test]
+fn documentation_of_very_many_lines() {
+    let folder = Folder::new();
+    for (name, line) in [("old.wasm", "a"), ("new.wasm", "b")] {
+        let documentation = format!("{line}\\\\n").repeat(21_000);
+        let target = |i| {
+            format!(
+                r#"(func (export "t{i}") (param i32) (result i32) i32.const 0)
+                (@custom "callbox.targets" "{{\"name\":\"t{i}\",\"doc\":\"{documentation}\"}}")"#
+            )
+        };
+        let targets: String = (0..7).map(target).collect();
+        let module = format!(r#"(module (memory (export "memory") 1) {targets})"#);
+        folder.write(name, wat::parse_str(module).unwrap());
+    }
+    let ran = limited(&folder, MEMORY, &["diff", "old.wasm", "new.wasm"]);
+    assert_eq!(ran.code, 0, "{}", shown(&ran));
+    for line in ["~ target t0", "      - | a", "      + | b"] {
+        assert!(ran.stdout.contains(line), "{}", shown(&ran));
+    }
+}
+
+/// A look at each open block at each instruction takes more than a minute.
+#[test]
+fn instructions_in_very_many_blocks() {
+    let leb = |mut number: usize| {
+        let mut bytes = Vec::new();
+        while number > 127 {
+            bytes.push(number as u8 | 128);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    };
+    let sized = |bytes: Vec<u8>| [leb(bytes.len()), bytes].concat();
+    let (open, nop, end) = (
+        [2, 0x40].repeat(25_000),
+        [1].repeat(150_000),
+        [0x0b].repeat(25_001),
+    );
+    let body = sized([vec![0], open, nop, end].concat());
+    let count = 80;
+    let mut wasm = b"\0asm\x01\0\0\0".to_vec();
+    for (number, content) in [
+        (1, vec![1, 0x60, 0, 0]),
+        (3, [leb(count), vec![0; count]].concat()),
+        (5, vec![1, 0, 1]),
+        (7, [&[1, 6][..], b"memory", &[2, 0]].concat()),
+        (10, [leb(count), body.repeat(count)].concat()),
+    ] {
+        wasm.push(number);
+        wasm.extend(sized(content));
+    }
+    let folder = Folder::new();
+    folder.write("deep.wasm", wasm);
+    let ran = limited(&folder, MEMORY, &["inspect", "deep.wasm"]);
+    assert_eq!(ran.code, 0, "{}", shown(&ran));
+}
