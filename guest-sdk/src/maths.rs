@@ -20,6 +20,8 @@
 //! `wit/maths/callbox-maths.wit` is the contract, with the accuracy of each function. A module that
 //! uses one is refused where the policy withholds mathematics, and by a host that has none.
 //!
+//! [`max`], [`min`] and [`round`] compute one element, in the guest: any policy takes them.
+//!
 //! In native builds the functions run the same code as the host in its deterministic mode.
 //!
 //! # Panics
@@ -30,6 +32,7 @@
 mod batch;
 #[cfg(not(target_arch = "wasm32"))]
 mod portable;
+mod selected;
 
 #[cfg(not(target_arch = "wasm32"))]
 use portable as machine;
@@ -41,6 +44,7 @@ use crate::abi::maths as machine;
 pub use callbox_abi::{Elementwise, Order, Reduction};
 
 pub use batch::{Sizes, Strides};
+pub use selected::{Real, max, min, round};
 
 use callbox_abi::{Convertible, Number, Transform};
 

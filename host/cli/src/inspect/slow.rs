@@ -14,7 +14,7 @@ const MOST_NAMED: usize = 8;
 const CURES: [(&[&str], &str); 5] = [
     (
         &["fmaxf", "fmax", "fminf", "fmin"],
-        "a comparison, `if a > b { a } else { b }`, becomes vectors",
+        "a comparison, `a > b ? a : b`, becomes vectors, and so does callbox_guest::maths::max",
     ),
     (
         &["fmaf", "fma"],
@@ -22,7 +22,8 @@ const CURES: [(&[&str], &str); 5] = [
     ),
     (
         &["roundf", "round"],
-        "`round_ties_even` and `rint` are one instruction, and round halves to even numbers",
+        "callbox_guest::maths::round becomes vectors; `rint` is one instruction, and rounds halves to \
+         even numbers",
     ),
     (
         &["expf", "logf", "tanhf", "erff", "sinf", "cosf"],
