@@ -153,7 +153,9 @@ def test_a_keyless_bundle_proves_an_identity(tmp_path):
         return callbox.Host(trust={"signatures": {"*": {"signed_by": [{**alice, **signer}]}}, "trusted_root": root})
 
     for root in [str(kept / "trusted_root.json"), json.loads((kept / "trusted_root.json").read_text())]:
-        host(root).load(module, bundle=signed)
+        # The rules hold, and the signed module is an empty one.
+        with pytest.raises(ValueError, match="the module has no targets"):
+            host(root).load(module, bundle=signed)
         denied("another identity", host(root, identity="bob@example.com").load, module, bundle=signed)
         denied("another issuer", host(root, issuer="https://example.com").load, module, bundle=signed)
         denied("found no signature", host(root).load, module)

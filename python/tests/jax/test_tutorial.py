@@ -60,6 +60,10 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """The blocks of a page, in order."""
     text = (ROOT / page).read_text()
+    if page == "README.md":
+        # The first page needs a hub: `hub/test_first_page.py` runs it.
+        first = text.split("\n## ")[1]
+        text = text.replace(first, "\n" * first.count("\n"))
     found = []
     for fence in re.finditer(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         line = text.count("\n", 0, fence.start(3))
