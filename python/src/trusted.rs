@@ -23,8 +23,14 @@ const MOST_ROOT: usize = 1 << 20;
 /// Reads rules, and the trusted root that they name by its path.
 pub(crate) fn rules(text: &[u8]) -> callbox::Result<Trust> {
     Trust::from_json_with(text, |path| {
-        files::read(path, MOST_ROOT)
-            .map_err(|error| Status::new(StatusCode::NotFound, Blame::Caller, error.to_string()))
+        files::read(path, MOST_ROOT).map_err(|error| {
+            let code = match error.kind() {
+                ErrorKind::NotFound => StatusCode::NotFound,
+                ErrorKind::PermissionDenied => StatusCode::PermissionDenied,
+                _ => StatusCode::InvalidArgument,
+            };
+            Status::new(code, Blame::Caller, error.to_string())
+        })
     })
 }
 

@@ -178,6 +178,10 @@ pub(crate) fn build(clang: &Clang, taken: &[String]) -> Result<()> {
 /// Compiles each header alone, as C and as C++.
 fn check_headers(clang: &Clang, wasi: Option<&Wasi>) -> Result<()> {
     for header in sources(HEADERS, &["h"])? {
+        // Native tests include it, where there is a C library.
+        if wasi.is_none() && header.ends_with("callbox_test.h") {
+            continue;
+        }
         for language in [Language::C, Language::CPlusPlus] {
             let mut command = clang.command(language, wasi);
             command.arg("-fsyntax-only").arg("-include").arg(&header);

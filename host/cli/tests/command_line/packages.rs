@@ -31,6 +31,18 @@ pub(crate) fn folder() -> Folder {
     folder
 }
 
+/// The folder, with two versions of its package.
+pub(crate) fn two_versions() -> Folder {
+    let folder = folder();
+    for version in ["1.0.0", "1.1.0"] {
+        folder.write("k/callbox-package.json", HEADER.replace("1.0.0", version));
+        folder
+            .run(&["pack", "k", "-o", &format!("{version}.wasm")])
+            .done();
+    }
+    folder
+}
+
 /// Runs a command on packages with `--json`, and expects this failure.
 #[track_caller]
 pub(crate) fn refuse(

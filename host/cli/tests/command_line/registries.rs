@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::fetch::{digest, refused, run};
-use crate::packages::{self, HEADER};
+use crate::packages;
 use crate::published::check_refused;
 use crate::registry::{State, USER, answer, registry};
 use crate::server::{Answer, Request, Server};
@@ -17,13 +17,7 @@ use crate::support::{Folder, Ran};
 
 /// A folder with two versions, and the password of a host.
 fn folder(host: &str) -> Folder {
-    let folder = packages::folder();
-    for version in ["1.0.0", "1.1.0"] {
-        folder.write("k/callbox-package.json", HEADER.replace("1.0.0", version));
-        folder
-            .run(&["pack", "k", "-o", &format!("{version}.wasm")])
-            .done();
-    }
+    let folder = packages::two_versions();
     let auths = json!({"auths": {host: {"auth": STANDARD.encode(USER)}}});
     folder.write("docker/config.json", auths.to_string());
     folder

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::packages::{self, HEADER};
+use crate::packages;
 use crate::registry::{State, USER, registry};
 use crate::scarcity::on_small_disk;
 use crate::signing::raw;
@@ -21,13 +21,7 @@ const KILLS: u32 = 12;
 /// A folder with two versions of a package, a key, weights, and a copy of the first version that
 /// commands write to.
 fn folder() -> Folder {
-    let folder = packages::folder();
-    for version in ["1.0.0", "1.1.0"] {
-        folder.write("k/callbox-package.json", HEADER.replace("1.0.0", version));
-        folder
-            .run(&["pack", "k", "-o", &format!("{version}.wasm")])
-            .done();
-    }
+    let folder = packages::two_versions();
     folder
         .write("key", raw(1))
         .write("w.wasm", folder.read("1.0.0.wasm"));

@@ -31,6 +31,17 @@ pub(crate) fn softmax() -> Folder {
     folder
 }
 
+/// Makes the twin divide by 3, whatever the sum is.
+pub(crate) fn lie(folder: &Folder) {
+    let ptx = String::from_utf8(folder.read("k/softmax.ptx")).unwrap();
+    let lie = ptx.replace(
+        "div.rn.f32 \t%f58, %f57, %f5;",
+        "div.rn.f32 \t%f58, %f57, 0f40400000;",
+    );
+    assert_ne!(lie, ptx);
+    folder.write("k/softmax.ptx", lie);
+}
+
 /// A folder with the stand-in for the driver, which is not a GPU.
 pub(crate) fn with_driver(folder: &Folder, arguments: &[&str]) -> Ran {
     let test = std::env::current_exe().unwrap();
@@ -95,13 +106,7 @@ fn a_twin_that_disagrees_is_not_packed_where_a_device_is() {
         packed.ends_with("\n2 passed, 0 failed, 0 not run\n"),
         "{packed}"
     );
-    let ptx = String::from_utf8(folder.read("k/softmax.ptx")).unwrap();
-    let lie = ptx.replace(
-        "div.rn.f32 \t%f58, %f57, %f5;",
-        "div.rn.f32 \t%f58, %f57, 0f40400000;",
-    );
-    assert_ne!(lie, ptx);
-    folder.write("k/softmax.ptx", lie);
+    lie(&folder);
     let ran = with_driver(&folder, &["pack", "k", "-o", "evil.wasm", "--json"]);
     let object = ran.object();
     assert_eq!(

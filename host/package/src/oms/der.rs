@@ -122,6 +122,7 @@ mod tests {
             assert_eq!(time(kind, text.as_bytes()), expected, "{text}");
         }
     }
+
     #[test]
     fn elements_are_read_as_they_were_written() {
         for length in [0, 1, 0x7f, 0x80, 0xff, 0x100, 0xffff, 0x1_0000] {
