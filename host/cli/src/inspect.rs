@@ -19,6 +19,7 @@ pub(super) use self::manifest::{
     InspectedImage, InspectedManifest, MAX_MANIFEST, parse as parse_manifest,
 };
 pub(super) use self::module::{InspectedModule, memory};
+pub(super) use self::package::InspectedPackage;
 
 use super::failure::Outcome;
 use super::json;

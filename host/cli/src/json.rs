@@ -4,8 +4,7 @@ mod inspected;
 
 use callbox::Status;
 use callbox_core::untrusted_text::is_hidden;
-use serde::Serialize;
-use serde_json::json;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::doctor::Report;
 use super::failure::Failure;
@@ -14,7 +13,7 @@ use super::output::{DeviceName, Finished};
 #[cfg(feature = "cuda")]
 use super::ptx::PtxReport;
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct Results<'a> {
     status: StatusObject,
     results: Vec<ResultObject>,
@@ -22,7 +21,7 @@ struct Results<'a> {
     device: Option<&'a DeviceName>,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct StatusObject {
     code: &'static str,
     number: u8,
@@ -31,7 +30,7 @@ struct StatusObject {
     blame: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct ResultObject {
     shape: String,
     file: Option<String>,
@@ -62,39 +61,64 @@ pub(super) fn results(outcome: Result<&Finished, &Failure>) -> String {
 /// `{"status":{...},"module":{...}}` and a line end, with `manifest`, `library` or `ptx` in
 /// place of `module` for those. The object is null if the file could not be read.
 pub(super) fn inspected(kind: Kind, outcome: Result<&Inspected, &Failure>) -> String {
-    let status = status(outcome.err().map(Failure::status));
     let key = match kind {
         Kind::Module => "module",
         Kind::Manifest => "manifest",
         Kind::Library => "library",
         Kind::Ptx => "ptx",
     };
-    line(&json!({"status": status, key: outcome.ok().map(inspected::object)}))
+    keyed(key, outcome.ok(), outcome.err().map(Failure::status))
 }
 
 /// `{"status":{...},"ptx":{...}}` and a line end. `ptx` is null if the file could not be read.
 #[cfg(feature = "cuda")]
 pub(super) fn ptx(report: Option<&PtxReport>, failure: Option<&Failure>) -> String {
-    let status = status(failure.map(Failure::status));
-    line(&json!({"status": status, "ptx": report}))
+    keyed("ptx", report, failure.map(Failure::status))
 }
 
 /// `{"status":{...},"doctor":{...}}` and a line end. `doctor` is null for wrong usage.
 pub(super) fn doctor(outcome: Result<&Report, &Failure>) -> String {
-    let status = status(outcome.err().map(Failure::status));
-    line(&json!({"status": status, "doctor": outcome.ok()}))
+    command("doctor", outcome)
 }
 
 /// `{"status":{...},KEY:{...}}` and a line end, for a command with one object. It is null if the
 /// command failed before it had one.
-pub(super) fn command<T: Serialize>(key: &str, outcome: Result<&T, &Failure>) -> String {
-    let status = status(outcome.err().map(Failure::status));
-    line(&json!({"status": status, key: outcome.ok()}))
+pub(super) fn command<T: Serialize>(key: &'static str, outcome: Result<&T, &Failure>) -> String {
+    keyed(key, outcome.ok(), outcome.err().map(Failure::status))
 }
 
 /// The same for a command that fails after it has its object.
-pub(super) fn checked<T: Serialize>(key: &str, object: &T, failure: Option<&Failure>) -> String {
-    line(&json!({"status": status(failure.map(Failure::status)), key: object}))
+pub(super) fn checked<T: Serialize>(
+    key: &'static str,
+    object: &T,
+    failure: Option<&Failure>,
+) -> String {
+    keyed(key, Some(object), failure.map(Failure::status))
+}
+
+/// `{"status":{...},KEY:OBJECT}`, written as it is read: a tree of the values would take some
+/// thirty times the text of metadata that an untrusted file has.
+struct Keyed<'a, T> {
+    key: &'static str,
+    object: Option<&'a T>,
+    status: StatusObject,
+}
+
+impl<T: Serialize> Serialize for Keyed<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("status", &self.status)?;
+        map.serialize_entry(self.key, &self.object)?;
+        map.end()
+    }
+}
+
+fn keyed<T: Serialize>(key: &'static str, object: Option<&T>, failure: Option<&Status>) -> String {
+    line(&Keyed {
+        key,
+        object,
+        status: status(failure),
+    })
 }
 
 fn status(failure: Option<&Status>) -> StatusObject {

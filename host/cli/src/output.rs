@@ -111,7 +111,7 @@ pub(super) fn results(format: Format, outcome: Outcome<Finished>) -> ExitCode {
 /// Prints the report of a command that may fail after it has one.
 pub(super) fn report(
     is_json: bool,
-    key: &str,
+    key: &'static str,
     report: Option<&Report>,
     outcome: Outcome<()>,
 ) -> ExitCode {

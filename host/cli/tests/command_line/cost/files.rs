@@ -183,3 +183,26 @@ fn instructions_in_very_many_blocks() {
     let ran = limited(&folder, MEMORY, &["inspect", "deep.wasm"]);
     assert_eq!(ran.code, 0, "{}", shown(&ran));
 }
+
+/// A tree of the description's values took 683 MiB.
+#[test]
+fn metadata_with_very_many_operands() {
+    let declared = serde_json::json!({
+        "name": "f",
+        "api_versions": ["API_VERSION_TYPED_FFI"],
+        "operands": vec![serde_json::json!({}); 349_000],
+    });
+    let declared = declared.to_string().replace('"', "\\\"");
+    let folder = Folder::new();
+    folder.module(
+        "many.wasm",
+        &format!(
+            r#"(module (@custom "callbox.targets" "{declared}\n")
+                (func (export "f") (param i32) (result i32) (i32.const 0)))"#
+        ),
+    );
+    let ran = limited(&folder, MEMORY, &["inspect", "many.wasm", "--json"]);
+    let object = ran.object();
+    let operands = object["module"]["targets"][0]["operands"].as_array();
+    assert_eq!(operands.map(Vec::len), Some(349_000), "{}", shown(&ran));
+}
