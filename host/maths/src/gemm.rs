@@ -7,11 +7,13 @@
 
 #![allow(unsafe_code, reason = "calls `matrixmultiply`, which takes pointers")]
 
+mod dots;
 mod formats;
 mod in_order;
 mod matrices;
 mod packed;
 
+use self::dots::Dots;
 pub use self::formats::{Bf16, F16, Format, Number, Sum};
 use self::in_order::in_order;
 pub use self::matrices::{Misfit, Operand, Strides, Target};
@@ -191,13 +193,18 @@ fn fastest<F: Format>(
     let [row, column, term] = tile.at;
     let [rows, columns, depth] = tile.sizes;
     let Buffers { a, b, sums } = buffers;
+    let dots = Dots::of(product, tile);
+    if let Some(dots) = dots {
+        sums.resize(rows * columns, F::Wide::ZERO);
+        dots.compute(sums);
+        return add(tile, product, sums, c);
+    }
     let a = View::of::<F>(product.a, [tile.matrix, row, term], [rows, depth], a);
     let b = View::of::<F>(product.b, [tile.matrix, term, column], [depth, columns], b);
     let (alpha, beta) = (product.alpha, product.beta(tile));
     let strides = c.strides;
-    let place = |row, column| strides.place(tile.matrix, row, column);
-    let c = &mut c.elements[place(row, column)..];
-    if let Some(c) = F::Sum::as_wide(c) {
+    let first = strides.place(tile.matrix, row, column);
+    if let Some(c) = F::Sum::as_wide(&mut c.elements[first..]) {
         let strides = [strides.row, strides.column];
         // SAFETY: no two elements of C have the same place: `Target::new` checked it.
         unsafe { multiply(tile.sizes, alpha.wide(), a, b, beta.wide(), c, strides) }
@@ -207,9 +214,23 @@ fn fastest<F: Format>(
     let (one, zero) = (F::Wide::ONE, F::Wide::ZERO);
     // SAFETY: the strides of a dense matrix give each element a place of its own.
     unsafe { multiply(tile.sizes, one, a, b, zero, sums, [columns, 1]) }
-    for (i, sums) in sums.chunks_exact(columns).enumerate() {
+    add(tile, product, sums, c);
+}
+
+/// Adds the sums of a tile's terms to C.
+fn add<F: Format>(
+    tile: Tile,
+    product: &Scaled<'_, F>,
+    sums: &[F::Wide],
+    c: &mut Target<'_, F::Sum>,
+) {
+    let [row, column, _] = tile.at;
+    let (alpha, beta) = (product.alpha, product.beta(tile));
+    for (i, sums) in sums.chunks_exact(tile.sizes[1]).enumerate() {
+        let strides = c.strides;
+        let c = &mut c.elements[strides.place(tile.matrix, row + i, column)..];
         for (j, sum) in sums.iter().enumerate() {
-            let c = &mut c[i * strides.row + j * strides.column];
+            let c = &mut c[j * strides.column];
             *c = F::Sum::finish(alpha, *sum, beta, *c);
         }
     }

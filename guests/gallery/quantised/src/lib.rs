@@ -121,9 +121,15 @@ fn matmul_int4(
 
 /// Writes the weights of one row.
 fn unpack(bytes: &[u8], scale: &[f32], zero: &[f32], weights: &mut [f32]) {
-    for (pair, &byte) in weights.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = f32::from(byte & 15);
-        pair[1] = f32::from(byte >> 4);
+    let (fours, rest) = bytes.as_chunks();
+    let (eights, last) = weights.as_chunks_mut();
+    for (weights, &four) in eights.iter_mut().zip(fours) {
+        *weights = halves(u32::from_le_bytes(four)).map(f32::from);
+    }
+    let mut four = [0; 4];
+    four[..rest.len()].copy_from_slice(rest);
+    for (weight, half) in last.iter_mut().zip(halves(u32::from_le_bytes(four))) {
+        *weight = f32::from(half);
     }
     let length = weights.len() / scale.len();
     let groups = scale.iter().zip(zero);
@@ -132,4 +138,14 @@ fn unpack(bytes: &[u8], scale: &[f32], zero: &[f32], weights: &mut [f32]) {
             *weight = (*weight - zero) * scale;
         }
     }
+}
+
+/// The halves of four bytes, the lower half of each first: all eight at once, for a vector has no
+/// shift by another distance in each lane.
+fn halves(four: u32) -> [u8; 8] {
+    let x = u64::from(four);
+    let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    let x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    x.to_le_bytes()
 }

@@ -1,5 +1,8 @@
 //! Choices of tokens.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
 use gallery::{invalid, last, row_major};
 
@@ -120,22 +123,72 @@ fn beam_step(
         )));
     }
     let columns = (log_probabilities.len() / scores.len().max(1)).max(1);
-    let sums: Vec<f32> = log_probabilities
-        .iter()
-        .enumerate()
-        .map(|(i, log)| scores[i / columns] + log)
-        .collect();
-    let by_sum = |a: &usize, b: &usize| sums[*b].total_cmp(&sums[*a]).then(a.cmp(b));
-    let mut order: Vec<usize> = (0..sums.len()).collect();
-    if count > 0 && count < order.len() {
-        order.select_nth_unstable_by(count, by_sum);
+    let mut kept = Kept::new(count);
+    let rows = log_probabilities.chunks_exact(columns);
+    for (beam, (row, score)) in rows.zip(scores.iter()).enumerate() {
+        kept.offer(row, *score, beam * columns);
     }
-    order.truncate(count);
-    order.sort_unstable_by(by_sum);
-    for (i, chosen) in order.into_iter().enumerate() {
-        best[i] = sums[chosen];
+    for (i, (sum, chosen)) in kept.in_order().enumerate() {
+        best[i] = sum;
         beams[i] = (chosen / columns) as i32;
         tokens[i] = (chosen % columns) as i32;
     }
     Ok(())
+}
+
+/// The greatest sums so far, with their positions. Of equal sums the first ones are kept.
+struct Kept {
+    count: usize,
+    /// The least is on top.
+    sums: BinaryHeap<Reverse<(i32, Reverse<usize>)>>,
+}
+
+impl Kept {
+    fn new(count: usize) -> Self {
+        let sums = BinaryHeap::with_capacity(count);
+        Self { count, sums }
+    }
+
+    /// Offers `score` plus each element of a row, whose first one has this position.
+    fn offer(&mut self, row: &[f32], score: f32, first: usize) {
+        // Few sums are greater than the least that is kept, and 32 are compared with it at once.
+        const BLOCK: usize = 32;
+        let key = |log: &f32| ordered((score + log).to_bits() as i32);
+        for (block, logs) in row.chunks(BLOCK).enumerate() {
+            let greatest = logs.iter().map(key).max();
+            if !greatest.is_some_and(|greatest| self.takes(greatest)) {
+                continue;
+            }
+            for (i, log) in logs.iter().enumerate() {
+                let sum = key(log);
+                if self.takes(sum) {
+                    if self.sums.len() == self.count {
+                        self.sums.pop();
+                    }
+                    let position = first + block * BLOCK + i;
+                    self.sums.push(Reverse((sum, Reverse(position))));
+                }
+            }
+        }
+    }
+
+    fn takes(&self, sum: i32) -> bool {
+        match self.sums.peek() {
+            Some(Reverse((least, _))) if self.sums.len() == self.count => sum > *least,
+            _ => self.count > 0,
+        }
+    }
+
+    /// The sums and their positions, the greatest first.
+    fn in_order(self) -> impl Iterator<Item = (f32, usize)> {
+        let sums = self.sums.into_sorted_vec().into_iter();
+        sums.map(|Reverse((sum, Reverse(position)))| {
+            (f32::from_bits(ordered(sum) as u32), position)
+        })
+    }
+}
+
+/// From the bits of an F32 to an integer in the order of `f32::total_cmp`, and back.
+fn ordered(bits: i32) -> i32 {
+    bits ^ ((bits >> 31) as u32 >> 1) as i32
 }

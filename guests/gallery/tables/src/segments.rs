@@ -1,7 +1,7 @@
 //! Sums by group, and products with sparse matrices.
 
 use callbox_guest::{Failure, Operand, ResultBuffer, target};
-use gallery::{invalid, row_major};
+use gallery::{invalid, row_major, sum};
 
 /// Adds row `i` of `x` to row `segments[i]` of the result. A row of no segment counts nowhere.
 #[target(pure)]
@@ -64,8 +64,9 @@ fn csr_matvec(
     check_matrix(columns, starts, x.len(), y.len())?;
     for (y, ends) in y.iter_mut().zip(starts.windows(2)) {
         let elements = ends[0] as usize..ends[1] as usize;
-        let products = elements.map(|i| f64::from(values[i]) * f64::from(x[columns[i] as usize]));
-        *y = products.sum::<f64>() as f32;
+        let (values, columns) = (&values[elements.clone()], &columns[elements]);
+        let term = |i: usize| f64::from(values[i]) * f64::from(x[columns[i] as usize]);
+        *y = sum(values.len(), term) as f32;
     }
     Ok(())
 }
@@ -113,10 +114,12 @@ fn check_matrix(columns: &[i32], starts: &[i32], width: usize, rows: usize) -> R
             columns.len()
         )));
     }
-    let is_inside = |column: &i32| usize::try_from(*column).is_ok_and(|column| column < width);
-    match columns.iter().find(|column| !is_inside(column)) {
+    // A negative column is a large one. The greatest is found in vectors.
+    let greatest = columns.iter().map(|column| *column as u32).max();
+    match greatest.filter(|column| *column as usize >= width) {
         Some(column) => Err(invalid(format!(
-            "expected columns below {width}, found {column}"
+            "expected columns below {width}, found {}",
+            column as i32
         ))),
         None => Ok(()),
     }
