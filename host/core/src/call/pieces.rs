@@ -67,9 +67,10 @@ impl Pieces {
         let parts = std::iter::zip(operands, &operand_parts);
         let parts = parts.chain(std::iter::zip(results.iter().copied(), &result_parts));
         let widest = parts.filter_map(row_bytes).max()?;
-        let piece = cut.rows_within(piece_bytes, widest);
         let inner = before.iter().product();
         let total = batch.count.checked_mul(inner)?;
+        let piece_bytes = worth(piece_bytes, &operand_parts, total.saturating_mul(widest));
+        let piece = cut.rows_within(piece_bytes, widest);
         if total <= piece || total.saturating_mul(widest) <= piece_bytes {
             return None;
         }
@@ -282,6 +283,17 @@ fn can_be_cut(policy: &Policy, target: &Signature, site: &CallSite) -> bool {
 fn would_overwrite(element: &CallSite, operands: &[Part]) -> bool {
     let is_whole = |part: &Part| matches!(part, Part::Whole(size) if *size > 0);
     !element.aliasing.is_empty() && operands.iter().any(is_whole)
+}
+
+/// The bytes of a piece: `least`, or as many as the whole operands have, of `total`. What a kernel
+/// does with those it does for each piece, such as to arrange a matrix for a product. At least four
+/// pieces are left for threads.
+fn worth(least: usize, operands: &[Part], total: usize) -> usize {
+    let whole = operands.iter().map(|part| match part {
+        Part::Whole(size) => *size,
+        Part::Rows(_) => 0,
+    });
+    whole.sum::<usize>().min(total / 4).max(least)
 }
 
 /// The bytes of a row of an array that is cut.
