@@ -65,15 +65,24 @@ def write():
         "expected an image of at most 100 bytes, found 5 x 7 x 3",
     )
     # A flat grey has one coefficient in each block, which all decoders round alike.
-    flat = np.full((8, 16), 77, np.uint8)
-    flat[:, 8:] = 200
-    encoded = file(flat, "JPEG", quality=95)
-    expected = padded(np.asarray(Image.open(io.BytesIO(encoded.tobytes()))), 130)
-    out.case("decode_jpeg_grey", [encoded], expected, target="decode_jpeg")
-    flat = np.tile(np.array([200, 40, 90], np.uint8), (16, 16, 1))
-    encoded = file(flat, "JPEG", quality=95, subsampling=0)
-    expected = padded(np.asarray(Image.open(io.BytesIO(encoded.tobytes()))), 16 * 16 * 3)
-    out.case("decode_jpeg_colour", [encoded], expected, target="decode_jpeg")
+    grey = np.full((8, 16), 77, np.uint8)
+    grey[:, 8:] = 200
+    colour = np.tile(np.array([200, 40, 90], np.uint8), (16, 16, 1))
+    slope = np.add.outer(np.arange(24) * 5, np.arange(20) * 6).astype(np.uint8)
+    stb = Writer("stb_jpeg", "Pillow")
+    for name, image, room in [("grey", grey, 130), ("colour", colour, 768), ("slope", slope, 500)]:
+        encoded = file(image, "JPEG", quality=95, subsampling=0)
+        expected = padded(np.asarray(Image.open(io.BytesIO(encoded.tobytes()))), room)
+        stb.case(f"stb_jpeg_{name}", [encoded], expected, target="stb_decode_jpeg")
+        if name != "slope":
+            out.case(f"decode_jpeg_{name}", [encoded], expected, target="decode_jpeg")
+    encoded = file(colour, "JPEG", quality=95, subsampling=0)
+    for name, content, code, says in [
+        ("too_large", encoded, "OUT_OF_RANGE", "the image is larger than the result"),
+        ("cut", encoded[:40], "INVALID_ARGUMENT", "unknown image type"),
+        ("no_jpeg", np.zeros(9, np.uint8), "INVALID_ARGUMENT", "unknown image type"),
+    ]:
+        stb.refused(f"stb_jpeg_{name}", "stb_decode_jpeg", [content], results, None, code, says)
     cut = encoded[:40]
     out.refused(
         "decode_jpeg_cut",

@@ -32,6 +32,9 @@ const WASI_CONFIG: &str = "--config=guest-sdk/wasm32-wasi.cfg";
 
 const GUESTS: &str = "guests/c";
 
+/// The folder of the headers of Debian's libstb-dev.
+const STB: &str = "/usr/include/stb";
+
 const HEADERS: &str = "guest-sdk/include";
 
 /// A clang that compiles and links for wasm32.
@@ -238,7 +241,15 @@ fn build_with_wasi_libc(clang: &Clang) -> Result<()> {
         let module = Path::new("target/guests").join(format!("{name}.wasm"));
         run(&mut clang.compile(&source, Some(&wasi), &module))?;
     }
-    Ok(())
+    if !Path::new(STB).join("stb_image.h").is_file() {
+        say("Installing libstb-dev, whose JPEG decoder is compiled for a guest");
+        install(&["libstb-dev"]).context("cannot install libstb-dev (Debian, Ubuntu)")?;
+    }
+    let source = Path::new(GUESTS).join("wasi/stb_jpeg.c");
+    let module = Path::new("target/guests/stb_jpeg.wasm");
+    run(clang
+        .compile(&source, Some(&wasi), module)
+        .args(["-isystem", STB]))
 }
 
 /// The files of a folder with one of these extensions, sorted. Paths begin at the root.
