@@ -125,3 +125,27 @@ fn each_promise_names_a_test() {
         }
     }
 }
+
+/// A row names the tests themselves, each with a link to its file.
+#[test]
+fn each_attack_names_its_tests() {
+    let attacks = table("Packages");
+    assert!(attacks.len() > 10);
+    for row in attacks {
+        let tests: Vec<_> = row[2].split(", ").collect();
+        assert!(!tests.is_empty(), "{}: expected a test", row[0]);
+        for test in tests {
+            let link = test
+                .strip_prefix("[`")
+                .and_then(|rest| rest.strip_suffix(')'));
+            let (name, file) = link
+                .and_then(|link| link.split_once("`]("))
+                .unwrap_or_else(|| panic!("expected [`test`](file), found {test}"));
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            let is_there = ["fn", "def"]
+                .iter()
+                .any(|word| text.contains(&format!("\n{word} {name}(")));
+            assert!(is_there, "{}: expected {name} in {file}", row[0]);
+        }
+    }
+}

@@ -414,6 +414,20 @@ fn wrong_references_are_wrong_usage() {
     let folder = Folder::new();
     for (reference, message) in [
         ("hf:org/name", "expected hf:ORG/NAME@VERSION"),
+        // Its first letter is Cyrillic.
+        ("hf:\u{43e}rg/name@1", "expected ORG/NAME of ASCII letters"),
+        (
+            "hf:org/na\u{2212}me@1",
+            "expected ORG/NAME of ASCII letters",
+        ),
+        ("hf:org/../name@1", "expected ORG/NAME of ASCII letters"),
+        ("oci:localhost:5000/a/../b:1", "found \"a/../b\""),
+        (
+            "https://ex\u{430}mple.com/k.wasm",
+            "expected an https address",
+        ),
+        ("hf:org/name@1#sha512:00", "sha512"),
+        ("https://example.com/k.wasm#md5:00", "md5"),
         ("http://example.com/k.wasm", "expected an https address"),
         ("oci:host/path:tag", "expected the host of a registry"),
     ] {

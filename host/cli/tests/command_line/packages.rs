@@ -502,3 +502,30 @@ fn what_is_no_package_is_not_tested() {
         message,
     );
 }
+
+/// A package is one file that is read as it is: no archive is unpacked, and nothing in one is
+/// written.
+#[test]
+fn archives_are_no_packages() {
+    let folder = folder();
+    let zip = b"PK\x03\x04\x14\0\0\0\0\0../../evil.sh";
+    let mut tar = b"../../evil.sh".to_vec();
+    tar.resize(1024, 0);
+    // What deflate makes of 64 MiB of zeros begins so.
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff\xec\xc1\x01\x01\0\0\0\x80\x90\xfe\xaf\xee";
+    for (name, bytes) in [("zip", &zip[..]), ("tar", &tar), ("gz", gzip)] {
+        folder.write("k.wasm", bytes);
+        folder.write(&format!("k.{name}"), bytes);
+        let before = folder.list(".");
+        for arguments in [
+            &["test", "k.wasm"][..],
+            &["inspect", "k.wasm"],
+            &["lock", "k.wasm"],
+            &["call", "k.wasm", "negate", "--result", "f32[1]"],
+        ] {
+            let message = "expected a WebAssembly module";
+            refuse(&folder, arguments, 1, "INVALID_ARGUMENT", message);
+        }
+        assert_eq!(folder.list("."), before);
+    }
+}
