@@ -20,6 +20,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -76,6 +77,7 @@ pub struct Bundle {
     is_keyless: bool,
     entries: Vec<LogEntry>,
     needs_proof: bool,
+    has_timestamps: bool,
     files: SignedFiles,
 }
 
@@ -106,6 +108,14 @@ struct Material {
     certificate: Option<RawCertificate>,
     #[serde(default)]
     tlog_entries: Vec<RawEntry>,
+    timestamp_verification_data: Option<Timestamps>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timestamps {
+    #[serde(default)]
+    rfc3161_timestamps: Vec<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -206,6 +216,7 @@ impl Bundle {
         if chain.len() > MAX_CERTIFICATES {
             return Err(exhausted("certificates", MAX_CERTIFICATES, chain.len()));
         }
+        let timestamps = material.timestamp_verification_data;
         let mut entries = material.tlog_entries;
         if entries.len() > MAX_ENTRIES {
             return Err(exhausted("log entries", MAX_ENTRIES, entries.len()));
@@ -236,6 +247,7 @@ impl Bundle {
                 .map(LogEntry::read)
                 .collect::<Result<_>>()?,
             needs_proof: other.is_none_or(|other| other.1),
+            has_timestamps: timestamps.is_some_and(|data| !data.rfc3161_timestamps.is_empty()),
             signature: decoded("signature", &signature.sig)?,
             message: message(&payload),
             files: files_of(&payload)?,
@@ -291,6 +303,7 @@ impl Bundle {
             certificates: &self.certificates,
             entries: &self.entries,
             needs_proof: self.needs_proof,
+            has_timestamps: self.has_timestamps,
             message: &self.message,
             payload: &self.payload,
             signature: &self.signature,

@@ -246,6 +246,40 @@ fn files_without_keys_are_refused() {
     assert!(EcdsaKey::from_file(&file("root.pem")).is_err());
 }
 
+/// Keys that OpenSSL made.
+#[test]
+fn keys_of_other_algorithms_are_named() {
+    for (key, found) in [
+        (
+            "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBZd9gwMU9u5Z5CJK2xK7b2uafguUf\n9q/TXW3K77dr8ChSQO0p6wxuL5cV2QaXl2UF0NOyP1KDgSllI3Fsz3wA9W4AT7Ar\nIFkvmRbEXNKgqb2CpkqckENTMsdp5VBkC6Q1CRZzmfh/HD2ACtmedfg1viIiyMGA\nAEYAftO4lRHX79l6io0=",
+            "found a key of ECDSA on P-521",
+        ),
+        (
+            "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEmfF0wq49W93G38Qs5dM5bAu+LNVFyYNv\n732yq7Uiq8YhTOoOZ1BMGId5qxYPtxNM9AtNs0bFosgJ1LifJY0rYw==",
+            "found a key of ECDSA on secp256k1",
+        ),
+        (
+            "MCowBQYDK2VwAyEAn3AkO3H2/kpoKjbMchmV8LXHmCKjaxtwpciFlLdrEB0=",
+            "found a key of Ed25519",
+        ),
+        (
+            "MEMwBQYDK2VxAzoAzysboEnkSIaQhWkSX6LNlqowXELdBn9oLNk3/HAlBXR1jKlX\n6cFU6V4qwoAqO9fn95yIgq2Ks6eA",
+            "found a key of Ed448",
+        ),
+        // The beginning of a key of 2048 bits.
+        (
+            "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAoSxc12Kk5jSVVV9/BtBM",
+            "found a key of RSA",
+        ),
+        ("AAAA", "found other contents"),
+    ] {
+        let file = format!("-----BEGIN PUBLIC KEY-----\n{key}\n-----END PUBLIC KEY-----\n");
+        let status = BundleSigner::from_file(file.as_bytes()).unwrap_err();
+        assert_eq!(status.code(), StatusCode::InvalidArgument, "{status:?}");
+        assert!(status.message().ends_with(found), "{status:?}");
+    }
+}
+
 fn trust(keys: &Value, signed_by: &[&str], revoked: &[&str]) -> Trust {
     let rules = json!({"keys": keys, "signatures": {"*": {"signed_by": signed_by}},
         "revoked": revoked});

@@ -90,6 +90,13 @@ pub(crate) fn parse(text: &str) -> Result<Reference, String> {
         Some((place, digest)) => (place, Some(self::digest(digest)?)),
         None => (text, None),
     };
+    let is_path = !place.contains(':');
+    if let Some((_, other)) = place.rsplit_once('#').filter(|_| !is_path) {
+        return Err(format!(
+            "expected nothing or #sha256:DIGEST, found {}",
+            quoted(&format!("#{other}"))
+        ));
+    }
     let place = if let Some(rest) = place.strip_prefix("hf:") {
         Place::Hub(hub(rest)?)
     } else if let Some(rest) = place.strip_prefix("oci:") {

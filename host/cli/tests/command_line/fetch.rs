@@ -426,8 +426,12 @@ fn wrong_references_are_wrong_usage() {
             "https://ex\u{430}mple.com/k.wasm",
             "expected an https address",
         ),
-        ("hf:org/name@1#sha512:00", "sha512"),
-        ("https://example.com/k.wasm#md5:00", "md5"),
+        (
+            "hf:org/name@1#sha512:00",
+            "expected nothing or #sha256:DIGEST, found \"#sha512:00\"",
+        ),
+        ("https://example.com/k.wasm#md5:00", "found \"#md5:00\""),
+        ("oci:localhost:5000/a:1#x", "found \"#x\""),
         ("http://example.com/k.wasm", "expected an https address"),
         ("oci:host/path:tag", "expected the host of a registry"),
     ] {

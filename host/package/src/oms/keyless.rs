@@ -29,7 +29,7 @@ use self::leaf::Leaf;
 use self::root::Authority;
 pub use self::root::TrustedRoot;
 use super::certificate::{ALGORITHMS, CODE_SIGNING, Certificate};
-use super::keys::EcdsaKey;
+use super::keys::{EcdsaKey, other_algorithm};
 
 /// Who may have signed a keyless bundle: an email address or a URI, and the OpenID provider that
 /// vouches for it, as a trusted root sees them.
@@ -46,6 +46,8 @@ pub(super) struct Evidence<'a> {
     pub(super) entries: &'a [LogEntry],
     /// Whether each entry needs a proof, as from version 0.2 of the format on.
     pub(super) needs_proof: bool,
+    /// Whether it has times of timestamp authorities (RFC 3161), which prove nothing here.
+    pub(super) has_timestamps: bool,
     pub(super) message: &'a [u8],
     pub(super) payload: &'a [u8],
     pub(super) signature: &'a [u8],
@@ -78,15 +80,24 @@ impl Identity {
     pub(super) fn signer_of(&self, evidence: &Evidence<'_>) -> Result<EcdsaKey, String> {
         let first = evidence.certificates.first();
         let certificate = first.ok_or("the bundle has no certificate")?;
-        let key = EcdsaKey::from_der(&certificate.key());
-        let key = key.ok_or("its certificate has no key of ECDSA on P-256 or P-384")?;
+        let key = certificate.key();
+        let key = EcdsaKey::from_der(&key).ok_or_else(|| {
+            let found = other_algorithm(&key).unwrap_or("another one");
+            format!("expected a key of ECDSA on P-256 or P-384 in its certificate, found {found}")
+        })?;
+        let unread = if evidence.has_timestamps {
+            "; its time of a timestamp authority (RFC 3161) is not supported"
+        } else {
+            ""
+        };
         let [entry] = evidence.entries else {
             return Err(format!(
-                "expected one entry of a transparency log, found {}",
+                "expected one entry of a transparency log, found {}{unread}",
                 evidence.entries.len()
             ));
         };
-        entry.check_log(&self.root, evidence.needs_proof)?;
+        let checked = entry.check_log(&self.root, evidence.needs_proof);
+        checked.map_err(|reason| reason + unread)?;
         entry.check_contents(evidence, certificate)?;
         let time = entry.time();
         let leaf = Leaf::of(certificate.der()).ok_or("its certificate is malformed")?;

@@ -29,6 +29,26 @@ const P384_DER: [u8; 23] = [
     0x81, 0x04, 0x00, 0x22, 0x03, 0x62, 0x00,
 ];
 
+/// The object identifiers in the DER of public keys that cannot be used, and their algorithms.
+const OTHERS: [(&[u8], &str); 5] = [
+    (
+        &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23],
+        "a key of ECDSA on P-521",
+    ),
+    (
+        &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x0a],
+        "a key of ECDSA on secp256k1",
+    ),
+    (
+        &[
+            0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01,
+        ],
+        "a key of RSA",
+    ),
+    (&[0x06, 0x03, 0x2b, 0x65, 0x70], "a key of Ed25519"),
+    (&[0x06, 0x03, 0x2b, 0x65, 0x71], "a key of Ed448"),
+];
+
 /// The first byte of a point that is not compressed.
 const UNCOMPRESSED: u8 = 4;
 
@@ -92,6 +112,15 @@ impl Curve {
     }
 }
 
+/// What a public key in DER is instead, for a message.
+pub(super) fn other_algorithm(der: &[u8]) -> Option<&'static str> {
+    // The algorithm comes first.
+    let start = &der[..der.len().min(32)];
+    let mut others = OTHERS.into_iter();
+    let is_there = |id: &[u8]| start.windows(id.len()).any(|part| part == id);
+    others.find_map(|(id, name)| is_there(id).then_some(name))
+}
+
 impl EcdsaKey {
     /// Reads a file with a public key: PEM, as `openssl pkey -pubout` writes it, or the key's text.
     ///
@@ -105,12 +134,13 @@ impl EcdsaKey {
         {
             return text.parse();
         }
-        let der = pem(text, "PUBLIC KEY");
-        der.as_deref().and_then(Self::from_der).ok_or_else(|| {
-            Status::invalid_argument(
+        let der = pem(text, "PUBLIC KEY").unwrap_or_default();
+        Self::from_der(&der).ok_or_else(|| {
+            Status::invalid_argument(format!(
                 "expected a public key of ECDSA on P-256 or P-384 in a PEM file (`BEGIN PUBLIC \
-                 KEY`), found other contents",
-            )
+                 KEY`), found {}",
+                other_algorithm(&der).unwrap_or("other contents")
+            ))
         })
     }
 
