@@ -104,7 +104,7 @@ class Host:
         self,
         source: str | PathLike[str] | bytes,
         *,
-        native: str | PathLike[str] | None = None,
+        native: str | PathLike[str] | bool | None = None,
         allow_native: str | Sequence[str] | None = None,
         name: str | Sequence[str] | None = None,
         bundle: bytes | None = None,
@@ -117,11 +117,14 @@ class Host:
         Args:
             source: The path of a .wasm file, or its bytes.
             native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for
-                programs that run on a GPU. They are native code, without a sandbox.
+                programs that run on a GPU. PTX is verified for each call and runs with a fence,
+                within the limits of the policy's ``gpu``. True: the native twin that the package
+                itself carries, which a rule of `trust` with ``"native": true`` grants.
             allow_native: The SHA-256 digests, in hexadecimal, of the manifests that you vouch for.
-                Their kernels can read and write all memory of the process: one that is wrong is
-                undefined behaviour, as in any native extension. `callbox inspect callbox.json`
-                prints the digest, and the error for a missing digest names it.
+                Their kernels run without a fence and can read and write all memory of the process:
+                one that is wrong is undefined behaviour, as in any native extension. Cubins,
+                fatbins and CUDA sources need it. `callbox inspect callbox.json` prints the digest,
+                and the error for a missing digest names it.
             name: The name that the rules of `trust` are for, or several. None: the path of the
                 file, as given and with links resolved, or nothing for bytes.
             bundle: The bundle of signatures of the OpenSSF model-signing format, for the rules of
@@ -140,7 +143,13 @@ class Host:
         """
 
     def _load_reference(
-        self, reference: str, digest: str | None, lock: str | PathLike[str] | None, offline: bool
+        self,
+        reference: str,
+        digest: str | None,
+        lock: str | PathLike[str] | None,
+        offline: bool,
+        native: str | PathLike[str] | bool | None,
+        allow_native: str | Sequence[str] | None,
     ) -> Module: ...
     def _takes_bundles(self, name: str | Sequence[str]) -> bool: ...
     def stats(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -30,6 +31,8 @@ def load(
     digest: str | None = None,
     lock: str | PathLike[str] | None = None,
     offline: bool = False,
+    native: str | PathLike[str] | bool | None = None,
+    allow_native: str | Sequence[str] | None = None,
 ) -> Module:
     """Loads a module from a file, from a registry, from the Hugging Face Hub or from an address.
 
@@ -49,19 +52,23 @@ def load(
         lock: The ``callbox.lock`` that must have the file or the reference, as ``callbox lock`` and
             ``callbox fetch --write-lock`` write it. Its version of a reference is loaded.
         offline: Whether to use only what was downloaded before.
+        native: As of `Host.load`: True for the native twin that the package carries, for
+            ``platform="CUDA"``.
+        allow_native: As of `Host.load`.
 
     Raises:
         FileNotFoundError: The file does not exist.
         OSError: The path is not a regular file, or cannot be read.
         CallError: NOT_FOUND if there is no such package, INVALID_ARGUMENT if it is damaged,
-            PERMISSION_DENIED for another digest, DATA_LOSS for a host that contradicts itself,
-            UNAVAILABLE without a connection, and what `Host.load` raises.
+            PERMISSION_DENIED for another digest or native code that is not granted, DATA_LOSS for a
+            host that contradicts itself, UNAVAILABLE without a connection, and what `Host.load`
+            raises.
     """
     host = host or default_host()
     if isinstance(path, str) and is_reference(path):
         if name is not None:
             raise _wrong(path, f"name={name!r} is for .safetensors files")
-        return _fetched(path, host, digest, lock, offline)
+        return _fetched(path, host, (digest, lock, offline, native, allow_native))
     path = os.fspath(path)
     with open_regular(path) as file:
         if file.read(4) == b"\0asm":
@@ -75,16 +82,16 @@ def load(
             contents = file.read(_most(host) + 1)
             if lock is not None:
                 check_locked(lock, path, contents)
-            return _checked(path, contents, host, digest, None)
+            return _checked(path, contents, host, digest, None, native=native, allow_native=allow_native)
         if lock is not None:
             raise _wrong(path, "a lock has no packages beside weights: expected digest= in place of lock=")
         key, contents = _tensor(path, file, name, _most(host))
-        return _checked(path, contents, host, digest, key)
+        return _checked(path, contents, host, digest, key, native=native, allow_native=allow_native)
 
 
-def _fetched(reference: str, host: Host, digest: str | None, lock: str | PathLike[str] | None, offline: bool) -> Module:
+def _fetched(reference: str, host: Host, options: tuple[Any, ...]) -> Module:
     try:
-        return host._load_reference(reference, digest, lock, offline)
+        return host._load_reference(reference, *options)
     except CallError as error:
         # An address may have a password after the mark.
         known = reference.split("?")[0].split("#")[0]
@@ -93,13 +100,13 @@ def _fetched(reference: str, host: Host, digest: str | None, lock: str | PathLik
         raise type(error)(error.code, f"{known}: {error.message}", blame=error.blame) from None
 
 
-def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor: str | None) -> Module:
+def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor: str | None, **native: Any) -> Module:
     found = hashlib.sha256(contents).hexdigest()
     if wanted is not None and found != wanted:
         raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
     try:
         names = _names(path, tensor)
-        return host.load(contents, name=names, bundle=_bundle(path, names, host))
+        return host.load(contents, name=names, bundle=_bundle(path, names, host), **native)
     except CallError as error:
         kind = type(error)
         raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None

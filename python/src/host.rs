@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use callbox::policy::{Isolation, Policy, Traps};
+use callbox::policy::{Gpu, Isolation, Policy, Traps};
 use callbox::process::Worker;
 use callbox::wasm::{Cache, CacheOptions, Config, Engine};
 use callbox::{Blame, Status, StatusCode};
@@ -22,7 +22,7 @@ use crate::idle::{self, Idle};
 use crate::interrupts;
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
-use crate::native::Native;
+use crate::native::{self, Native};
 use crate::reference;
 use crate::registry;
 use crate::stats::HostStats;
@@ -226,7 +226,8 @@ impl Host {
     ///     source: The path of a .wasm file, or its bytes.
     ///     native: The manifest `callbox.json` of CUDA kernels for targets of the same names, for
     ///         programs that run on a GPU. PTX is verified for each call and runs with a fence,
-    ///         within the limits of the policy's `gpu`.
+    ///         within the limits of the policy's `gpu`. True: the native twin that the package
+    ///         itself carries, which a rule of `trust` with `"native": true` grants.
     ///     allow_native: The SHA-256 digests, in hexadecimal, of the manifests that you vouch for.
     ///         Their kernels run without a fence and can read and write all memory of the process:
     ///         one that is wrong is undefined behaviour, as in any native extension. Cubins,
@@ -251,19 +252,14 @@ impl Host {
         &self,
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
-        native: Option<PathBuf>,
+        native: Option<NativeFrom>,
         allow_native: Option<&Bound<'_, PyAny>>,
         name: Option<trusted::Names>,
         bundle: Option<&[u8]>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || format!("callbox load {}", label(source)));
         let (path, bytes) = read_module(source, self.0.policy.limits.module_bytes)?;
-        let digests = digests(allow_native)?;
-        let native = native.map(|path| {
-            let native = py.detach(|| Native::load(&path, &digests, &self.0.policy.gpu));
-            or_raise(py, native)
-        });
-        let native = native.transpose()?;
+        let native = Kernels::asked(native, allow_native)?;
         let names = name.map_or_else(|| trusted::names_of(path.as_deref()), Into::into);
         let beside = match (&self.0.trust, bundle) {
             (Some(trust), None) => trusted::bundle_beside(trust, &names, path.as_deref())?,
@@ -280,7 +276,8 @@ impl Host {
     }
 
     /// Loads the package of a reference: of a registry, of the Hub or at an address.
-    #[pyo3(signature = (reference, digest, lock, offline))]
+    #[pyo3(signature = (reference, digest, lock, offline, native, allow_native))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of callbox.load")]
     fn _load_reference(
         &self,
         py: Python<'_>,
@@ -288,6 +285,8 @@ impl Host {
         digest: Option<String>,
         lock: Option<PathBuf>,
         offline: bool,
+        native: Option<NativeFrom>,
+        allow_native: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || "callbox load a reference".to_owned());
         let wanted = Wanted {
@@ -301,7 +300,7 @@ impl Host {
             names: fetched.names,
             bytes: fetched.bytes,
             bundle: fetched.bundle.as_deref(),
-            native: None,
+            native: Kernels::asked(native, allow_native)?,
         };
         self.finish(py, loading)
     }
@@ -369,7 +368,51 @@ struct Loading<'a> {
     names: Vec<String>,
     bytes: Vec<u8>,
     bundle: Option<&'a [u8]>,
-    native: Option<Native>,
+    native: Kernels,
+}
+
+/// Where the native kernels of a module are.
+#[derive(FromPyObject)]
+enum NativeFrom {
+    /// In the package itself, if true.
+    Carried(bool),
+    /// In the files that this manifest names.
+    Manifest(PathBuf),
+}
+
+/// The native kernels to load with a module, and the digests that the caller vouches for.
+struct Kernels {
+    from: Option<NativeFrom>,
+    digests: Vec<String>,
+}
+
+impl Kernels {
+    fn asked(
+        native: Option<NativeFrom>,
+        allow_native: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            from: native.filter(|from| !matches!(from, NativeFrom::Carried(false))),
+            digests: digests(allow_native)?,
+        })
+    }
+
+    fn load(
+        &self,
+        module: &[u8],
+        signed: Option<[u8; 32]>,
+        gpu: &Gpu,
+    ) -> callbox::Result<Option<Native>> {
+        let Some(from) = &self.from else {
+            return Ok(None);
+        };
+        let grants = native::grants(&self.digests, signed)?;
+        let native = match from {
+            NativeFrom::Manifest(path) => Native::load(path, grants, gpu)?,
+            NativeFrom::Carried(_) => Native::carried(module, grants, gpu)?,
+        };
+        Ok(Some(native))
+    }
 }
 
 impl Host {
@@ -386,11 +429,28 @@ impl Host {
             Some(path) => status.context(path.display()),
             None => status,
         };
-        if let Some(trust) = &self.0.trust {
-            let (gpu, native) = (&self.0.policy.gpu, native.as_ref());
-            let checked = py.detach(|| trusted::check(trust, &names, &bytes, bundle, native, gpu));
-            or_raise(py, checked.map_err(in_file))?;
-        }
+        let checked = py.detach(|| {
+            let Some(trust) = &self.0.trust else {
+                return Ok(None);
+            };
+            trusted::check(trust, &names, &bytes, bundle)?;
+            trusted::signed_twin(trust, &names, &bytes)
+        });
+        let signed = or_raise(py, checked.map_err(in_file))?;
+        let gpu = &self.0.policy.gpu;
+        let loaded = py.detach(|| {
+            let from_file = matches!(native.from, Some(NativeFrom::Manifest(_)));
+            let loaded = native.load(&bytes, signed, gpu);
+            // A manifest's errors have its own path.
+            let loaded =
+                loaded.map_err(|status| if from_file { status } else { in_file(status) })?;
+            if let (Some(trust), Some(native), true) = (&self.0.trust, &loaded, from_file) {
+                let checked = trusted::check_native(trust, &names, &bytes, native, gpu);
+                checked.map_err(in_file)?;
+            }
+            Ok(loaded)
+        });
+        let native = or_raise(py, loaded)?;
         let shown = path.as_deref().and_then(Path::file_name);
         let compiling = trace::span(py, || format!("callbox compile {}", file_label(shown)));
         let core = py.detach(|| ModuleCore::new(&self.0, bytes, path.as_deref(), native));

@@ -12,6 +12,7 @@ use callbox::call::{CallSite, TargetModule};
 use callbox::cuda::{CudaDevice, CudaModule, NativeGrants};
 use callbox::policy::Gpu;
 use callbox::{CallOptions, Status};
+use callbox_cli::packages;
 
 use crate::module::SiteKey;
 use crate::xla::Launches;
@@ -32,23 +33,31 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    pub(crate) fn load(path: &Path, digests: &[String], gpu: &Gpu) -> callbox::Result<Self> {
-        let mut grants = NativeGrants::none();
-        for digest in digests {
-            let digest = NativeGrants::parse_digest(digest)?;
-            // SAFETY: with `allow_native=` the caller in Python vouches for the code with this
-            // digest, which runs without a sandbox, as the documentation of `Host.load` says.
-            grants = unsafe { grants.allow(digest) };
-        }
+    /// Loads the kernels that a manifest in a file describes.
+    pub(crate) fn load(path: &Path, grants: NativeGrants, gpu: &Gpu) -> callbox::Result<Self> {
         let module = CudaModule::load_manifest(path, &grants, gpu)?;
+        Ok(Self::new(module, grants))
+    }
+
+    /// Loads the kernels that a package carries.
+    pub(crate) fn carried(
+        package: &[u8],
+        grants: NativeGrants,
+        gpu: &Gpu,
+    ) -> callbox::Result<Self> {
+        let module = packages::load_twin(package, &grants, gpu)?;
+        Ok(Self::new(module, grants))
+    }
+
+    fn new(module: Arc<CudaModule>, grants: NativeGrants) -> Self {
         let identity = module.identity();
         let digest = identity.rsplit(':').next().unwrap_or(identity).to_owned();
-        Ok(Self {
+        Self {
             module,
             digest,
             grants,
             sites: Mutex::default(),
-        })
+        }
     }
 
     /// The digest, and whether the kernels are granted.
@@ -98,6 +107,27 @@ impl Native {
         let call = self.module.prepare_call(&device, site)?;
         call.call_with(options, operands, results)
     }
+}
+
+/// The grants of `allow_native=`, and of a rule for the signature of a package with this twin.
+pub(crate) fn grants(
+    digests: &[String],
+    signed: Option<[u8; 32]>,
+) -> callbox::Result<NativeGrants> {
+    let mut grants = NativeGrants::none();
+    for digest in digests {
+        let digest = NativeGrants::parse_digest(digest)?;
+        // SAFETY: with `allow_native=` the caller in Python vouches for the code with this digest,
+        // which runs without a sandbox, as the documentation of `Host.load` says.
+        grants = unsafe { grants.allow(digest) };
+    }
+    if let Some(digest) = signed {
+        // SAFETY: with `"native": true` in a rule of `trust=` the caller in Python vouches for the
+        // native code of each package that the rule's keys signed, as the documentation of `Host`
+        // says. `trusted::signed_twin`, whose result this is, takes the digest from such a package.
+        grants = unsafe { grants.allow(digest) };
+    }
+    Ok(grants)
 }
 
 /// Keeps a device open until the process ends, with the kernels loaded on it.

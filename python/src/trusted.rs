@@ -4,10 +4,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use callbox::call::TargetModule;
-use callbox::cuda::CudaModule;
-use callbox::cuda::manifest::Manifest;
 use callbox::policy::Gpu;
 use callbox::{Blame, Status, StatusCode};
+use callbox_cli::packages;
 use callbox_package::{Limits, MANIFEST, Trust, names_of_file};
 use pyo3::prelude::*;
 
@@ -76,24 +75,44 @@ impl From<Names> for Vec<String> {
     }
 }
 
-/// Checks the signatures of a module. If a rule is for one of its names, the native code must be
-/// the twin that the signed package carries.
+/// Checks the signatures of a module.
 pub(crate) fn check(
     trust: &Trust,
     names: &[String],
     module: &[u8],
     bundle: Option<&[u8]>,
-    native: Option<&Native>,
+) -> callbox::Result<()> {
+    let mut names = names.iter();
+    names.try_for_each(|name| trust.check_with(name, module, bundle))
+}
+
+/// The digest of the twin of a package whose signatures were checked, if a rule for one of its
+/// names grants the native code that it signs.
+pub(crate) fn signed_twin(
+    trust: &Trust,
+    names: &[String],
+    module: &[u8],
+) -> callbox::Result<Option<[u8; 32]>> {
+    if names.iter().any(|name| trust.grants_native(name)) {
+        packages::twin_digest(module)
+    } else {
+        Ok(None)
+    }
+}
+
+/// Checks native code in files of its own: if a rule is for one of the module's names, it must be
+/// the twin that the signed package carries.
+pub(crate) fn check_native(
+    trust: &Trust,
+    names: &[String],
+    module: &[u8],
+    native: &Native,
     gpu: &Gpu,
 ) -> callbox::Result<()> {
-    for name in names {
-        trust.check_with(name, module, bundle)?;
-    }
-    match native {
-        Some(native) if names.iter().any(|name| trust.asks_for(name)) => {
-            check_twin(module, native, gpu)
-        }
-        _ => Ok(()),
+    if names.iter().any(|name| trust.asks_for(name)) {
+        check_twin(module, native, gpu)
+    } else {
+        Ok(())
     }
 }
 
@@ -105,18 +124,11 @@ fn check_twin(module: &[u8], native: &Native, gpu: &Gpu) -> callbox::Result<()> 
             "the signature of a module does not cover native code: expected a package with its twin",
         ));
     };
-    let text = package
-        .file(MANIFEST)
-        .and_then(|text| str::from_utf8(text).ok());
-    let carried = text.map(|text| {
-        let manifest = Manifest::parse(text)?;
-        let images = manifest.images.iter();
-        let images = images.map(|image| Some(package.file(&image.file)?.to_vec()));
-        let images = images.collect::<Option<Vec<_>>>();
-        let images = images.ok_or_else(|| denied("the package lacks an image of its twin"))?;
-        CudaModule::from_manifest(text, images, &native.grants, gpu)
-    });
-    match carried.transpose()? {
+    let carried = match package.file(MANIFEST) {
+        Some(_) => Some(packages::load_twin(module, &native.grants, gpu)?),
+        None => None,
+    };
+    match carried {
         Some(carried) if carried.identity() == native.identity() => Ok(()),
         _ => Err(denied(
             "the native code is not the twin that the signed package carries",

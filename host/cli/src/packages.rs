@@ -4,13 +4,23 @@
 //! variables, passwords of registries and cache of downloads count, as on the command line.
 
 use std::path::{Path, PathBuf};
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use callbox::cuda::{CudaModule, NativeGrants};
+#[cfg(feature = "cuda")]
+use callbox::policy::Gpu;
 use callbox::{Result, Status};
+#[cfg(feature = "cuda")]
+use callbox_package::Limits;
 use callbox_package::Trust;
 
 use crate::failure::Outcome;
 use crate::fetch::{bundles, cache, reference, source};
 use crate::lock::Lock;
+#[cfg(feature = "cuda")]
+use crate::package::twin;
 
 /// What a package must be, and where it may come from.
 #[derive(Clone, Debug, Default)]
@@ -93,4 +103,26 @@ pub fn check_locked(lock: &Path, file: &Path, contents: &[u8]) -> Result<()> {
     let checked = Lock::read(lock)
         .and_then(|lock| lock.check(file, &cache::digest(contents), contents.len() as u64));
     checked.map_err(|failure| failure.status().clone())
+}
+
+/// The digest of the native twin that a package carries, as grants name it. `None` for a module
+/// that is no package, or has no twin.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a damaged package or manifest.
+#[cfg(feature = "cuda")]
+pub fn twin_digest(module: &[u8]) -> Result<Option<[u8; 32]>> {
+    let package = callbox_package::find(module, &Limits::default())?;
+    package.map_or(Ok(None), |package| twin::digest(&package))
+}
+
+/// Loads the native twin that a package carries.
+///
+/// # Errors
+/// INVALID_ARGUMENT for what is no package, NOT_FOUND if it has no twin, and those of
+/// [`CudaModule::from_manifest`].
+#[cfg(feature = "cuda")]
+pub fn load_twin(package: &[u8], grants: &NativeGrants, gpu: &Gpu) -> Result<Arc<CudaModule>> {
+    let package = callbox_package::read(package, &Limits::default())?;
+    twin::load(&package, grants, gpu)
 }

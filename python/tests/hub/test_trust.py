@@ -94,6 +94,12 @@ def add_n(guests: Path) -> bytes:
     return (guests / "add_n.wasm").read_bytes()
 
 
+@pytest.fixture
+def twin(guests: Path) -> dict[str, bytes]:
+    sources = guests.resolve().parents[1] / "guests/add_n"
+    return {name: (sources / name).read_bytes() for name in ("callbox.json", "add_n.ptx")}
+
+
 def denied(message: str, load, *args: object, **options: object) -> None:
     with pytest.raises(callbox.CallError) as caught:
         load(*args, **options)
@@ -268,10 +274,8 @@ def test_kernels_of_the_hub_have_their_names_in_rules(hub, variant, rms_norm, ge
     denied("good--unsigned.wasm: the rule for", get, "good/unsigned", host)
 
 
-def test_the_twin_is_the_one_that_was_signed(hub, variant, guests, add_n, get):
+def test_the_twin_is_the_one_that_was_signed(hub, variant, twin, add_n, get):
     """An attacker who can write the repository, and not sign, exchanges the twin and its digest."""
-    sources = guests.resolve().parents[1] / "guests/add_n"
-    twin = {name: (sources / name).read_bytes() for name in ("callbox.json", "add_n.ptx")}
     other = {**twin, "add_n.ptx": twin["add_n.ptx"] + b"\n"}
     host = callbox.Host(trust=rules("hf:good/*"))
     signed = sign(package(add_n, twin), 1)
@@ -283,3 +287,66 @@ def test_the_twin_is_the_one_that_was_signed(hub, variant, guests, add_n, get):
     denied("does not cover native code", get, "good/bare", host, native=True)
     assert "add_n" in get("good/swapped", host)
     assert get("good/swapped", callbox.Host(), native=True).add_n.has_native
+
+
+def test_a_package_carries_its_twin(add_n, twin, guests, tmp_path):
+    path = tmp_path / "k.wasm"
+    path.write_bytes(package(add_n, twin))
+    manifest = guests.resolve().parents[1] / "guests/add_n/callbox.json"
+    known = callbox.Host().load(add_n, native=manifest)
+    for loaded in (
+        callbox.Host().load(path, native=True),
+        callbox.Host().load(path.read_bytes(), native=True),
+        callbox.load(path, native=True),
+    ):
+        assert loaded.add_n.has_native and loaded.native == known.native
+    for loaded in (callbox.Host().load(path, native=False), callbox.load(path)):
+        assert not loaded.add_n.has_native and loaded.native is None
+    for contents, code, message in [
+        (add_n, "INVALID_ARGUMENT", "k.wasm: the module is not a package"),
+        (package(add_n, {}), "NOT_FOUND", "k.wasm: the package has no native twin"),
+        (package(add_n, {"callbox.json": b"{"}), "INVALID_ARGUMENT", "k.wasm: callbox.json: "),
+        (package(add_n, {"callbox.json": twin["callbox.json"]}), "INVALID_ARGUMENT", 'lacks the image "add_n.ptx"'),
+        (package(add_n, {**twin, "add_n.ptx": b"x"}), "PERMISSION_DENIED", "k.wasm: "),
+    ]:
+        path.write_bytes(contents)
+        for load in (callbox.Host().load, callbox.load):
+            with pytest.raises(callbox.CallError) as caught:
+                load(path, native=True)
+            assert caught.value.code == code and message in caught.value.message, str(caught.value)
+        callbox.load(path)
+
+
+def test_a_rule_grants_native_code_by_signature(add_n, twin, tmp_path, hub, variant, get):
+    """Without fences, each twin takes a grant."""
+    granted_alone = {"gpu": {"fenced": False}}
+    path = tmp_path / "k.wasm"
+    path.write_bytes(sign(package(add_n, twin), 1))
+    trust = rules("*")
+
+    def host(**more: object) -> callbox.Host:
+        return callbox.Host(policy=granted_alone, trust={**trust, **more})
+
+    for load in (host().load, lambda path, **options: callbox.load(path, host=host(), **options)):
+        denied("where its SHA-256 digest is granted", load, path, native=True)
+    digest = callbox.Host().load(path, native=True).native
+    assert callbox.Host(policy=granted_alone).load(path, native=True, allow_native=digest).native == digest
+    trust["signatures"] = {"*": {"signed_by": ["alice"], "native": True}}
+    assert host().load(path, native=True).native == digest
+    assert callbox.load(path, host=host(), native=True).native == digest
+    assert callbox.load(path, host=host()).native is None
+    hub.push("good/add-n", "v1", variant(path.read_bytes(), twin=twin, manifest="callbox.json"))
+    assert get("good/add-n", host(), native=True).add_n.has_native
+    # The grant is for the twin that was signed, and for a key that counts.
+    denied("alice, which is revoked", host(revoked=["alice"]).load, path, native=True)
+    other = {**twin, "add_n.ptx": twin["add_n.ptx"] + b"\n"}
+    hub.push("good/swapped", "v1", variant(path.read_bytes(), twin=other, manifest="callbox.json"))
+    denied("where its SHA-256 digest is granted", get, "good/swapped", host(), native=True)
+    path.write_bytes(package(add_n, other)[:8] + signature(package(add_n, twin), 1) + package(add_n, other)[8:])
+    denied("a signature by alice of other content", host().load, path, native=True)
+    path.write_bytes(package(add_n, twin))
+    denied("found no signature", host().load, path, native=True)
+    # A rule for another name grants nothing here.
+    trust["signatures"] = {"*/other.wasm": {"signed_by": ["alice"], "native": True}}
+    path.write_bytes(sign(package(add_n, twin), 1))
+    denied("where its SHA-256 digest is granted", host().load, path, native=True)
