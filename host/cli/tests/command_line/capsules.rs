@@ -269,16 +269,14 @@ fn a_capsule_of_many_arrays_takes_time_in_proportion() {
 /// Each result is looked up in the list of those that are scratch memory.
 #[test]
 fn a_capsule_of_many_results_that_are_not_read_takes_time_in_proportion() {
-    const RESULTS: usize = 100_000;
+    const RESULTS: usize = 700_000;
     let mut parts = Parts::new();
     parts.record["result"] = json!(format!("({})", vec!["u8[0]"; RESULTS].join(", ")));
     parts.record["scratch"] = (0..RESULTS).collect();
     let folder = Folder::new();
     folder.write("c", parts.file());
-    let ran = limited(&folder, 200, &["replay", "c"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    let message = "error: FAILED_PRECONDITION: c: the call ";
-    assert!(ran.stderr.starts_with(message), "{ran:?}");
+    let ran = limited(&folder, 400, &["replay", "c"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
     parts.record["scratch"] = json!([1, 0]);
     let message = "expected scratch in ascending order, found 0 after 1";
     parts.refused("INVALID_ARGUMENT", message);
