@@ -250,7 +250,7 @@ pub(super) fn execute_leaves(
     let shape = site.result.clone();
     let leaves = shape.leaves().into_iter().enumerate();
     let results = leaves.map(|(i, leaf)| {
-        let is_scratch = site.scratch.contains(&i);
+        let is_scratch = site.is_scratch(i);
         zeroed(if is_scratch { 0 } else { leaf.byte_size() })
     });
     let mut results = results.collect::<Result<Vec<_>>>()?;

@@ -187,7 +187,7 @@ impl Execution for Running<'_> {
             .call(reference.id, &arguments, &self.bounds)
             .map_err(|status| status.context(format_args!("function {:?}", reference.name)))?;
         for (number, (to, (_, from))) in std::iter::zip(results, result.leaves()).enumerate() {
-            if !site.scratch.contains(&number) {
+            if !site.is_scratch(number) {
                 to.copy_from_slice(from);
             }
         }

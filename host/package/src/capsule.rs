@@ -117,7 +117,7 @@ impl Capsule {
         let leaves = self.site.result.leaves();
         let results = self.outcome.iter().flatten();
         for (i, (shape, bytes)) in leaves.into_iter().zip(results).enumerate() {
-            if !self.site.scratch.contains(&i) {
+            if !self.site.is_scratch(i) {
                 arrays.push((format!("result.{i}"), shape, bytes));
             }
         }
@@ -153,7 +153,7 @@ impl Capsule {
             None => {
                 let mut results = Vec::new();
                 for (i, shape) in site.result.leaves().into_iter().enumerate() {
-                    results.push(if site.scratch.contains(&i) {
+                    results.push(if site.is_scratch(i) {
                         Vec::new()
                     } else {
                         read(&format!("result.{i}"), shape.element_type())?
@@ -207,6 +207,7 @@ pub fn check_grants(policy: &Policy, target: &str) -> Result<()> {
 
 /// Checks that a call site is one that can be called outside its program.
 fn check_site(site: &CallSite) -> Result<()> {
+    site.check_scratch()?;
     let operands = site.operands.iter().flat_map(Shape::leaves);
     let mut arrays = operands.clone().chain(site.result.leaves());
     let refused = if !site.functions.is_empty() {

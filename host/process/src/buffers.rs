@@ -33,7 +33,7 @@ impl BufferLayout {
         let results = site.result.leaves().into_iter().enumerate();
         let results: Vec<usize> = results
             .map(|(i, leaf)| {
-                if site.scratch.contains(&i) {
+                if site.is_scratch(i) {
                     0
                 } else {
                     leaf.byte_size()

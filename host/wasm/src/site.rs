@@ -72,14 +72,10 @@ impl Site {
             .check(site)
             .and_then(|()| check_convention(module, site))
             .map_err(|status| clean_message(status, limits.message_bytes))?;
-        check_scratch(site)?;
+        site.check_scratch()?;
         let layout = lay_out(target, site, limits.memory_bytes)?;
         let sizes = layout.results().iter().enumerate().map(|(leaf, place)| {
-            if site.scratch.contains(&leaf) {
-                0
-            } else {
-                place.size
-            }
+            if site.is_scratch(leaf) { 0 } else { place.size }
         });
         Ok(Self {
             id: SiteId::new(),
@@ -195,17 +191,6 @@ fn drops(module: &Module, target: &str, stages: &[Stage]) -> Vec<Stage> {
     let has_drop =
         |stage: &&Stage| module.export_type(&drop_name(target, **stage)) == Some(STAGE_DROP_TYPE);
     stages.iter().filter(has_drop).copied().collect()
-}
-
-/// Checks that scratch memory stands for leaves of the result.
-fn check_scratch(site: &CallSite) -> Result<()> {
-    let leaves = site.result.leaf_count();
-    match site.scratch.iter().find(|&&leaf| leaf >= leaves) {
-        Some(leaf) => Err(Status::invalid_argument(format!(
-            "expected scratch to name one of the {leaves} leaves of the result, found {leaf}"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Checks that the calling convention has a place for everything in the call site, and that the

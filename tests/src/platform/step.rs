@@ -58,7 +58,7 @@ pub(super) fn call(
     let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
     let shapes = site.result.leaves();
     // A scratch leaf has no buffer and is no result.
-    let is_scratch = |leaf: usize| site.scratch.contains(&leaf);
+    let is_scratch = |leaf: usize| site.is_scratch(leaf);
     let sizes = shapes.iter().enumerate().map(|(leaf, shape)| {
         if is_scratch(leaf) {
             0

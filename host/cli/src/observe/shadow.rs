@@ -316,7 +316,7 @@ impl Prepared {
             Ok(expected) => {
                 let results = leaves.iter().zip(expected.iter().zip(found)).enumerate();
                 for (i, (shape, (expected, found))) in results {
-                    if site.scratch.contains(&i) {
+                    if site.is_scratch(i) {
                         continue;
                     }
                     if let Err(difference) =
@@ -350,7 +350,7 @@ impl Prepared {
             ..options.clone()
         };
         let results = leaves.iter().enumerate().map(|(i, leaf)| {
-            let is_scratch = site.scratch.contains(&i);
+            let is_scratch = site.is_scratch(i);
             zeroed(if is_scratch { 0 } else { leaf.byte_size() })
         });
         let mut results = results.collect::<Result<Vec<_>>>()?;

@@ -266,6 +266,22 @@ fn a_capsule_of_many_arrays_takes_time_in_proportion() {
     assert!(ran.stderr.starts_with(message), "{ran:?}");
 }
 
+/// Each result is looked up in the list of those that are scratch memory.
+#[test]
+fn a_capsule_of_many_results_that_are_not_read_takes_time_in_proportion() {
+    const RESULTS: usize = 700_000;
+    let mut parts = Parts::new();
+    parts.record["result"] = json!(format!("({})", vec!["u8[0]"; RESULTS].join(", ")));
+    parts.record["scratch"] = (0..RESULTS).collect();
+    let folder = Folder::new();
+    folder.write("c", parts.file());
+    let ran = limited(&folder, 400, &["replay", "c"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    parts.record["scratch"] = json!([1, 0]);
+    let message = "expected scratch in ascending order, found 0 after 1";
+    parts.refused("INVALID_ARGUMENT", message);
+}
+
 #[test]
 fn long_texts_of_a_capsule_are_cut() {
     let long = "\u{1b}".repeat(1 << 18);

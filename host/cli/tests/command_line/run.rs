@@ -1,5 +1,6 @@
 //! `callbox run`: programs, functions, targets, limits.
 
+use crate::cost::limited;
 use crate::guests::{ADD, CALL, FAULTS, NEGATE, SEED, calling};
 use crate::support::Folder;
 
@@ -373,4 +374,23 @@ fn a_module_in_place_of_a_program_points_to_call() {
     folder.module("m.wasm", NEGATE);
     let message = "m.wasm: expected HLO text, found a WebAssembly module: `callbox call`";
     folder.refuse(&["run", "m.wasm"], 1, "INVALID_ARGUMENT", message);
+}
+
+/// The results that a program does not read are scratch memory, and each is looked up among them.
+#[test]
+fn results_that_are_not_read_take_time_in_proportion() {
+    const RESULTS: usize = 700_000;
+    let module = r#"(module (memory (export "memory") 256)
+        (func (export "f") (param i32) (result i32) i32.const 0))"#;
+    let shape = format!("({})", vec!["f32[1]"; RESULTS].join(","));
+    let last = RESULTS - 1;
+    let program = format!(
+        "HloModule m\nENTRY main {{\n  c = {shape} custom-call(), custom_call_target=\"f\", \
+         api_version=API_VERSION_TYPED_FFI\n  \
+         ROOT r = f32[1] get-tuple-element(c), index={last}\n}}\n"
+    );
+    let folder = Folder::new();
+    folder.module("f.wasm", module).write("p.hlo", program);
+    let ran = limited(&folder, 768, &["run", "p.hlo", "--target", "f=f.wasm"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
 }

@@ -7,7 +7,7 @@ use callbox_abi::ApiVersion;
 use serde::{Deserialize, Serialize};
 
 use crate::untrusted_text::shown_name;
-use crate::values::{Dictionary, Literal, Shape, ShapeIndex};
+use crate::values::{Dictionary, Literal, Result, Shape, ShapeIndex, Status};
 
 /// A result leaf that shares its memory with an operand leaf: an entry of HLO's
 /// `output_to_operand_aliasing`.
@@ -75,7 +75,7 @@ pub struct CallSite {
     /// The results that share memory with operands.
     pub aliasing: Vec<Alias>,
     /// The unread result leaves, by number in preorder: scratch memory of the target, which is not
-    /// copied out.
+    /// copied out. In ascending order: see [`check_scratch`](Self::check_scratch).
     pub scratch: Vec<usize>,
     /// The instruction's `literal`.
     pub literal: Option<Literal>,
@@ -106,6 +106,32 @@ impl CallSite {
             literal: None,
             functions: Vec::new(),
             called_computations: Vec::new(),
+        }
+    }
+
+    /// Whether a leaf of the result, by its number, is scratch memory.
+    #[must_use]
+    pub fn is_scratch(&self, leaf: usize) -> bool {
+        self.scratch.binary_search(&leaf).is_ok()
+    }
+
+    /// Checks that scratch memory stands for leaves of the result, in order.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it does not.
+    pub fn check_scratch(&self) -> Result<()> {
+        let leaves = self.result.leaf_count();
+        if let Some(leaf) = self.scratch.iter().find(|&&leaf| leaf >= leaves) {
+            return Err(Status::invalid_argument(format!(
+                "expected scratch to name one of the {leaves} leaves of the result, found {leaf}"
+            )));
+        }
+        match self.scratch.windows(2).find(|pair| pair[0] > pair[1]) {
+            Some(pair) => Err(Status::invalid_argument(format!(
+                "expected scratch in ascending order, found {} after {}",
+                pair[1], pair[0]
+            ))),
+            None => Ok(()),
         }
     }
 

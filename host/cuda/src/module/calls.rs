@@ -62,11 +62,7 @@ impl Site {
         };
         module.signatures[target].check(&site)?;
         let leaves = site.result.leaf_count();
-        if let Some(leaf) = site.scratch.iter().find(|&&leaf| leaf >= leaves) {
-            return Err(Status::invalid_argument(format!(
-                "expected scratch to name one of the {leaves} leaves of the result, found {leaf}"
-            )));
-        }
+        site.check_scratch()?;
         let aliases = resolve_aliases(&site, leaves)?;
         let mut instantiated = None;
         let mut planned = None;
@@ -174,7 +170,7 @@ pub(super) fn call_on_device(
     check_sizes("operand", operand_sizes, operands.len(), |i| {
         operands[i].len()
     })?;
-    let is_scratch = |result: usize| site.scratch.contains(&result);
+    let is_scratch = |result: usize| site.is_scratch(result);
     let written = result_sizes.clone().enumerate();
     let written = written.map(|(i, size)| if is_scratch(i) { 0 } else { size });
     check_sizes("result", written, results.len(), |i| results[i].len())?;

@@ -153,7 +153,7 @@ impl<'a> Cut<'a> {
         let parts = site.result.leaves().into_iter().enumerate();
         let parts = parts.map(|(i, shape)| {
             let mut row = Row::of(self, self.result(i), shape, before)?;
-            if site.scratch.contains(&i) {
+            if site.is_scratch(i) {
                 row.width = 0;
             }
             Some(Part::Rows(row))
