@@ -9,6 +9,7 @@
 mod running;
 mod watcher;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::CallSite;
@@ -72,9 +73,9 @@ impl Arrays {
     /// The sizes of a call site's arrays. `aliases` has for each result leaf the operand leaf that
     /// shares its memory.
     pub(super) fn of(site: &CallSite, aliases: &[Option<usize>]) -> Self {
+        let shared: HashSet<usize> = aliases.iter().flatten().copied().collect();
         let operands = site.operands.iter().flat_map(Shape::leaves).enumerate();
-        let operands =
-            operands.map(|(leaf, shape)| (shape.byte_size(), aliases.contains(&Some(leaf))));
+        let operands = operands.map(|(leaf, shape)| (shape.byte_size(), shared.contains(&leaf)));
         let results = site.result.leaves().into_iter();
         Self {
             operands: operands.collect(),
