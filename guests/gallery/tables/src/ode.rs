@@ -19,14 +19,9 @@ fn linear_ode(
     row_major(&[("x", x.shape()), ("a", a.shape()), ("y", y.shape())])?;
     let [n] = last("x", x.dimensions())?;
     let steps = count(steps)?;
-    // By columns, so that the sums of all rows run side by side, in vectors.
-    let columns: Vec<f64> = (0..n * n).map(|i| a[i % n * n + i / n]).collect();
     let slope = |x: &[f64], slope: &mut [f64]| {
-        slope.fill(0.0);
-        for (column, x) in columns.chunks_exact(n.max(1)).zip(x) {
-            for (slope, a) in slope.iter_mut().zip(column) {
-                *slope += a * x;
-            }
+        for (slope, row) in slope.iter_mut().zip(a.chunks_exact(n.max(1))) {
+            *slope = row.iter().zip(x).map(|(a, x)| a * x).sum();
         }
     };
     let mut scratch = Scratch::new(n);
