@@ -114,6 +114,8 @@ class _Collector:
             return ("constant", kind and kind(value))
         if isinstance(value, tuple):
             return ("tuple", tuple(self.value(item, name, where) for item in value))
+        if isinstance(value, np.ma.MaskedArray):
+            raise where.error(name, "a masked array, whose mask a kernel would not see: pass the data and the mask")
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in "biuf" or value.nbytes > MAX_ARRAY:
                 raise where.error(
