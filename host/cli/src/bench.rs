@@ -22,8 +22,8 @@ A benchmark is benches/NAME.json in the folder of a kernel, a case without value
   {\"call\": {\"target\": \"scale\", \"results\": [\"f32[1000]\"]}, \"operands\": [\"f32[1000]\"]}
 Of a package, and of a folder without benchmarks, the cases are measured.
 
-A native benchmark is the program benches/native.rs (cargo bench) or benches/native.c (clang), which
-prints a line `NAME NANOSECONDS` for each benchmark.
+A native benchmark is the program benches/native.rs (cargo bench), benches/native.c (clang) or
+benches/native.py (Numba), which prints a line `NAME NANOSECONDS` for each benchmark.
 
 A folder is built before, and its native benchmark runs: unlike a package, its build scripts and
 native code run with your rights.

@@ -238,7 +238,7 @@ impl Project {
         match self.language {
             Language::Rust => rust::bench(self),
             Language::C => c::bench(self),
-            Language::Python => Ok(None),
+            Language::Python => python::bench(self),
         }
     }
 

@@ -18,7 +18,7 @@ import numpy as np
 from callbox._callbox import Host, Module, Target
 from callbox.types import ArrayType
 
-from . import _cache
+from . import _cache, _native
 from ._errors import CompileError
 from ._payload import payload_of
 from ._signature import Signature, signature_of
@@ -265,16 +265,56 @@ class JitFunction:
                 one, other, rtol=rtol, atol=atol, err_msg=f"{result.name} of {self._kernel.name}, and of plain Python"
             )
 
+    def time_natively(self, *arrays: Any, **options: Any) -> float:
+        """The least seconds of at most 100 calls of the same source as native code of Numba.
+
+        It takes what a call of the kernel takes, and says how much slower the module is. A process
+        of its own compiles and runs the native code, without a sandbox.
+
+        Raises:
+            CompileError: The function cannot be compiled or called natively.
+        """
+        found = self(*arrays, **options)
+        results = [np.zeros_like(result) for result in (found if isinstance(found, tuple) else (found,))]
+        operands = [np.ascontiguousarray(array) for array in arrays]
+        if self._kernel.returned is not None:
+            views = [array.reshape(-1) for array in (*operands, *results)]
+        else:
+            views = self._views(operands, results)
+        request = (payload_of(self._function), self._kernel, self._options)
+        arguments = [*views, *self._attributes(options).values()]
+        return _native.least_seconds(self._kernel.name, (*request, arguments))
+
+    def _attributes(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The values of the attributes, in their order."""
+        return {
+            a.name: np.asarray(given.get(a.name, a.default), a.element.dtype)[
+                ... if isinstance(a.type, ArrayType) else ()
+            ]
+            for a in self._kernel.attributes
+        }
+
+    def _views(self, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """The arrays as the function sees them, in the order of its parameters."""
+        names = [result.name for result in self.target.results or ()]
+        rest = iter(operands)
+        arrays = [results[names.index(p.name)] if p.name in names else next(rest) for p in self._kernel.buffers]
+        views = []
+        for parameter, array in zip(self._kernel.buffers, arrays, strict=True):
+            assert isinstance(parameter.type, ArrayType)
+            shape = array.shape
+            if parameter.type.has_rows:
+                fixed = len(parameter.type.dimensions) - 1
+                split = array.ndim - fixed
+                shape = (int(np.prod(shape[:split], dtype=np.int64)), *shape[split:])
+            views.append(array.reshape(shape))
+        return views
+
     def _in_python(self, operands: Sequence[Any], like: Sequence[Any], given: dict[str, Any]) -> list[Any]:
         """The results of the plain function, of the shapes of `like`."""
         results = [np.zeros_like(result) for result in like]
         kernel = self._kernel
-        attributes = {
-            a.name: np.asarray(given.get(a.name, a.default), a.element.dtype)[
-                ... if isinstance(a.type, ArrayType) else ()
-            ]
-            for a in kernel.attributes
-        }
+        attributes = self._attributes(given)
         with np.errstate(all="ignore"):
             if kernel.returned is not None:
                 for index in np.ndindex(results[0].shape):
@@ -283,19 +323,7 @@ class JitFunction:
                     for result, value in zip(results, values, strict=True):
                         result[index] = value
                 return results
-            names = [result.name for result in self.target.results or ()]
-            rest = iter(operands)
-            arrays = [results[names.index(p.name)] if p.name in names else next(rest) for p in kernel.buffers]
-            views = []
-            for parameter, array in zip(kernel.buffers, arrays, strict=True):
-                assert isinstance(parameter.type, ArrayType)
-                shape = array.shape
-                if parameter.type.has_rows:
-                    fixed = len(parameter.type.dimensions) - 1
-                    split = array.ndim - fixed
-                    shape = (int(np.prod(shape[:split], dtype=np.int64)), *shape[split:])
-                views.append(array.reshape(shape))
-            self._function(*views, **attributes)
+            self._function(*self._views(operands, results), **attributes)
         return results
 
 

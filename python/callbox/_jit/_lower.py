@@ -84,12 +84,7 @@ def compile_module(
     Raises:
         CompileError: The function cannot become a kernel.
     """
-    every = [*signature.buffers, *signature.attributes]
-    elements = [p.element for p in every] + list(signature.returned or ())
-    _numbers.Numbers.floats_are_weak = f64 not in elements and not payload.names_f64
-    options = _options(boundscheck)
-    if reassociate:
-        options["fastmath"] = {"reassoc", "contract", "nsz"}
+    options = _options_of(payload, signature, boundscheck=boundscheck, reassociate=reassociate)
     # Errors are told at the places of this one, not of the loop around it.
     function = called = _Functions(payload, options).kernel()
     try:
@@ -113,6 +108,33 @@ def compile_module(
         raise _error(function, _undefined(error.names)) from None
     except (_link.LinkError, _cuda.CudaError) as error:
         raise _error(function, str(error)) from None
+
+
+def compile_natively(payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool) -> Any:
+    """Returns Numba's native function, of the arrays with all results, and the attributes."""
+    options = _options_of(payload, signature, boundscheck=boundscheck, reassociate=reassociate)
+    function = _Functions(payload, options).kernel()
+    if signature.returned is not None:
+        function = _loop(function, signature, options)[0]
+    return numba.njit(**{**options, "no_cpython_wrapper": False})(_positional(function))
+
+
+def _options_of(payload: Payload, signature: Signature, *, boundscheck: bool, reassociate: bool) -> dict[str, Any]:
+    """Numba's options for a kernel. Also chooses the type of its numbers."""
+    every = [*signature.buffers, *signature.attributes]
+    elements = [p.element for p in every] + list(signature.returned or ())
+    _numbers.Numbers.floats_are_weak = f64 not in elements and not payload.names_f64
+    options = _options(boundscheck)
+    if reassociate:
+        options["fastmath"] = {"reassoc", "contract", "nsz"}
+    return options
+
+
+def _positional(function: Any) -> Any:
+    """The function with its attributes, which are keyword-only, as positional parameters."""
+    code = function.__code__
+    code = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
+    return python_types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def _error(function: Any, message: str, line: int | None = None) -> CompileError:
@@ -272,11 +294,7 @@ def _loop(
         f"    for i_ in range({results[0].name}.size):\n"
         f"        {stores} = kernel_({', '.join(arguments)})\n"
     )
-    code = function.__code__
-    # The function's attributes are keyword-only, in the order in which they are passed here.
-    positional = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
-    scalar = python_types.FunctionType(positional, function.__globals__, function.__name__, None, function.__closure__)
-    names = {"kernel_": numba.njit(**options)(scalar), "__builtins__": __builtins__}
+    names = {"kernel_": numba.njit(**options)(_positional(function)), "__builtins__": __builtins__}
     exec(compile(source, "<callbox.jit>", "exec"), names)
     return names[function.__name__], operands, results, order
 
@@ -285,11 +303,7 @@ def _llvm_of(
     function: Any, order: list[Parameter], results: list[Parameter], options: dict[str, Any]
 ) -> tuple[str, str]:
     """Compiles the function for the parameters' types. Returns its name and LLVM's text."""
-    code = function.__code__
-    positional = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
-    function = python_types.FunctionType(
-        positional, function.__globals__, function.__name__, None, function.__closure__
-    )
+    function = _positional(function)
     declared = types.void(*(_numba_type(p, is_result=p in results) for p in order))
     dispatcher = numba.njit(**options)(function)
     dispatcher.compile(declared.args)

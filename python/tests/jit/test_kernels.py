@@ -309,3 +309,11 @@ def test_inspect():
     assert [o.name for o in found["operands"]] == ["x", "weight"]
     assert [r.dimensions for r in found["results"]] == [("..", "n")]
     assert found["bytes"] == len(rms_norm.wasm)
+
+
+def test_the_same_source_is_timed_natively(x):
+    for seconds in (gelu.time_natively(x), rms_norm.time_natively(x, np.ones(x.shape[-1], np.float32), eps=1e-6)):
+        assert 0 < seconds < 10
+    # What the kernel refuses is not run natively.
+    with pytest.raises(ValueError, match="n"):
+        rms_norm.time_natively(x, np.ones(x.shape[-1] + 1, np.float32), eps=1e-6)

@@ -38,18 +38,35 @@ pub(super) fn test(project: &Project) -> Outcome<()> {
     let mut tests: Vec<_> = entries.map(|entry| entry.path()).collect();
     tests.retain(|path| path.extension().is_some_and(|ending| ending == "py"));
     tests.sort();
+    for test in tests {
+        let failed = format!("the native test {} failed", test.display());
+        let mut command = python_with_folder(project);
+        tool::run(command.arg(&test), MISSING, &failed)?;
+    }
+    Ok(())
+}
+
+/// Runs `benches/native.py`.
+pub(super) fn bench(project: &Project) -> Outcome<Option<String>> {
+    let program = project.folder.join("benches/native.py");
+    if !program.is_file() {
+        return Ok(None);
+    }
+    let failed = format!("{} failed", program.display());
+    let mut command = python_with_folder(project);
+    tool::output(command.arg(&program), MISSING, &failed).map(Some)
+}
+
+/// Python with the folder of the kernel on its path.
+fn python_with_folder(project: &Project) -> Command {
     let earlier = std::env::var_os("PYTHONPATH").unwrap_or_default();
     let folders = [project.folder.clone()]
         .into_iter()
         .chain(std::env::split_paths(&earlier));
     let path = std::env::join_paths(folders).unwrap_or_else(|_| project.folder.clone().into());
-    for test in tests {
-        let failed = format!("the native test {} failed", test.display());
-        let mut command = python(project);
-        command.env("PYTHONPATH", &path).arg(&test);
-        tool::run(&mut command, MISSING, &failed)?;
-    }
-    Ok(())
+    let mut command = python(project);
+    command.env("PYTHONPATH", path);
+    command
 }
 
 fn python(project: &Project) -> Command {

@@ -61,6 +61,7 @@ const PYTHON: &[Template] = &[
         "python/elementwise_test.py",
         "python/rows_test.py"
     ),
+    template!("benches/native.py", "python/native.py"),
 ];
 
 /// What the CI file installs besides callbox.
@@ -104,7 +105,15 @@ pub(super) fn files(name: &str, language: Language, form: Form) -> Vec<(String, 
             .replace("DIMENSIONS", choose("1000, 1000", "1_000_000"))
             .replace(
                 "ATTRIBUTE",
-                choose("", "    call.attribute(\"factor\", 2.0_f32);\n"),
+                choose(
+                    "",
+                    match language {
+                        Language::Python => ", factor=2.0",
+                        Language::Rust | Language::C => {
+                            "    call.attribute(\"factor\", 2.0_f32);\n"
+                        }
+                    },
+                ),
             )
             .replace(
                 "COMPUTE",

@@ -43,7 +43,7 @@ fn a_new_folder_has_all_files_and_no_gaps() {
             "c",
             &["src/k.c", "src/k.h", "tests/k.c", "benches/native.c"],
         ),
-        ("python", &["k.py", "tests/test_k.py"]),
+        ("python", &["k.py", "tests/test_k.py", "benches/native.py"]),
     ] {
         for form in ["--elementwise", "--rows"] {
             let path = format!("{language}{form}/k");

@@ -97,8 +97,14 @@ fn a_kernel_in_python_is_compiled_and_tested() {
         let shown = folder.run(&["inspect", &module]).done();
         assert!(!shown.contains("warning"), "{shown}");
     }
-    let measured = run(&["bench", "scale"]).done();
-    assert!(measured.starts_with("scale: "), "{measured}");
+    for name in ["center", "scale"] {
+        let measured = run(&["bench", name]).done();
+        let has_native = measured.contains(", native ");
+        assert!(
+            measured.starts_with(&format!("{name}: ")) && has_native,
+            "{measured}"
+        );
+    }
 
     // A wrong case, a wrong native test, and what cannot be compiled, with its line.
     replace(
