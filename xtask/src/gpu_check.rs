@@ -25,9 +25,10 @@ const RECORD: &str = "stand-in.json";
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The files to copy: a folder, and the endings of their names. No ending means all files.
-const COPIED: [(&str, &[&str]); 4] = [
+const COPIED: [(&str, &[&str]); 5] = [
     ("tests/cases", &[]),
     ("tests/hostile", &[]),
+    ("tests/ptx", &[".ptx", ".json"]),
     ("guests", &["callbox.json", ".ptx", ".cu"]),
     ("target/guests", &[".wasm", ".so"]),
 ];

@@ -10,7 +10,9 @@ use callbox_tests::date;
 use crate::conformance::{Codes, Record};
 use crate::options::Options;
 use crate::report::{Device, FORMAT, Outcome, Report, Section};
-use crate::sections::{BANDWIDTH, CONFORMANCE, ENVIRONMENT, LAUNCH, LOADING};
+use crate::sections::{
+    BANDWIDTH, CONFORMANCE, ENVIRONMENT, FENCE, FENCE_COST, LAUNCH, LOADING, RANDOM,
+};
 use crate::{children, faults};
 
 /// The commit that `cargo xtask gpu-check` built from.
@@ -50,6 +52,9 @@ pub(crate) fn run(options: &Options, root: &Path) -> Report {
         say(section(BANDWIDTH)),
         // NVRTC works without a device.
         say(children::run(LOADING, options, root)),
+        say(section(FENCE)),
+        say(section(FENCE_COST)),
+        say(section(RANDOM)),
     ];
     Report {
         format: FORMAT,

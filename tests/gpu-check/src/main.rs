@@ -14,6 +14,7 @@ mod children;
 mod conformance;
 mod environment;
 mod faults;
+mod fence;
 mod guests;
 mod launch;
 mod loading;

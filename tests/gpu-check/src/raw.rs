@@ -1,6 +1,8 @@
 //! The driver without callbox: the baselines, and the memory and timers of both sides of a
-//! comparison. It holds all unsafe code of this program.
+//! comparison. It and `raw/kernel.rs` hold all unsafe code of this program.
 #![allow(unsafe_code, reason = "calls the driver, and launches a kernel")]
+
+mod kernel;
 
 use std::ffi::c_void;
 use std::fmt;
@@ -16,6 +18,8 @@ use cudarc::driver::{
     PinnedHostSlice, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
+
+pub(crate) use self::kernel::{End, Kernel, Record};
 
 /// A device's primary context, which callbox uses as well, and a stream in it.
 ///

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::options::Options;
 use crate::report::Section;
-use crate::{bandwidth, conformance, environment, faults, launch, loading};
+use crate::{bandwidth, conformance, environment, faults, fence, launch, loading};
 
 /// The device name that the stand-in driver reports. No GPU has this name.
 const STAND_IN_DEVICE: &str = "callbox stand-in (not a GPU)";
@@ -23,12 +23,16 @@ pub(crate) const CONFORMANCE: &str = "conformance";
 pub(crate) const LAUNCH: &str = "launch cost";
 pub(crate) const BANDWIDTH: &str = "bandwidth";
 pub(crate) const LOADING: &str = "loading";
+pub(crate) const FENCE: &str = "fence";
+pub(crate) const FENCE_COST: &str = "fence cost";
+pub(crate) const RANDOM: &str = "random kernels";
 
 /// Returns the timeout of a section.
 pub(crate) fn limit(name: &str) -> Duration {
     Duration::from_secs(match name {
         CONFORMANCE => 150,
-        LAUNCH | BANDWIDTH => 60,
+        RANDOM => 120,
+        LAUNCH | BANDWIDTH | FENCE | FENCE_COST => 60,
         _ => 30,
     })
 }
@@ -63,6 +67,9 @@ fn find(name: &str, options: &Options, root: &Path) -> Result<Section> {
     let is_stand_in = is_stand_in(&device);
     let amount = options.amount(is_stand_in);
     let measured = match name {
+        FENCE => return fence::hold(name, &device, root, amount, is_stand_in),
+        RANDOM => return fence::random::run(name, &device, root, amount),
+        FENCE_COST => fence::cost::measure(&device, root, amount)?,
         LAUNCH => launch::measure(&device, root, amount)?,
         BANDWIDTH => bandwidth::measure(&device, root, amount)?,
         _ => bail!("expected the name of a section, found {name:?}"),

@@ -20,13 +20,16 @@ const KEYS: [&str; 9] = [
     "sections",
 ];
 
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 9] = [
     "environment",
     "conformance",
     "faults",
     "launch cost",
     "bandwidth",
     "loading",
+    "fence",
+    "fence cost",
+    "random kernels",
 ];
 
 fn gpu_check(folder: &Path, arguments: &[&str]) -> Output {
@@ -76,7 +79,7 @@ fn without_a_gpu_it_succeeds_and_says_why_there_is_none() {
     assert_eq!(report["device"], Value::Null);
     let why = report["why_no_device"].as_str().unwrap();
     assert!(why.starts_with("CUDA is unavailable: expected "), "{why}");
-    let skipped = ["skipped"; 5];
+    let skipped = ["skipped"; 8];
     assert_eq!(outcomes(&report), [&["ok"][..], &skipped].concat());
     let page = fs::read_to_string(folder.path().join("gpu-report.md")).unwrap();
     assert!(page.contains(&format!("- device: none: {why}")), "{page}");
@@ -89,7 +92,7 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
     let report = report(folder.path(), &output, 0);
     assert_eq!(report["device"]["name"], "callbox stand-in (not a GPU)");
     assert_eq!(report["device"]["is_stand_in"], true);
-    assert_eq!(outcomes(&report), ["ok"; 6]);
+    assert_eq!(outcomes(&report), ["ok"; 9]);
     let numbers: Vec<&Value> = sections(&report)
         .iter()
         .map(|section| &section["numbers"])
@@ -110,7 +113,15 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
         }
     }
     assert_eq!(faults.len(), 5);
-    assert_eq!(numbers[3..], [&Value::Null; 3]);
+    for timed in [3, 4, 5, 7] {
+        assert_eq!(numbers[timed], &Value::Null, "{}", SECTIONS[timed]);
+    }
+    assert_eq!(numbers[6]["wrong"], Value::Array(Vec::new()));
+    assert!(numbers[6]["hostile_kernels"].as_u64().unwrap() > 100);
+    for kind in numbers[8].as_array().unwrap() {
+        assert!(kind["ran"].as_u64().unwrap() > 0, "{kind}");
+        assert_eq!(kind["finds"], Value::Array(Vec::new()));
+    }
     let page = fs::read_to_string(folder.path().join("gpu-report.md")).unwrap();
     assert!(page.contains("times here are meaningless"), "{page}");
 }

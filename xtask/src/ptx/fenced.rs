@@ -233,7 +233,7 @@ fn resources(report: &str, entry: &str) -> Option<(u32, u32)> {
     Some((number_before("registers")?, spills))
 }
 
-/// A launch in `tests/ptx/kernels.json`. `tests/cuda-stand-in/tests/fenced` documents the fields.
+/// A launch in `tests/ptx/kernels.json`. `tests/ptx/src/launch.rs` documents the fields.
 fn launch(kernel: &Value) -> Option<Launch> {
     let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
     let three = |key: &str| {

@@ -1,69 +1,15 @@
-//! The cases of `tests/ptx/hostile`. The first line of each file says what must happen; the line
-//! that ends with `// here` is the one that the refusal or the record names.
+//! The kernels of `tests/ptx/hostile`, verified, fenced and run.
 
 use callbox_ptx::fence::{Fault, fence};
-use serde::Deserialize;
+use callbox_ptx_cases::hostile::{self, ENTRY, Expectation, Hostile};
 
-use crate::rig::{self, LaunchData};
+use crate::rig;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    #[serde(rename = "doc")]
-    _doc: String,
-    expect: Expectation,
-    launch: LaunchData,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Expectation {
-    Refused {
-        refused: Rules,
-        line: Option<u32>,
-    },
-    Fault {
-        fault: String,
-        offset: Option<i64>,
-        param: Option<usize>,
-        thread: Option<[u32; 3]>,
-    },
-    Passes {
-        #[serde(rename = "passes")]
-        _passes: bool,
-    },
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Rules {
-    One(String),
-    AnyOf(Vec<String>),
-}
-
-impl Rules {
-    fn has(&self, name: &str) -> bool {
-        match self {
-            Self::One(rule) => rule == name,
-            Self::AnyOf(rules) => rules.iter().any(|rule| rule == name),
-        }
-    }
-}
-
-fn check(text: &str) -> Result<(), String> {
-    let head = text
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("//! "))
-        .ok_or("no first line")?;
-    let case: Case = serde_json::from_str(head).map_err(|error| error.to_string())?;
-    let here = text
-        .lines()
-        .position(|line| line.ends_with("// here"))
-        .map(|at| at as u32 + 1);
-    let launch = case.launch.launch();
-    let verified = rig::verified(text, "k", &launch);
-    match (case.expect, verified) {
+fn check(hostile: &Hostile) -> Result<(), String> {
+    let here = hostile.here;
+    let launch = hostile.case.launch.launch();
+    let verified = rig::verified(&hostile.text, ENTRY, &launch);
+    match (&hostile.case.expect, verified) {
         (Expectation::Refused { refused, line }, Err(refusals)) => {
             let first = refusals.first().ok_or("a refusal without a reason")?;
             let is_line = line.or(here).is_none_or(|line| line == first.line);
@@ -76,9 +22,9 @@ fn check(text: &str) -> Result<(), String> {
         (_, Err(refusals)) => Err(format!("it was refused: {}", refusals[0])),
         (expect, Ok((module, proof))) => {
             let fenced = fence(&module, &proof);
-            let outcome = rig::run(&fenced, "k", &launch, 4, rig::BUDGET);
+            let outcome = rig::run(&fenced, ENTRY, &launch, 4, rig::BUDGET);
             let outcome = outcome.map_err(|failure| format!("{failure:?}"))?;
-            judge(&expect, &outcome, here)
+            judge(expect, &outcome, here)
         }
     }
 }
@@ -122,26 +68,13 @@ fn judge(expect: &Expectation, outcome: &rig::Outcome, here: Option<u32>) -> Res
 
 #[test]
 fn hostile_kernels_get_their_status() {
-    let folder = rig::root().join("tests/ptx/hostile");
-    let mut names: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    names.sort();
-    assert!(names.len() >= 100, "{} cases", names.len());
+    let kernels = hostile::all(&rig::root()).unwrap();
+    assert!(kernels.len() >= 100, "{} cases", kernels.len());
     let mut wrong = Vec::new();
-    for name in names {
-        let text = std::fs::read_to_string(&name).unwrap();
-        if let Err(message) = check(&text) {
-            let name = name
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            wrong.push(format!(
-                "{name}: {}",
-                message.lines().next().unwrap_or_default()
-            ));
+    for kernel in kernels {
+        if let Err(message) = check(&kernel) {
+            let line = message.lines().next().unwrap_or_default();
+            wrong.push(format!("{}: {line}", kernel.name));
         }
     }
     assert!(

@@ -8,12 +8,12 @@
 
 mod hostile;
 mod oracle;
-mod random;
 mod rig;
 
 use callbox_ptx::fence::{Fault, fence};
 use callbox_ptx::types::Space;
 use callbox_ptx::verify::{Limits, LoopEnd, Open, Proof, Verdict, survey};
+use callbox_ptx_cases::content;
 
 fn count(proof: &Proof, verdict: Verdict, space: Space) -> usize {
     let accesses = proof.accesses.iter();
@@ -94,7 +94,7 @@ fn blocks_of_giant_grids_look_first() {
         let fault = stopped.fault.map(|(_, fault)| fault);
         assert_eq!(fault, Some(Fault::Stopped), "{name}");
         for result in &stopped.results {
-            let untouched = rig::content(result.len() as u64);
+            let untouched = content(result.len() as u64);
             assert!(*result == untouched, "{name}: a block ran after the stop");
         }
     }

@@ -2,8 +2,8 @@
 
 use callbox_ptx::fence::fence;
 use callbox_ptx::verify::{Launch, Limits};
+use callbox_ptx_cases::random::{self, Random};
 
-use crate::random::{self, Random};
 use crate::rig::{self, Failure};
 
 /// What a run of many kernels found.
@@ -101,7 +101,7 @@ fn changed_kernels_never_fault() {
         .into_iter()
         .map(|data| {
             let text = std::fs::read_to_string(rig::root().join(&data.file)).unwrap();
-            (alone(&text, &data.entry), data)
+            (random::alone(&text, &data.entry), data)
         })
         .filter(|(text, data)| rig::run_unfenced(text, &data.entry, &data.launch.launch()).is_ok())
         .collect();
@@ -114,22 +114,4 @@ fn changed_kernels_never_fault() {
     }
     println!("changed kernels: {counts:?} of {} sources", sources.len());
     assert!(counts.ran as u64 > count / 3, "{counts:?}");
-}
-
-/// The text of one kernel: its module's head, and its own lines.
-fn alone(text: &str, entry: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let is_entry = |line: &&str| line.contains(".entry ");
-    let Some(first) = lines.iter().position(&is_entry) else {
-        return text.to_owned();
-    };
-    let Some(start) = lines
-        .iter()
-        .position(|line| line.contains(&format!(".entry {entry}(")))
-    else {
-        return text.to_owned();
-    };
-    let end = lines[start + 1..].iter().position(is_entry);
-    let end = end.map_or(lines.len(), |end| start + 1 + end);
-    [&lines[..first], &lines[start..end]].concat().join("\n")
 }

@@ -7,101 +7,11 @@ use std::sync::Mutex;
 use callbox_cuda_stand_in::ptx::{self, Memory, Shape};
 use callbox_ptx::fence::{Fault, Fenced, Record};
 use callbox_ptx::verify::{Launch, Limits, Param, Proof, Refusal, verify};
-use serde::Deserialize;
+use callbox_ptx_cases::content;
+use callbox_ptx_cases::launch::KernelData;
 
 /// The instructions of all threads. A kernel that takes more hangs past its stop.
 pub(crate) const BUDGET: u64 = 1 << 29;
-
-/// A launch, as test data has it.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct LaunchData {
-    #[serde(default = "one")]
-    pub(crate) grid: [u32; 3],
-    #[serde(default = "one")]
-    pub(crate) block: [u32; 3],
-    #[serde(default)]
-    pub(crate) shared_bytes: u32,
-    #[serde(default)]
-    pub(crate) params: Vec<ParamData>,
-    #[serde(default)]
-    pub(crate) has_clock: bool,
-}
-
-/// A kernel of the repository, and a launch.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct KernelData {
-    pub(crate) file: String,
-    pub(crate) entry: String,
-    #[serde(flatten)]
-    pub(crate) launch: LaunchData,
-}
-
-fn one() -> [u32; 3] {
-    [1; 3]
-}
-
-fn usual_align() -> u32 {
-    256
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub(crate) enum ParamData {
-    Read {
-        read: u64,
-        #[serde(default = "usual_align")]
-        align: u32,
-    },
-    Write {
-        write: u64,
-        #[serde(default = "usual_align")]
-        align: u32,
-    },
-    U64 {
-        u64: u64,
-    },
-    U32 {
-        u32: u32,
-    },
-    F32 {
-        f32: f32,
-    },
-    /// A structure, or a scalar of another size.
-    Bytes {
-        bytes: Vec<u8>,
-    },
-}
-
-impl LaunchData {
-    pub(crate) fn launch(&self) -> Launch {
-        let params = self.params.iter().map(|param| match param {
-            ParamData::Read { read: bytes, align } => Param::Buffer {
-                bytes: *bytes,
-                writable: false,
-                align: *align,
-            },
-            ParamData::Write {
-                write: bytes,
-                align,
-            } => Param::Buffer {
-                bytes: *bytes,
-                writable: true,
-                align: *align,
-            },
-            ParamData::U64 { u64 } => Param::Value(u64.to_le_bytes().to_vec()),
-            ParamData::U32 { u32 } => Param::Value(u32.to_le_bytes().to_vec()),
-            ParamData::F32 { f32 } => Param::Value(f32.to_le_bytes().to_vec()),
-            ParamData::Bytes { bytes } => Param::Value(bytes.clone()),
-        });
-        Launch {
-            grid: self.grid,
-            block: self.block,
-            shared_bytes: self.shared_bytes,
-            params: params.collect(),
-            has_clock: self.has_clock,
-        }
-    }
-}
 
 struct Buffer {
     bytes: Vec<u8>,
@@ -115,11 +25,6 @@ pub(crate) struct Device {
     record: u64,
     /// How often the stop word may be read as zero.
     looks: Mutex<u64>,
-}
-
-/// What a buffer holds before a launch.
-pub(crate) fn content(bytes: u64) -> Vec<u8> {
-    (0..bytes).map(|at| (at * 7 % 64) as u8).collect()
 }
 
 impl Device {
@@ -379,6 +284,5 @@ pub(crate) fn root() -> std::path::PathBuf {
 }
 
 pub(crate) fn kernels() -> Vec<KernelData> {
-    let text = std::fs::read_to_string(root().join("tests/ptx/kernels.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    callbox_ptx_cases::launch::kernels(&root()).unwrap()
 }

@@ -4,7 +4,8 @@ use callbox_ptx::verify::{Launch, Param};
 
 use super::{NUMBERS, Random, number};
 
-pub(crate) fn launch(random: &mut Random) -> Launch {
+/// A launch for a generated kernel.
+pub fn launch(random: &mut Random) -> Launch {
     let blocks = [
         [1, 1, 1],
         [2, 1, 1],
@@ -35,7 +36,7 @@ pub(crate) fn launch(random: &mut Random) -> Launch {
 }
 
 /// A smaller launch, whose buffers may be too short. Fewer threads find the same faults sooner.
-pub(crate) fn changed_launch(mut launch: Launch, random: &mut Random) -> Launch {
+pub fn changed_launch(mut launch: Launch, random: &mut Random) -> Launch {
     launch.block[0] = launch.block[0].min(64);
     let blocks = 1 + random.below(2) as u32;
     launch.grid = [launch.grid[0].min(blocks), launch.grid[1].min(1), 1];

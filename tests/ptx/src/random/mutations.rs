@@ -3,7 +3,7 @@
 use super::{Random, number};
 
 /// Changes a few words of a text.
-pub(crate) fn mutated(text: &str, random: &mut Random) -> String {
+pub fn mutated(text: &str, random: &mut Random) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let code: Vec<usize> = (0..lines.len())
         .filter(|&at| lines[at].contains(';') && !lines[at].contains(".reg"))
@@ -84,4 +84,22 @@ fn with_register(line: &str, other: &str, random: &mut Random) -> String {
         others[random.below(others.len())],
     );
     line.replacen(from, to, 1)
+}
+
+/// The text of one kernel: its module's head, and its own lines.
+pub fn alone(text: &str, entry: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_entry = |line: &&str| line.contains(".entry ");
+    let Some(first) = lines.iter().position(&is_entry) else {
+        return text.to_owned();
+    };
+    let Some(start) = lines
+        .iter()
+        .position(|line| line.contains(&format!(".entry {entry}(")))
+    else {
+        return text.to_owned();
+    };
+    let end = lines[start + 1..].iter().position(is_entry);
+    let end = end.map_or(lines.len(), |end| start + 1 + end);
+    [&lines[..first], &lines[start..end]].concat().join("\n")
 }

@@ -3,33 +3,38 @@
 mod launches;
 mod mutations;
 
-pub(crate) use launches::{changed_launch, launch};
-pub(crate) use mutations::mutated;
+pub use launches::{changed_launch, launch};
+pub use mutations::{alone, mutated};
 
 /// A small generator of numbers (xorshift), so that a seed says all about a kernel.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    pub(crate) fn below(&mut self, count: usize) -> usize {
+    /// A number below `count`, or 0.
+    pub fn below(&mut self, count: usize) -> usize {
         (self.next() >> 33) as usize % count.max(1)
     }
 
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+    /// Whether something happens that has this chance in percent.
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    pub(crate) fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+    /// One of the choices.
+    pub fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len())]
     }
 }
@@ -95,7 +100,7 @@ struct Generator<'r> {
 }
 
 /// A kernel of straight runs, branches to anywhere, loops that count, and accesses.
-pub(crate) fn kernel(random: &mut Random) -> String {
+pub fn kernel(random: &mut Random) -> String {
     let mut text = ".version 8.0\n.target sm_80\n.address_size 64\n".to_owned();
     text.push_str(".extern .shared .align 16 .b8 dynamic[];\n");
     text.push_str(".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n, .param .u64 m)\n{\n");
