@@ -39,7 +39,7 @@ def targets(compiled):
                 {"name": "weight", "element_types": ["f32"], "dimensions": ["n"]},
             ],
             "results": [{"name": "y", **MATRIX}],
-            "attributes": [{"name": "epsilon", "kind": "scalar", "element_type": "f32"}],
+            "attributes": [{"name": "eps", "kind": "scalar", "element_type": "f32"}],
             "launches": [
                 {
                     "kernel": kernel,
@@ -49,7 +49,7 @@ def targets(compiled):
                         "weight_ptr": {"operand": 1},
                         "y_ptr": {"result": 0},
                         "columns": "results[0].dims[-1]",
-                        "epsilon": "attributes.epsilon",
+                        "epsilon": "attributes.eps",
                     },
                     "grid": ["results[0].elements / results[0].dims[-1]"],
                 }

@@ -18,7 +18,7 @@ use callbox_core::policy::Gpu;
 use callbox_core::untrusted_text::clean_line;
 use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 use callbox_ptx::ast::Module;
-use callbox_ptx::fence::{Site, fence};
+use callbox_ptx::fence::{Fault, Site, fence};
 use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
 use sha2::{Digest, Sha256};
 
@@ -53,11 +53,20 @@ pub(super) struct FencedKernel {
     launch: Launch,
     /// The parameters, as the manifest names them.
     parameters: Vec<PlannedParameter>,
-    sites: Vec<Site>,
+    /// The places that a record can name. Without any, the kernel does not use its record.
+    pub(super) sites: Vec<Site>,
     /// The text for the driver.
     pub(super) text: String,
     /// The digest of the text.
     pub(super) digest: [u8; 32],
+}
+
+impl FencedKernel {
+    /// Whether it looks at the stop word. Loops and grids that are proved to be short do not.
+    pub(super) fn is_stoppable(&self) -> bool {
+        let mut sites = self.sites.iter();
+        sites.any(|site| site.fault == Fault::Stopped)
+    }
 }
 
 /// The sizes of a call's arrays, and which operands a kernel may write.

@@ -84,7 +84,8 @@ pub struct Site {
 pub struct Fenced {
     /// A module with this kernel alone. [`crate::print`] writes it as text.
     pub module: Module,
-    /// The places that a record can name.
+    /// The places that a record can name. Empty if everything was proved: the kernel then does not
+    /// use its record.
     pub sites: Vec<Site>,
     /// The number of instructions in the author's kernel, and in the fenced one.
     pub instructions: (usize, usize),

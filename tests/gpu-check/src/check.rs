@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use callbox_tests::date;
 
 use crate::conformance::{Codes, Record};
+use crate::fence::random;
 use crate::options::Options;
 use crate::report::{Device, FORMAT, Outcome, Report, Section};
 use crate::sections::{
@@ -54,7 +55,10 @@ pub(crate) fn run(options: &Options, root: &Path) -> Report {
         say(children::run(LOADING, options, root)),
         say(section(FENCE)),
         say(section(FENCE_COST)),
-        say(section(RANDOM)),
+        say(match &device {
+            Some(_) => random::run(RANDOM, options, root),
+            None => Section::skipped(RANDOM, &why_no_device),
+        }),
     ];
     Report {
         format: FORMAT,

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use callbox_tests::root;
 use serde_json::Value;
 
+use crate::fence::random;
 use crate::loading;
 use crate::options::Options;
 use crate::report::Section;
@@ -37,7 +38,8 @@ fn start(name: &str, options: &Options, root: &Path) -> Result<Child> {
     command.arg("--cases").arg(&options.cases);
     command.args(options.quick.then_some("--quick"));
     command.args(options.stand_in.then_some("--stand-in"));
-    if [sections::LOADING, sections::FENCE_COST, sections::RANDOM].contains(&name) {
+    let compiles = [sections::LOADING, sections::FENCE_COST].contains(&name);
+    if compiles || name.starts_with(random::PREFIX) {
         let (variable, value) = loading::WITHOUT_CACHE;
         command.env(variable, value);
     }

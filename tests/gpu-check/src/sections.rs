@@ -17,7 +17,7 @@ use crate::{bandwidth, conformance, environment, faults, fence, launch, loading}
 /// The device name that the stand-in driver reports. No GPU has this name.
 const STAND_IN_DEVICE: &str = "callbox stand-in (not a GPU)";
 
-/// The sections with a single process each, in order. The faults are separate.
+/// The sections, in order. The faults and the random kernels have several processes.
 pub(crate) const ENVIRONMENT: &str = "environment";
 pub(crate) const CONFORMANCE: &str = "conformance";
 pub(crate) const LAUNCH: &str = "launch cost";
@@ -31,7 +31,7 @@ pub(crate) const RANDOM: &str = "random kernels";
 pub(crate) fn limit(name: &str) -> Duration {
     Duration::from_secs(match name {
         CONFORMANCE => 150,
-        RANDOM => 120,
+        name if name.starts_with(fence::random::PREFIX) => 120,
         LAUNCH | BANDWIDTH | FENCE | FENCE_COST => 60,
         _ => 30,
     })
@@ -66,9 +66,11 @@ fn find(name: &str, options: &Options, root: &Path) -> Result<Section> {
     }
     let is_stand_in = is_stand_in(&device);
     let amount = options.amount(is_stand_in);
+    if let Some(share) = name.strip_prefix(fence::random::PREFIX) {
+        return fence::random::part(name, share, &device, root, amount);
+    }
     let measured = match name {
         FENCE => return fence::hold(name, &device, root, amount, is_stand_in),
-        RANDOM => return fence::random::run(name, &device, root, amount),
         FENCE_COST => fence::cost::measure(&device, root, amount)?,
         LAUNCH => launch::measure(&device, root, amount)?,
         BANDWIDTH => bandwidth::measure(&device, root, amount)?,

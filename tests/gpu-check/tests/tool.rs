@@ -120,7 +120,7 @@ fn on_the_stand_in_every_section_runs_and_no_time_is_told() {
     assert!(numbers[6]["hostile_kernels"].as_u64().unwrap() > 100);
     for kind in numbers[8].as_array().unwrap() {
         assert!(kind["ran"].as_u64().unwrap() > 0, "{kind}");
-        assert_eq!(kind["finds"], Value::Array(Vec::new()));
+        assert_eq!(kind["finds"], Value::Array(Vec::new()), "{kind}");
     }
     let page = fs::read_to_string(folder.path().join("gpu-report.md")).unwrap();
     assert!(page.contains("times here are meaningless"), "{page}");

@@ -4,7 +4,9 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstreamCaptureStatus,
+};
 
 use super::{Outcome, check};
 use crate::failure::DriverFailure;
@@ -114,15 +116,26 @@ impl Context {
 
     /// Whether a stream belongs to this context.
     ///
+    /// The driver does not tell the context of a stream that is being captured. Such a stream is
+    /// taken to be of the calling thread's current context, in which its framework captures.
+    ///
     /// # Safety
     /// The handle must be a stream's.
     pub(crate) unsafe fn owns_stream(&self, stream: sys::CUstream) -> Outcome<bool> {
         let mut context: CUcontext = ptr::null_mut();
-        self.call("cuStreamGetCtx", || {
-            // SAFETY: the caller promises that the handle is a stream's; the driver writes
-            // `context`.
-            unsafe { sys::cuStreamGetCtx(stream, &raw mut context) }
-        })?;
+        // SAFETY: the caller promises that the handle is a stream's.
+        if unsafe { is_capturing(stream) }? {
+            // SAFETY: the driver writes `context`.
+            check("cuCtxGetCurrent", unsafe {
+                sys::cuCtxGetCurrent(&raw mut context)
+            })?;
+        } else {
+            self.call("cuStreamGetCtx", || {
+                // SAFETY: the caller promises that the handle is a stream's; the driver writes
+                // `context`.
+                unsafe { sys::cuStreamGetCtx(stream, &raw mut context) }
+            })?;
+        }
         Ok(context == self.raw)
     }
 }
@@ -134,16 +147,37 @@ impl Drop for Context {
     }
 }
 
+/// Whether a stream is being captured. The calling thread must have a current context.
+///
+/// # Safety
+/// The handle must be a stream's.
+unsafe fn is_capturing(stream: sys::CUstream) -> Outcome<bool> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the caller promises that the handle is a stream's; the driver writes `status`.
+    check("cuStreamIsCapturing", unsafe {
+        sys::cuStreamIsCapturing(stream, &raw mut status)
+    })?;
+    Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
 /// The number of the device that a stream belongs to, among this many.
+///
+/// For a stream that is being captured, it is the device of the calling thread's current context:
+/// the driver refuses the question about the stream (error 900), and that would end the capture.
 ///
 /// # Safety
 /// The handle must be a stream's.
 pub(crate) unsafe fn ordinal_of(stream: sys::CUstream, devices: usize) -> Outcome<Option<usize>> {
     let mut device: CUdevice = 0;
     // SAFETY: the caller promises that the handle is a stream's; the driver writes `device`.
-    check("cuStreamGetDevice", unsafe {
-        sys::cuStreamGetDevice(stream, &raw mut device)
-    })?;
+    unsafe {
+        if is_capturing(stream)? {
+            check("cuCtxGetDevice", sys::cuCtxGetDevice(&raw mut device))?;
+        } else {
+            let found = sys::cuStreamGetDevice(stream, &raw mut device);
+            check("cuStreamGetDevice", found)?;
+        }
+    }
     for ordinal in 0..devices {
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let mut found: CUdevice = 0;

@@ -53,7 +53,8 @@ enum Reason {
 }
 
 impl Running {
-    /// A launch with an empty record, which the watcher stops when its time is over.
+    /// A launch with an empty record. If it can be stopped, the watcher stops it when its time is
+    /// over.
     pub(crate) fn begin(
         kernel: &Arc<FencedKernel>,
         slot: Arc<Pinned>,
@@ -78,13 +79,15 @@ impl Running {
                 stopped_by: None,
             }),
         });
-        watcher::watch(&running)?;
+        if kernel.is_stoppable() {
+            watcher::watch(&running)?;
+        }
         Ok(running)
     }
 
-    /// The task that the stream runs before the launch.
-    pub(crate) fn begin_task(&self) -> &Arc<Box<HostTask>> {
-        &self.begin
+    /// The task that the stream runs before the launch. `None` for a launch that nothing stops.
+    pub(crate) fn begin_task(&self) -> Option<&Arc<Box<HostTask>>> {
+        self.kernel.is_stoppable().then_some(&self.begin)
     }
 
     /// The address of the record, which is the kernel's last parameter.

@@ -28,17 +28,19 @@ impl CudaQueue {
         let running = Running::begin(kernel, self.slot(Record::BYTES)?, bounds)?;
         // From here on the record is kept until the stream has passed the launch.
         self.running.push(Arc::clone(&running));
-        // SAFETY: `running` holds the task, and the queue keeps it until it has waited for the
-        // stream, or until the stream has passed the event that `Staging::retire` records.
-        let put = unsafe { self.stream.launch_host(running.begin_task()) };
-        self.check("marking the beginning of a launch", put)?;
+        if let Some(task) = running.begin_task() {
+            // SAFETY: `running` holds the task, and the queue keeps it until it has waited for the
+            // stream, or until the stream has passed the event that `Staging::retire` records.
+            let put = unsafe { self.stream.launch_host(task) };
+            self.check("marking the beginning of a launch", put)?;
+        }
         Ok(running)
     }
 
     /// Waits for fenced kernels in another framework's stream: that framework would not learn that
-    /// one failed.
+    /// one failed. Kernels that cannot fail have no record to wait for.
     pub(crate) fn end_fenced_elsewhere(&mut self) -> Result<()> {
-        if self.is_own_stream {
+        if self.is_own_stream || self.running.is_empty() {
             return Ok(());
         }
         self.download(&[]).map(drop)

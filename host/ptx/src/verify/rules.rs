@@ -4,7 +4,7 @@ use super::flow::Flow;
 use super::{
     Launch, Limits, Open, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
 };
-use crate::ast::{Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
+use crate::ast::{Base, Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
 use crate::table::{Control, Form, Meeting, Opcode, Role};
 use crate::types::Space;
 
@@ -266,6 +266,15 @@ fn memory(instruction: &Instruction, form: &Form) -> Option<Refusal> {
                 Rule::Address,
                 "it has coordinates".to_owned(),
                 "use plain addresses",
+            );
+        }
+        let is_number =
+            matches!(operand, Operand::Address(address) if address.base == Base::Nothing);
+        if is_number && access.space != Space::Local {
+            return refused(
+                Rule::Address,
+                "its address is a number, which assemblers take for local memory alone".to_owned(),
+                "keep the address in a register",
             );
         }
         if access.space == Space::Cluster {

@@ -151,16 +151,19 @@ unsafe extern "C" fn cuLaunchHostFunc(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamGetCtx(stream: usize, context: Out<usize>) -> CUresult {
-    call("cuStreamGetCtx", Needs::Context, |guard| {
+    call("cuStreamGetCtx", Needs::Context, |mut guard| {
         let stream = guard.stream(stream)?;
+        guard.check_not_capturing(stream)?;
         context.put(guard.streams.get(stream)?.context)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamGetDevice(stream: usize, device: Out<c_int>) -> CUresult {
-    call("cuStreamGetDevice", Needs::Context, |guard| {
+    call("cuStreamGetDevice", Needs::Context, |mut guard| {
         let stream = guard.stream(stream)?;
+        // As the driver 580.159 does on an H100.
+        guard.check_not_capturing(stream)?;
         let number = guard
             .contexts
             .get(guard.streams.get(stream)?.context)?

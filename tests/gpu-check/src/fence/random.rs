@@ -2,12 +2,11 @@
 //! after its stop word was set.
 //!
 //! The generators and seeds are those of `tests/cuda-stand-in/tests/fenced`. A find is a seed, with
-//! which that test runs the kernel on the stand-in.
+//! which that test runs the kernel on the stand-in. Several processes share the seeds, each with a
+//! context of its own: a driver call of one waits for no kernel of another.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,12 +15,16 @@ use callbox::cuda::CudaDevice;
 use callbox_ptx::verify::{Launch, Limits};
 use callbox_ptx_cases::launch::{KernelData, kernels};
 use callbox_ptx_cases::random::{self, Random};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::rig::{Ran, Rig, fenced};
-use crate::guests;
-use crate::options::Amount;
-use crate::report::Section;
+use crate::options::{Amount, Options};
+use crate::report::{Outcome, Section};
+use crate::{children, guests};
+
+/// The prefix of the names of the processes' sections. A number and the count follow.
+pub(crate) const PREFIX: &str = "random kernels: ";
 
 /// The first seed.
 const FIRST: u64 = 1;
@@ -29,14 +32,12 @@ const FIRST: u64 = 1;
 /// The time that a kernel has before its stop word is set.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The most finds in a report.
-const MAX_FINDS: usize = 16;
+/// The most processes.
+const MAX_PROCESSES: usize = 12;
 
-/// How many kernels to run.
+/// How many kernels of each kind to run.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// The threads that prepare and launch.
-    threads: usize,
     time: Duration,
     kernels: u64,
     patience: Duration,
@@ -49,90 +50,137 @@ enum Kind {
     Changed(Vec<(String, KernelData)>),
 }
 
-/// What happened to the kernels.
-#[derive(Default)]
+/// What happened to the kernels of one kind.
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Counts {
+    kernels: String,
+    first_seed: u64,
+    last_seed: u64,
     tried: u64,
     refused: u64,
-    /// By the driver, which does not take the text or the launch.
-    not_run: u64,
+    /// Kernels whose text or launch the driver refused.
+    not_run_by_the_driver: u64,
     ran: u64,
     /// Those of `ran` that noted something.
     noted: u64,
     /// Those of `ran` whose stop word was set.
     stopped: u64,
     /// The longest time from a stop to the end.
-    longest_stop: Duration,
-    finds: Vec<Value>,
+    longest_stop_ms: f64,
+    /// Seeds with what was wrong.
+    finds: Vec<String>,
 }
 
-/// What the threads share.
-struct Run {
-    kind: Kind,
-    extent: Extent,
-    end: Instant,
-    next: AtomicU64,
-    /// Set by a find: the context may be lost.
-    is_over: AtomicBool,
-    counts: Mutex<Counts>,
+/// The seeds of one process.
+#[derive(Clone, Copy)]
+struct Share {
+    number: u64,
+    count: u64,
 }
 
-/// Runs generated and changed kernels.
+/// Runs all processes, and adds their counts.
+pub(crate) fn run(name: &str, options: &Options, root: &Path) -> Section {
+    let count = match thread::available_parallelism() {
+        Ok(processors) if !options.stand_in => processors.get().min(MAX_PROCESSES),
+        _ => 1,
+    };
+    let parts: Vec<Section> = thread::scope(|scope| {
+        let run = |number| {
+            let name = format!("{PREFIX}{number}/{count}");
+            scope.spawn(move || children::run(&name, options, root))
+        };
+        let running: Vec<_> = (0..count).map(run).collect();
+        let parts = running.into_iter().map(|part| {
+            let failed = |_| Section::failed(name, "its thread panicked", Value::Null);
+            part.join().unwrap_or_else(failed)
+        });
+        parts.collect()
+    });
+    together(name, parts)
+}
+
+fn together(name: &str, parts: Vec<Section>) -> Section {
+    let failed = parts.iter().filter(|part| part.outcome != Outcome::Ok);
+    let failed: Vec<String> = failed
+        .map(|part| format!("{}: {}", part.name, part.why))
+        .collect();
+    let mut sums: Vec<Counts> = Vec::new();
+    for part in parts {
+        let rows: Vec<Counts> = serde_json::from_value(part.numbers).unwrap_or_default();
+        for row in rows {
+            match sums.iter_mut().find(|sum| sum.kernels == row.kernels) {
+                Some(sum) => sum.add(row),
+                None => sums.push(row),
+            }
+        }
+    }
+    let numbers = serde_json::to_value(sums).unwrap_or_default();
+    if failed.is_empty() {
+        Section::ok(name, numbers)
+    } else {
+        Section::failed(name, failed.join("; "), numbers)
+    }
+}
+
+/// Runs the generated and the changed kernels of one process, named `NUMBER/COUNT`.
 ///
 /// # Errors
 /// Files that cannot be read.
-pub(crate) fn run(
+pub(crate) fn part(
     name: &str,
+    share: &str,
     device: &Arc<CudaDevice>,
     root: &Path,
     amount: Amount,
 ) -> Result<Section> {
-    let extent = |seconds, kernels, threads, patience| Extent {
-        threads,
+    let share = share.split_once('/').and_then(|(number, count)| {
+        Some(Share {
+            number: number.parse().ok()?,
+            count: count.parse().ok()?,
+        })
+    });
+    let share = share.context("expected the number of a process and their count")?;
+    let extent = |seconds, kernels, patience| Extent {
         time: Duration::from_secs(seconds),
         kernels,
         patience,
     };
     let extent = match amount {
         // The stand-in runs a launch while it is enqueued.
-        Amount::Tiny => extent(10, 40, 1, Duration::ZERO),
-        Amount::Quick => extent(8, u64::MAX, 8, PATIENCE),
-        Amount::Full => extent(40, u64::MAX, 8, PATIENCE),
+        Amount::Tiny => extent(10, 40, Duration::ZERO),
+        Amount::Quick => extent(8, u64::MAX, PATIENCE),
+        Amount::Full => extent(40, u64::MAX, PATIENCE),
     };
     let mut rows = Vec::new();
-    let mut problems = Vec::new();
     for (what, kind) in [
         ("generated", Kind::Generated),
         ("changed", Kind::Changed(sources(root)?)),
     ] {
-        let counts = all(device, kind, extent);
-        if !counts.finds.is_empty() {
-            problems.push(format!(
-                "{} {what} kernels: {}",
-                counts.finds.len(),
-                counts.finds[0]
-            ));
-        }
-        rows.push(json!({
-            "kernels": what,
-            "first_seed": FIRST,
-            "tried": counts.tried,
-            "refused": counts.refused,
-            "not_run_by_the_driver": counts.not_run,
-            "ran": counts.ran,
-            "noted": counts.noted,
-            "stopped": counts.stopped,
-            "longest_stop_ms": counts.longest_stop.as_secs_f64() * 1e3,
-            "finds": counts.finds,
-        }));
-        if !problems.is_empty() {
+        let mut counts = Counts {
+            kernels: what.to_owned(),
+            first_seed: FIRST,
+            ..Counts::default()
+        };
+        let rig = Rig::new(device)?;
+        let outcome = all(&rig, &kind, share, extent, &mut counts);
+        counts
+            .finds
+            .extend(outcome.err().map(|error| format!("{error:#}")));
+        let is_over = !counts.finds.is_empty();
+        rows.push(counts);
+        if is_over {
+            // A kernel may still use the memory, or the context is lost.
+            std::mem::forget(rig);
             break;
         }
     }
-    Ok(if problems.is_empty() {
-        Section::ok(name, rows.into())
+    let finds = rows.iter().flat_map(|row| &row.finds);
+    let finds: Vec<String> = finds.cloned().collect();
+    let numbers = serde_json::to_value(rows)?;
+    Ok(if finds.is_empty() {
+        Section::ok(name, numbers)
     } else {
-        Section::failed(name, problems.join("; "), rows.into())
+        Section::failed(name, finds.join("; "), numbers)
     })
 }
 
@@ -146,124 +194,85 @@ fn sources(root: &Path) -> Result<Vec<(String, KernelData)>> {
     Ok(sources)
 }
 
-/// Runs kernels on all threads, until one finds something or the time is over.
-fn all(device: &Arc<CudaDevice>, kind: Kind, extent: Extent) -> Counts {
-    let run = Arc::new(Run {
-        kind,
-        extent,
-        end: Instant::now() + extent.time,
-        next: AtomicU64::new(FIRST),
-        is_over: AtomicBool::new(false),
-        counts: Mutex::default(),
-    });
-    let (ended, end) = mpsc::channel();
-    for _ in 0..extent.threads {
-        let (run, device, ended) = (Arc::clone(&run), Arc::clone(device), ended.clone());
-        thread::spawn(move || {
-            run.work(&device);
-            // The receiver may have given up.
-            let _ = ended.send(());
-        });
-    }
-    // A thread that waits for a device that hangs does not end: it is left behind.
-    for _ in 0..extent.threads {
-        let patience = extent.time + Duration::from_secs(10);
-        if end.recv_timeout(patience).is_err() {
-            run.find(json!({"problem": "a thread did not end"}));
-            break;
-        }
-    }
-    std::mem::take(&mut *run.counts())
-}
-
-impl Run {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self, device: &Arc<CudaDevice>) {
-        let rig = match Rig::new(device) {
-            Ok(rig) => rig,
-            Err(error) => return self.find(json!({"problem": format!("{error:#}")})),
-        };
-        while !self.is_over.load(Ordering::Relaxed) && Instant::now() < self.end {
-            let seed = self.next.fetch_add(1, Ordering::Relaxed);
-            if seed - FIRST >= self.extent.kernels {
-                break;
-            }
-            if let Err(error) = self.one(&rig, seed) {
-                self.find(json!({"seed": seed, "problem": format!("{error:#}")}));
-            }
-        }
-        if self.is_over.load(Ordering::Relaxed) {
-            // A kernel may still use the memory, or the context may be lost.
-            std::mem::forget(rig);
-        }
-    }
-
-    fn one(&self, rig: &Rig, seed: u64) -> Result<()> {
-        let mut random = Random::new(seed);
-        let (text, entry, launch) = match &self.kind {
-            Kind::Generated => {
-                let launch = random::launch(&mut random);
-                (random::kernel(&mut random), "k", launch)
-            }
-            Kind::Changed(sources) => {
-                let (text, data) = &sources[random.below(sources.len())];
-                let text = random::mutated(text, &mut random);
-                let launch = random::changed_launch(data.launch.launch(), &mut random);
-                (text, &*data.entry, launch)
-            }
-        };
-        let ran = self.verify_and_run(rig, seed, &text, entry, &launch)?;
-        let mut counts = self.counts();
+/// Runs kernels until one does what no kernel may, or the time is over.
+fn all(rig: &Rig, kind: &Kind, share: Share, extent: Extent, counts: &mut Counts) -> Result<()> {
+    let end = Instant::now() + extent.time;
+    while counts.tried < extent.kernels && Instant::now() < end {
+        let seed = FIRST + share.number + counts.tried * share.count;
+        let ran = one(rig, kind, seed, extent.patience);
+        let ran = ran.with_context(|| format!("{} kernel of seed {seed}", counts.kernels))?;
         counts.tried += 1;
+        counts.last_seed = seed;
         match ran {
             None => counts.refused += 1,
-            Some(Ran::NotRun) => counts.not_run += 1,
+            Some(Ran::NotRun) => counts.not_run_by_the_driver += 1,
             Some(Ran::Ended(ended)) => {
                 counts.ran += 1;
                 counts.noted += u64::from(ended.site != 0);
                 counts.stopped += u64::from(ended.stopped_for.is_some());
-                let longest = counts
-                    .longest_stop
-                    .max(ended.stopped_for.unwrap_or_default());
-                counts.longest_stop = longest;
+                let stopped_for = ended.stopped_for.unwrap_or_default().as_secs_f64() * 1e3;
+                counts.longest_stop_ms = counts.longest_stop_ms.max(stopped_for);
             }
             Some(Ran::Hung) => {
-                drop(counts);
-                self.find(json!({"seed": seed, "problem": "it went on after its stop"}));
+                let find = format!("{} kernel of seed {seed}: it hangs", counts.kernels);
+                counts.finds.push(find);
+                return Ok(());
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Verifies, fences and runs a kernel. `None` if the verifier refuses it.
-    fn verify_and_run(
-        &self,
-        rig: &Rig,
-        seed: u64,
-        text: &str,
-        entry: &str,
-        launch: &Launch,
-    ) -> Result<Option<Ran>> {
-        let mut limits = Limits::default();
-        if seed.is_multiple_of(8) {
-            // As if the grid were giant.
-            limits.grid_instructions = 0;
+/// Makes, verifies and runs the kernel of a seed. `None` if the verifier refuses it.
+fn one(rig: &Rig, kind: &Kind, seed: u64, patience: Duration) -> Result<Option<Ran>> {
+    let mut random = Random::new(seed);
+    let (text, entry, launch): (String, &str, Launch) = match kind {
+        Kind::Generated => {
+            let launch = random::launch(&mut random);
+            (random::kernel(&mut random), "k", launch)
         }
-        let Ok(fenced) = fenced(text, entry, launch, &limits) else {
-            return Ok(None);
-        };
-        let ran = rig.run(&fenced, entry, launch, self.extent.patience);
-        ran.map(Some).context("running it")
+        Kind::Changed(sources) => {
+            let (text, data) = &sources[random.below(sources.len())];
+            let text = random::mutated(text, &mut random);
+            let launch = random::changed_launch(data.launch.launch(), &mut random);
+            (text, &data.entry, launch)
+        }
+    };
+    let mut limits = Limits::default();
+    if seed.is_multiple_of(8) {
+        // As if the grid were giant.
+        limits.grid_instructions = 0;
     }
+    let Ok(fenced) = fenced(&text, entry, &launch, &limits) else {
+        return Ok(None);
+    };
+    rig.run(&fenced, entry, &launch, patience).map(Some)
+}
 
-    fn find(&self, find: Value) {
-        self.is_over.store(true, Ordering::Relaxed);
-        let mut counts = self.counts();
-        if counts.finds.len() < MAX_FINDS {
-            counts.finds.push(find);
-        }
+impl Counts {
+    fn add(&mut self, other: Self) {
+        let Self {
+            kernels: _,
+            first_seed,
+            last_seed,
+            tried,
+            refused,
+            not_run_by_the_driver,
+            ran,
+            noted,
+            stopped,
+            longest_stop_ms,
+            finds,
+        } = other;
+        self.first_seed = self.first_seed.min(first_seed);
+        self.last_seed = self.last_seed.max(last_seed);
+        self.tried += tried;
+        self.refused += refused;
+        self.not_run_by_the_driver += not_run_by_the_driver;
+        self.ran += ran;
+        self.noted += noted;
+        self.stopped += stopped;
+        self.longest_stop_ms = self.longest_stop_ms.max(longest_stop_ms);
+        self.finds.extend(finds);
     }
 }

@@ -115,23 +115,27 @@ impl Rig {
         let Some(kernel) = self.raw.kernel(&text, entry)? else {
             return Ok(Ran::NotRun);
         };
-        self.launch(&kernel, launch, patience, true)
+        // As callbox launches kernels that do not use their record.
+        let record = match fenced.sites.len() {
+            0 => 0,
+            _ => self.record.address(),
+        };
+        self.launch(&kernel, launch, patience, Some(record))
     }
 
-    /// Launches a kernel with or without a record as its last parameter.
+    /// Launches a kernel, with the address of a record as its last parameter if there is one.
     fn launch(
         &self,
         kernel: &Kernel,
         launch: &Launch,
         patience: Duration,
-        is_fenced: bool,
+        record: Option<u64>,
     ) -> Result<Ran> {
         let Some(mut layout) = self.layout(launch) else {
             return Ok(Ran::NotRun);
         };
-        if is_fenced {
-            let record = self.record.address().to_le_bytes();
-            layout.parameters.push(record.to_vec());
+        if let Some(record) = record {
+            layout.parameters.push(record.to_le_bytes().to_vec());
         }
         self.raw.write(&self.arena, 0, &layout.image)?;
         self.record.clear();
@@ -186,7 +190,7 @@ impl Rig {
         let Some(plain) = self.raw.kernel(text, entry)? else {
             bail!("the driver refused the author's text");
         };
-        let plain = results(self.launch(&plain, launch, patience, false)?)?;
+        let plain = results(self.launch(&plain, launch, patience, None)?)?;
         let fenced = results(self.run(&fenced, entry, launch, patience)?)?;
         Ok([plain, fenced])
     }
