@@ -325,7 +325,7 @@ fn no_stream_has_no_device() {
     assert!(
         refused
             .message()
-            .contains("asking for a stream's device: cuStreamGetDevice failed"),
+            .contains("asking for a stream's device: cuStreamIsCapturing failed"),
         "{refused}"
     );
 }
