@@ -11,6 +11,7 @@
 
 mod accesses;
 mod comparison;
+mod doubts;
 mod evaluate;
 mod facts;
 mod flow;
@@ -235,6 +236,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
         exits: rules::exits(flow),
         traps: rules::traps(flow),
         bases: bases(subject),
+        hidden: solution.doubts().steps.iter().copied().collect(),
         checks,
     };
     Some(Ok(Proof {

@@ -20,6 +20,7 @@
 
 mod control;
 mod driver;
+pub mod fenced;
 pub mod ptx;
 mod state;
 

@@ -1,8 +1,10 @@
 //! Random kernels, and random changes of real ones.
 
+mod counting;
 mod launches;
 mod mutations;
 
+pub use counting::{counting, counting_launch};
 pub use launches::{changed_launch, launch};
 pub use mutations::{alone, mutated};
 

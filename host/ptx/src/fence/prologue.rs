@@ -22,6 +22,7 @@ impl Fencer<'_> {
             self.writer.zero(offset, None);
         }
         self.writer.set_origins();
+        self.writer.set_zeros();
         if !self.can_note
             && self
                 .proof

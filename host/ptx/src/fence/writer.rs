@@ -56,6 +56,8 @@ pub(super) struct Writer {
     pub(super) offset: RegisterId,
     /// The addresses of buffers and variables, by their width.
     origins: BTreeMap<(Origin, u32), RegisterId>,
+    /// Zeros that an assembler does not know, by their width.
+    zeros: BTreeMap<u32, RegisterId>,
 }
 
 impl Writer {
@@ -70,6 +72,7 @@ impl Writer {
             site: RegisterId(0),
             offset: RegisterId(0),
             origins: BTreeMap::new(),
+            zeros: BTreeMap::new(),
         };
         writer.record = writer.register(Type::B64);
         writer.site = writer.register(Type::U32);
@@ -186,6 +189,34 @@ impl Writer {
                     let kind = if bits == 32 { "u32" } else { "u64" };
                     emit!(self => Mov [kind] register, from);
                 }
+            }
+        }
+    }
+
+    /// A register that is zero, which an assembler does not know. The prologue sets it.
+    pub(super) fn unknown_zero(&mut self, kind: Type) -> RegisterId {
+        if let Some(&register) = self.zeros.get(&kind.bits()) {
+            return register;
+        }
+        let register = self.register(kind);
+        self.zeros.insert(kind.bits(), register);
+        register
+    }
+
+    /// Writes what sets the zeros that an assembler does not know: the highest bit of the record's
+    /// address.
+    pub(super) fn set_zeros(&mut self) {
+        if self.zeros.is_empty() {
+            return;
+        }
+        let [address, bit] = [(); 2].map(|()| self.register(Type::B64));
+        emit!(self => Ld ["param", "u64"] address, parameter(self.parameters));
+        emit!(self => Shr ["u64"] bit, address, 63);
+        for (bits, register) in self.zeros.clone() {
+            match bits {
+                16 => emit!(self => Cvt ["u16", "u64"] register, bit),
+                32 => emit!(self => Cvt ["u32", "u64"] register, bit),
+                _ => emit!(self => Mov ["b64"] register, bit),
             }
         }
     }

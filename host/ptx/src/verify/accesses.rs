@@ -130,7 +130,8 @@ fn decide(
     } = find(solution, block, step, &target)?;
     check.origin = origin;
     if is_impossible {
-        check.decision = Decision::Proved;
+        // Should control come here nevertheless, nothing is accessed.
+        check.decision = Decision::Never;
         return Ok(check);
     }
     if access.is_collective && within.is_empty() {

@@ -26,6 +26,11 @@ impl Order {
         }
     }
 
+    /// Whether it does not depend on how numbers are read.
+    pub(crate) fn is_equality(self) -> bool {
+        matches!(self, Self::Equal | Self::NotEqual)
+    }
+
     /// Returns the order of `b` and `a`.
     pub(crate) fn turned(self) -> Self {
         match self {

@@ -92,4 +92,6 @@ pub(crate) struct Plan {
     pub(crate) traps: Vec<usize>,
     /// The value that each step reads from the base register of its address.
     pub(crate) bases: Vec<Vec<(RegisterId, u32)>>,
+    /// Comparisons that an assembler must not count the turns of a loop by. Sorted.
+    pub(crate) hidden: Vec<usize>,
 }

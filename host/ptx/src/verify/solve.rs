@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 pub(crate) use self::inductions::Induction;
 
+use super::doubts::Doubts;
 use super::facts::Place;
 use super::range::Range;
 use super::ssa::{Definition, ValueId};
@@ -34,6 +35,8 @@ pub(crate) struct Solution<'s> {
     before: Vec<Option<Contents>>,
     /// The conditions that hold in each block, the nearest last.
     conditions: Vec<Vec<(ValueId, bool)>>,
+    /// The branches whose conditions say nothing.
+    doubts: Doubts,
     /// The work that is left for all places together.
     work: Cell<u32>,
 }
@@ -60,8 +63,22 @@ impl<'s> Solution<'s> {
         left.is_some()
     }
 
-    /// `None` if there is too much work.
+    /// Solves, and solves again without the conditions of exits that cannot be believed, until all
+    /// that are used can be. `None` if there is too much work.
     pub(crate) fn new(subject: &'s Subject<'s>) -> Option<Self> {
+        let mut doubts = Doubts::default();
+        loop {
+            let solution = Self::without(subject, doubts)?;
+            let mut more = solution.doubts.clone();
+            if !more.grow(&solution)? {
+                return Some(solution);
+            }
+            doubts = more;
+        }
+    }
+
+    /// Solves without these branches' conditions.
+    fn without(subject: &'s Subject<'s>, doubts: Doubts) -> Option<Self> {
         let count = subject.ssa.values.len();
         let mut solution = Self {
             subject,
@@ -69,7 +86,8 @@ impl<'s> Solution<'s> {
             inductions: vec![None; count],
             starts: vec![None; count],
             before: vec![None; count],
-            conditions: conditions(subject),
+            conditions: conditions(subject, &doubts),
+            doubts,
             work: Cell::new(WORK),
         };
         solution.solve()?;
@@ -84,6 +102,11 @@ impl<'s> Solution<'s> {
             }
         }
         Some(solution)
+    }
+
+    /// The branches whose conditions say nothing.
+    pub(crate) fn doubts(&self) -> &Doubts {
+        &self.doubts
     }
 
     /// The contents of a join before the first turn of its loop, and the change of each turn.
@@ -261,7 +284,7 @@ impl<'s> Solution<'s> {
         }
         let place = place?.get_or_insert_with(|| {
             let mut conditions = self.conditions[from].clone();
-            conditions.extend(edge_condition(self.subject, from, to));
+            conditions.extend(edge_condition(self.subject, &self.doubts, from, to));
             Place::with(self, &conditions)
         });
         Some(everywhere.meet(place.contents(value)))
@@ -304,7 +327,7 @@ impl<'s> Solution<'s> {
 }
 
 /// The conditions that hold in each block, the nearest last.
-fn conditions(subject: &Subject<'_>) -> Vec<Vec<(ValueId, bool)>> {
+fn conditions(subject: &Subject<'_>, doubts: &Doubts) -> Vec<Vec<(ValueId, bool)>> {
     let flow = subject.flow;
     let mut found = vec![Vec::new(); flow.blocks.len()];
     for &block in &flow.order {
@@ -314,7 +337,7 @@ fn conditions(subject: &Subject<'_>) -> Vec<Vec<(ValueId, bool)>> {
         }
         let mut all = found[above].clone();
         if flow.blocks[block].before == [above] {
-            all.extend(edge_condition(subject, above, block));
+            all.extend(edge_condition(subject, doubts, above, block));
         }
         if all.len() > MOST_CONDITIONS {
             all.remove(0);
@@ -325,7 +348,15 @@ fn conditions(subject: &Subject<'_>) -> Vec<Vec<(ValueId, bool)>> {
 }
 
 /// The predicate that has a known value where control goes from one block to another.
-fn edge_condition(subject: &Subject<'_>, from: usize, to: usize) -> Option<(ValueId, bool)> {
+fn edge_condition(
+    subject: &Subject<'_>,
+    doubts: &Doubts,
+    from: usize,
+    to: usize,
+) -> Option<(ValueId, bool)> {
+    if !doubts.believes(from) {
+        return None;
+    }
     let block = &subject.flow.blocks[from];
     let edge = block.next.iter().find(|edge| edge.to == to)?;
     let condition = edge.condition?;

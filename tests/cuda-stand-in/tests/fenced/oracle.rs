@@ -94,6 +94,20 @@ fn generated_kernels_never_fault() {
 }
 
 #[test]
+fn counting_kernels_never_fault() {
+    let (first, count) = kernels(4_000);
+    let mut counts = Counts::default();
+    for seed in first..first + count {
+        let mut random = Random::new(seed);
+        let launch = random::counting_launch(&mut random);
+        let text = random::counting(&mut random);
+        judge(&mut counts, &text, "k", &launch, seed);
+    }
+    println!("counting kernels: {counts:?}");
+    assert!(counts.ran as u64 > count / 2, "{counts:?}");
+}
+
+#[test]
 fn changed_kernels_never_fault() {
     let (first, count) = kernels(10_000);
     let mut counts = Counts::default();

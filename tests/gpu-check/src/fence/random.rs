@@ -12,13 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use callbox::cuda::CudaDevice;
+use callbox_cuda_stand_in::fenced::{self as stand_in, Failure};
+use callbox_ptx::fence::Fenced;
 use callbox_ptx::verify::{Launch, Limits};
+use callbox_ptx_cases::content;
+use callbox_ptx_cases::hostile::ENTRY;
 use callbox_ptx_cases::launch::{KernelData, kernels};
 use callbox_ptx_cases::random::{self, Random};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rig::{Ran, Rig, fenced};
+use super::rig::{Ended, Ran, Rig, fenced};
 use crate::options::{Amount, Options};
 use crate::report::{Outcome, Section};
 use crate::{children, guests};
@@ -31,6 +35,9 @@ const FIRST: u64 = 1;
 
 /// The time that a kernel has before its stop word is set.
 const PATIENCE: Duration = Duration::from_millis(2);
+
+/// The instructions that the stand-in runs of a kernel. The device does more in its time.
+const INSTRUCTIONS: u64 = 1 << 16;
 
 /// The most processes.
 const MAX_PROCESSES: usize = 12;
@@ -48,6 +55,15 @@ enum Kind {
     Generated,
     /// Changes of this repository's kernels: the texts, with their launches.
     Changed(Vec<(String, KernelData)>),
+    /// Loops in one thread. They must compute what the stand-in computes.
+    Counting,
+}
+
+/// A random kernel, verified and fenced.
+struct Case<'k> {
+    fenced: Fenced,
+    entry: &'k str,
+    launch: Launch,
 }
 
 /// What happened to the kernels of one kind.
@@ -65,6 +81,8 @@ struct Counts {
     noted: u64,
     /// Those of `ran` whose stop word was set.
     stopped: u64,
+    /// Those of `ran` whose results were compared with the stand-in's.
+    compared: u64,
     /// The longest time from a stop to the end.
     longest_stop_ms: f64,
     /// Seeds with what was wrong.
@@ -149,12 +167,13 @@ pub(crate) fn part(
         // The stand-in runs a launch while it is enqueued.
         Amount::Tiny => extent(10, 40, Duration::ZERO),
         Amount::Quick => extent(8, u64::MAX, PATIENCE),
-        Amount::Full => extent(40, u64::MAX, PATIENCE),
+        Amount::Full => extent(30, u64::MAX, PATIENCE),
     };
     let mut rows = Vec::new();
     for (what, kind) in [
         ("generated", Kind::Generated),
         ("changed", Kind::Changed(sources(root)?)),
+        ("counting", Kind::Counting),
     ] {
         let mut counts = Counts {
             kernels: what.to_owned(),
@@ -199,23 +218,29 @@ fn all(rig: &Rig, kind: &Kind, share: Share, extent: Extent, counts: &mut Counts
     let end = Instant::now() + extent.time;
     while counts.tried < extent.kernels && Instant::now() < end {
         let seed = FIRST + share.number + counts.tried * share.count;
-        let ran = one(rig, kind, seed, extent.patience);
-        let ran = ran.with_context(|| format!("{} kernel of seed {seed}", counts.kernels))?;
         counts.tried += 1;
         counts.last_seed = seed;
-        match ran {
-            None => counts.refused += 1,
-            Some(Ran::NotRun) => counts.not_run_by_the_driver += 1,
-            Some(Ran::Ended(ended)) => {
+        let name = format!("{} kernel of seed {seed}", counts.kernels);
+        let Some(case) = case(kind, seed) else {
+            counts.refused += 1;
+            continue;
+        };
+        let ran = rig.run(&case.fenced, case.entry, &case.launch, extent.patience);
+        match ran.with_context(|| name.clone())? {
+            Ran::NotRun => counts.not_run_by_the_driver += 1,
+            Ran::Ended(ended) => {
                 counts.ran += 1;
                 counts.noted += u64::from(ended.site != 0);
                 counts.stopped += u64::from(ended.stopped_for.is_some());
                 let stopped_for = ended.stopped_for.unwrap_or_default().as_secs_f64() * 1e3;
                 counts.longest_stop_ms = counts.longest_stop_ms.max(stopped_for);
+                if matches!(kind, Kind::Counting) && !extent.patience.is_zero() {
+                    counts.compared += 1;
+                    compare(&case, &ended).with_context(|| name)?;
+                }
             }
-            Some(Ran::Hung) => {
-                let find = format!("{} kernel of seed {seed}: it hangs", counts.kernels);
-                counts.finds.push(find);
+            Ran::Hung => {
+                counts.finds.push(format!("{name}: it hangs"));
                 return Ok(());
             }
         }
@@ -223,13 +248,49 @@ fn all(rig: &Rig, kind: &Kind, share: Share, extent: Extent, counts: &mut Counts
     Ok(())
 }
 
-/// Makes, verifies and runs the kernel of a seed. `None` if the verifier refuses it.
-fn one(rig: &Rig, kind: &Kind, seed: u64, patience: Duration) -> Result<Option<Ran>> {
+/// Compares a launch with the stand-in's.
+fn compare(case: &Case<'_>, found: &Ended) -> Result<()> {
+    let expected = stand_in::run(
+        &case.fenced,
+        case.entry,
+        &case.launch,
+        u64::MAX,
+        INSTRUCTIONS,
+        content,
+    );
+    match expected {
+        Ok(expected) => {
+            ensure!(
+                found.stopped_for.is_some() || found.site == expected.site,
+                "expected site {}, found {}",
+                expected.site,
+                found.site
+            );
+            ensure!(
+                found.stopped_for.is_some() || found.results == expected.results,
+                "other results than on the stand-in"
+            );
+        }
+        Err(Failure::Budget) => ensure!(
+            found.stopped_for.is_some() || found.site == 0,
+            "it ended after a fault, and does not on the stand-in"
+        ),
+        Err(failure) => anyhow::bail!("on the stand-in: {failure:?}"),
+    }
+    Ok(())
+}
+
+/// Makes the kernel of a seed. `None` if the verifier refuses it.
+fn case(kind: &Kind, seed: u64) -> Option<Case<'_>> {
     let mut random = Random::new(seed);
     let (text, entry, launch): (String, &str, Launch) = match kind {
         Kind::Generated => {
             let launch = random::launch(&mut random);
-            (random::kernel(&mut random), "k", launch)
+            (random::kernel(&mut random), ENTRY, launch)
+        }
+        Kind::Counting => {
+            let launch = random::counting_launch(&mut random);
+            (random::counting(&mut random), ENTRY, launch)
         }
         Kind::Changed(sources) => {
             let (text, data) = &sources[random.below(sources.len())];
@@ -243,10 +304,12 @@ fn one(rig: &Rig, kind: &Kind, seed: u64, patience: Duration) -> Result<Option<R
         // As if the grid were giant.
         limits.grid_instructions = 0;
     }
-    let Ok(fenced) = fenced(&text, entry, &launch, &limits) else {
-        return Ok(None);
-    };
-    rig.run(&fenced, entry, &launch, patience).map(Some)
+    let fenced = fenced(&text, entry, &launch, &limits).ok()?;
+    Some(Case {
+        fenced,
+        entry,
+        launch,
+    })
 }
 
 impl Counts {
@@ -261,6 +324,7 @@ impl Counts {
             ran,
             noted,
             stopped,
+            compared,
             longest_stop_ms,
             finds,
         } = other;
@@ -272,6 +336,7 @@ impl Counts {
         self.ran += ran;
         self.noted += noted;
         self.stopped += stopped;
+        self.compared += compared;
         self.longest_stop_ms = self.longest_stop_ms.max(longest_stop_ms);
         self.finds.extend(finds);
     }
