@@ -21,6 +21,7 @@ What it looks for:
   compiler a child process that compiles them, under limits on time, memory and system calls
   driver   NVIDIA's driver and its devices: to run CUDA targets
   nvrtc    NVIDIA's compiler: for manifests that name CUDA source
+  ptxas    NVIDIA's assembler: to assemble fenced kernels in a child process
   rust     rustc's target wasm32-unknown-unknown: to build kernels in Rust
   clang    a clang that compiles for wasm32: to build kernels in C and C++
   wasm-ld  the linker that this clang calls
@@ -36,9 +37,9 @@ With --json, standard output is one object:
     \"driver\":{\"found\":...,\"version\":...,\"path\":...,\"problem\":...,\"remedy\":...},
     \"devices\":[{\"ordinal\":...,\"name\":...,\"compute_capability\":...,
       \"memory\":{\"free\":...,\"total\":...},\"problem\":...}],
-    \"nvrtc\":{...},\"rust\":{...},\"clang\":{...},\"wasm_ld\":{...},\"jax\":{...}}}
-  compiler, nvrtc, rust, clang, wasm_ld and jax have the keys of driver. Sizes are in bytes. Unknown values
-  are null, and so are problem and remedy of what was found.
+    \"nvrtc\":{...},\"ptxas\":{...},\"rust\":{...},\"clang\":{...},\"wasm_ld\":{...},\"jax\":{...}}}
+  compiler, nvrtc, ptxas, rust, clang, wasm_ld and jax have the keys of driver. Sizes are in bytes.
+  Unknown values are null, and so are problem and remedy of what was found.
 
 The exit code is 0, whatever is missing.";
 
@@ -62,6 +63,7 @@ pub(super) struct Report {
     driver: Finding,
     devices: Vec<Device>,
     nvrtc: Finding,
+    ptxas: Finding,
     rust: Finding,
     clang: Finding,
     wasm_ld: Finding,
@@ -154,6 +156,7 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
         driver,
         devices,
         nvrtc: cuda::nvrtc(),
+        ptxas: cuda::ptxas(),
         rust: programs::rust(),
         clang,
         wasm_ld,
@@ -192,6 +195,7 @@ fn describe(report: &Report) -> String {
     }
     for (key, found) in [
         ("nvrtc", &report.nvrtc),
+        ("ptxas", &report.ptxas),
         ("rust", &report.rust),
         ("clang", &report.clang),
         ("wasm-ld", &report.wasm_ld),

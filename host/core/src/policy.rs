@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 #[doc(inline)]
 pub use callbox_abi::LogLevel;
 
-pub use self::gpu::Gpu;
+pub use self::gpu::{Assembler, Gpu};
 pub use self::grants::{Access, Directory, Grants, Randomness};
 pub use self::limits::Limits;
 pub use self::shadow::Shadow;

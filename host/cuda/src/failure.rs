@@ -64,6 +64,11 @@ impl DriverFailure {
         )
     }
 
+    /// Whether the driver does not take the code of a module.
+    pub(crate) const fn is_refused_image(self) -> bool {
+        matches!(self.code, 200 | 209 | 218 | 222)
+    }
+
     /// The failure as a status. `doing` names what callbox was doing.
     pub(crate) fn status(self, doing: &str) -> Status {
         let (code, blame) = match self.code {

@@ -267,7 +267,9 @@ impl Kernels {
                 });
             };
             let kernel = fenced.prepare(launch, &planned.scratch, &call.arrays, align)?;
-            let module = device.module(kernel.digest, || image.load_fenced(device, &kernel))?;
+            let module = device.module(kernel.digest, || {
+                image.load_fenced(device, &kernel, &fenced.gpu)
+            })?;
             let mut launch = launch.clone();
             launch.parameters.push(PlannedParameter::Bytes(vec![0; 8]));
             let function = image.function(device, &module, &launch)?;

@@ -55,6 +55,7 @@
 //! - [`nvrtc`]: CUDA source compiled at run time.
 //! - [`ptx`]: the reader, the verifier and the fence of PTX.
 
+pub mod assembler;
 mod c_abi;
 mod call;
 mod device;
@@ -70,6 +71,7 @@ mod kernel;
 pub mod manifest;
 mod module;
 pub mod nvrtc;
+mod places;
 mod probe;
 mod queue;
 mod staging;

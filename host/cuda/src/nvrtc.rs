@@ -9,7 +9,6 @@
 //! PTX is trusted as the source is.
 
 mod library;
-mod places;
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ use callbox_core::untrusted_text::sanitize;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use self::library::{Failure, Library};
-use self::places::SearchPlace;
+use crate::places::{self, SearchPlace, Sought, SystemSearch};
 
 /// The options for every source, besides its architecture.
 ///
@@ -28,6 +27,15 @@ use self::places::SearchPlace;
 /// for in the working directory, as they are by default. Everything else is as in `nvcc`: divisions
 /// and square roots are IEEE 754's, and denormal numbers are kept.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--fmad=false", "--no-source-include"];
+
+/// The search for the library.
+const SOUGHT: Sought = Sought {
+    variable: "CALLBOX_NVRTC",
+    system: SystemSearch::Loader,
+    packages: &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
+    toolkit: "lib64",
+    conda: "lib",
+};
 
 /// The most bytes of the compiler's log in a message.
 const MAX_LOG: usize = 16 << 10;
@@ -81,7 +89,7 @@ pub fn compile(name: &str, source: &str, compute_capability: (u32, u32)) -> Resu
 /// Opens the library, once.
 fn library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| open(&places::ambient()));
+    let library = LIBRARY.get_or_init(|| open(&places::ambient(&SOUGHT)));
     library.as_ref().map_err(Clone::clone)
 }
 
@@ -99,7 +107,7 @@ fn open(places: &[SearchPlace]) -> Result<Library> {
         Blame::Host,
         format!(
             "expected NVRTC, to compile CUDA source, found none; `pip install nvidia-cuda-nvrtc` gets it, and {} can name its folder. Looked at:\n{}",
-            places::VARIABLE,
+            SOUGHT.variable,
             missing.join("\n")
         ),
     ))

@@ -1,6 +1,6 @@
 //! NVIDIA's driver, devices and compiler.
 
-use callbox::cuda::{CudaDevice, nvrtc as compiler, probe};
+use callbox::cuda::{CudaDevice, assembler, nvrtc as compiler, probe};
 use callbox::{Result, Status};
 
 use super::{Device, Finding, Memory};
@@ -8,6 +8,8 @@ use super::{Device, Finding, Memory};
 const DRIVER: &str = "on a machine with an NVIDIA GPU: `sudo ubuntu-drivers install` (Ubuntu), `sudo apt install nvidia-driver` (Debian), or https://www.nvidia.com/drivers";
 
 const NVRTC: &str = "`pip install nvidia-cuda-nvrtc`";
+
+const PTXAS: &str = "`pip install nvidia-cuda-nvcc`; until then the driver assembles them in this process, which ends if its assembler crashes";
 
 /// The driver and its devices.
 pub(super) fn driver() -> (Finding, Vec<Device>) {
@@ -52,5 +54,13 @@ pub(super) fn nvrtc() -> Finding {
             "no NVRTC library was found; CALLBOX_NVRTC can name its folder",
             NVRTC,
         ),
+    }
+}
+
+/// The assembler of fenced kernels.
+pub(super) fn ptxas() -> Finding {
+    match assembler::find() {
+        Ok(path) => Finding::found(None, Some(path.display().to_string())),
+        Err(_) => Finding::missing("no ptxas was found; CALLBOX_PTXAS can name it", PTXAS),
     }
 }

@@ -12,3 +12,7 @@ pub(super) fn driver() -> (Finding, Vec<Device>) {
 pub(super) fn nvrtc() -> Finding {
     Finding::missing(left_out("cuda"), REMEDY)
 }
+
+pub(super) fn ptxas() -> Finding {
+    Finding::missing(left_out("cuda"), REMEDY)
+}

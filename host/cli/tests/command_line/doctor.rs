@@ -15,6 +15,7 @@ fn doctor(folder: &Folder, arguments: &[&str]) -> Ran {
         .args(arguments)
         .env("CUDA_VISIBLE_DEVICES", "-1")
         .env("CALLBOX_NVRTC", folder.path("none"))
+        .env("CALLBOX_PTXAS", folder.path("none"))
         .env("PATH", folder.path("bin"));
     Ran::new(&command.output().unwrap())
 }
@@ -30,11 +31,13 @@ fn what_is_missing_is_said_with_what_gets_it() {
     assert_eq!(keys(&object), ["status", "doctor"]);
     assert_eq!(object["status"]["code"], "OK");
     let report = &object["doctor"];
-    let things = ["driver", "nvrtc", "rust", "clang", "wasm_ld", "jax"];
+    let things = [
+        "driver", "nvrtc", "ptxas", "rust", "clang", "wasm_ld", "jax",
+    ];
     assert_eq!(
         keys(report),
         [
-            "version", "host", "compiler", "driver", "devices", "nvrtc", "rust", "clang",
+            "version", "host", "compiler", "driver", "devices", "nvrtc", "ptxas", "rust", "clang",
             "wasm_ld", "jax"
         ]
     );
@@ -53,6 +56,11 @@ fn what_is_missing_is_said_with_what_gets_it() {
             "nvrtc",
             "no NVRTC library was found",
             "pip install nvidia-cuda-nvrtc",
+        ),
+        (
+            "ptxas",
+            "no ptxas was found",
+            "pip install nvidia-cuda-nvcc",
         ),
         (
             "rust",

@@ -34,6 +34,27 @@ pub struct Gpu {
     /// Whether kernels may read clocks and their place on the device, and wait for time. Default:
     /// false.
     pub clock: bool,
+    /// What turns PTX into machine code. Default: [`Assembler::Any`].
+    pub assembler: Assembler,
+    /// The time for assembling a kernel in a child process; `None` for no limit. Default: 20
+    /// seconds. In JSON: `assemble_ms`.
+    #[serde(rename = "assemble_ms", with = "super::json::milliseconds")]
+    pub assemble_time: Option<Duration>,
+    /// Bytes of address space of that process. Default: 4 GiB.
+    pub assemble_memory_bytes: u64,
+}
+
+/// What turns PTX into machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Assembler {
+    /// `ptxas` in a child process, or the driver if this machine has no `ptxas`.
+    #[default]
+    Any,
+    /// `ptxas` in a child process: without it, kernels are not loaded.
+    Child,
+    /// The driver, in this process, which ends if the driver's compiler crashes.
+    Driver,
 }
 
 impl Default for Gpu {
@@ -47,6 +68,9 @@ impl Default for Gpu {
             shared_bytes: 227 << 10,
             scratch_bytes: 1 << 30,
             clock: false,
+            assembler: Assembler::default(),
+            assemble_time: Some(Duration::from_secs(20)),
+            assemble_memory_bytes: 4 << 30,
         }
     }
 }

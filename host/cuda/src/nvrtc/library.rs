@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use super::Found;
-use super::places::{self, NAMES, SearchPlace};
+use crate::places::{self, SearchPlace};
+
+/// The library's names, newest first.
+const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
 type Program = *mut c_void;
 type Numbers = unsafe extern "C" fn(*mut c_int) -> c_int;

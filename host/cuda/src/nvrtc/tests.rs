@@ -11,8 +11,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::library::Failure;
-use super::places::{Machine, SearchPlace, places};
-use super::{compile, open, report};
+use super::{SOUGHT, compile, open, report};
+use crate::places::{Machine, SearchPlace, places};
 use callbox_core::values::StatusCode;
 
 /// The places of a machine with these variables and folders.
@@ -29,7 +29,7 @@ fn of_machine(variables: &[(&str, &str)], folders: &[&str]) -> Vec<String> {
         },
         is_folder: &is_folder,
     };
-    let places = places(&machine);
+    let places = places(&SOUGHT, &machine);
     places.iter().map(|place| format!("{place:?}")).collect()
 }
 

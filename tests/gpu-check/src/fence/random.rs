@@ -74,8 +74,10 @@ struct Counts {
     last_seed: u64,
     tried: u64,
     refused: u64,
-    /// Kernels whose text or launch the driver refused.
+    /// Kernels whose text or launch the assembler or the driver refused.
     not_run_by_the_driver: u64,
+    /// Kernels that crashed the assembler, in its own process.
+    crashed_the_assembler: u64,
     ran: u64,
     /// Those of `ran` that noted something.
     noted: u64,
@@ -228,6 +230,7 @@ fn all(rig: &Rig, kind: &Kind, share: Share, extent: Extent, counts: &mut Counts
         let ran = rig.run(&case.fenced, case.entry, &case.launch, extent.patience);
         match ran.with_context(|| name.clone())? {
             Ran::NotRun => counts.not_run_by_the_driver += 1,
+            Ran::Crashed => counts.crashed_the_assembler += 1,
             Ran::Ended(ended) => {
                 counts.ran += 1;
                 counts.noted += u64::from(ended.site != 0);
@@ -321,6 +324,7 @@ impl Counts {
             tried,
             refused,
             not_run_by_the_driver,
+            crashed_the_assembler,
             ran,
             noted,
             stopped,
@@ -333,6 +337,7 @@ impl Counts {
         self.tried += tried;
         self.refused += refused;
         self.not_run_by_the_driver += not_run_by_the_driver;
+        self.crashed_the_assembler += crashed_the_assembler;
         self.ran += ran;
         self.noted += noted;
         self.stopped += stopped;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use callbox::StatusCode;
 use callbox::cuda::CudaDevice;
+use callbox::cuda::assembler::assemble;
+use callbox::policy::Gpu;
 use callbox_ptx::fence::{Fenced, fence};
 use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
 use callbox_ptx_cases::content;
@@ -25,14 +28,18 @@ const CANARY: u8 = 0xc5;
 /// A stream with memory and a record, for one launch at a time.
 pub(crate) struct Rig {
     raw: Arc<Raw>,
+    capability: (u32, u32),
     arena: Arc<Memory>,
     record: Record,
 }
 
 /// What a launch did.
 pub(crate) enum Ran {
-    /// The driver refused the text or the launch, or the buffers do not fit in the memory.
+    /// The assembler or the driver refused the text or the launch, or the buffers do not fit in the
+    /// memory.
     NotRun,
+    /// The assembler crashed, in its own process.
+    Crashed,
     /// It ended.
     Ended(Ended),
     /// It still runs, long after its stop word was set.
@@ -91,7 +98,12 @@ impl Rig {
         let raw = Raw::open(device)?;
         let arena = raw.memory(ARENA)?;
         let record = Record::new(&raw)?;
-        Ok(Self { raw, arena, record })
+        Ok(Self {
+            raw,
+            capability: device.compute_capability(),
+            arena,
+            record,
+        })
     }
 
     /// The stream.
@@ -112,7 +124,20 @@ impl Rig {
         patience: Duration,
     ) -> Result<Ran> {
         let text = callbox_ptx::print(&fenced.module);
-        let Some(kernel) = self.raw.kernel(&text, entry)? else {
+        let kernel = match assemble("kernel.ptx", &text, self.capability, &Gpu::default()) {
+            Err(status) if status.code() == StatusCode::Aborted => return Ok(Ran::Crashed),
+            Err(status) if status.code() == StatusCode::InvalidArgument => return Ok(Ran::NotRun),
+            Ok(Some(code)) => match self.raw.kernel_of_code(code, entry)? {
+                Some(kernel) => Some(kernel),
+                // As callbox does with code of another version.
+                None => self.raw.kernel(&text, entry)?,
+            },
+            found => {
+                found?;
+                self.raw.kernel(&text, entry)?
+            }
+        };
+        let Some(kernel) = kernel else {
             return Ok(Ran::NotRun);
         };
         // As callbox launches kernels that do not use their record.
@@ -184,7 +209,8 @@ impl Rig {
         let results = |ran| match ran {
             Ran::Ended(ended) if ended.site == 0 => Ok(ended.results),
             Ran::Ended(ended) => bail!("it noted site {}", ended.site),
-            Ran::NotRun => bail!("the driver refused it"),
+            Ran::NotRun => bail!("it was refused"),
+            Ran::Crashed => bail!("the assembler crashed"),
             Ran::Hung => bail!("it did not end"),
         };
         let Some(plain) = self.raw.kernel(text, entry)? else {

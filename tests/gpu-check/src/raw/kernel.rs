@@ -44,12 +44,28 @@ const UNLAUNCHED: [u32; 2] = [1, 701];
 const HANG: Duration = Duration::from_secs(4);
 
 impl Raw {
-    /// Loads a kernel of a PTX text. `None` if the driver refuses the text.
+    /// Loads a kernel of a PTX text, which the driver compiles. `None` if it refuses the text.
     ///
     /// # Errors
     /// Another driver error.
     pub(crate) fn kernel(self: &Arc<Self>, text: &str, entry: &str) -> Result<Option<Kernel>> {
-        let module = match self.context.load_module(Ptx::from_src(text)) {
+        self.kernel_of(Ptx::from_src(text), entry)
+    }
+
+    /// Loads a kernel of machine code. `None` if the driver refuses it.
+    ///
+    /// # Errors
+    /// Another driver error.
+    pub(crate) fn kernel_of_code(
+        self: &Arc<Self>,
+        code: Vec<u8>,
+        entry: &str,
+    ) -> Result<Option<Kernel>> {
+        self.kernel_of(Ptx::from_binary(code), entry)
+    }
+
+    fn kernel_of(self: &Arc<Self>, image: Ptx, entry: &str) -> Result<Option<Kernel>> {
+        let module = match self.context.load_module(image) {
             Err(error) if REFUSALS.contains(&code(error)) => return Ok(None),
             module => module?,
         };

@@ -1,17 +1,32 @@
-//! The places where NVRTC may be installed.
+//! The places where NVIDIA's compilers may be installed.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that names the library's file or folder.
-pub(super) const VARIABLE: &str = "CALLBOX_NVRTC";
+/// What is searched for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought {
+    /// The environment variable that names the file or its folder.
+    pub(super) variable: &'static str,
+    /// Where the system searches for it.
+    pub(super) system: SystemSearch,
+    /// The folders that have it in Python packages: for CUDA 13, and for older versions.
+    pub(super) packages: &'static [&'static str],
+    /// The folder that has it in a CUDA toolkit.
+    pub(super) toolkit: &'static str,
+    /// The folder that has it in a conda environment.
+    pub(super) conda: &'static str,
+}
 
-/// The library's names, newest first.
-pub(super) const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-
-/// The folders of libraries in NVIDIA's Python packages: for CUDA 13, and for older versions.
-const PACKAGES: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
+/// Where the system searches.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SystemSearch {
+    /// The loader, for libraries.
+    Loader,
+    /// The folders of `PATH`, for programs.
+    Path,
+}
 
 /// A place to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +63,15 @@ pub(super) struct Machine<'a> {
     clippy::disallowed_methods,
     reason = "the search for an installed library reads the environment"
 )]
-pub(super) fn ambient() -> Vec<SearchPlace> {
-    places(&Machine {
-        variable: &|name| std::env::var_os(name).filter(|value| !value.is_empty()),
-        list: &contents,
-        is_folder: &Path::is_dir,
-    })
+pub(super) fn ambient(sought: &Sought) -> Vec<SearchPlace> {
+    places(
+        sought,
+        &Machine {
+            variable: &|name| std::env::var_os(name).filter(|value| !value.is_empty()),
+            list: &contents,
+            is_folder: &Path::is_dir,
+        },
+    )
 }
 
 /// The paths of a folder's entries; none if it cannot be read.
@@ -69,9 +87,9 @@ pub(super) fn contents(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The places of a machine, in the order of the search.
-pub(super) fn places(machine: &Machine<'_>) -> Vec<SearchPlace> {
+pub(super) fn places(sought: &Sought, machine: &Machine<'_>) -> Vec<SearchPlace> {
     let variable = |name: &str| (machine.variable)(name).map(PathBuf::from);
-    if let Some(named) = variable(VARIABLE) {
+    if let Some(named) = variable(sought.variable) {
         // A library that the user names is the only candidate.
         return vec![if (machine.is_folder)(&named) {
             SearchPlace::Folder(named)
@@ -84,16 +102,25 @@ pub(super) fn places(machine: &Machine<'_>) -> Vec<SearchPlace> {
     let prefixes = environments.into_iter().chain([local]).flatten();
     let prefixes = prefixes.chain(["/usr/local".into(), "/usr".into()]);
     let packages = prefixes.flat_map(|prefix| packages(&prefix, machine));
-    let mut places = vec![SearchPlace::Loader];
-    places.extend(
-        packages.flat_map(|folder| PACKAGES.map(|inner| SearchPlace::Folder(folder.join(inner)))),
-    );
-    places.extend(variable("CONDA_PREFIX").map(|conda| SearchPlace::Folder(conda.join("lib"))));
+    let mut places = match sought.system {
+        SystemSearch::Loader => vec![SearchPlace::Loader],
+        SystemSearch::Path => {
+            let path = (machine.variable)("PATH").unwrap_or_default();
+            let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+            folders.map(SearchPlace::Folder).collect()
+        }
+    };
+    places.extend(packages.flat_map(|folder| {
+        let inner = sought.packages.iter();
+        inner.map(move |inner| SearchPlace::Folder(folder.join(inner)))
+    }));
+    let conda = variable("CONDA_PREFIX").map(|conda| conda.join(sought.conda));
+    places.extend(conda.map(SearchPlace::Folder));
     let toolkits = [variable("CUDA_HOME"), variable("CUDA_PATH")];
     let toolkits = toolkits.into_iter().flatten();
     let toolkits = toolkits.chain(["/usr/local/cuda".into()]);
     let toolkits = toolkits.chain(numbered(Path::new("/usr/local"), "cuda-", machine));
-    places.extend(toolkits.map(|toolkit| SearchPlace::Folder(toolkit.join("lib64"))));
+    places.extend(toolkits.map(|toolkit| SearchPlace::Folder(toolkit.join(sought.toolkit))));
     let mut seen = Vec::new();
     places.retain(|place| {
         let is_new = !seen.contains(place);
