@@ -98,7 +98,10 @@ pub(super) fn run(
 }
 
 fn limit_memory(child: &Child, bytes: u64) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // Without a number the limits would be this process's.
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return;
+    };
     // A child that crashes leaves no core.
     for (resource, most) in [(Resource::As, bytes), (Resource::Core, 0)] {
         let limit = Rlimit {
@@ -106,7 +109,7 @@ fn limit_memory(child: &Child, bytes: u64) {
             maximum: Some(most),
         };
         // If the child has ended, nothing is left to limit.
-        let _ = prlimit(pid, resource, limit);
+        let _ = prlimit(Some(pid), resource, limit);
     }
 }
 

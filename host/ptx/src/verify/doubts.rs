@@ -8,10 +8,12 @@
 //! `do { i += 1; } while (i < n);` for signed numbers if `n - i > 3`, which wraps for a small `n`
 //! and a great `i`, and then makes two thousand million turns in place of one.
 //!
-//! So the condition of an exit is a fact only if all numbers that its comparison depends on in the
-//! loop are far from the ends of their types ([`is_near`]). Otherwise both ways out of the branch
-//! are possible and say nothing, and the fence hides the comparison from the assembler
-//! ([`Doubts::steps`]), which then cannot count.
+//! So an exit is believed only if all numbers that its comparison depends on in the loop are far
+//! from the ends of their types ([`is_near`]), and so are the steps by which they change. Otherwise
+//! both ways out of the branch are possible and say nothing. The fence hides the comparisons of
+//! such exits from the assembler ([`Doubts::steps`]), which then cannot count. It hides those of
+//! other exits, too, if another number that the loop changes may come near an end: an assembler may
+//! count by that one instead.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,27 +26,37 @@ use crate::ast::{Instruction, Operand};
 use crate::table::{Opcode, Role};
 use crate::types::Space;
 
-/// The step of a loop, as a part of its type: ptxas unrolls at most 2^4 turns.
-const STEP_BITS: u32 = 6;
+/// How much smaller than its type the step of a loop must be, in bits: assemblers unroll loops.
+const STEP_BITS: u32 = 8;
 
-/// The branches and comparisons that are not believed.
+/// How much smaller than its type a number must be, in bits.
+const NEAR_BITS: u32 = 3;
+
+/// The branches that are not believed, and the comparisons that are hidden.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubts {
     /// The blocks that end with such a branch.
     blocks: BTreeSet<usize>,
-    /// The comparisons that these branches depend on.
+    /// The comparisons that exits depend on, and that an assembler must not count turns by.
     pub(crate) steps: BTreeSet<usize>,
 }
 
-/// What a predicate is computed from in a loop.
-struct Slice<'v, 's> {
+/// A loop, and what changes in it.
+struct LoopView<'v, 's> {
     solution: &'v Solution<'s>,
     /// The blocks of the loop, sorted.
     body: &'v [usize],
     /// The block of each step.
     blocks: &'v [usize],
-    open: Vec<ValueId>,
-    seen: HashSet<ValueId>,
+    /// The values that are computed from joins of the loop.
+    changing: HashSet<ValueId>,
+    /// Whether a number that changes may be far from zero.
+    has_far: bool,
+}
+
+/// What an exit's condition is computed from in a loop.
+#[derive(Default)]
+struct Slice {
     comparisons: Vec<usize>,
     /// Whether something of it may be far from zero.
     is_far: bool,
@@ -56,8 +68,8 @@ impl Doubts {
         !self.blocks.contains(&block)
     }
 
-    /// Adds the exits that are not believed with this solution. Returns whether there was any that
-    /// was believed before, and `None` if there is too much work.
+    /// Adds what is not believed, and what is hidden, with this solution. Returns whether an exit was
+    /// believed before and is not now, and `None` if there is too much work.
     pub(crate) fn grow(&mut self, solution: &Solution<'_>) -> Option<bool> {
         let flow = solution.subject.flow;
         let mut blocks = vec![0; flow.steps.len()];
@@ -86,30 +98,24 @@ impl Doubts {
         is_exit: bool,
     ) -> Option<()> {
         let subject = solution.subject;
+        let view = LoopView::new(solution, body, blocks)?;
         for &from in body {
             let block = &subject.flow.blocks[from];
             let leaves = |to| body.binary_search(&to).is_err();
             let is_exit = is_exit || block.leaves || block.next.iter().any(|edge| leaves(edge.to));
             let condition = block.next.iter().find_map(|edge| edge.condition);
-            let Some(condition) = condition.filter(|_| is_exit && self.believes(from)) else {
+            let Some(condition) = condition.filter(|_| is_exit) else {
                 continue;
             };
             let Some(predicate) = subject.read(block.end.checked_sub(1)?, condition.predicate)
             else {
                 continue;
             };
-            let mut slice = Slice {
-                solution,
-                body,
-                blocks,
-                open: vec![predicate],
-                seen: HashSet::new(),
-                comparisons: Vec::new(),
-                is_far: false,
-            };
-            slice.walk()?;
+            let slice = view.slice(predicate)?;
             if slice.is_far {
                 self.blocks.insert(from);
+            }
+            if slice.is_far || view.has_far {
                 self.steps.extend(slice.comparisons);
             }
         }
@@ -117,54 +123,96 @@ impl Doubts {
     }
 }
 
-impl Slice<'_, '_> {
+impl<'v, 's> LoopView<'v, 's> {
     /// `None` if there is too much work.
-    fn walk(&mut self) -> Option<()> {
-        while let Some(value) = self.open.pop() {
-            let subject = self.solution.subject;
-            if !self.seen.insert(value) {
+    fn new(solution: &'v Solution<'s>, body: &'v [usize], blocks: &'v [usize]) -> Option<Self> {
+        let subject = solution.subject;
+        let mut view = Self {
+            solution,
+            body,
+            blocks,
+            changing: HashSet::new(),
+            has_far: false,
+        };
+        for &block in body {
+            view.changing.extend(&subject.ssa.joins[block]);
+        }
+        // All that a value is computed from comes before it in this order, or is a join.
+        let inside = |block: &&usize| body.binary_search(block).is_ok();
+        for &block in subject.flow.order.iter().filter(inside) {
+            for step in subject.flow.blocks[block].first..subject.flow.blocks[block].end {
+                subject.work.spend(1)?;
+                if !view.changes(step) {
+                    continue;
+                }
+                view.changing.extend(&subject.ssa.defines[step]);
+                let instruction = subject.flow.steps[step].instruction;
+                let is_counted = !matches!(instruction.opcode, Opcode::Setp | Opcode::Set);
+                view.has_far |= is_counted && !view.stays_near(step, instruction);
+            }
+        }
+        Some(view)
+    }
+
+    /// Whether a step computes from numbers that the loop changes. What memory holds is not
+    /// counted.
+    fn changes(&self, step: usize) -> bool {
+        !self.is_loaded(step)
+            && self
+                .operands(step)
+                .any(|value| self.changing.contains(&value))
+    }
+
+    fn is_loaded(&self, step: usize) -> bool {
+        let mut roles = self.solution.subject.flow.steps[step].form.roles.iter();
+        roles.any(|role| matches!(role, Role::Memory(access) if access.space != Space::Param))
+    }
+
+    /// The values that a step reads, without its guard.
+    fn operands(&self, step: usize) -> impl Iterator<Item = ValueId> + use<'_, 'v, 's> {
+        let subject = self.solution.subject;
+        let guard = subject.flow.steps[step].instruction.guard;
+        let guard = guard.map(|guard| guard.predicate);
+        let reads = subject.ssa.reads[step].iter();
+        reads
+            .filter(move |(register, _)| Some(*register) != guard)
+            .map(|(_, value)| *value)
+    }
+
+    /// Follows a predicate back through the loop. `None` if there is too much work.
+    fn slice(&self, predicate: ValueId) -> Option<Slice> {
+        let subject = self.solution.subject;
+        let mut slice = Slice::default();
+        let mut seen = HashSet::new();
+        let mut open = vec![predicate];
+        let is_inside = |block: usize| self.body.binary_search(&block).is_ok();
+        while let Some(value) = open.pop() {
+            if !seen.insert(value) {
                 continue;
             }
             subject.work.spend(1)?;
-            let is_inside = |block: usize| self.body.binary_search(&block).is_ok();
             match &subject.ssa.values[value.at()].definition {
                 Definition::Join { block, from } if is_inside(*block) => {
                     subject.work.spend(from.len())?;
-                    self.open.extend(from);
+                    open.extend(from);
                 }
                 Definition::Choice { step, new, old } if is_inside(self.blocks[*step]) => {
-                    self.open.extend([*new, *old]);
+                    open.extend([*new, *old]);
                 }
-                Definition::Result { step, .. } if is_inside(self.blocks[*step]) => {
-                    self.result(*step);
+                Definition::Result { step, .. }
+                    if is_inside(self.blocks[*step]) && !self.is_loaded(*step) =>
+                {
+                    let instruction = subject.flow.steps[*step].instruction;
+                    if instruction.opcode == Opcode::Setp {
+                        slice.comparisons.push(*step);
+                    }
+                    slice.is_far |= !self.stays_near(*step, instruction);
+                    open.extend(self.operands(*step));
                 }
                 _ => {}
             }
         }
-        Some(())
-    }
-
-    fn result(&mut self, step: usize) {
-        let one = &self.solution.subject.flow.steps[step];
-        let instruction = one.instruction;
-        let is_loaded =
-            |role: &Role| matches!(role, Role::Memory(access) if access.space != Space::Param);
-        if one.form.roles.iter().any(is_loaded) {
-            // What memory holds is not counted.
-            return;
-        }
-        if instruction.opcode == Opcode::Setp {
-            self.comparisons.push(step);
-        }
-        self.is_far |= !self.stays_near(step, instruction);
-        for (register, value) in &self.solution.subject.ssa.reads[step] {
-            let is_guard = instruction
-                .guard
-                .is_some_and(|guard| guard.predicate == *register);
-            if !is_guard {
-                self.open.push(*value);
-            }
-        }
+        Some(slice)
     }
 
     /// Whether the numbers of an instruction, and its result as a whole number, are near zero.
@@ -218,11 +266,17 @@ impl Slice<'_, '_> {
                 } else {
                     a.sub(b)
                 };
-                // The smaller one is the step. Unrolling takes it several times.
-                let is_step = |one: &Contents| {
-                    one.origin.is_none() && within(one.range.signed(), bits - STEP_BITS)
+                // What does not change is the step, or both are. Unrolling takes it several times.
+                let [a_changes, b_changes] =
+                    [1, 2].map(|index| self.is_changing(step, instruction.operands.get(index)));
+                let is_step = |one: &Contents, changes: bool, other_changes: bool| {
+                    (changes && !other_changes)
+                        || one.origin.is_some()
+                        || within(one.range.signed(), bits - STEP_BITS)
                 };
-                [a, b, sum].iter().all(is_near) && (is_step(&a) || is_step(&b))
+                [a, b, sum].iter().all(is_near)
+                    && is_step(&a, a_changes, b_changes)
+                    && is_step(&b, b_changes, a_changes)
             }
             O::Mul | O::Mad => {
                 let is_wide = instruction.has("wide");
@@ -240,7 +294,7 @@ impl Slice<'_, '_> {
                     _ => Contents::number(Range::constant(bits, 0)),
                 };
                 // Twice as near, so that the sum is near.
-                let is_small = |ends| within(ends, bits - 3);
+                let is_small = |ends| within(ends, bits - NEAR_BITS - 1);
                 product(read(1), read(2)).is_some_and(is_small)
                     && is_near(&more)
                     && (more.origin.is_some() || is_small(more.range.signed()))
@@ -249,7 +303,7 @@ impl Slice<'_, '_> {
                 let by = self.part(step, instruction.operands.get(2), 32).as_number();
                 let (low, high) = part(1).as_number().signed();
                 let by = by.value().filter(|by| *by < 32);
-                by.is_some_and(|by| within((low << by, high << by), bits - 2))
+                by.is_some_and(|by| within((low << by, high << by), bits - NEAR_BITS))
             }
             O::Neg => is_near(&part(1)),
             _ => false,
@@ -274,18 +328,28 @@ impl Slice<'_, '_> {
         is_near(&part) && least <= low && high <= most
     }
 
+    fn is_changing(&self, step: usize, operand: Option<&Operand>) -> bool {
+        match operand {
+            Some(Operand::Register(register)) => {
+                let value = self.solution.subject.read(step, *register);
+                value.is_none_or(|value| self.changing.contains(&value))
+            }
+            _ => false,
+        }
+    }
+
     fn part(&self, step: usize, operand: Option<&Operand>, bits: u32) -> Contents {
         let of = &mut |value| self.solution.contents(value);
         self.solution.subject.operand(step, operand, bits, of)
     }
 }
 
-/// Whether all contents are less than a quarter of what their type can hold away from zero, so that
-/// the difference of two of them does not wrap. Addresses are far from the ends of their type.
+/// Whether all contents are so near zero that differences of them, and multiples of a step more, do
+/// not wrap. Addresses are far from the ends of their type.
 fn is_near(contents: &Contents) -> bool {
     match contents.origin {
         Some(_) => !contents.range.is_full(),
-        None => within(contents.range.signed(), contents.range.bits - 2),
+        None => within(contents.range.signed(), contents.range.bits - NEAR_BITS),
     }
 }
 

@@ -68,9 +68,11 @@ impl<'s> Solution<'s> {
     pub(crate) fn new(subject: &'s Subject<'s>) -> Option<Self> {
         let mut doubts = Doubts::default();
         loop {
-            let solution = Self::without(subject, doubts)?;
+            let mut solution = Self::without(subject, doubts)?;
             let mut more = solution.doubts.clone();
-            if !more.grow(&solution)? {
+            let has_grown = more.grow(&solution)?;
+            if !has_grown {
+                solution.doubts = more;
                 return Some(solution);
             }
             doubts = more;

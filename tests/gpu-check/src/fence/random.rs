@@ -190,8 +190,9 @@ pub(crate) fn part(
         let is_over = !counts.finds.is_empty();
         rows.push(counts);
         if is_over {
-            // A kernel may still use the memory, or the context is lost.
-            std::mem::forget(rig);
+            // A kernel may still use the memory, or the context is lost: to give up either would
+            // wait for it.
+            std::mem::forget((rig, Arc::clone(device)));
             break;
         }
     }

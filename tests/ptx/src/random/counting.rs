@@ -117,7 +117,16 @@ fn one_loop(text: &mut String, random: &mut Random, number: usize) {
     for _ in 0..random.below(4) {
         let by = random.below(29);
         let change = ENDS[random.below(ENDS.len())];
-        let lines = match random.below(6) {
+        let lines = match random.below(8) {
+            // Multiples of the counter.
+            6 if is_wide => {
+                format!("shl.b64 %d3, %d2, {by};\ncvt.u32.u64 %r4, %d3;\nxor.b32 %r3, %r3, %r4;")
+            }
+            6 => format!("shl.b32 %r6, %r2, {by};\nxor.b32 %r3, %r3, %r6;"),
+            7 if is_wide => format!(
+                "mul.lo.s64 %d3, %d2, {change};\ncvt.u32.u64 %r4, %d3;\nadd.u32 %r3, %r3, %r4;"
+            ),
+            7 => format!("mul.lo.s32 %r6, %r2, {change};\nadd.u32 %r3, %r3, %r6;"),
             0 => format!("add.s32 %r3, %r3, {change};"),
             1 => format!("mad.lo.s32 %r3, %r3, {change}, %r9;"),
             2 if is_wide => "cvt.u32.u64 %r4, %d2;\nxor.b32 %r3, %r3, %r4;".to_owned(),
