@@ -31,7 +31,7 @@ pub(crate) const RANDOM: &str = "random kernels";
 pub(crate) fn limit(name: &str) -> Duration {
     Duration::from_secs(match name {
         CONFORMANCE => 150,
-        name if name.starts_with(fence::random::PREFIX) => 120,
+        name if name.starts_with(fence::random::PREFIX) => 180,
         LAUNCH | BANDWIDTH | FENCE | FENCE_COST => 60,
         _ => 30,
     })

@@ -169,7 +169,7 @@ pub(crate) fn part(
         // The stand-in runs a launch while it is enqueued.
         Amount::Tiny => extent(10, 40, Duration::ZERO),
         Amount::Quick => extent(8, u64::MAX, PATIENCE),
-        Amount::Full => extent(30, u64::MAX, PATIENCE),
+        Amount::Full => extent(40, u64::MAX, PATIENCE),
     };
     let mut rows = Vec::new();
     for (what, kind) in [
