@@ -196,8 +196,8 @@ impl CudaDevice {
     /// fails with FAILED_PRECONDITION: allocations (and so kernels with scratch memory), uploads,
     /// and work of the host. Kernels are loaded during the capture if they were not before.
     ///
-    /// The driver does not tell the device of a stream that is being captured. The stream is taken to
-    /// be of the calling thread's current context.
+    /// The driver does not tell the device of a stream that is being captured. The stream is taken
+    /// to be of the calling thread's current context.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the stream belongs to another device; UNAVAILABLE if this device is

@@ -353,7 +353,7 @@ impl ReadyKernels {
         for (launch, ready) in std::iter::zip(&planned.launches, functions) {
             let mut values: Vec<[u8; 8]> = launch.parameters.iter().map(value).collect();
             if let Some(kernel) = &ready.fenced {
-                // A kernel of which everything was proved has a record's parameter, and no use of it.
+                // A kernel of which everything was proved does not use its record.
                 let record = if kernel.sites.is_empty() {
                     0
                 } else {

@@ -113,6 +113,10 @@ fn problem(line: &str) -> Option<String> {
 fn comments_and_documents_are_readable() {
     let mut problems = Vec::new();
     for path in files(".") {
+        // Reports of GPUs are kept as `gpu-check` wrote them.
+        if path.starts_with("benches/record/20") {
+            continue;
+        }
         let Some(syntax) = Syntax::of(&path) else {
             continue;
         };

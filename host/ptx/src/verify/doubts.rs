@@ -68,8 +68,8 @@ impl Doubts {
         !self.blocks.contains(&block)
     }
 
-    /// Adds what is not believed, and what is hidden, with this solution. Returns whether an exit was
-    /// believed before and is not now, and `None` if there is too much work.
+    /// Adds what is not believed, and what is hidden, with this solution. Returns whether an exit
+    /// was believed before and is not now, and `None` if there is too much work.
     pub(crate) fn grow(&mut self, solution: &Solution<'_>) -> Option<bool> {
         let flow = solution.subject.flow;
         let mut blocks = vec![0; flow.steps.len()];
