@@ -3,7 +3,8 @@
 //! [`discover`] finds the cases, [`case`] reads one, [`run`] runs it on a [`platform`] and judges
 //! it, [`compare`] compares arrays, [`suite`] runs many cases, [`report`] shows the results,
 //! [`soak`] mixes cases with other calls for a given time, and [`fenced`] calls PTX without a
-//! grant. The runner uses callbox's public interface only. The format of cases is in `tests/README.md`.
+//! grant. The runner uses callbox's public interface only. The format of cases is in
+//! `tests/README.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
