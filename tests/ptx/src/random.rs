@@ -18,7 +18,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -27,7 +27,7 @@ impl Random {
 
     /// A number below `count`, or 0.
     pub fn below(&mut self, count: usize) -> usize {
-        (self.next() >> 33) as usize % count.max(1)
+        (self.number() >> 33) as usize % count.max(1)
     }
 
     /// Whether something happens that has this chance in percent.
@@ -85,7 +85,7 @@ fn number(random: &mut Random) -> i64 {
     if random.chance(90) {
         NUMBERS[random.below(NUMBERS.len())]
     } else {
-        random.next() as i64
+        random.number() as i64
     }
 }
 

@@ -87,10 +87,10 @@ fn time(raw: &Arc<Raw>, root: &Path, data: &KernelData, amount: Amount) -> Resul
     let printed = callbox_ptx::print(&fenced.module);
     let (plain_load_ms, plain) = once_ms(|| kernel(raw, &text, &data.entry))?;
     let (fenced_load_ms, guarded) = once_ms(|| kernel(raw, &printed, &data.entry))?;
-    let (_memory, mut parameters) = buffers(raw, &launch)?;
+    let buffers = buffers(raw, &launch)?;
     let record = Record::new(raw)?;
-    let own = parameters.clone();
-    parameters.push(record.address().to_le_bytes().to_vec());
+    let own = &buffers.parameters;
+    let parameters = [&own[..], &[record.address().to_le_bytes().to_vec()]].concat();
     let enqueue = |kernel: &Kernel, parameters: &[Vec<u8>], batch: usize| {
         for _ in 0..batch {
             // SAFETY: the launches of `launches.json` are those of this repository's kernels, whose
@@ -100,7 +100,7 @@ fn time(raw: &Arc<Raw>, root: &Path, data: &KernelData, amount: Amount) -> Resul
         }
         Ok(())
     };
-    let once = raw.device_ms(|| enqueue(&plain, &own, 1))?;
+    let once = raw.device_ms(|| enqueue(&plain, own, 1))?;
     let (rounds, batch_ms) = match amount {
         Amount::Tiny | Amount::Quick => (5, 5.0),
         Amount::Full => (15, 20.0),
@@ -109,7 +109,7 @@ fn time(raw: &Arc<Raw>, root: &Path, data: &KernelData, amount: Amount) -> Resul
     let [mut plain_us, mut fenced_us, mut ratio] = <[Series; 3]>::default();
     for round in 0..=rounds {
         let [plain_ms, fenced_ms] = [
-            raw.device_ms(|| enqueue(&plain, &own, batch))?,
+            raw.device_ms(|| enqueue(&plain, own, batch))?,
             raw.device_ms(|| enqueue(&guarded, &parameters, batch))?,
         ];
         // The first round warms up.
@@ -146,9 +146,17 @@ fn kernel(raw: &Arc<Raw>, text: &str, entry: &str) -> Result<Kernel> {
     }
 }
 
+/// The buffers of a launch.
+struct Buffers {
+    /// Held until the device is done with it.
+    _memory: Vec<Arc<Memory>>,
+    /// The bytes of the parameters, in order.
+    parameters: Vec<Vec<u8>>,
+}
+
 /// Allocates the buffers of a launch, and fills those that are read: with small numbers as F16 and
 /// F32, and small indices.
-fn buffers(raw: &Raw, launch: &Launch) -> Result<(Vec<Arc<Memory>>, Vec<Vec<u8>>)> {
+fn buffers(raw: &Raw, launch: &Launch) -> Result<Buffers> {
     let (mut memory, mut parameters) = (Vec::new(), Vec::new());
     for param in &launch.params {
         match param {
@@ -168,7 +176,10 @@ fn buffers(raw: &Raw, launch: &Launch) -> Result<(Vec<Arc<Memory>>, Vec<Vec<u8>>
             }
         }
     }
-    Ok((memory, parameters))
+    Ok(Buffers {
+        _memory: memory,
+        parameters,
+    })
 }
 
 /// Times whole calls of `add_n` with arrays on the host, granted and fenced.
