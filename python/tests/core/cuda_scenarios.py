@@ -26,7 +26,7 @@ import callbox  # noqa: E402
 BUILT = Path(os.environ["CALLBOX_GUESTS"])
 SOURCES = Path(__file__).parents[3] / "guests"
 
-OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED = 0, 3, 5, 8
+OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, OUT_OF_RANGE = 0, 3, 5, 8, 11
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
 
 # CUresult, CUstreamCaptureMode
@@ -469,9 +469,21 @@ def fenced():
         assert module.add_n.has_native
         assert module.native == digest_of(SOURCES / "add_n/callbox.json")
         x, y = Array([1, 2, 3]), nothing((3,))
-        # The handler waits, so that a failure would be its own.
-        host.good("cuda", add_n(module), [x], [y])
+
+        def waits(module):
+            driver.callbox_stand_in_clear_calls()
+            host.good("cuda", add_n(module), [x], [y])
+            return any("Synchronize" in call for call in calls())
+
+        # All of it is proved: it cannot fail, and nothing waits for it.
+        assert not waits(module)
+        host.wait()
         assert y.get().tolist() == [5, 6, 7]
+        # The handler waits for a kernel with a check, so that its failure is the handler's.
+        with tempfile.TemporaryDirectory() as folder:
+            manifest = altered(folder, old="[%rd16]", new="[%rd16+65536]")
+            checked = callbox.Host().load(BUILT / "add_n.wasm", native=manifest)
+            host.bad("cuda", add_n(checked), [x], [y], OUT_OF_RANGE, "is out of range")
         array = np.array([1, 2, 3], np.float32)
         assert module.add_n(array, n=4.0, platform="CUDA").tolist() == [5, 6, 7]
 
@@ -703,7 +715,7 @@ def errors():
     assert host.errors[0x999] is None, "whoever gets an error destroys it"
     host.is_streamless = False
     stream, host.stream = host.stream, c.c_void_p(0xDEAD0000)
-    host.bad("cuda", good, [x], [y], INVALID_ARGUMENT, "asking for a stream's device: cuStreamGetDevice failed")
+    host.bad("cuda", good, [x], [y], INVALID_ARGUMENT, "asking for a stream's device: cuStreamIsCapturing failed")
     host.stream = stream
     host.good("cuda", good, [x], [y])
     host.wait()
