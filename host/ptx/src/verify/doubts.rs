@@ -41,6 +41,15 @@ pub(crate) struct Doubts {
     pub(crate) steps: BTreeSet<usize>,
 }
 
+/// How the exits of a loop are examined.
+#[derive(Clone, Copy)]
+struct Exits {
+    /// Whether each branch counts as an exit.
+    are_all: bool,
+    /// Whether an exit is believed that is not far.
+    believes: bool,
+}
+
 /// A loop, and what changes in it.
 struct LoopView<'v, 's> {
     solution: &'v Solution<'s>,
@@ -68,9 +77,10 @@ impl Doubts {
         !self.blocks.contains(&block)
     }
 
-    /// Adds what is not believed, and what is hidden, with this solution. Returns whether an exit
-    /// was believed before and is not now, and `None` if there is too much work.
-    pub(crate) fn grow(&mut self, solution: &Solution<'_>) -> Option<bool> {
+    /// Adds what is not believed, and what is hidden, with this solution: exits that may be far, or
+    /// all exits if none is believed. Returns whether an exit was believed before and is not now,
+    /// and `None` if there is too much work.
+    pub(crate) fn grow(&mut self, solution: &Solution<'_>, believes: bool) -> Option<bool> {
         let flow = solution.subject.flow;
         let mut blocks = vec![0; flow.steps.len()];
         for &block in &flow.order {
@@ -79,13 +89,29 @@ impl Doubts {
         let before = self.blocks.len();
         if flow.loops.iter().all(|one| one.is_natural) {
             for one in &flow.loops {
-                self.examine(solution, &one.body, &blocks, false)?;
+                self.examine(
+                    solution,
+                    &one.body,
+                    &blocks,
+                    Exits {
+                        are_all: false,
+                        believes,
+                    },
+                )?;
             }
         } else {
             // Which blocks are in a loop is not known.
             let mut all = flow.order.clone();
             all.sort_unstable();
-            self.examine(solution, &all, &blocks, true)?;
+            self.examine(
+                solution,
+                &all,
+                &blocks,
+                Exits {
+                    are_all: true,
+                    believes,
+                },
+            )?;
         }
         Some(self.blocks.len() > before)
     }
@@ -95,14 +121,15 @@ impl Doubts {
         solution: &Solution<'_>,
         body: &[usize],
         blocks: &[usize],
-        is_exit: bool,
+        exits: Exits,
     ) -> Option<()> {
         let subject = solution.subject;
         let view = LoopView::new(solution, body, blocks)?;
         for &from in body {
             let block = &subject.flow.blocks[from];
             let leaves = |to| body.binary_search(&to).is_err();
-            let is_exit = is_exit || block.leaves || block.next.iter().any(|edge| leaves(edge.to));
+            let is_exit =
+                exits.are_all || block.leaves || block.next.iter().any(|edge| leaves(edge.to));
             let condition = block.next.iter().find_map(|edge| edge.condition);
             let Some(condition) = condition.filter(|_| is_exit) else {
                 continue;
@@ -112,10 +139,11 @@ impl Doubts {
                 continue;
             };
             let slice = view.slice(predicate)?;
-            if slice.is_far {
+            let is_doubted = slice.is_far || !exits.believes;
+            if is_doubted {
                 self.blocks.insert(from);
             }
-            if slice.is_far || view.has_far {
+            if is_doubted || view.has_far {
                 self.steps.extend(slice.comparisons);
             }
         }

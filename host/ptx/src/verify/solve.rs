@@ -41,8 +41,13 @@ pub(crate) struct Solution<'s> {
     work: Cell<u32>,
 }
 
-/// The most values and conditions that are looked at again at all places of an entry: some seconds.
+/// The most values and conditions that are looked at again at all places of a pass: some
+/// hundred milliseconds.
 const WORK: u32 = 4_000_000;
+
+/// The passes that doubt only the exits found to be far. The next doubts all: each exit may be far
+/// only because the one before it is doubted, and a pass takes up to [`WORK`].
+const BELIEVING_PASSES: usize = 4;
 
 /// The steps of computing what one value can be.
 const EVALUATION: usize = 16;
@@ -67,15 +72,17 @@ impl<'s> Solution<'s> {
     /// that are used can be. `None` if there is too much work.
     pub(crate) fn new(subject: &'s Subject<'s>) -> Option<Self> {
         let mut doubts = Doubts::default();
+        let mut passes = 0;
         loop {
             let mut solution = Self::without(subject, doubts)?;
             let mut more = solution.doubts.clone();
-            let has_grown = more.grow(&solution)?;
+            let has_grown = more.grow(&solution, passes < BELIEVING_PASSES)?;
             if !has_grown {
                 solution.doubts = more;
                 return Some(solution);
             }
             doubts = more;
+            passes += 1;
         }
     }
 
