@@ -153,6 +153,62 @@ fn tags_are_locked_and_updated() {
 
 /// The first connections end within the layer.
 #[test]
+/// The tag moves after the registry is asked for its manifest: the file is the one of that
+/// manifest, and so is what the lock has.
+#[test]
+fn a_tag_that_moves_between_look_and_load_gives_one_version() {
+    let state = Arc::new(Mutex::new(State::default()));
+    let next = Arc::new(Mutex::new(None));
+    let (inner, moving) = (Arc::clone(&state), Arc::clone(&next));
+    let server = registry(&state, move |request| {
+        let answer = answer(&mut inner.lock().unwrap(), request);
+        let is_look = request.method == "GET" && request.path.ends_with("/manifests/1");
+        if is_look
+            && answer.status == 200
+            && let Some(manifest) = moving.lock().unwrap().take()
+        {
+            inner
+                .lock()
+                .unwrap()
+                .manifests
+                .insert("1".to_owned(), manifest);
+        }
+        Some(answer)
+    });
+    let host = host_of(&server);
+    let folder = folder(&host);
+    let reference = format!("oci:{host}/org/negate:1");
+    callbox(&folder, &["publish", "1.0.0.wasm", &reference]).done();
+    let first = state.lock().unwrap().manifests["1"].clone();
+    callbox(&folder, &["publish", "1.1.0.wasm", &reference]).done();
+    let second = state.lock().unwrap().manifests["1"].clone();
+    state
+        .lock()
+        .unwrap()
+        .manifests
+        .insert("1".to_owned(), first);
+    *next.lock().unwrap() = Some(second);
+    let fetch = ["fetch", &reference, "--write-lock", "callbox.lock"];
+    callbox(&folder, &fetch).done();
+    assert_eq!(folder.read("negate.wasm"), folder.read("1.0.0.wasm"));
+    let lock: Value = serde_json::from_slice(&folder.read("callbox.lock")).unwrap();
+    let locked = &lock["files"][0]["digest"];
+    assert_eq!(locked, &json!(digest(&folder.read("1.0.0.wasm"))));
+    // From now on the tag is at the other version, which only `update` takes.
+    let fetch = [
+        "fetch",
+        &reference,
+        "--lock",
+        "callbox.lock",
+        "-o",
+        "again.wasm",
+    ];
+    callbox(&folder, &fetch).done();
+    assert_eq!(folder.read("again.wasm"), folder.read("1.0.0.wasm"));
+    callbox(&folder, &["update", "--yes"]).done();
+    assert_eq!(folder.read("negate.wasm"), folder.read("1.1.0.wasm"));
+}
+
 fn an_interrupted_pull_goes_on() {
     let state = Arc::new(Mutex::new(State::default()));
     let is_short = Arc::new(Mutex::new(false));
