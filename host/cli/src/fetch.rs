@@ -164,8 +164,8 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
     })
 }
 
-/// Writes the package. Another file of this name stays, unless it is to be replaced.
-/// Whether a file is to be written, as it is not there.
+/// Whether a file is to be written, as it is not there. Another file of this name stays, unless it
+/// is to be replaced.
 fn is_new(path: &Path, bytes: &[u8], replace: bool) -> Outcome<bool> {
     if path.symlink_metadata().is_ok() {
         let found = regular_file::read(path, bytes.len());

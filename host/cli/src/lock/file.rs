@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
@@ -193,7 +194,8 @@ impl Lock {
     /// Checks that the path of an entry, whose file may be written, is below the lock's folder.
     pub(crate) fn check_path(&self, file: &str) -> Outcome<()> {
         if is_below(file) {
-            return Ok(());
+            let checked = check_folder(&self.folder, file);
+            return checked.map_err(|failure| failure.context(self.path.display()));
         }
         let message = "expected the path of a file below the folder of the lock";
         let status = Status::invalid_argument(message).context(name(file));
@@ -296,3 +298,25 @@ pub(crate) fn elsewhere(file: &Path) -> Failure {
         file.display()
     )))
 }
+/// Checks that no link leads elsewhere on the way to a file below the folder of the lock: locks have
+/// real paths.
+pub(super) fn check_folder(folder: &Path, file: &str) -> Outcome<()> {
+    let path = folder.join(file);
+    let expected = path.parent().unwrap_or(folder);
+    let found = match fs::canonicalize(expected) {
+        Ok(found) => found,
+        // Whoever writes the file tells that its folder is missing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(regular_file::cannot(expected, &error)),
+    };
+    if found == expected {
+        return Ok(());
+    }
+    let message = format!(
+        "expected a folder below that of the lock, found a link to {}",
+        found.display()
+    );
+    let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+    Err(status.context(name(file)).into())
+}
+
