@@ -125,7 +125,12 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
     let mut package = source::get(&arguments.reference, lock.as_ref(), arguments.offline)?;
     let header = package.header()?;
     if package.takes_bundles(trust.as_ref()) {
-        package.bundle = bundles::of(&arguments.reference, &package, arguments.offline)?;
+        package.bundle = bundles::of(
+            &arguments.reference,
+            &package,
+            trust.as_ref(),
+            arguments.offline,
+        )?;
     }
     package.check_trust(trust.as_ref())?;
     let path = arguments.output.clone();

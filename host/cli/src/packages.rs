@@ -83,7 +83,7 @@ fn fetch_as_wanted(text: &str, wanted: &Wanted, trust: Option<&Trust>) -> Outcom
     let lock = wanted.lock.as_deref().map(Lock::read).transpose()?;
     let package = source::get(&reference, lock.as_ref(), wanted.offline)?;
     let bundle = if package.takes_bundles(trust) {
-        bundles::of(&reference, &package, wanted.offline)?
+        bundles::of(&reference, &package, trust, wanted.offline)?
     } else {
         None
     };
