@@ -76,7 +76,11 @@ fn of_registry(
     let is_wanted = |bundle: &&Vec<u8>| match trust {
         Some(trust) => {
             let mut names = package.names.iter();
-            names.all(|name| trust.check_with(name, &package.bytes, Some(bundle)).is_ok())
+            names.all(|name| {
+                trust
+                    .check_with(name, &package.bytes, Some(bundle.as_slice()))
+                    .is_ok()
+            })
         }
         None => Bundle::read(bundle).is_ok_and(|bundle| bundle.lists(&package.bytes)),
     };
