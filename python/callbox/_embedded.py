@@ -100,7 +100,7 @@ def check_digest(digest: str) -> None:
     if not isinstance(digest, str):
         raise TypeError(f"expected a str as digest, found {type(digest).__name__}")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        message = f"expected a SHA-256 of 64 lower-case hexadecimal digits as digest, found {ascii(digest[:80])}"
+        message = f"expected a SHA-256 of 64 lower-case hexadecimal digits as digest, found {digest[:80]!a}"
         raise InvalidArgumentError("INVALID_ARGUMENT", message, blame="caller")
 
 
