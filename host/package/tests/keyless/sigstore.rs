@@ -249,9 +249,10 @@ impl Sigstore {
         } else {
             &self.stamper
         };
+        let serial = [&[1], &self.stamper.id()[..8]].concat();
         let signer = [
             vec![2, 1, 1],
-            der(0x30, &[name("stamper root"), vec![2, 1, 7]].concat()),
+            der(0x30, &[name("stamper root"), der(2, &serial)].concat()),
             sha2.clone(),
             der(0xa0, &attributes),
             ECDSA_SHA256.to_vec(),
