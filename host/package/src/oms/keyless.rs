@@ -48,7 +48,7 @@ pub(super) struct Evidence<'a> {
     pub(super) entries: &'a [LogEntry],
     /// Whether each entry needs a proof, as from version 0.2 of the format on.
     pub(super) needs_proof: bool,
-    /// The responses of timestamp authorities (RFC 3161). They count if the log signed no time.
+    /// The responses of timestamp authorities (RFC 3161).
     pub(super) timestamps: &'a [Vec<u8>],
     pub(super) message: &'a [u8],
     pub(super) payload: &'a [u8],
@@ -99,9 +99,9 @@ impl Identity {
             entry.check_log(&self.root, *time, evidence.needs_proof)?;
         }
         entry.check_contents(evidence, certificate)?;
-        for time in times {
+        for (at, time) in times.into_iter().enumerate() {
             if !leaf.is_valid_at(time) {
-                let what = if entry.has_time() {
+                let what = if at == 0 && entry.has_time() {
                     "log entry"
                 } else {
                     "timestamp"
@@ -132,16 +132,16 @@ impl Identity {
 }
 
 impl Evidence<'_> {
-    /// When the signature existed: as the log says, or else as each authority of the root says that
+    /// When the signature existed: as the log says, and as each authority of the root says that
     /// stamped it. A timestamp that no authority of the root signed is left out.
     ///
     /// # Errors
     /// The reason why there is no such time.
     fn times(&self, root: &TrustedRoot, entry: &LogEntry) -> Result<Vec<Duration>, String> {
-        if entry.has_time() {
-            return Ok(vec![entry.time()]);
-        }
         let mut times = Vec::new();
+        if entry.has_time() {
+            times.push(entry.time());
+        }
         let mut reason =
             "its log entry has no signed time (inclusion promise), and the bundle has \
                           no timestamp of an authority (RFC 3161)"

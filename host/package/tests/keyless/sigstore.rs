@@ -110,7 +110,8 @@ pub(crate) struct Plan {
     pub(crate) has_other_key: bool,
     /// Whether the entry is of another certificate.
     pub(crate) is_of_other_certificate: bool,
-    /// The timestamps. If there are any, the entry is of the log of version 2.
+    /// Whether the entry is of the log of version 2, which signs no time.
+    pub(crate) is_log_2: bool,
     pub(crate) stamps: Vec<Stamp>,
 }
 
@@ -128,6 +129,7 @@ impl Default for Plan {
             is_seen: true,
             has_other_key: false,
             is_of_other_certificate: false,
+            is_log_2: false,
             stamps: Vec::new(),
         }
     }
@@ -385,12 +387,12 @@ impl Sigstore {
             true => self.leaf_certificate(plan, &key),
             false => certificate.clone(),
         };
-        let entry = if plan.stamps.is_empty() {
-            let body = body(plan.kind, &signature, &recorded, &payload, &message);
-            self.entry(plan, &body.to_string())
-        } else {
+        let entry = if plan.is_log_2 {
             let body = body_2(plan.kind, &signature, &recorded, &payload, &message);
             self.entry_2(plan, &body.to_string())
+        } else {
+            let body = body(plan.kind, &signature, &recorded, &payload, &message);
+            self.entry(plan, &body.to_string())
         };
         let stamps = plan.stamps.iter();
         let stamps = Vec::from_iter(stamps.map(|stamp| {

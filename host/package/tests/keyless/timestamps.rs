@@ -7,6 +7,7 @@ const STAMPS: &str = "/verificationMaterial/timestampVerificationData/rfc3161Tim
 
 fn stamped(stamps: Vec<Stamp>) -> Plan {
     Plan {
+        is_log_2: true,
         stamps,
         ..Plan::default()
     }
@@ -40,7 +41,7 @@ fn a_timestamp_stands_in_for_the_time_of_a_log() {
     };
     let bundle = sigstore.bundle(&stamped(vec![unknown, Stamp::default()]));
     read(&bundle).unwrap().verify(&alice).unwrap();
-    // Beside the time that a log signed, timestamps are not read.
+    // Beside the time that a log signed, timestamps need not be there.
     let alice = identity(EMAIL, ISSUER, &sigstore.trusted_root());
     let bundle = sigstore.bundle(&Plan::default());
     let bundle = with(&bundle, STAMPS, json!([{"signedTimestamp": "AAAA"}]));
@@ -53,7 +54,7 @@ fn timestamps_that_prove_something_else_are_denied() {
     let root = sigstore.trusted_root_2();
     let alice = identity(EMAIL, ISSUER, &root);
     let late = "its certificate was not valid at the time of its timestamp";
-    let malformed = "its timestamp (RFC 3161) is malformed";
+    let malformed = "its timestamp (RFC 3161) is malformed, or of a kind that is not supported";
     let good = Stamp::default();
     for (stamps, message) in [
         (
@@ -181,6 +182,36 @@ fn timestamps_that_prove_something_else_are_denied() {
     assert_eq!(status.code(), StatusCode::ResourceExhausted);
     let message = "expected a bundle of at most 16 timestamps, found 17";
     assert!(status.message().contains(message), "{status:?}");
+}
+
+/// A log signed a time, and an authority stamped the signature when the certificate was not valid.
+#[test]
+fn timestamps_beside_the_time_of_a_log_count_too() {
+    let sigstore = Sigstore::new();
+    let mut root = sigstore.trusted_root();
+    root["timestampAuthorities"] = sigstore.trusted_root_2()["timestampAuthorities"].clone();
+    let alice = identity(EMAIL, ISSUER, &root);
+    for (time, message) in [
+        ("20260102000500Z", None),
+        (
+            "20260102001001Z",
+            Some("its certificate was not valid at the time of its timestamp"),
+        ),
+    ] {
+        let stamp = Stamp {
+            time,
+            ..Stamp::default()
+        };
+        let plan = Plan {
+            is_log_2: false,
+            ..stamped(vec![stamp])
+        };
+        let bundle = sigstore.bundle(&plan);
+        match message {
+            None => read(&bundle).unwrap().verify(&alice).unwrap(),
+            Some(message) => check_denied(&bundle, &alice, message),
+        }
+    }
 }
 
 /// No byte of a timestamp can be another one, and none can be missing. Certificates in it, the

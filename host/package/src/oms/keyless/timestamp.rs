@@ -18,6 +18,8 @@ use super::root::{Authority, TrustedRoot};
 const INTEGER: u8 = 0x02;
 const SET: u8 = 0x31;
 
+const MALFORMED: &str = "its timestamp (RFC 3161) is malformed, or of a kind that is not supported";
+
 /// Context-specific tag 0, constructed.
 const TAG_0: u8 = 0xa0;
 
@@ -70,7 +72,7 @@ pub(super) fn time_of(
     response: &[u8],
     signature: &[u8],
 ) -> Result<Duration, String> {
-    let token = Token::read(response).ok_or("its timestamp (RFC 3161) is malformed")?;
+    let token = Token::read(response).ok_or(MALFORMED)?;
     if !token.imprint.is_of(signature) {
         return Err("its timestamp is of another signature".to_owned());
     }
