@@ -595,7 +595,7 @@ fn bundles_of_others_in_a_registry_do_not_count() {
         assert!(!folder.path("negate.wasm").exists());
         // The one that counts is found among them.
         state.lock().unwrap().lists_referrers = true;
-        folder.write("1.0.0.wasm.sig", &bundle_of(&folder.read("1.0.0.wasm")));
+        folder.write("1.0.0.wasm.sig", bundle_of(&folder.read("1.0.0.wasm")));
         callbox(&folder, &publish).done();
         callbox(&folder, &fetch).done();
     }
