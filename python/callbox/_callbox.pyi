@@ -489,7 +489,7 @@ def find_failure(text: str) -> CallError | None:
 def target_stats() -> list[dict[str, Any]]:
     """The counters of every target that the hosts of this process have loaded."""
 
-def check_locked(lock: str | PathLike[str], file: str | PathLike[str], contents: bytes) -> None:
+def check_locked(lock: str | PathLike[str], file: str | PathLike[str], tensor: str | None, contents: bytes) -> None:
     """Checks that a lock has a file with these contents."""
 
 def is_reference(text: str) -> bool:

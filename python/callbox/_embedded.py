@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, BinaryIO
@@ -49,8 +50,9 @@ def load(
         host: The host that loads the module. None: one with the default policy.
         digest: The SHA-256 of the module, in hexadecimal, or for the Hub of ``metadata.json``.
             Another one is refused. A reference may also end in ``#sha256:DIGEST``.
-        lock: The ``callbox.lock`` that must have the file or the reference, as ``callbox lock`` and
-            ``callbox fetch --write-lock`` write it. Its version of a reference is loaded.
+        lock: The ``callbox.lock`` that must have the file, the package beside weights or the
+            reference, as ``callbox lock`` and ``callbox fetch --write-lock`` write it. Its version
+            of a reference is loaded.
         offline: Whether to use only what was downloaded before.
         native: As of `Host.load`: True for the native twin that the package carries, for
             ``platform="CUDA"``.
@@ -64,12 +66,16 @@ def load(
             host that contradicts itself, UNAVAILABLE without a connection, and what `Host.load`
             raises.
     """
+    if host is not None and not isinstance(host, Host):
+        raise TypeError(f"expected a callbox.Host as host, found {type(host).__name__}")
     host = host or default_host()
     if isinstance(path, str) and is_reference(path):
         if name is not None:
             raise _wrong(path, f"name={name!r} is for .safetensors files")
         return _fetched(path, host, (digest, lock, offline, native, allow_native))
-    path = os.fspath(path)
+    path = os.fsdecode(path)
+    if digest is not None:
+        check_digest(digest)
     with open_regular(path) as file:
         if file.read(4) == b"\0asm":
             # Its name would be one that rules about tensors do not match.
@@ -81,12 +87,21 @@ def load(
             # The host reads one byte past its limit at most.
             contents = file.read(_most(host) + 1)
             if lock is not None:
-                check_locked(lock, path, contents)
+                check_locked(lock, path, None, contents)
             return _checked(path, contents, host, digest, None, native=native, allow_native=allow_native)
-        if lock is not None:
-            raise _wrong(path, "a lock has no packages beside weights: expected digest= in place of lock=")
         key, contents = _tensor(path, file, name, _most(host))
+        if lock is not None:
+            check_locked(lock, path, key, contents)
         return _checked(path, contents, host, digest, key, native=native, allow_native=allow_native)
+
+
+def check_digest(digest: str) -> None:
+    """Checks the form of a digest that a caller wants."""
+    if not isinstance(digest, str):
+        raise TypeError(f"expected a str as digest, found {type(digest).__name__}")
+    if not re.fullmatch(r"[0-9a-f]{64}", digest):
+        message = f"expected a SHA-256 of 64 lower-case hexadecimal digits as digest, found {digest[:80]!a}"
+        raise InvalidArgumentError("INVALID_ARGUMENT", message, blame="caller")
 
 
 def _fetched(reference: str, host: Host, options: tuple[Any, ...]) -> Module:

@@ -17,7 +17,8 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     Raises:
         OSError: The path is something else, or cannot be read.
     """
-    _check(path, os.stat(path).st_mode)
+    # An int would be an open file of the process.
+    _check(path, os.stat(os.fspath(path)).st_mode)
     return open(path, "rb", opener=_opened)
 
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,8 +210,15 @@ impl Recording {
         }
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        let is_open = current()
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, &slf.get().0));
+        if is_open {
+            return Ok(slf);
+        }
+        let message = "the recording is closed: callbox.record() begins another one";
+        Err(PyRuntimeError::new_err(message))
     }
 
     #[pyo3(signature = (*_error))]
@@ -235,18 +243,17 @@ impl Recording {
 ///     The recording, which `close` or the end of a `with` block ends.
 ///
 /// Raises:
-///     ValueError: `every` is 0.
+///     ValueError: `every` is less than 1.
 ///     OSError: The folder cannot be made.
 ///     RuntimeError: Calls are recorded already.
 #[pyfunction]
 #[pyo3(signature = (folder, *, every=None))]
-pub(crate) fn record(folder: PathBuf, every: Option<u64>) -> PyResult<Recording> {
-    if every == Some(0) {
-        return Err(PyValueError::new_err(
-            "expected every to be at least 1, found 0",
-        ));
+pub(crate) fn record(folder: PathBuf, every: Option<i64>) -> PyResult<Recording> {
+    if let Some(found) = every.filter(|every| *every < 1) {
+        return Err(PyValueError::new_err(format!(
+            "expected every to be at least 1, found {found}"
+        )));
     }
-    fs::create_dir_all(&folder)?;
     let mut current = current();
     if let Some(known) = &*current {
         let folder = known.folder.display();
@@ -254,10 +261,16 @@ pub(crate) fn record(folder: PathBuf, every: Option<u64>) -> PyResult<Recording>
             "calls are recorded already, to {folder}: close that recording first"
         )));
     }
+    let made = fs::create_dir_all(&folder);
+    // The current folder may change.
+    let made = made.and_then(|()| fs::canonicalize(&folder));
+    let made = made.map_err(|error| {
+        let message = format!("cannot make the folder {:?}: {error}", folder.display());
+        io::Error::new(error.kind(), message)
+    });
     let recorder = Arc::new(Recorder {
-        // The current folder may change.
-        folder: fs::canonicalize(folder)?,
-        every,
+        folder: made?,
+        every: every.map(i64::unsigned_abs),
         calls: AtomicU64::new(0),
         begun: AtomicU64::new(0),
         written: Mutex::default(),

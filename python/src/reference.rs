@@ -47,15 +47,17 @@ pub(crate) fn fetch(
     }
 }
 
-/// Checks that a lock has a file with these contents.
+/// Checks that a lock has a file, or a tensor of a file, with these contents.
 #[pyfunction]
 pub(crate) fn check_locked(
     py: Python<'_>,
     lock: PathBuf,
     file: PathBuf,
+    tensor: Option<&str>,
     contents: &[u8],
 ) -> PyResult<()> {
-    or_raise(py, packages::check_locked(&lock, &file, contents))
+    let checked = packages::check_locked(&lock, &file, tensor, contents);
+    or_raise(py, checked)
 }
 
 /// Whether a text is a reference of a host, and not the path of a file.

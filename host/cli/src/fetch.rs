@@ -125,7 +125,12 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
     let mut package = source::get(&arguments.reference, lock.as_ref(), arguments.offline)?;
     let header = package.header()?;
     if package.takes_bundles(trust.as_ref()) {
-        package.bundle = bundles::of(&arguments.reference, &package, arguments.offline)?;
+        package.bundle = bundles::of(
+            &arguments.reference,
+            &package,
+            trust.as_ref(),
+            arguments.offline,
+        )?;
     }
     package.check_trust(trust.as_ref())?;
     let path = arguments.output.clone();
@@ -164,8 +169,8 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
     })
 }
 
-/// Writes the package. Another file of this name stays, unless it is to be replaced.
-/// Whether a file is to be written, as it is not there.
+/// Whether a file is to be written, as it is not there. Another file of this name stays, unless it
+/// is to be replaced.
 fn is_new(path: &Path, bytes: &[u8], replace: bool) -> Outcome<bool> {
     if path.symlink_metadata().is_ok() {
         let found = regular_file::read(path, bytes.len());

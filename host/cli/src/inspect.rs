@@ -24,6 +24,7 @@ pub(super) use self::package::InspectedPackage;
 use super::failure::Outcome;
 use super::json;
 use super::output;
+use super::package::tensor_in;
 #[cfg(feature = "cuda")]
 use super::ptx::{self, PtxReport};
 use super::text::name;
@@ -126,7 +127,10 @@ pub(super) fn show(arguments: &Arguments) -> ExitCode {
 
 impl Kind {
     pub(super) fn of(path: &Path) -> Self {
-        if is_library(path) {
+        // The tensor may be `callbox.json`.
+        if tensor_in(path).is_some() {
+            Self::Module
+        } else if is_library(path) {
             Self::Library
         } else {
             match path.extension().and_then(|extension| extension.to_str()) {

@@ -33,10 +33,12 @@ Examples:
   callbox lock kernels/softmax-1.0.0.wasm kernels/norm.wasm
   callbox run program.hlo --targets kernels/ --lock callbox.lock --input 0=x.npy
   callbox lock kernels/callbox.json -o gpu.lock
+  callbox lock model.safetensors
 
 The lock has the path of each file below the lock's own folder, its digest and its size. With
 --lock, `run`, `call` and `test` load no other module, manifest or library. The digest of a
-manifest covers its images.
+manifest covers its images. Of a .safetensors file, the packages beside the weights are locked, as
+FILE.safetensors#TENSOR, and the weights are not.
 
 With --json, standard output is one object, of failures too (then lock is null):
   {\"status\":{...},\"lock\":{\"format\":1,
@@ -48,7 +50,8 @@ With --json, standard output is one object, of failures too (then lock is null):
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", super::EXIT_CODES))]
 pub(super) struct Arguments {
-    /// The files to lock: modules, packages, manifests or their folders, and libraries
+    /// The files to lock: modules, packages, .safetensors files with packages, manifests or their
+    /// folders, and libraries
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -85,7 +88,15 @@ fn write(arguments: &Arguments) -> Outcome<(LockFile, String)> {
         Entries::new()
     };
     let mut entries = Entries::new();
+    let mut files = Vec::new();
     for file in &arguments.files {
+        if has_weights(file) {
+            files.extend(package::beside_weights(file)?);
+        } else {
+            files.push(file.clone());
+        }
+    }
+    for file in &files {
         let mut entry = entry(&folder, file)?;
         // The file has the same origin, whichever version it is.
         entry.from = before.get(&entry.file).and_then(|old| old.from.clone());
@@ -96,6 +107,12 @@ fn write(arguments: &Arguments) -> Outcome<(LockFile, String)> {
     entries.extend(of_hub.map(|(name, entry)| (name.clone(), entry.clone())));
     let lock = write_lock(path, &entries)?;
     Ok((lock, changes(path, &before, &entries)))
+}
+
+/// Whether a file can have packages beside weights, by its name.
+fn has_weights(file: &Path) -> bool {
+    let end = file.extension();
+    end.is_some_and(|end| end == "safetensors") && package::tensor_in(file).is_none()
 }
 
 /// The entry of a file.

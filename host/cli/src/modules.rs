@@ -22,7 +22,7 @@ use super::policy::PolicyArguments;
 use super::progress;
 use super::registered::Registered;
 use super::traced::{self, ModuleFolder};
-use super::{output, regular_file, signing};
+use super::{output, package, signing};
 
 /// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
@@ -171,7 +171,7 @@ impl Loader {
     }
 
     fn contents(&self, path: &Path) -> Outcome<ModuleFile> {
-        let bytes = regular_file::read(path, self.backend.policy().limits.module_bytes)?;
+        let bytes = package::read_module(path, self.backend.policy().limits.module_bytes)?;
         let contents = self.backend.read(bytes);
         Ok(contents.map_err(|status| status.context(path.display()))?)
     }
@@ -202,7 +202,7 @@ impl Loader {
         self.check(path, &contents)?;
         Ok(Arc::new(OpenedFile {
             path: path.to_owned(),
-            real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            real: real(path).unwrap_or_else(|_| path.to_owned()),
             contents: contents.named(&file_name(path)),
         }))
     }
@@ -262,8 +262,11 @@ impl Loader {
     }
 }
 
-/// The path of a file without links.
+/// The path of a file without links, with the name of the tensor if the module is in one.
 fn real(path: &Path) -> Outcome<PathBuf> {
+    if let Some((file, tensor)) = package::tensor_in(path) {
+        return Ok(package::in_tensor(&real(&file)?, tensor));
+    }
     let cannot = |error| Failure::file(format!("expected to read {}", path.display()), &error);
     fs::canonicalize(path).map_err(cannot)
 }

@@ -60,7 +60,7 @@ pub(super) fn load(
     observer: &Arc<Observer>,
 ) -> Outcome<Loaded> {
     let loader = Loader::new(platform, policy)?;
-    let (module, target) = if is_library(path) {
+    let (module, target) = if is_library(path) && package::tensor_in(path).is_none() {
         let target = argument::target(target)
             .map_err(|message| Failure::usage(Status::invalid_argument(message)))?;
         let module = loader.library(path, std::slice::from_ref(&target))?;
@@ -169,11 +169,12 @@ impl Loader {
 
     /// Loads a manifest, or the one of a package.
     fn manifest(&self, path: &Path) -> Outcome<Arc<CudaModule>> {
-        check_readable(path)?;
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "wasm")
-        {
+        let is_beside_weights = package::tensor_in(path).is_some();
+        if !is_beside_weights {
+            check_readable(path)?;
+        }
+        let end = path.extension();
+        if is_beside_weights || end.is_some_and(|extension| extension == "wasm") {
             return self.package(path);
         }
         signing::check_native(self.trust.as_ref(), path)?;

@@ -13,14 +13,21 @@ use callbox_core::untrusted_text::clean_line;
 use callbox_package::{CASES, Limits, Package};
 
 use super::case::{Case, MOST_ARRAYS};
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::files::{ReadError, tensors};
 use super::regular_file;
 use super::text::name;
 
+/// The beginning of the names of tensors that are packages.
+pub(super) const PREFIX: &str = "callbox.";
+
 /// Reads the bytes of a module that may be a package: of a file, or of `FILE.safetensors#TENSOR`.
 pub(super) fn read_file(path: &Path) -> Outcome<Vec<u8>> {
-    let most = Limits::default().package_bytes;
+    read_module(path, Limits::default().package_bytes)
+}
+
+/// The same for a module of at most `most` bytes.
+pub(super) fn read_module(path: &Path, most: usize) -> Outcome<Vec<u8>> {
     match tensor_in(path) {
         Some((file, tensor)) => read_tensor(&file, tensor, most),
         None => regular_file::read(path, most),
@@ -34,11 +41,41 @@ pub(super) fn tensor_in(path: &Path) -> Option<(PathBuf, &str)> {
     is_tensor.then(|| (format!("{file}.safetensors").into(), tensor))
 }
 
-fn read_tensor(path: &Path, name: &str, most: usize) -> Outcome<Vec<u8>> {
-    let cannot = |error: ReadError| match error {
+/// The paths of the packages beside the weights of a `.safetensors` file, for [`read_file`].
+///
+/// # Errors
+/// NOT_FOUND if there is none, and those of reading the header.
+pub(super) fn beside_weights(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut file = regular_file::open(path)?;
+    let entries = tensors::entries(&mut file).map_err(|error| cannot(path, error))?;
+    let tensors = entries.tensors.iter();
+    let packages = tensors.filter(|tensor| tensor.name.starts_with(PREFIX) && tensor.is_bytes);
+    let packages = Vec::from_iter(packages.map(|tensor| in_tensor(path, &tensor.name)));
+    if packages.is_empty() {
+        let message = format!("the file has no package: a U8 tensor `{PREFIX}NAME` is one");
+        let status = Status::new(StatusCode::NotFound, Blame::Caller, message);
+        return Err(status.context(path.display()).into());
+    }
+    Ok(packages)
+}
+
+/// `FILE#TENSOR`.
+pub(super) fn in_tensor(file: &Path, tensor: &str) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push("#");
+    path.push(tensor);
+    path.into()
+}
+
+fn cannot(path: &Path, error: ReadError) -> Failure {
+    match error {
         ReadError::Io(error) => regular_file::cannot(path, &error),
         ReadError::Status(status) => status.context(path.display()).into(),
-    };
+    }
+}
+
+fn read_tensor(path: &Path, name: &str, most: usize) -> Outcome<Vec<u8>> {
+    let cannot = |error| self::cannot(path, error);
     let mut file = regular_file::open(path)?;
     let entries = tensors::entries(&mut file).map_err(cannot)?;
     // Of a tensor that is not there, the reader tells which ones are.

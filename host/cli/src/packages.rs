@@ -83,7 +83,7 @@ fn fetch_as_wanted(text: &str, wanted: &Wanted, trust: Option<&Trust>) -> Outcom
     let lock = wanted.lock.as_deref().map(Lock::read).transpose()?;
     let package = source::get(&reference, lock.as_ref(), wanted.offline)?;
     let bundle = if package.takes_bundles(trust) {
-        bundles::of(&reference, &package, wanted.offline)?
+        bundles::of(&reference, &package, trust, wanted.offline)?
     } else {
         None
     };
@@ -95,13 +95,16 @@ fn fetch_as_wanted(text: &str, wanted: &Wanted, trust: Option<&Trust>) -> Outcom
     })
 }
 
-/// Checks that a lock has a file with these contents.
+/// Checks that a lock has a file, or a tensor of a `.safetensors` file, with these contents.
 ///
 /// # Errors
 /// PERMISSION_DENIED if it has not, and as for reading the lock.
-pub fn check_locked(lock: &Path, file: &Path, contents: &[u8]) -> Result<()> {
-    let checked = Lock::read(lock)
-        .and_then(|lock| lock.check(file, &cache::digest(contents), contents.len() as u64));
+pub fn check_locked(lock: &Path, file: &Path, tensor: Option<&str>, contents: &[u8]) -> Result<()> {
+    let (digest, size) = (cache::digest(contents), contents.len() as u64);
+    let checked = Lock::read(lock).and_then(|lock| match tensor {
+        Some(tensor) => lock.check_tensor(file, tensor, &digest, size),
+        None => lock.check(file, &digest, size),
+    });
     checked.map_err(|failure| failure.status().clone())
 }
 

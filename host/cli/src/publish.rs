@@ -5,10 +5,11 @@ mod hub;
 mod lfs;
 mod oci;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use callbox::{Blame, Status, StatusCode};
+use callbox_package::oms::Bundle;
 use callbox_package::{Limits, Package};
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ use super::fetch::reference::{self, Place, Reference};
 use super::inspect::field;
 use super::text::{name, printable};
 use super::update::is_older;
-use super::{json, output, regular_file};
+use super::{json, output, regular_file, signing};
 
 const EXAMPLES: &str = "\
 Destinations:
@@ -36,12 +37,14 @@ Examples:
   callbox publish softmax-1.0.0.wasm oci:ghcr.io/org/softmax:1.0.0
   callbox publish softmax-1.0.0.wasm site/kernels
 
+In a registry, the bundle of signatures that is beside the file, FILE.wasm.sig, is published too.
 Run `callbox test` before. A version that is published stays as it is, and the branch of a version
 does not go back: --replace does both.
 
 With --json, standard output is one object, of failures too (then published is null):
   {\"status\":{...},\"published\":{\"to\":...,\"name\":...,\"version\":...,\"sha256\":...,
-    \"changed\":true,\"commit\":...,\"hub_digest\":...,\"manifest_digest\":...}}
+    \"changed\":true,\"commit\":...,\"hub_digest\":...,\"manifest_digest\":...,
+    \"bundle_digest\":...}}
   changed is false if the destination had this package; keys of other destinations are null.";
 
 /// Publish a package on the Hugging Face Hub, in a registry of containers or in a folder
@@ -80,6 +83,8 @@ struct Published {
     commit: Option<String>,
     hub_digest: Option<String>,
     manifest_digest: Option<String>,
+    /// The digest of the artefact with the bundle.
+    bundle_digest: Option<String>,
 }
 
 pub(super) fn publish(arguments: &Arguments) -> ExitCode {
@@ -101,6 +106,8 @@ fn write(arguments: &Arguments) -> Outcome<Published> {
     if destination.digest.is_some() {
         return Err(wrong("expected a destination without a digest"));
     }
+    let bundle = bundle_of(&arguments.file, &bytes)?;
+    let bundle = bundle.as_deref();
     let mut published = Published {
         name: package.header().name.clone(),
         version: package.header().version.clone(),
@@ -123,10 +130,30 @@ fn write(arguments: &Arguments) -> Outcome<Published> {
             hub::publish(&package, reference, choices, &mut published)?;
         }
         Place::Oci(reference) => {
-            oci::publish(&package, reference, arguments.replace, &mut published)?;
+            let content = oci::Content {
+                package: &package,
+                bundle,
+            };
+            oci::publish(&content, reference, arguments.replace, &mut published)?;
         }
     }
     Ok(published)
+}
+
+/// The bundle of signatures beside the package, which must be of it.
+fn bundle_of(file: &Path, package: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    let Some(text) = signing::bundle_of(file)? else {
+        return Ok(None);
+    };
+    let path = signing::beside(file);
+    let bundle = Bundle::read(&text).map_err(|status| status.context(path.display()))?;
+    if bundle.lists(package) {
+        return Ok(Some(text));
+    }
+    let message = "expected a bundle of the package, found one of other content: sign the package \
+                   again, or remove the bundle";
+    let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+    Err(status.context(path.display()).into())
 }
 
 fn wrong(message: &str) -> Failure {
@@ -160,6 +187,7 @@ impl Published {
             ("commit", &self.commit),
             ("hub", &self.hub_digest),
             ("manifest", &self.manifest_digest),
+            ("bundle", &self.bundle_digest),
         ] {
             lines.extend(value.as_ref().map(|value| field(key, value)));
         }

@@ -38,7 +38,8 @@ fn write_as(
 ) -> Outcome<()> {
     let earlier = like.metadata().ok().filter(fs::Metadata::is_file);
     let permissions = earlier.map(|data| data.permissions());
-    let written = create(path).and_then(|(staged, file)| {
+    let created = check_replaceable(path).and_then(|()| create(path));
+    let written = created.and_then(|(staged, file)| {
         let written = fill(file, permissions, contents).and_then(|()| fs::rename(&staged, path));
         written.inspect_err(|_| {
             // The failure that led here counts.
@@ -46,6 +47,15 @@ fn write_as(
         })
     });
     written.map_err(|error| Failure::file(format!("expected to write {}", path.display()), &error))
+}
+
+/// Checks that no folder is lost to a file of its name. Renaming a file to a link that leads to a
+/// folder would replace the link.
+pub(super) fn check_replaceable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(())
 }
 
 /// Creates a file beside another one. A killed process, or one in another container, can have left

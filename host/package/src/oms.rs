@@ -20,7 +20,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -39,6 +38,9 @@ const MAX_CERTIFICATES: usize = 16;
 
 /// The most log entries of a bundle.
 const MAX_ENTRIES: usize = 16;
+
+/// The most timestamps of a bundle.
+const MAX_TIMESTAMPS: usize = 16;
 
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
@@ -77,7 +79,8 @@ pub struct Bundle {
     is_keyless: bool,
     entries: Vec<LogEntry>,
     needs_proof: bool,
-    has_timestamps: bool,
+    /// The responses of timestamp authorities (RFC 3161).
+    timestamps: Vec<Vec<u8>>,
     files: SignedFiles,
 }
 
@@ -115,7 +118,13 @@ struct Material {
 #[serde(rename_all = "camelCase")]
 struct Timestamps {
     #[serde(default)]
-    rfc3161_timestamps: Vec<IgnoredAny>,
+    rfc3161_timestamps: Vec<RawTimestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawTimestamp {
+    signed_timestamp: String,
 }
 
 #[derive(Deserialize)]
@@ -192,7 +201,7 @@ impl Bundle {
     /// # Errors
     /// Blamed on the guest: INVALID_ARGUMENT if the bundle is malformed or contradicts itself,
     /// UNIMPLEMENTED for another version, another kind of log entry or another way of hashing, and
-    /// RESOURCE_EXHAUSTED for more than 16 MiB, 16 certificates or 16 log entries.
+    /// RESOURCE_EXHAUSTED for more than 16 MiB, 16 certificates, log entries or timestamps.
     pub fn read(json: &[u8]) -> Result<Self> {
         if json.len() > MAX_BYTES {
             return Err(exhausted("bytes", MAX_BYTES, json.len()));
@@ -217,6 +226,10 @@ impl Bundle {
             return Err(exhausted("certificates", MAX_CERTIFICATES, chain.len()));
         }
         let timestamps = material.timestamp_verification_data;
+        let mut timestamps = timestamps.map_or_else(Vec::new, |data| data.rfc3161_timestamps);
+        if timestamps.len() > MAX_TIMESTAMPS {
+            return Err(exhausted("timestamps", MAX_TIMESTAMPS, timestamps.len()));
+        }
         let mut entries = material.tlog_entries;
         if entries.len() > MAX_ENTRIES {
             return Err(exhausted("log entries", MAX_ENTRIES, entries.len()));
@@ -224,7 +237,10 @@ impl Bundle {
         if chain.is_empty() {
             // They prove nothing about a key.
             entries.clear();
+            timestamps.clear();
         }
+        let timestamps = timestamps.iter();
+        let timestamps = timestamps.map(|one| decoded("timestamp", &one.signed_timestamp));
         let certificates = chain.iter().map(|certificate| {
             let der = decoded("certificate", &certificate.raw_bytes)?;
             Certificate::from_der(der)
@@ -247,7 +263,7 @@ impl Bundle {
                 .map(LogEntry::read)
                 .collect::<Result<_>>()?,
             needs_proof: other.is_none_or(|other| other.1),
-            has_timestamps: timestamps.is_some_and(|data| !data.rfc3161_timestamps.is_empty()),
+            timestamps: timestamps.collect::<Result<_>>()?,
             signature: decoded("signature", &signature.sig)?,
             message: message(&payload),
             files: files_of(&payload)?,
@@ -303,7 +319,7 @@ impl Bundle {
             certificates: &self.certificates,
             entries: &self.entries,
             needs_proof: self.needs_proof,
-            has_timestamps: self.has_timestamps,
+            timestamps: &self.timestamps,
             message: &self.message,
             payload: &self.payload,
             signature: &self.signature,

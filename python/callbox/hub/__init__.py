@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from callbox._callbox import CallError, Host, InvalidArgumentError, Module, Target
-from callbox._embedded import MOST_BUNDLE, default_host
+from callbox._embedded import MOST_BUNDLE, check_digest, default_host
 
 from . import _lock
 from ._cache import Cache, digest
@@ -132,6 +132,8 @@ def get_kernel(
             UNAVAILABLE without a connection. INVALID_ARGUMENT, RESOURCE_EXHAUSTED and others for
             what `Host.load` refuses, too.
     """
+    if digest is not None:
+        check_digest(digest)
     source = _Source(Client(endpoint, token, repo_type, local_files_only), cache_dir, repo_id, version, revision)
     locked = None if lock is None else _lock.find(lock, source.reference)
     if locked is None:
@@ -177,6 +179,8 @@ def lock(
     Returns:
         The digest of each kernel, by the name that it has in the lock.
     """
+    if not isinstance(kernels, Mapping):
+        raise TypeError(f"expected a mapping from repositories to versions, found {type(kernels).__name__}")
     entries = {}
     for repo_id, wanted in kernels.items():
         version, revision = (None, wanted) if isinstance(wanted, str) else (wanted, None)
@@ -210,8 +214,10 @@ class _Source:
         check_repo_id(repo_id)
         if (version is None) == (revision is None):
             raise _misused(f"{repo_id}: expected either version= or revision=")
-        if version is not None and (isinstance(version, bool) or version < 0):
-            raise _misused(f"{repo_id}: expected a version of at least 0, found {version}")
+        if version is not None and (type(version) is not int or version < 0):
+            raise _misused(f"{repo_id}: expected a version of at least 0, found {version!r:.80}")
+        if revision is not None and (not isinstance(revision, str) or not revision):
+            raise _misused(f"{repo_id}: expected a branch, tag or commit as revision, found {revision!r:.80}")
         self.client = client
         self.cache = Cache(Path(cache_dir) if cache_dir is not None else Path(client.home) / "callbox")
         self.repo_id = repo_id

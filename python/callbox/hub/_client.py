@@ -42,6 +42,9 @@ class Client:
     """One endpoint with one token."""
 
     def __init__(self, endpoint: str | None, token: bool | str | None, repo_type: str, is_offline: bool) -> None:
+        if repo_type not in ("kernel", "model"):
+            message = f"expected 'kernel' or 'model' as repo_type, found {repo_type!r:.80}"
+            raise InvalidArgumentError("INVALID_ARGUMENT", message, blame="caller")
         try:
             self._hub: Any = importlib.import_module("huggingface_hub")
             self._files: Any = importlib.import_module("huggingface_hub.file_download")

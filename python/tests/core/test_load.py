@@ -109,6 +109,50 @@ def test_a_module_that_is_not_there_or_not_wanted_is_refused(model):
     fails("RESOURCE_EXHAUSTED", "expected a module of at most 100 bytes (`module_bytes`)", model("a"), host=small)
 
 
+def test_arguments_of_the_wrong_kind_are_told(guests):
+    path = guests / "add_n.wasm"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert callbox.load(os.fsencode(path), digest=digest).digest == digest
+    for wrong in (digest.upper(), f"sha256:{digest}", digest[:-1], ""):
+        fails("INVALID_ARGUMENT", f"64 lower-case hexadecimal digits as digest, found '{wrong}'", path, digest=wrong)
+    for options, message in (
+        ({"digest": 7}, "expected a str as digest, found int"),
+        ({"host": "x"}, "expected a callbox.Host as host, found str"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            callbox.load(path, **options)  # type: ignore[arg-type]
+
+
+def test_a_lock_holds_for_packages_beside_weights(model, add_n, tmp_path):
+    lock = tmp_path / "callbox.lock"
+
+    def locked(file: str, digest: str = hashlib.sha256(add_n).hexdigest()) -> None:
+        # As `callbox lock model.safetensors` writes it.
+        entry = {"file": file, "digest": digest, "size": len(add_n)}
+        lock.write_text(json.dumps({"format": 1, "files": [entry]}))
+
+    x = np.zeros(2, np.float32)
+    path = model("add-n", "other")
+    locked("model.safetensors#callbox.add-n")
+    np.testing.assert_array_equal(callbox.load(path, "add-n", lock=lock).add_n(x, n=2.0), x + 2)
+    missing = f"{path}#callbox.other is not in {lock}: `callbox lock` writes it down"
+    fails("PERMISSION_DENIED", missing, path, "other", lock=lock)
+    # Through a link, and in a file with another end, which Python reads too.
+    link = tmp_path / "link.safetensors"
+    link.symlink_to(path)
+    callbox.load(link, "add-n", lock=lock)
+    other = path.rename(tmp_path / "weights.bin")
+    fails("PERMISSION_DENIED", f"{other}#callbox.add-n is not in {lock}", other, "add-n", lock=lock)
+    locked("weights.bin#callbox.add-n")
+    callbox.load(other, "add-n", lock=lock)
+    locked("weights.bin#callbox.add-n", "0" * 64)
+    fails("PERMISSION_DENIED", f"found {len(add_n)} bytes, ", other, "add-n", lock=lock)
+    # The entry of a file is none of a package in it.
+    locked("weights.bin")
+    fails("PERMISSION_DENIED", "is not in", other, "add-n", lock=lock)
+    fails("NOT_FOUND", "expected to read", other, "add-n", lock=tmp_path / "none.lock")
+
+
 @pytest.mark.parametrize(
     "info",
     [

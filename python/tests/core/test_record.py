@@ -110,9 +110,17 @@ def test_a_recording_writes_at_most_100_files(host, guests, tmp_path, capfd):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(ValueError, match="expected every to be at least 1, found 0"):
         callbox.record(tmp_path, every=0)
+    with pytest.raises(ValueError, match="expected every to be at least 1, found -1"):
+        callbox.record(tmp_path, every=-1)
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(FileExistsError, match="cannot make the folder .*/file.*exists"):
         callbox.record(tmp_path / "file")
+    with pytest.raises(FileNotFoundError, match='cannot make the folder ""'):
+        callbox.record("")
     with callbox.record(tmp_path), pytest.raises(RuntimeError, match="close that recording first"):
         callbox.record(tmp_path / "other")
-    callbox.record(tmp_path).close()
+    assert not (tmp_path / "other").exists()
+    recording = callbox.record(tmp_path)
+    recording.close()
+    with pytest.raises(RuntimeError, match="the recording is closed"), recording:
+        pass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +29,13 @@ elif importlib.util.find_spec("jax") is None:
     collect_ignore = ["test_first_page.py"]
 
 VARIANT = "build/callbox-wasm32"
+
+#: The user and the password of a registry, as `docker login` keeps them.
+PASSWORD = base64.b64encode(b"user:secretsecret").decode()
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
 @dataclass
@@ -224,3 +233,113 @@ def fails(get) -> Callable[..., callbox.CallError]:
         return caught.value
 
     return fails
+
+
+def _sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
+class Registry:
+    """A registry of containers with one repository, which asks for a password, and plain files."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, str] = {}
+        self.manifests: dict[str, bytes] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
+        self.paths: list[str] = []
+        #: Whether it lists the manifests that refer to another one.
+        self.lists_referrers = True
+        #: How long an answer takes, in seconds.
+        self.pause = 0.0
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.paths.append(self.path)
+                time.sleep(registry.pause)
+                status, body = registry.answer(self.path, self.headers.get("Authorization"))
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    if status == 401:
+                        self.send_header("WWW-Authenticate", 'Basic realm="here"')
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
+        if path in self.files:
+            return 200, self.files[path]
+        if authorization != f"Basic {PASSWORD}":
+            return 401, b"{}"
+        if path == "/v2/":
+            return 200, b"{}"
+        _, _, _, _, kind, version = path.split("/")
+        found = self.blobs.get(version)
+        if kind == "manifests":
+            found = self.manifests.get(self.tags.get(version, version))
+        if kind == "referrers":
+            found = self.referrers(version) if self.lists_referrers else None
+        return (404, b"{}") if found is None else (200, found)
+
+    def referrers(self, subject: str) -> bytes:
+        """The index of the manifests with a subject (version 1.1 of the OCI's specification)."""
+        found = []
+        for digest, contents in self.manifests.items():
+            manifest = json.loads(contents)
+            if manifest.get("subject", {}).get("digest") == subject:
+                kind = manifest["artifactType"]
+                entry = {"mediaType": MANIFEST, "digest": digest, "size": len(contents), "artifactType": kind}
+                found.append(entry)
+        return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": found}).encode()
+
+    def push(self, tag: str, module: bytes) -> str:
+        """Pushes an artefact, and returns the digest of its manifest."""
+        digest = self._push("application/vnd.wasm.config.v0+json", "application/wasm", module)
+        self.tags[tag] = digest
+        return digest
+
+    def push_bundles(self, subject: str, *bundles: bytes) -> None:
+        """Pushes bundles that refer to an artefact, and the list that clients keep of them."""
+        more = {"artifactType": BUNDLE, "subject": {"mediaType": MANIFEST, "digest": subject, "size": 1}}
+        for bundle in bundles:
+            self._push("application/vnd.oci.empty.v1+json", BUNDLE, bundle, **more)
+        self.manifests[subject.replace(":", "-")] = self.referrers(subject)
+
+    def _push(self, config: str, kind: str, layer: bytes, **more: object) -> str:
+        def descriptor(kind: str, contents: bytes) -> dict[str, object]:
+            digest = f"sha256:{_sha256(contents)}"
+            self.blobs[digest] = contents
+            return {"mediaType": kind, "digest": digest, "size": len(contents)}
+
+        layers = [descriptor(kind, layer)]
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": descriptor(config, b"{}"), "layers": layers}
+        contents = json.dumps({**manifest, **more}).encode()
+        digest = f"sha256:{_sha256(contents)}"
+        self.manifests[digest] = contents
+        return digest
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch) -> Iterator[Registry]:
+    """A registry, with the user's password for it and a cache of its own."""
+    server = Registry()
+    (tmp_path / "docker").mkdir()
+    auths = {"auths": {server.host: {"auth": PASSWORD}}}
+    (tmp_path / "docker/config.json").write_text(json.dumps(auths))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    yield server
+    server.close()

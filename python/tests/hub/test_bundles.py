@@ -197,3 +197,29 @@ def test_bundles_of_the_hub_count(hub, good, get, rms_norm, variant, tmp_path):
     before = len(asked())
     get(host=callbox.Host(trust=rules("*/other.wasm")))
     assert len(asked()) == before
+
+
+@pytest.mark.parametrize("lists_referrers", [True, False])
+def test_bundles_in_a_registry_count(registry, guests, lists_referrers):
+    add_n = (guests / "add_n.wasm").read_bytes()
+    digest = hashlib.sha256(add_n).hexdigest()
+    registry.lists_referrers = lists_referrers
+    subject = registry.push("1", add_n)
+    reference = f"oci:{registry.host}/org/add-n:1"
+    trust = {"keys": {"alice": public(11)}, "signatures": {"oci:*": {"signed_by": "alice"}}}
+    host = callbox.Host(trust=trust)
+    denied("found no signature", callbox.load, reference, host=host)
+
+    other = bundle({".": b"other"}, 11)
+    registry.push_bundles(subject, other, b"{}")
+    with pytest.raises(callbox.CallError):
+        callbox.load(reference, host=host)
+    # Those of others do not hide the one that counts.
+    registry.push_bundles(subject, bundle({".": add_n}, 11), bundle({".": add_n}, 12), b"{}")
+    assert callbox.load(reference, host=host).digest == digest
+    asked = len(registry.paths)
+    assert callbox.load(reference, host=host, offline=True).digest == digest
+    assert len(registry.paths) == asked
+    # Without a rule about bundles, none is asked for.
+    callbox.load(reference)
+    assert not any("referrers" in path for path in registry.paths[asked:])

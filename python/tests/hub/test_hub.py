@@ -162,11 +162,29 @@ def test_what_is_not_there_is_not_found(hub, good, fails):
         ({"version": 1, "revision": "main"}, "expected either version= or revision="),
         ({"version": None}, "expected either version= or revision="),
         ({"version": -1}, "expected a version of at least 0, found -1"),
+        ({"version": "1"}, "expected a version of at least 0, found '1'"),
+        ({"version": 1.0}, r"expected a version of at least 0, found 1\.0"),
+        ({"version": None, "revision": ""}, "expected a branch, tag or commit as revision, found ''"),
+        ({"version": None, "revision": 7}, "expected a branch, tag or commit as revision, found 7"),
+        ({"repo_type": "dataset"}, "expected 'kernel' or 'model' as repo_type, found 'dataset'"),
+        ({"digest": "sha256:00"}, "expected a SHA-256 of 64 lower-case hexadecimal digits as digest"),
     ],
 )
 def test_wrong_arguments_are_refused(get, options, message):
     with pytest.raises(ValueError, match=message):
         get(**options)
+
+
+def test_arguments_of_the_wrong_type_are_told(get, hub, tmp_path):
+    with pytest.raises(TypeError, match="expected a str as digest, found int"):
+        get(digest=7)
+    with pytest.raises(TypeError, match="not int"):
+        get(lock=7)
+    with pytest.raises(TypeError, match="expected a mapping from repositories to versions, found list"):
+        callbox.hub.lock(["good/rms-norm"], tmp_path / "callbox.lock")
+    with pytest.raises(ValueError, match=r"expected a version of at least 0, found 1\.5"):
+        callbox.hub.lock({"good/rms-norm": 1.5}, tmp_path / "callbox.lock", endpoint=hub.endpoint)
+    assert not (tmp_path / "callbox.lock").exists()
 
 
 def test_a_damaged_cache_is_repaired(hub, good, get, tmp_path):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,96 +19,10 @@ import pytest
 import callbox
 
 PASSWORD = base64.b64encode(b"user:secretsecret").decode()
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def sha256(contents: bytes) -> str:
     return hashlib.sha256(contents).hexdigest()
-
-
-class Registry:
-    """A registry of containers with one repository, which asks for a password, and plain files."""
-
-    def __init__(self) -> None:
-        self.tags: dict[str, str] = {}
-        self.manifests: dict[str, bytes] = {}
-        self.blobs: dict[str, bytes] = {}
-        self.files: dict[str, bytes] = {}
-        self.paths: list[str] = []
-        #: How long an answer takes, in seconds.
-        self.pause = 0.0
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.paths.append(self.path)
-                time.sleep(registry.pause)
-                status, body = registry.answer(self.path, self.headers.get("Authorization"))
-                with contextlib.suppress(OSError):
-                    self.send_response(status)
-                    if status == 401:
-                        self.send_header("WWW-Authenticate", 'Basic realm="here"')
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
-
-            def log_message(self, *_args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.host = f"127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
-        if path in self.files:
-            return 200, self.files[path]
-        if authorization != f"Basic {PASSWORD}":
-            return 401, b"{}"
-        if path == "/v2/":
-            return 200, b"{}"
-        _, _, _, _, kind, version = path.split("/")
-        found = self.blobs.get(version)
-        if kind == "manifests":
-            found = self.manifests.get(self.tags.get(version, version))
-        return (404, b"{}") if found is None else (200, found)
-
-    def push(self, tag: str, module: bytes) -> str:
-        """Pushes an artefact, and returns the digest of its manifest."""
-
-        def descriptor(kind: str, contents: bytes) -> dict[str, object]:
-            digest = f"sha256:{sha256(contents)}"
-            self.blobs[digest] = contents
-            return {"mediaType": kind, "digest": digest, "size": len(contents)}
-
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": descriptor("application/vnd.wasm.config.v0+json", b"{}"),
-            "layers": [descriptor("application/wasm", module)],
-        }
-        contents = json.dumps(manifest).encode()
-        digest = f"sha256:{sha256(contents)}"
-        self.manifests[digest] = contents
-        self.tags[tag] = digest
-        return digest
-
-
-@pytest.fixture
-def registry(tmp_path, monkeypatch) -> Iterator[Registry]:
-    """A registry, with the user's password for it and a cache of its own."""
-    server = Registry()
-    (tmp_path / "docker").mkdir()
-    auths = {"auths": {server.host: {"auth": PASSWORD}}}
-    (tmp_path / "docker/config.json").write_text(json.dumps(auths))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

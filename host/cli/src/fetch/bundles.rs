@@ -2,14 +2,17 @@
 //!
 //! The bundle of an address is at the address with `.sig` at its end. That of a kernel of the Hub
 //! is beside the module, or else `model.sig` of the repository, which `model-signing` writes for a
-//! folder. Registries of containers have no place for bundles.
+//! folder. That of an artefact in a registry is an artefact that refers to it.
 
 use callbox::{Result, StatusCode};
+use callbox_package::Trust;
+use callbox_package::oms::Bundle;
 
 use super::cache::{Cache, digest};
 use super::http::{Address, Client, Rules, Token};
 use super::hub::{self, Hub};
-use super::reference::{Place, Reference};
+use super::oci;
+use super::reference::{OciReference, Place, Reference};
 use super::source::Package;
 use crate::failure::Outcome;
 use crate::signing;
@@ -21,15 +24,17 @@ pub(crate) const OF_FOLDER: &str = "model.sig";
 /// The largest bundle that is read.
 const MOST_BUNDLE: usize = 16 << 20;
 
-/// The bundle of a package, if its host has one. It is read and checked later.
+/// The bundle of a package, if its host has one. It is read and checked later. Of several in a
+/// registry, the one that satisfies the rules is taken.
 pub(crate) fn of(
     reference: &Reference,
     package: &Package,
+    trust: Option<&Trust>,
     is_offline: bool,
 ) -> Outcome<Option<Vec<u8>>> {
     match &reference.place {
         Place::File(path) => signing::bundle_of(path),
-        Place::Oci(_) => Ok(None),
+        Place::Oci(reference) => Ok(of_registry(reference, package, trust, is_offline)?),
         // The query can be a signature for this one file.
         Place::Web(address) if address.has_query() => Ok(None),
         Place::Web(address) => {
@@ -51,6 +56,45 @@ pub(crate) fn of(
             Ok(hub.bundle(reference, commit, &package.file_name)?)
         }
     }
+}
+
+/// The bundle of an artefact in a registry.
+fn of_registry(
+    reference: &OciReference,
+    package: &Package,
+    trust: Option<&Trust>,
+    is_offline: bool,
+) -> Result<Option<Vec<u8>>> {
+    let cache = hub::cache()?;
+    let sha256 = digest(&package.bytes);
+    let key = format!("bundle {} {sha256}", reference.name());
+    if is_offline {
+        let known = cache.note(&key);
+        return Ok(known.and_then(|known| cache.file(&known, MOST_BUNDLE)));
+    }
+    let found = oci::bundles(reference, &sha256, MOST_BUNDLE)?;
+    let is_wanted = |bundle: &&Vec<u8>| match trust {
+        Some(trust) => {
+            let mut names = package.names.iter();
+            names.all(|name| {
+                trust
+                    .check_with(name, &package.bytes, Some(bundle.as_slice()))
+                    .is_ok()
+            })
+        }
+        None => Bundle::read(bundle).is_ok_and(|bundle| bundle.lists(&package.bytes)),
+    };
+    let wanted = found.iter().flatten().find(is_wanted);
+    // Another one or the first failure explains why there is none.
+    let chosen = match wanted.or_else(|| found.iter().flatten().next()) {
+        Some(chosen) => Some(chosen.clone()),
+        None => found.into_iter().next().transpose()?,
+    };
+    if let Some(chosen) = &chosen {
+        cache.keep(chosen);
+        cache.take_note(&key, &digest(chosen));
+    }
+    Ok(chosen)
 }
 
 /// A bundle at an address.

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod index;
+pub(crate) mod referrers;
 pub(crate) mod registry;
 
 use callbox::{Blame, Result, Status, StatusCode};
@@ -13,10 +14,10 @@ use self::registry::{Registry, Rights};
 use super::cache::{Cache, digest};
 use super::http::{Rules, denied, lie, quoted};
 use super::hub;
-use super::reference::OciReference;
+use super::reference::{self, OciReference};
 
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const LAYER_TYPE: &str = "application/wasm";
 
@@ -63,20 +64,9 @@ pub(crate) fn fetch(
     }
     let registry = Registry::open(reference, Rights::Pull)?;
     let in_reference = |status: Status| status.context(reference.name());
-    let missing = || {
-        let message = "the registry has no such artefact";
-        in_reference(Status::new(StatusCode::NotFound, Blame::Caller, message))
-    };
-    let mut text = manifest(&registry, reference)?.ok_or_else(missing)?;
-    if let Some(index) = index::find(&text) {
-        let chosen = OciReference {
-            digest: Some(index.wasm().map_err(in_reference)?.to_owned()),
-            ..reference.clone()
-        };
-        text = self::manifest(&registry, &chosen)?.ok_or_else(missing)?;
-    }
-    let manifest = Manifest::read(&text).map_err(in_reference)?;
+    let (found, manifest) = look(&registry, reference)?;
     let (sha256, size) = manifest.layer().map_err(in_reference)?;
+    cache.take_note(&subject_key(reference, sha256), &found);
     if let Some(wanted) = wanted.filter(|&wanted| wanted != sha256) {
         let message = format!("expected the digest {wanted}, found {sha256}");
         return Err(in_reference(denied(message)));
@@ -87,6 +77,54 @@ pub(crate) fn fetch(
     };
     cache.take_note(&reference.name(), sha256);
     Ok(bytes)
+}
+
+/// The manifest of a package, and its SHA-256.
+fn look(registry: &Registry, reference: &OciReference) -> Result<(String, Manifest)> {
+    let in_reference = |status: Status| status.context(reference.name());
+    let missing = || {
+        let message = "the registry has no such artefact";
+        in_reference(Status::new(StatusCode::NotFound, Blame::Caller, message))
+    };
+    let mut text = manifest(registry, reference)?.ok_or_else(missing)?;
+    if let Some(index) = index::find(&text) {
+        let chosen = OciReference {
+            digest: Some(index.wasm().map_err(in_reference)?.to_owned()),
+            ..reference.clone()
+        };
+        text = manifest(registry, &chosen)?.ok_or_else(missing)?;
+    }
+    let manifest = Manifest::read(&text).map_err(in_reference)?;
+    Ok((digest(&text), manifest))
+}
+
+/// The key of the note about the manifest of a package, to which its bundles refer.
+fn subject_key(reference: &OciReference, sha256: &str) -> String {
+    format!(
+        "manifest oci:{}/{} {sha256}",
+        reference.host, reference.path
+    )
+}
+
+/// The bundles of the package with this SHA-256, each of at most `most` bytes, the newest first.
+pub(crate) fn bundles(
+    reference: &OciReference,
+    sha256: &str,
+    most: usize,
+) -> Result<Vec<Result<Vec<u8>>>> {
+    let cache = hub::cache()?;
+    let registry = Registry::open(reference, Rights::Pull)?;
+    let subject = match cache.note(&subject_key(reference, sha256)) {
+        Some(known) => known,
+        None => match look(&registry, reference)? {
+            (found, manifest) if manifest.layer()?.0 == sha256 => found,
+            // The tag has another package by now.
+            _ => return Ok(Vec::new()),
+        },
+    };
+    let subject = format!("sha256:{subject}");
+    let list = referrers::list(&registry, &subject)?;
+    Ok(list.bundles(&registry, &cache, reference, &subject, most))
 }
 
 /// The text of the manifest or index, whose digest was checked. `None` if the registry has none.
@@ -166,26 +204,38 @@ impl Manifest {
                 "expected a layer of {LAYER_TYPE}, found {found}"
             )));
         }
-        let sha256 = layer.digest.strip_prefix("sha256:").unwrap_or_default();
-        super::reference::digest(sha256).map_err(|_| {
-            let found = quoted(&layer.digest);
+        layer.checked(Limits::default().package_bytes)
+    }
+}
+
+impl Descriptor {
+    /// The SHA-256 and the size of a layer with a bundle.
+    fn bundle(&self, types: &str, most: usize) -> Result<(&str, usize)> {
+        if !self.kind.starts_with(types) {
+            let found = quoted(&self.kind);
+            return Err(wrong(format!("expected a layer of {types}, found {found}")));
+        }
+        self.checked(most)
+    }
+
+    /// The SHA-256 and the size of a layer of at most `most` bytes.
+    fn checked(&self, most: usize) -> Result<(&str, usize)> {
+        let sha256 = self.digest.strip_prefix("sha256:").unwrap_or_default();
+        reference::digest(sha256).map_err(|_| {
+            let found = quoted(&self.digest);
             wrong(format!(
                 "expected a digest sha256:HEX of the layer, found {found}"
             ))
         })?;
-        let most = Limits::default().package_bytes;
-        if layer.size > most {
+        if self.size > most {
             let message = format!(
                 "expected a layer of at most {most} bytes, found {}",
-                layer.size
+                self.size
             );
-            return Err(Status::new(
-                StatusCode::ResourceExhausted,
-                Blame::Guest,
-                message,
-            ));
+            let code = StatusCode::ResourceExhausted;
+            return Err(Status::new(code, Blame::Guest, message));
         }
-        Ok((sha256, layer.size))
+        Ok((sha256, self.size))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::next;
 use crate::failure::{Failure, Outcome};
+use crate::package::{in_tensor, tensor_in};
 use crate::text::name;
 use crate::{output, regular_file, write_file};
 
@@ -35,8 +37,8 @@ pub(crate) type Entries = BTreeMap<String, Entry>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
-    /// The path from the lock's folder, with `/` between names, or the reference of a kernel of the
-    /// Hub.
+    /// The path from the lock's folder, with `/` between names, and `#TENSOR` for a package beside
+    /// weights. Or the reference of a kernel of the Hub.
     pub(crate) file: String,
     /// SHA-256 of the file, over a manifest and its images, or of the metadata of a kernel.
     pub(crate) digest: String,
@@ -142,7 +144,25 @@ impl Lock {
 
     /// Checks the digest and the size of a file that was read.
     pub(crate) fn check(&self, file: &Path, digest: &str, size: u64) -> Outcome<()> {
-        let entry = self.entry(file)?;
+        let name = name_below(&self.folder, file)?;
+        self.check_entry(self.entry(name, file)?, file, digest, size)
+    }
+
+    /// The same for a module in a tensor of a file with any name.
+    #[cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "of programs only"))]
+    pub(crate) fn check_tensor(
+        &self,
+        file: &Path,
+        tensor: &str,
+        digest: &str,
+        size: u64,
+    ) -> Outcome<()> {
+        let name = name_below(&self.folder, file)?.map(|name| format!("{name}#{tensor}"));
+        let file = in_tensor(file, tensor);
+        self.check_entry(self.entry(name, &file)?, &file, digest, size)
+    }
+
+    fn check_entry(&self, entry: &Entry, file: &Path, digest: &str, size: u64) -> Outcome<()> {
         let is_it = |entry: &Entry| entry.digest == digest && entry.size == size;
         if is_it(entry) || self.next.get(&entry.file).is_some_and(is_it) {
             return Ok(());
@@ -153,7 +173,7 @@ impl Lock {
     /// Checks the digest over a manifest and its images.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "of manifests only"))]
     pub(crate) fn check_digest(&self, file: &Path, digest: &str) -> Outcome<()> {
-        let entry = self.entry(file)?;
+        let entry = self.entry(name_below(&self.folder, file)?, file)?;
         if entry.digest == digest {
             return Ok(());
         }
@@ -193,7 +213,8 @@ impl Lock {
     /// Checks that the path of an entry, whose file may be written, is below the lock's folder.
     pub(crate) fn check_path(&self, file: &str) -> Outcome<()> {
         if is_below(file) {
-            return Ok(());
+            let checked = check_folder(&self.folder, file);
+            return checked.map_err(|failure| failure.context(self.path.display()));
         }
         let message = "expected the path of a file below the folder of the lock";
         let status = Status::invalid_argument(message).context(name(file));
@@ -210,14 +231,15 @@ impl Lock {
         &self.path
     }
 
-    /// The modules and packages that it lists.
+    /// The modules and packages that it lists, also those beside weights.
     pub(crate) fn modules(&self) -> Vec<PathBuf> {
-        let files = self.entries.keys().filter(|file| file.ends_with(".wasm"));
+        let is_module = |file: &&String| file.ends_with(".wasm") || file.contains(".safetensors#");
+        let files = self.entries.keys().filter(is_module);
         files.map(|file| self.folder.join(file)).collect()
     }
 
-    fn entry(&self, file: &Path) -> Outcome<&Entry> {
-        let name = name_below(&self.folder, file)?;
+    /// The entry of a name, for a file with this path in messages.
+    fn entry(&self, name: Option<String>, file: &Path) -> Outcome<&Entry> {
         name.and_then(|name| self.entries.get(&name))
             .ok_or_else(|| {
                 denied(format!(
@@ -261,8 +283,13 @@ pub(crate) fn folder_of(lock: &Path) -> Outcome<PathBuf> {
     fs::canonicalize(folder).map_err(|error| regular_file::cannot(folder, &error))
 }
 
-/// The path of a file from a folder. `None` if it is elsewhere, or not UTF-8.
+/// The path of a file from a folder, with the name of the tensor if the module is in one. `None` if
+/// it is elsewhere, or not UTF-8.
 pub(crate) fn name_below(folder: &Path, file: &Path) -> Outcome<Option<String>> {
+    if let Some((weights, tensor)) = tensor_in(file) {
+        let name = name_below(folder, &weights)?;
+        return Ok(name.map(|name| format!("{name}#{tensor}")));
+    }
     let real = fs::canonicalize(file).map_err(|error| regular_file::cannot(file, &error))?;
     Ok(below(folder, &real))
 }
@@ -287,6 +314,28 @@ fn below(folder: &Path, real: &Path) -> Option<String> {
 pub(super) fn is_below(file: &str) -> bool {
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
     Path::new(file).components().all(is_name)
+}
+
+/// Checks that no link leads elsewhere on the way to a file below the folder of the lock: locks have
+/// real paths.
+pub(super) fn check_folder(folder: &Path, file: &str) -> Outcome<()> {
+    let path = folder.join(file);
+    let expected = path.parent().unwrap_or(folder);
+    let found = match fs::canonicalize(expected) {
+        Ok(found) => found,
+        // Whoever writes the file tells that its folder is missing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(regular_file::cannot(expected, &error)),
+    };
+    if found == expected {
+        return Ok(());
+    }
+    let message = format!(
+        "expected a folder below that of the lock, found a link to {}",
+        found.display()
+    );
+    let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+    Err(status.context(name(file)).into())
 }
 
 /// The failure for a file that is not below the folder of the lock.

@@ -16,7 +16,9 @@ use callbox_package::Limits;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::file::{Entries, LockFile, MOST_BYTES, folder_of, is_below, write as write_lock};
+use super::file::{
+    Entries, LockFile, MOST_BYTES, check_folder, folder_of, is_below, write as write_lock,
+};
 use crate::failure::{Failure, Outcome};
 use crate::{regular_file, write_file};
 
@@ -137,7 +139,8 @@ pub(super) fn of(lock: &Path, text: &[u8]) -> Outcome<Option<Entries>> {
 /// Finishes a change of a lock that was interrupted. Returns whether there was one.
 ///
 /// # Errors
-/// FAILED_PRECONDITION if a file is neither staged nor the new one: the user changed it since.
+/// FAILED_PRECONDITION if a file is neither staged nor the new one, or its folder became a link:
+/// the user changed it since.
 pub(crate) fn finish(lock: &Path) -> Outcome<bool> {
     let path = next(lock);
     if is_missing(lock)? || is_missing(&path)? {
@@ -147,6 +150,9 @@ pub(crate) fn finish(lock: &Path) -> Outcome<bool> {
     let next = read(&path)?;
     let is_announced = next.replaces == digest(&text);
     let folder = folder_of(lock)?;
+    for name in next.files.keys() {
+        check_folder(&folder, name).map_err(|failure| failure.context(path.display()))?;
+    }
     for (name, sha256) in &next.files {
         let file = folder.join(name);
         if is_announced {
@@ -237,7 +243,8 @@ fn is_missing(path: &Path) -> Outcome<bool> {
 fn rename(from: &Path, to: &Path) -> Outcome<()> {
     let wrong =
         |error: io::Error| Failure::file(format!("expected to write {}", to.display()), &error);
-    fs::rename(from, to).map_err(wrong)
+    let renamed = write_file::check_replaceable(to).and_then(|()| fs::rename(from, to));
+    renamed.map_err(wrong)
 }
 
 /// Removes a file, which need not exist.
@@ -373,6 +380,68 @@ mod tests {
                 ["a.wasm", "b.wasm", "callbox.lock", "k"]
             );
             assert_eq!(names_in(&folder.path().join("k")), ["c.wasm"]);
+        }
+    }
+
+    /// A folder or a file that the user replaced by a link after the kill stays a link, and the
+    /// change is finished when it is back.
+    #[cfg(unix)]
+    #[test]
+    fn links_are_not_followed_or_replaced_by_an_interrupted_change() {
+        use std::os::unix::fs::symlink;
+
+        for name in ["k", "b.wasm"] {
+            let (folder, lock, files) = folder();
+            let new = entries(2);
+            let change = change_of(&lock, &new, &files);
+            for step in change.steps().iter().take(NAMES.len() + 1) {
+                change.run(step).unwrap();
+            }
+            let elsewhere = tempfile::tempdir().unwrap();
+            let other = elsewhere.path().join("c.wasm");
+            fs::write(&other, "mine").unwrap();
+            fs::write(staged(&other), contents(2, "k/c.wasm")).unwrap();
+            let (path, kept) = (folder.path().join(name), folder.path().join("kept"));
+            fs::rename(&path, &kept).unwrap();
+            symlink(elsewhere.path(), &path).unwrap();
+            let status = finish(&lock).unwrap_err().status().clone();
+            let message = if name == "k" {
+                "k/c.wasm: expected a folder below that of the lock, found a link to "
+            } else {
+                "b.wasm: is a directory"
+            };
+            assert!(status.message().contains(message), "{status}");
+            assert_eq!(fs::read_link(&path).unwrap(), elsewhere.path());
+            assert_eq!(fs::read(&other).unwrap(), b"mine");
+            assert_eq!(Lock::read(&lock).unwrap().entries(), &entries(1));
+            fs::remove_file(&path).unwrap();
+            fs::rename(&kept, &path).unwrap();
+            assert!(finish(&lock).unwrap());
+            assert_eq!(loaded(&lock), [2; 3]);
+        }
+    }
+
+    /// The lock is named through a link to its folder.
+    #[cfg(unix)]
+    #[test]
+    fn a_kill_leaves_files_that_load_behind_a_link() {
+        let links = tempfile::tempdir().unwrap();
+        for killed_after in 0..=2 * NAMES.len() + 3 {
+            let (folder, lock, files) = folder();
+            let link = links.path().join(killed_after.to_string());
+            std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+            let (named, new) = (link.join("callbox.lock"), entries(2));
+            let change = change_of(&named, &new, &files);
+            for step in change.steps().iter().take(killed_after) {
+                change.run(step).unwrap();
+            }
+            loaded(&lock);
+            finish(&named).unwrap();
+            super::change(&named, &new, &files).unwrap();
+            assert_eq!(loaded(&lock), [2; 3], "{killed_after}");
+            assert_eq!(fs::read_link(&link).unwrap(), folder.path());
+            let names = ["a.wasm", "b.wasm", "callbox.lock", "k"];
+            assert_eq!(names_in(folder.path()), names);
         }
     }
 

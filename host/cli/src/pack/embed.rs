@@ -10,10 +10,8 @@ use callbox_package::Package;
 use crate::failure::Outcome;
 use crate::files::ReadError;
 use crate::files::tensors::{self, Entries};
+use crate::package::PREFIX;
 use crate::{regular_file, write_file};
-
-/// The beginning of the names of tensors that are packages.
-const PREFIX: &str = "callbox.";
 
 /// Adds a package to a `.safetensors` file as the tensor `callbox.NAME`, whose name is returned.
 /// An earlier tensor of this name is replaced. Other tensors and the metadata stay as they are.

@@ -1,15 +1,16 @@
 //! Registries of containers.
 
-use callbox::StatusCode;
+use callbox::{Blame, Status, StatusCode};
 use callbox_package::Package;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Published, check_replaces, wrong};
 use crate::failure::Outcome;
 use crate::fetch::cache::digest;
-use crate::fetch::http::{denied, lie, quoted};
+use crate::fetch::http::{Reply, denied, lie, quoted};
+use crate::fetch::oci::referrers::{self, BUNDLE_TYPE, EMPTY, EMPTY_TYPE};
 use crate::fetch::oci::registry::{Registry, Rights};
-use crate::fetch::oci::{self, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, Manifest};
+use crate::fetch::oci::{self, CONFIG_TYPE, INDEX_TYPE, LAYER_TYPE, MANIFEST_TYPE, Manifest};
 use crate::fetch::reference::OciReference;
 
 /// The annotations that name a package.
@@ -21,9 +22,16 @@ const TRIES: u32 = 3;
 
 const MOST_ANSWER: usize = 1 << 20;
 
-/// Puts a package into a registry, under a tag.
+/// A package, and the bundle of signatures beside it.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub(super) package: &'a Package<'a>,
+    pub(super) bundle: Option<&'a [u8]>,
+}
+
+/// Puts a package into a registry, under a tag. Its bundle is there before the tag leads to it.
 pub(super) fn publish(
-    package: &Package<'_>,
+    content: &Content<'_>,
     reference: &OciReference,
     replaces: bool,
     published: &mut Published,
@@ -32,6 +40,7 @@ pub(super) fn publish(
     if reference.digest.is_some() {
         return Err(wrong("expected a tag, found a digest"));
     }
+    let package = content.package;
     let config = config(package.bytes());
     let manifest = manifest(package, &config);
     let sha256 = digest(&manifest);
@@ -40,6 +49,9 @@ pub(super) fn publish(
     if let Some(earlier) = oci::manifest(&registry, reference)? {
         if earlier == manifest {
             published.changed = false;
+            if let Some(bundle) = content.bundle {
+                publish_bundle(&registry, &manifest, bundle, published)?;
+            }
             return Ok(());
         }
         if !replaces {
@@ -55,17 +67,76 @@ pub(super) fn publish(
     }
     upload(&registry, package.bytes())?;
     upload(&registry, &config)?;
-    let address = registry.address(&format!("manifests/{}", reference.version()))?;
-    let headers = [("Content-Type", MANIFEST_TYPE)];
-    let reply = registry.ask("PUT", &address, &headers, Some(&manifest), MOST_ANSWER)?;
+    if let Some(bundle) = content.bundle {
+        let by_digest = format!("sha256:{sha256}");
+        put(&registry, &by_digest, MANIFEST_TYPE, &manifest)?;
+        publish_bundle(&registry, &manifest, bundle, published)?;
+    }
+    put(&registry, reference.version(), MANIFEST_TYPE, &manifest)?;
+    Ok(())
+}
+
+/// Puts a manifest or an index at a tag or a digest.
+fn put(registry: &Registry, version: &str, kind: &str, text: &[u8]) -> Outcome<Reply> {
+    let address = registry.address(&format!("manifests/{version}"))?;
+    let headers = [("Content-Type", kind)];
+    let reply = registry.ask("PUT", &address, &headers, Some(text), MOST_ANSWER)?;
     let reply = reply.done(&address)?;
+    let sha256 = digest(text);
     let said = reply.header("docker-content-digest");
     if let Some(said) = said.filter(|said| *said != format!("sha256:{sha256}")) {
         let said = quoted(said);
         let message = format!("{address}: expected the digest sha256:{sha256}, found {said}");
         return Err(lie(message).into());
     }
-    Ok(())
+    Ok(reply)
+}
+
+/// Puts a bundle into the registry, as an artefact that refers to the manifest of its package.
+fn publish_bundle(
+    registry: &Registry,
+    subject: &[u8],
+    bundle: &[u8],
+    published: &mut Published,
+) -> Outcome<()> {
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "artifactType": BUNDLE_TYPE,
+        "config": descriptor(EMPTY_TYPE, EMPTY),
+        "layers": [descriptor(BUNDLE_TYPE, bundle)],
+        "subject": descriptor(MANIFEST_TYPE, subject),
+    });
+    let manifest = manifest.to_string().into_bytes();
+    let artefact = format!("sha256:{}", digest(&manifest));
+    let subject = format!("sha256:{}", digest(subject));
+    published.bundle_digest = Some(artefact.clone());
+    if referrers::list(registry, &subject)?.has(&artefact) {
+        return Ok(());
+    }
+    published.changed = true;
+    upload(registry, EMPTY)?;
+    upload(registry, bundle)?;
+    let reply = put(registry, &artefact, MANIFEST_TYPE, &manifest)?;
+    // The registry says so if it lists the artefact itself.
+    if reply.header("oci-subject").is_some() {
+        return Ok(());
+    }
+    for _ in 0..TRIES {
+        let list = referrers::list(registry, &subject)?;
+        if list.is_kept || list.has(&artefact) {
+            return Ok(());
+        }
+        let index = list.with(&artefact, manifest.len()).into_bytes();
+        put(registry, &referrers::tag_of(&subject), INDEX_TYPE, &index)?;
+        // Another command may have replaced the list at the same time: it is looked at again.
+    }
+    let message = format!("the list of the artefacts of {subject} is changed again and again");
+    Err(Status::new(StatusCode::Aborted, Blame::Host, message).into())
+}
+
+fn descriptor(kind: &str, bytes: &[u8]) -> Value {
+    json!({"mediaType": kind, "digest": format!("sha256:{}", digest(bytes)), "size": bytes.len()})
 }
 
 /// The configuration of the artefact. Its time is the same for each package, so that the same
@@ -82,10 +153,6 @@ fn config(module: &[u8]) -> Vec<u8> {
 
 fn manifest(package: &Package<'_>, config: &[u8]) -> Vec<u8> {
     let header = package.header();
-    let descriptor = |kind: &str, bytes: &[u8]| {
-        json!({"mediaType": kind, "digest": format!("sha256:{}", digest(bytes)),
-            "size": bytes.len()})
-    };
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,

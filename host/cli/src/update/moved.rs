@@ -119,7 +119,7 @@ pub(super) fn look(
     let mut files = locked.files.iter();
     let has_bundle = |file: &Entry| signing::beside(&lock.path_of(&file.file)).exists();
     if new.takes_bundles(trust) || files.any(has_bundle) {
-        new.bundle = bundles::of(&locked.reference, &new, false)?;
+        new.bundle = bundles::of(&locked.reference, &new, trust, false)?;
     }
     new.check_trust(trust)?;
     let old = old_bytes(lock, locked)?;

@@ -3,6 +3,8 @@
 use std::process::Stdio;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::packages::{self, HEADER, refuse};
 use crate::support::Folder;
@@ -109,6 +111,106 @@ fn a_package_beside_weights_is_inspected_tested_and_compared() {
     ] {
         let package = format!("m.safetensors#{name}");
         refuse(&folder, &["test", &package], 1, code, message);
+    }
+}
+
+/// A lock has each package of a file, and neither the weights nor other tensors.
+#[test]
+fn packages_beside_weights_are_locked() {
+    let folder = folder();
+    folder.npy("x.npy", &[3], &[1.0_f32, 2.0, 3.0]);
+    folder.run(&PACK).done();
+    let locked = folder.run(&["lock", "m.safetensors", "--json"]);
+    let alone = read(&folder, "alone.wasm");
+    let entry = json!({"file": "m.safetensors#callbox.negate", "digest": hex::encode(Sha256::digest(&alone)),
+        "size": alone.len(), "name": "negate", "version": "1.0.0"});
+    assert_eq!(locked.object()["lock"]["files"], json!([entry]));
+    // The same by its name, and through a link.
+    let package = "m.safetensors#callbox.negate";
+    let again = folder.run(&["lock", package, "--json"]);
+    assert_eq!(again.object()["lock"], locked.object()["lock"]);
+    let call = |file: &str| {
+        let words = [
+            "call",
+            file,
+            "negate",
+            "--operand",
+            "x.npy",
+            "--result",
+            "f32[3]",
+        ];
+        folder.run(&[&words[..], &["--lock", "callbox.lock", "--json"]].concat())
+    };
+    let test = |file: &str| folder.run(&["test", file, "--lock", "callbox.lock", "--json"]);
+    for ran in [call(package), test(package)] {
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    // Other weights beside the same package.
+    let other = TensorView::new(Dtype::U8, vec![1], &[9]).unwrap();
+    let bytes = TensorView::new(Dtype::U8, vec![alone.len()], &alone).unwrap();
+    let tensors = [("w", other), ("callbox.negate", bytes)];
+    folder.write("m.safetensors", serialize(tensors, None).unwrap());
+    assert_eq!(test(package).code, 0);
+    // Another version of the package, and another package.
+    folder.write("k/callbox-package.json", HEADER.replace("1.0.0", "0.9.0"));
+    folder.run(&PACK).done();
+    folder.write("k/callbox-package.json", HEADER.replace("negate", "json"));
+    folder.run(&PACK).done();
+    for (file, message) in [
+        (
+            package,
+            format!("callbox.lock has {package} with {} bytes", alone.len()),
+        ),
+        (
+            "m.safetensors#callbox.json",
+            "#callbox.json is not in callbox.lock".to_owned(),
+        ),
+        ("alone.wasm", "alone.wasm is not in callbox.lock".to_owned()),
+    ] {
+        for ran in [call(file), test(file)] {
+            let status = &ran.object()["status"];
+            assert_eq!(status["code"], "PERMISSION_DENIED", "{ran:?}");
+            let found = status["message"].as_str().unwrap();
+            assert!(
+                found.contains(&message),
+                "expected {message:?} in {found:?}"
+            );
+        }
+    }
+    let locked = folder.run(&["lock", "m.safetensors"]).done();
+    assert!(
+        locked.contains("\n  is       m.safetensors#callbox.negate 0.9.0, "),
+        "{locked}"
+    );
+    assert!(
+        locked.contains("\n  new      m.safetensors#callbox.json 1.0.0, "),
+        "{locked}"
+    );
+    assert_eq!(test("m.safetensors#callbox.json").code, 0);
+    folder.write("plain.safetensors", model());
+    for (file, exit, code, message) in [
+        (
+            "plain.safetensors",
+            1,
+            "NOT_FOUND",
+            "the file has no package: a U8 tensor",
+        ),
+        (
+            "m.safetensors#callbox.other",
+            1,
+            "NOT_FOUND",
+            "expected a tensor \"callbox.other\"",
+        ),
+        (
+            "none.safetensors",
+            2,
+            "NOT_FOUND",
+            "expected to read none.safetensors",
+        ),
+    ] {
+        let before = read(&folder, "callbox.lock");
+        refuse(&folder, &["lock", file], exit, code, message);
+        assert_eq!(read(&folder, "callbox.lock"), before);
     }
 }
 

@@ -18,7 +18,7 @@ fn update(folder: &Folder, server: &Server, arguments: &[&str]) -> Ran {
 }
 
 /// The bundle of a module in a folder of its own.
-fn bundle_of(module: &[u8]) -> Vec<u8> {
+pub(crate) fn bundle_of(module: &[u8]) -> Vec<u8> {
     let folder = folder();
     folder.write("signed.wasm", module);
     sign(&folder, &["signed.wasm", "--certificate", "chain.pem"]);

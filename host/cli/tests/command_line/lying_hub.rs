@@ -1,6 +1,6 @@
 //! `callbox fetch` from a hub that contradicts itself, or leads elsewhere.
 
-use crate::fetch::{COMMIT, OTHER, REF, fetch, hub, refused, repository};
+use crate::fetch::{COMMIT, OTHER, REF, fetch, hub, refused, repository, variant};
 use crate::server::{Answer, Request, Server};
 use crate::support::Folder;
 
@@ -61,11 +61,66 @@ fn other_hosts_get_no_token_and_send_only_files_of_known_digests() {
     );
 }
 
+/// The bytes as gzip, in one block that is not compressed (RFC 1951 and 1952).
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).unwrap();
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    [
+        &b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01"[..],
+        &length.to_le_bytes(),
+        &(!length).to_le_bytes(),
+        bytes,
+        &(!crc).to_le_bytes(),
+        &u32::from(length).to_le_bytes(),
+    ]
+    .concat()
+}
+
 /// A hub that contradicts itself.
 #[test]
 fn lies_are_statuses() {
     type Lie = fn(&Request, &str, Answer) -> Answer;
-    let lies: [(Lie, &str, &str); 9] = [
+    let lies: [(Lie, &str, &str); 12] = [
+        // What the metadata names, compressed: a client that decompresses it takes any number of
+        // bytes.
+        (
+            |_, file, mut answer| {
+                if file == "negate.wasm" {
+                    answer.body = gzip(&answer.body);
+                    return answer.with("Content-Encoding", "gzip");
+                }
+                answer
+            },
+            "RESOURCE_EXHAUSTED",
+            "negate.wasm: expected at most ",
+        ),
+        (
+            |_, file, mut answer| {
+                if file == "metadata.json" {
+                    answer.body = gzip(&answer.body);
+                    return answer.with("Content-Encoding", "gzip");
+                }
+                answer
+            },
+            "INVALID_ARGUMENT",
+            "org/negate: metadata.json: ",
+        ),
+        (
+            |_, file, answer| {
+                if file == "negate.wasm" {
+                    return answer.with("X-Large", &"x".repeat(1 << 20));
+                }
+                answer
+            },
+            "UNAVAILABLE",
+            "negate.wasm: ",
+        ),
         (
             |_, file, mut answer| {
                 if file == "negate.wasm" {
@@ -231,4 +286,24 @@ fn metadata_that_is_wrong_is_refused() {
         refused(&fetch(&folder, &server, &[REF, "--json"]), 1, code, message);
         assert_eq!(folder.list("."), ["home"]);
     }
+}
+
+/// The branch moves after the hub is asked for its commit: all files are of that commit.
+#[test]
+fn a_branch_that_moves_between_look_and_load_gives_one_commit() {
+    let repository = repository();
+    let newer = variant("1.1.0");
+    let moving = std::sync::Arc::clone(&repository);
+    let server = hub(&repository, move |_, _, answer| {
+        let mut repository = moving.lock().unwrap();
+        repository.branches.insert("v1", OTHER);
+        repository.commits.insert(OTHER, newer.clone());
+        answer
+    });
+    let folder = Folder::new();
+    let ran = fetch(&folder, &server, &[REF, "--json"]);
+    let fetched = &ran.object()["fetched"];
+    assert_eq!(fetched["commit"], COMMIT, "{ran:?}");
+    let files = repository.lock().unwrap().commits[COMMIT].clone();
+    assert_eq!(folder.read("negate.wasm"), files["negate.wasm"]);
 }

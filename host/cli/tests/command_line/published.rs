@@ -60,7 +60,7 @@ fn a_published_kernel_is_fetched() {
         let package = folder.read("1.0.0.wasm");
         let expected = json!({"to": "hf:org/negate@v1", "name": "negate", "version": "1.0.0",
             "sha256": digest(&package), "changed": true, "commit": OTHER,
-            "hub_digest": digest(&metadata), "manifest_digest": null});
+            "hub_digest": digest(&metadata), "manifest_digest": null, "bundle_digest": null});
         assert_eq!(published, expected);
         assert_eq!(
             state.lock().unwrap().stored.len(),

@@ -8,7 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::bundles::{LEAF, ROOT};
 use crate::fetch::{digest, refused, run};
+use crate::fetched_bundles::bundle_of;
 use crate::packages;
 use crate::published::check_refused;
 use crate::registry::{State, USER, answer, registry};
@@ -148,6 +150,62 @@ fn tags_are_locked_and_updated() {
     assert_eq!(folder.read("l.wasm"), folder.read("1.0.0.wasm"));
     let shown = callbox(&folder, &["update", "--yes"]).done();
     assert!(shown.contains("~ package version\n"), "{shown}");
+    assert_eq!(folder.read("negate.wasm"), folder.read("1.1.0.wasm"));
+}
+
+/// The tag moves after the registry is asked for its manifest: the file is the one of that
+/// manifest, and so is what the lock has.
+#[test]
+fn a_tag_that_moves_between_look_and_load_gives_one_version() {
+    let state = Arc::new(Mutex::new(State::default()));
+    let next = Arc::new(Mutex::new(None));
+    let (inner, moving) = (Arc::clone(&state), Arc::clone(&next));
+    let server = registry(&state, move |request| {
+        let answer = answer(&mut inner.lock().unwrap(), request);
+        let is_look = request.method == "GET" && request.path.ends_with("/manifests/1");
+        if is_look
+            && answer.status == 200
+            && let Some(manifest) = moving.lock().unwrap().take()
+        {
+            inner
+                .lock()
+                .unwrap()
+                .manifests
+                .insert("1".to_owned(), manifest);
+        }
+        Some(answer)
+    });
+    let host = host_of(&server);
+    let folder = folder(&host);
+    let reference = format!("oci:{host}/org/negate:1");
+    callbox(&folder, &["publish", "1.0.0.wasm", &reference]).done();
+    let first = state.lock().unwrap().manifests["1"].clone();
+    callbox(&folder, &["publish", "1.1.0.wasm", &reference]).done();
+    let second = state.lock().unwrap().manifests["1"].clone();
+    state
+        .lock()
+        .unwrap()
+        .manifests
+        .insert("1".to_owned(), first);
+    *next.lock().unwrap() = Some(second);
+    let fetch = ["fetch", &reference, "--write-lock", "callbox.lock"];
+    callbox(&folder, &fetch).done();
+    assert_eq!(folder.read("negate.wasm"), folder.read("1.0.0.wasm"));
+    let lock: Value = serde_json::from_slice(&folder.read("callbox.lock")).unwrap();
+    let locked = &lock["files"][0]["digest"];
+    assert_eq!(locked, &json!(digest(&folder.read("1.0.0.wasm"))));
+    // From now on the tag is at the other version, which only `update` takes.
+    let fetch = [
+        "fetch",
+        &reference,
+        "--lock",
+        "callbox.lock",
+        "-o",
+        "again.wasm",
+    ];
+    callbox(&folder, &fetch).done();
+    assert_eq!(folder.read("again.wasm"), folder.read("1.0.0.wasm"));
+    callbox(&folder, &["update", "--yes"]).done();
     assert_eq!(folder.read("negate.wasm"), folder.read("1.1.0.wasm"));
 }
 
@@ -324,6 +382,225 @@ fn registries_that_lie_or_refuse_are_statuses() {
     );
 }
 
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+/// Rules that take bundles for references of registries.
+fn write_rules(folder: &Folder, revoked: &[&str]) {
+    let rules = json!({"keys": {"root": ROOT, "leaf": LEAF}, "revoked": revoked,
+        "signatures": {"oci:*": {"signed_by": "root"}}});
+    folder.write("trust.json", rules.to_string());
+}
+
+/// Pushes an artefact that refers to a subject, without the command line.
+fn push_bundle(state: &Arc<Mutex<State>>, subject: &str, kind: &str, bundle: &[u8]) -> String {
+    let mut state = state.lock().unwrap();
+    let sha256 = digest(bundle);
+    let manifest = json!({"schemaVersion": 2, "artifactType": BUNDLE, "subject": {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": subject,
+            "size": 7},
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "size": 2,
+            "digest": format!("sha256:{}", digest(b"{}"))},
+        "layers": [{"mediaType": kind, "digest": format!("sha256:{sha256}"),
+            "size": bundle.len()}]});
+    let manifest = manifest.to_string().into_bytes();
+    state.blobs.insert(sha256, bundle.to_vec());
+    let name = format!("sha256:{}", digest(&manifest));
+    state.manifests.insert(name.clone(), manifest);
+    name
+}
+
+#[test]
+fn bundles_are_published_and_fetched_beside_artefacts() {
+    for lists_referrers in [false, true] {
+        let state = Arc::new(Mutex::new(State {
+            lists_referrers,
+            ..State::default()
+        }));
+        let server = registry(&state, |_| None);
+        let host = host_of(&server);
+        let folder = folder(&host);
+        write_rules(&folder, &[]);
+        let reference = format!("oci:{host}/org/negate:1");
+        let publish = |file: &str| callbox(&folder, &["publish", file, &reference, "--json"]);
+        let fetch = |more: &[&str]| {
+            let trusted = ["fetch", &reference, "--trust", "trust.json", "--json"];
+            callbox(&folder, &[&trusted[..], more].concat())
+        };
+        publish("1.0.0.wasm").done();
+        let ran = fetch(&[]);
+        refused(&ran, 1, "PERMISSION_DENIED", "found no signature");
+        // A bundle of another file is not published.
+        folder.write("1.0.0.wasm.sig", bundle_of(&folder.read("1.1.0.wasm")));
+        let message = "1.0.0.wasm.sig: expected a bundle of the package";
+        check_refused(&publish("1.0.0.wasm"), 1, "FAILED_PRECONDITION", message);
+        // The package is there already, and its bundle comes later.
+        let bundle = bundle_of(&folder.read("1.0.0.wasm"));
+        folder.write("1.0.0.wasm.sig", &bundle);
+        let published = publish("1.0.0.wasm").object()["published"].clone();
+        assert_eq!(published["changed"], true, "{published}");
+        let again = publish("1.0.0.wasm").object()["published"].clone();
+        assert_eq!(again["changed"], false, "{again}");
+        assert_eq!(again["bundle_digest"], published["bundle_digest"]);
+        let subject = published["manifest_digest"].as_str().unwrap().to_owned();
+        let artefact = published["bundle_digest"].as_str().unwrap().to_owned();
+        let kept = state.lock().unwrap().manifests.clone();
+        let found: Value = serde_json::from_slice(&kept[&artefact]).unwrap();
+        assert_eq!(
+            (&found["artifactType"], &found["subject"]["digest"]),
+            (&json!(BUNDLE), &json!(subject))
+        );
+        // The digest of the empty configuration is a constant of the specification.
+        let empty = json!({"mediaType": "application/vnd.oci.empty.v1+json", "size": 2, "digest":
+            "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"});
+        assert_eq!(found["config"], empty);
+        let list = subject.replace(':', "-");
+        assert_eq!(kept.contains_key(&list), !lists_referrers);
+
+        let ran = fetch(&[]);
+        assert_eq!(
+            ran.object()["fetched"]["bundle"],
+            "negate.wasm.sig",
+            "{ran:?}"
+        );
+        assert_eq!(folder.read("negate.wasm.sig"), bundle);
+        std::fs::remove_file(folder.path("negate.wasm.sig")).unwrap();
+        fetch(&["--offline"]).done();
+        assert_eq!(folder.read("negate.wasm.sig"), bundle);
+        write_rules(&folder, &["leaf"]);
+        refused(&fetch(&[]), 1, "PERMISSION_DENIED", "which is revoked");
+        write_rules(&folder, &[]);
+
+        // A newer version with its bundle, which an update brings.
+        callbox(
+            &folder,
+            &["fetch", &reference, "--write-lock", "callbox.lock"],
+        )
+        .done();
+        publish("1.1.0.wasm").done();
+        let update = ["update", "--yes", "--trust", "trust.json", "--json"];
+        let ran = callbox(&folder, &update);
+        assert_eq!(
+            ran.object()["status"]["code"],
+            "PERMISSION_DENIED",
+            "{ran:?}"
+        );
+        // The lock has the first version, whose bundle is found after the tag has moved.
+        fetch(&["--lock", "callbox.lock", "-o", "old.wasm"]).done();
+        assert_eq!(folder.read("old.wasm.sig"), bundle);
+        let newer = bundle_of(&folder.read("1.1.0.wasm"));
+        folder.write("1.1.0.wasm.sig", &newer);
+        publish("1.1.0.wasm").done();
+        callbox(&folder, &update).done();
+        assert_eq!(folder.read("negate.wasm.sig"), newer);
+        // By its digest, and together with the package.
+        let pinned = format!("oci:{host}/org/negate@{subject}");
+        let by_digest = ["fetch", &pinned, "--trust", "trust.json", "-o", "p.wasm"];
+        callbox(&folder, &by_digest).done();
+        assert_eq!(folder.read("p.wasm.sig"), bundle);
+        *state.lock().unwrap() = State {
+            lists_referrers,
+            ..State::default()
+        };
+        publish("1.1.0.wasm").done();
+        std::fs::remove_dir_all(folder.path("home")).unwrap();
+        fetch(&["-o", "both.wasm"]).done();
+        assert_eq!(folder.read("both.wasm.sig"), newer);
+    }
+}
+
+/// Anyone who may write to a repository can add artefacts. They do not hide the bundle that counts.
+#[test]
+fn bundles_of_others_in_a_registry_do_not_count() {
+    type Add = fn(&Arc<Mutex<State>>, &str, &[u8], &[u8]);
+    let additions: [(Add, &str, &str); 6] = [
+        (
+            |state, subject, _, other| drop(push_bundle(state, subject, BUNDLE, other)),
+            "PERMISSION_DENIED",
+            "found a bundle of other content",
+        ),
+        (
+            |state, subject, _, _| drop(push_bundle(state, subject, BUNDLE, b"{}")),
+            "INVALID_ARGUMENT",
+            "the bundle is malformed",
+        ),
+        (
+            |state, subject, right, _| drop(push_bundle(state, subject, "text/plain", right)),
+            "INVALID_ARGUMENT",
+            "expected a layer of application/vnd.dev.sigstore.bundle, found \"text/plain\"",
+        ),
+        (
+            |state, subject, right, _| {
+                push_bundle(state, subject, BUNDLE, right);
+                let sha256 = digest(right);
+                let mut state = state.lock().unwrap();
+                state.blobs.get_mut(&sha256).unwrap()[0] ^= 1;
+            },
+            "DATA_LOSS",
+            "bytes with SHA-256 ",
+        ),
+        (
+            |state, subject, right, _| {
+                let name = push_bundle(state, subject, BUNDLE, right);
+                let mut state = state.lock().unwrap();
+                let text = String::from_utf8(state.manifests.remove(&name).unwrap()).unwrap();
+                let size = format!("\"size\":{}", right.len());
+                let large = text.replace(&size, "\"size\":99999999999").into_bytes();
+                state
+                    .manifests
+                    .insert(format!("sha256:{}", digest(&large)), large);
+            },
+            "RESOURCE_EXHAUSTED",
+            "expected a layer of at most 16777216 bytes, found 99999999999",
+        ),
+        (
+            |state, subject, right, _| {
+                // The list has an artefact of another subject.
+                let name = push_bundle(
+                    state,
+                    &subject.replace("sha256:", "sha256:0"),
+                    BUNDLE,
+                    right,
+                );
+                let index = json!({"schemaVersion": 2, "manifests": [{"digest": name, "size": 1,
+                    "mediaType": "any", "artifactType": BUNDLE}]});
+                let mut state = state.lock().unwrap();
+                state.lists_referrers = false;
+                let list = subject.replace(':', "-");
+                state.manifests.insert(list, index.to_string().into_bytes());
+            },
+            "INVALID_ARGUMENT",
+            "expected an artefact of the subject sha256:",
+        ),
+    ];
+    for (add, code, message) in additions {
+        let state = Arc::new(Mutex::new(State {
+            lists_referrers: true,
+            ..State::default()
+        }));
+        let server = registry(&state, |_| None);
+        let host = host_of(&server);
+        let folder = folder(&host);
+        write_rules(&folder, &[]);
+        let reference = format!("oci:{host}/org/negate:1");
+        let publish = ["publish", "1.0.0.wasm", &reference, "--json"];
+        let published = callbox(&folder, &publish).object()["published"].clone();
+        let subject = published["manifest_digest"].as_str().unwrap();
+        let [right, other] = ["1.0.0.wasm", "1.1.0.wasm"].map(|file| folder.read(file));
+        let [right, other] = [right, other].map(|module| bundle_of(&module));
+        add(&state, subject, &right, &other);
+        let fetch = ["fetch", &reference, "--trust", "trust.json", "--json"];
+        let ran = callbox(&folder, &fetch);
+        refused(&ran, 1, code, message);
+        assert!(!folder.path("negate.wasm").exists());
+        // The one that counts is found among them.
+        state.lock().unwrap().lists_referrers = true;
+        folder.write("1.0.0.wasm.sig", bundle_of(&folder.read("1.0.0.wasm")));
+        callbox(&folder, &publish).done();
+        callbox(&folder, &fetch).done();
+    }
+}
+
 /// A process that ends with the test.
 struct Running(Child);
 
@@ -378,6 +655,24 @@ fn a_real_registry_takes_and_gives_packages() {
     assert_eq!(folder.read("negate.wasm"), folder.read("1.0.0.wasm"));
     let again = callbox(&folder, &["publish", "1.0.0.wasm", &reference, "--json"]);
     assert_eq!(again.object()["published"]["changed"], false, "{again:?}");
+    // Bundles, of which this registry keeps no list.
+    write_rules(&folder, &[]);
+    let trusted = ["fetch", &reference, "--trust", "trust.json", "--json"];
+    refused(
+        &callbox(&folder, &trusted),
+        1,
+        "PERMISSION_DENIED",
+        "found no signature",
+    );
+    let bundle = bundle_of(&folder.read("1.0.0.wasm"));
+    folder.write("1.0.0.wasm.sig", &bundle);
+    for changed in [true, false] {
+        let ran = callbox(&folder, &["publish", "1.0.0.wasm", &reference, "--json"]);
+        assert_eq!(ran.object()["published"]["changed"], changed, "{ran:?}");
+    }
+    callbox(&folder, &trusted).done();
+    assert_eq!(folder.read("negate.wasm.sig"), bundle);
+    std::fs::remove_file(folder.path("negate.wasm.sig")).unwrap();
     callbox(&folder, &["publish", "1.1.0.wasm", &reference]).done();
     callbox(&folder, &["update", "--yes"]).done();
     assert_eq!(folder.read("negate.wasm"), folder.read("1.1.0.wasm"));

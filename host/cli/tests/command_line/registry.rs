@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fetch::digest;
 use crate::server::{Answer, Request, Server};
@@ -18,6 +18,9 @@ pub(crate) struct State {
     pub(crate) manifests: BTreeMap<String, Vec<u8>>,
     /// How many uploads end before they are answered.
     pub(crate) interrupted: usize,
+    /// Whether it lists the artefacts that refer to a manifest, as from version 1.1 of the
+    /// specification on.
+    pub(crate) lists_referrers: bool,
 }
 
 pub(crate) const USER: &str = "user:secretsecret";
@@ -70,12 +73,23 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
                     .manifests
                     .insert(name.to_owned(), request.body.clone());
             }
-            return Answer::new(201, b"").with("Docker-Content-Digest", &sha256);
+            let answer = Answer::new(201, b"").with("Docker-Content-Digest", &sha256);
+            let manifest: Value = serde_json::from_slice(&request.body).unwrap();
+            return match manifest["subject"]["digest"].as_str() {
+                Some(subject) if state.lists_referrers => answer.with("OCI-Subject", subject),
+                _ => answer,
+            };
         }
         return match state.manifests.get(version) {
             Some(manifest) => Answer::new(200, manifest),
             None => Answer::new(404, b"{}"),
         };
+    }
+    if let Some(subject) = rest
+        .strip_prefix("referrers/")
+        .filter(|_| state.lists_referrers)
+    {
+        return Answer::new(200, referrers(state, subject).to_string().as_bytes());
     }
     match (request.method.as_str(), rest) {
         ("POST", "blobs/uploads/") => {
@@ -100,4 +114,20 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
         }
         _ => Answer::new(400, b"{}"),
     }
+}
+
+/// The index of the manifests with this subject.
+fn referrers(state: &State, subject: &str) -> Value {
+    let by_digest = state.manifests.iter();
+    let by_digest = by_digest.filter(|(name, _)| name.starts_with("sha256:"));
+    let manifests = by_digest.filter_map(|(digest, text)| {
+        let manifest: Value = serde_json::from_slice(text).ok()?;
+        let is_of_subject = manifest["subject"]["digest"] == subject;
+        is_of_subject.then(|| {
+            json!({"mediaType": manifest["mediaType"], "digest": digest, "size": text.len(),
+                "artifactType": manifest["artifactType"]})
+        })
+    });
+    json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": manifests.collect::<Vec<_>>()})
 }

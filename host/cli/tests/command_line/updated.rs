@@ -283,6 +283,57 @@ fn updates_that_are_wrong_write_nothing() {
     );
 }
 
+/// A folder that is a link below the lock's folder: the lock has the real path, and the file is
+/// updated behind the link. A link that the lock has in a path leads the update nowhere.
+#[cfg(unix)]
+#[test]
+fn files_behind_links_to_folders_are_updated_in_place() {
+    use std::os::unix::fs::symlink;
+
+    let (folder, server, repository) = locked();
+    folder.write("store/.keep", "").write("out/.keep", "");
+    symlink("store", folder.path("link")).unwrap();
+    let fetched = [REF, "-o", "link/m.wasm", "--write-lock", "callbox.lock"];
+    fetch(&folder, &server, &fetched).done();
+    assert_eq!(lock_of(&folder)["files"][2]["file"], "store/m.wasm");
+    move_to(&repository, "1.1.0");
+    symlink(".", folder.path("here")).unwrap();
+    let update_here = ["--yes", "--lock", "here/callbox.lock"];
+    update(&folder, &server, &update_here).done();
+    assert!(folder.path("link").is_symlink() && folder.path("here").is_symlink());
+    assert_eq!(folder.list("store"), [".keep", "m.wasm"]);
+    assert_eq!(folder.read("store/m.wasm"), folder.read("k/n.wasm"));
+    let test = ["test", "link/m.wasm", "--lock", "here/callbox.lock"];
+    folder.run(&test).done();
+    // A name that is a link to a folder is not replaced by a file.
+    let onto = [REF, "-o", "link", "--replace", "--json"];
+    let ran = fetch(&folder, &server, &onto);
+    refused(
+        &ran,
+        2,
+        "INVALID_ARGUMENT",
+        "expected to write link: is a directory",
+    );
+    assert!(folder.path("link").is_symlink());
+
+    repository.lock().unwrap().branches.insert("v1", COMMIT);
+    let before = (folder.read("callbox.lock"), folder.read("k/n.wasm"));
+    std::fs::rename(folder.path("store"), folder.path("kept")).unwrap();
+    symlink("out", folder.path("store")).unwrap();
+    let message = "callbox.lock: store/m.wasm: expected a folder below that of the lock, found a \
+                   link to ";
+    check_refused(
+        &update(&folder, &server, &["--yes", "--json"]),
+        "FAILED_PRECONDITION",
+        message,
+    );
+    assert_eq!(folder.list("out"), [".keep"]);
+    assert_eq!(
+        (folder.read("callbox.lock"), folder.read("k/n.wasm")),
+        before
+    );
+}
+
 /// A lock with two files of one reference, the older version of which is in `old`.
 fn two_files() -> (Folder, Server, Arc<Mutex<Repository>>) {
     let (folder, server, repository) = locked();

@@ -3,16 +3,18 @@
 //!
 //! Everything is checked offline, against the [`TrustedRoot`] that the user names:
 //!
-//! 1. The log signed the time of its entry (the inclusion promise), and a Merkle proof (RFC 6962)
-//!    leads from the entry to a tree whose head the log signed.
+//! 1. The log signed the time of its entry (the inclusion promise), or timestamp authorities of the
+//!    root stamped the signature (RFC 3161), and a Merkle proof (RFC 6962) leads from the entry to a
+//!    tree whose head the log signed.
 //! 2. The entry is of this signature, certificate and content.
-//! 3. The certificate was valid at that time, an authority of the root issued it for signing code,
+//! 3. The certificate was valid at each of these times, an authority of the root issued it for signing code,
 //!    and a certificate transparency log of the root signed that it saw it.
 //! 4. The certificate names the identity, and the OpenID provider that vouched for it.
 
 mod entry;
 mod leaf;
 mod root;
+mod timestamp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,8 +48,8 @@ pub(super) struct Evidence<'a> {
     pub(super) entries: &'a [LogEntry],
     /// Whether each entry needs a proof, as from version 0.2 of the format on.
     pub(super) needs_proof: bool,
-    /// Whether it has times of timestamp authorities (RFC 3161), which prove nothing here.
-    pub(super) has_timestamps: bool,
+    /// The responses of timestamp authorities (RFC 3161).
+    pub(super) timestamps: &'a [Vec<u8>],
     pub(super) message: &'a [u8],
     pub(super) payload: &'a [u8],
     pub(super) signature: &'a [u8],
@@ -85,27 +87,32 @@ impl Identity {
             let found = other_algorithm(&key).unwrap_or("another one");
             format!("expected a key of ECDSA on P-256 or P-384 in its certificate, found {found}")
         })?;
-        let unread = if evidence.has_timestamps {
-            "; its time of a timestamp authority (RFC 3161) is not supported"
-        } else {
-            ""
-        };
         let [entry] = evidence.entries else {
             return Err(format!(
-                "expected one entry of a transparency log, found {}{unread}",
+                "expected one entry of a transparency log, found {}",
                 evidence.entries.len()
             ));
         };
-        let checked = entry.check_log(&self.root, evidence.needs_proof);
-        checked.map_err(|reason| reason + unread)?;
-        entry.check_contents(evidence, certificate)?;
-        let time = entry.time();
+        let times = evidence.times(&self.root, entry)?;
         let leaf = Leaf::of(certificate.der()).ok_or("its certificate is malformed")?;
-        if !leaf.is_valid_at(time) {
-            return Err("its certificate was not valid at the time of its log entry".to_owned());
+        for time in &times {
+            entry.check_log(&self.root, *time, evidence.needs_proof)?;
         }
-        let issuer = issuer_of(&self.root, certificate, time)?;
-        leaf.check_seen(&self.root, &issuer.key())?;
+        entry.check_contents(evidence, certificate)?;
+        for (at, time) in times.into_iter().enumerate() {
+            if !leaf.is_valid_at(time) {
+                let what = if at == 0 && entry.has_time() {
+                    "log entry"
+                } else {
+                    "timestamp"
+                };
+                return Err(format!(
+                    "its certificate was not valid at the time of its {what}"
+                ));
+            }
+            let issuer = issuer_of(&self.root, certificate, time)?;
+            leaf.check_seen(&self.root, &issuer.key())?;
+        }
         leaf.check_names(&self.name, &self.issuer)?;
         Ok(key)
     }
@@ -115,11 +122,40 @@ impl Identity {
         let ([certificate, ..], [entry, ..]) = (evidence.certificates, evidence.entries) else {
             return false;
         };
+        let times = evidence.times(&self.root, entry).unwrap_or_default();
         self.root.authorities.iter().any(|authority| {
             let mut chain = authority.chain.iter();
-            chain.any(|one| one.key() == key)
-                && issued_by(authority, certificate, entry.time()).is_ok()
+            let issued = |time: &Duration| issued_by(authority, certificate, *time).is_ok();
+            chain.any(|one| one.key() == key) && times.iter().any(issued)
         })
+    }
+}
+
+impl Evidence<'_> {
+    /// When the signature existed: as the log says, and as each authority of the root says that
+    /// stamped it. A timestamp that no authority of the root signed is left out.
+    ///
+    /// # Errors
+    /// The reason why there is no such time.
+    fn times(&self, root: &TrustedRoot, entry: &LogEntry) -> Result<Vec<Duration>, String> {
+        let mut times = Vec::new();
+        if entry.has_time() {
+            times.push(entry.time());
+        }
+        let mut reason =
+            "its log entry has no signed time (inclusion promise), and the bundle has \
+                          no timestamp of an authority (RFC 3161)"
+                .to_owned();
+        for timestamp in self.timestamps {
+            match timestamp::time_of(root, timestamp, self.signature) {
+                Ok(time) => times.push(time),
+                Err(error) => reason = error,
+            }
+        }
+        if times.is_empty() {
+            return Err(reason);
+        }
+        Ok(times)
     }
 }
 

@@ -33,9 +33,14 @@ fn malformed_bundles_have_a_status() {
             "bundle.v0.4+json",
         ),
         (
-            body(|body| body["apiVersion"] = json!("0.0.2")),
+            body(|body| body["apiVersion"] = json!("0.0.3")),
             StatusCode::Unimplemented,
-            "found \"dsse 0.0.2\"",
+            "found \"dsse 0.0.3\"",
+        ),
+        (
+            body(|body| body["apiVersion"] = json!("0.0.2")),
+            StatusCode::InvalidArgument,
+            "expected one signature in the log entry of the bundle, found 0",
         ),
         (
             body(|body| body["kind"] = json!("rfc3161")),
@@ -145,7 +150,8 @@ fn malformed_bundles_have_a_status() {
 #[test]
 fn wrong_trusted_roots_are_refused() {
     let trusted = Sigstore::new().trusted_root();
-    let ed25519 = "MCowBQYDK2VwAyEAt8rlp1knGwjfbcXAYPYAkn0XiLz1x8O4t0YkEhie244=";
+    // Of Ed448 (RFC 8410).
+    let ed448 = "MEMwBQYDK2VxAzoAX9dEm1m0Yf0s5fsYrWrhsNhkzTQ9gHBaKcYwP8k7sYbBbZBBZ4QJVPOZ1wB5bLwV2fZyqo3r8icA";
     for (pointer, value, code, message) in [
         (
             "/mediaType",
@@ -198,7 +204,7 @@ fn wrong_trusted_roots_are_refused() {
         // Keys of other algorithms are left out.
         (
             "/tlogs/0/publicKey/rawBytes",
-            json!(ed25519),
+            json!(ed448),
             StatusCode::InvalidArgument,
             "has no transparency log",
         ),

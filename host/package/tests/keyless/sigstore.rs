@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,6 +18,10 @@ pub(crate) const TIME: u64 = 1_767_312_300;
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 pub(crate) const SERVERS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+const TIME_STAMPING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 8];
+
+/// The name of the log of version 2, which signs no time.
+const LOG_2: &str = "log2.example.com";
 
 pub(crate) struct Key(EcdsaKeyPair);
 
@@ -52,6 +56,41 @@ pub(crate) struct Sigstore {
     between: Key,
     pub(crate) log: Key,
     pub(crate) certificate_log: Key,
+    log_2: Ed25519KeyPair,
+    stamper_root: Key,
+    stamper: Key,
+    /// The certificates of the key that signs timestamps, for that and for servers.
+    stamper_certificates: [Vec<u8>; 2],
+}
+
+/// What a timestamp authority signs.
+#[derive(Clone)]
+pub(crate) struct Stamp {
+    pub(crate) time: &'static str,
+    /// Whether the authority's certificate is for servers.
+    pub(crate) is_for_servers: bool,
+    /// Whether it is of another signature.
+    pub(crate) is_of_other: bool,
+    /// Whether another key signs it.
+    pub(crate) has_other_key: bool,
+    /// Whether its attributes are of other contents.
+    pub(crate) has_other_contents: bool,
+    /// Whether it names another certificate.
+    pub(crate) has_other_certificate: bool,
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self {
+            // The same as `TIME`.
+            time: "20260102000500Z",
+            is_for_servers: false,
+            is_of_other: false,
+            has_other_key: false,
+            has_other_contents: false,
+            has_other_certificate: false,
+        }
+    }
 }
 
 /// What a signer does, and what the services make of it.
@@ -71,6 +110,9 @@ pub(crate) struct Plan {
     pub(crate) has_other_key: bool,
     /// Whether the entry is of another certificate.
     pub(crate) is_of_other_certificate: bool,
+    /// Whether the entry is of the log of version 2, which signs no time.
+    pub(crate) is_log_2: bool,
+    pub(crate) stamps: Vec<Stamp>,
 }
 
 impl Default for Plan {
@@ -87,18 +129,147 @@ impl Default for Plan {
             is_seen: true,
             has_other_key: false,
             is_of_other_certificate: false,
+            is_log_2: false,
+            stamps: Vec::new(),
         }
     }
 }
 
 impl Sigstore {
     pub(crate) fn new() -> Self {
+        let (stamper_root, stamper) = (Key::new(), Key::new());
+        let stamper_certificates = [TIME_STAMPING, SERVERS].map(|purpose| {
+            let issuer = name("stamper root");
+            let purpose = extension(&[0x55, 0x1d, 0x25], true, &der(0x30, &der(6, purpose)));
+            let tbs = tbs(&issuer, YEARS, &name("stamper"), &stamper, &[purpose]);
+            signed(&tbs, &stamper_root)
+        });
         Self {
             root: Key::new(),
             between: Key::new(),
             log: Key::new(),
             certificate_log: Key::new(),
+            log_2: {
+                let secret = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+                Ed25519KeyPair::from_pkcs8(secret.as_ref()).unwrap()
+            },
+            stamper_root,
+            stamper,
+            stamper_certificates,
         }
+    }
+
+    /// The same with the log of version 2, and a timestamp authority.
+    pub(crate) fn trusted_root_2(&self) -> Value {
+        let curve = hex::decode("300506032b6570").unwrap();
+        let point = [&[0], self.log_2.public_key().as_ref()].concat();
+        let public = der(0x30, &[curve, der(3, &point)].concat());
+        let chain = [
+            self.stamper_certificates[0].clone(),
+            self.stamper_root_certificate(),
+        ];
+        let chain = chain.map(|der| json!({"rawBytes": STANDARD.encode(der)}));
+        let mut root = self.trusted_root();
+        root["tlogs"] = json!([{
+            "baseUrl": format!("https://{LOG_2}"),
+            "hashAlgorithm": "SHA2_256",
+            "publicKey": {
+                "rawBytes": STANDARD.encode(public),
+                "keyDetails": "PKIX_ED25519",
+                "validFor": {"start": "2025-01-01T00:00:00Z"},
+            },
+            "logId": {"keyId": STANDARD.encode(self.log_2_id())},
+        }]);
+        // Some authorities have no certificate, as that of a public root.
+        root["timestampAuthorities"] = json!([
+            {"certChain": {"certificates": []}, "validFor": {"start": "2025-01-01T00:00:00Z"}},
+            {"certChain": {"certificates": chain}, "validFor": {"start": "2025-01-01T00:00:00Z"}},
+        ]);
+        root
+    }
+
+    /// The identifier of a log with a key of Ed25519 (C2SP's signed notes).
+    fn log_2_id(&self) -> [u8; 32] {
+        let key = self.log_2.public_key().as_ref();
+        sha256(&[LOG_2.as_bytes(), b"\n\x01", key].concat())
+    }
+
+    fn stamper_root_certificate(&self) -> Vec<u8> {
+        let name = name("stamper root");
+        let tbs = tbs(&name, YEARS, &name, &self.stamper_root, &[authority()]);
+        signed(&tbs, &self.stamper_root)
+    }
+
+    /// The certificate of the key that signs timestamps, for that or for servers.
+    pub(crate) fn stamper_certificate(&self, is_for_servers: bool) -> &[u8] {
+        &self.stamper_certificates[usize::from(is_for_servers)]
+    }
+
+    /// The response of the timestamp authority (RFC 3161 and RFC 5652).
+    fn timestamp(&self, stamp: &Stamp, signature: &[u8]) -> Vec<u8> {
+        let sha2 = der(0x30, &der(6, &hex::decode("608648016503040201").unwrap()));
+        let oid = |text: &str| der(6, &hex::decode(text).unwrap());
+        let stamped = if stamp.is_of_other {
+            b"other"
+        } else {
+            signature
+        };
+        let imprint = [sha2.clone(), der(4, &sha256(stamped))].concat();
+        let contents = [
+            vec![2, 1, 1],
+            oid("2a0304"),
+            der(0x30, &imprint),
+            vec![2, 1, 7],
+            der(0x18, stamp.time.as_bytes()),
+            // The accuracy of a second, and a nonce.
+            der(0x30, &[2, 1, 1]),
+            vec![2, 2, 1, 2],
+        ];
+        let contents = der(0x30, &contents.concat());
+        let kind = oid("2a864886f70d0109100104");
+        let attribute =
+            |name: &str, value: &[u8]| der(0x30, &[oid(name), der(0x31, value)].concat());
+        let certificate = if stamp.has_other_certificate {
+            self.stamper_root_certificate()
+        } else {
+            self.stamper_certificate(stamp.is_for_servers).to_vec()
+        };
+        let digested = if stamp.has_other_contents {
+            b"other"
+        } else {
+            &contents[..]
+        };
+        let named = der(0x30, &der(0x30, &der(0x30, &der(4, &sha256(&certificate)))));
+        let attributes = [
+            attribute("2a864886f70d010903", &kind),
+            attribute("2a864886f70d010904", &der(4, &sha256(digested))),
+            attribute("2a864886f70d010910022f", &named),
+        ];
+        let attributes = attributes.concat();
+        let key = if stamp.has_other_key {
+            &self.log
+        } else {
+            &self.stamper
+        };
+        let serial = [&[1], &self.stamper.id()[..8]].concat();
+        let signer = [
+            vec![2, 1, 1],
+            der(0x30, &[name("stamper root"), der(2, &serial)].concat()),
+            sha2.clone(),
+            der(0xa0, &attributes),
+            ECDSA_SHA256.to_vec(),
+            der(4, &key.sign(&der(0x31, &attributes))),
+        ];
+        let message = [
+            vec![2, 1, 3],
+            der(0x31, &sha2),
+            der(0x30, &[kind, der(0xa0, &der(4, &contents))].concat()),
+            der(0xa0, &certificate),
+            der(0x31, &der(0x30, &signer.concat())),
+        ];
+        let message = der(0xa0, &der(0x30, &message.concat()));
+        let token = der(0x30, &[oid("2a864886f70d010702"), message].concat());
+        der(0x30, &[der(0x30, &[2, 1, 0]), token].concat())
     }
 
     /// The file `trusted_root.json`.
@@ -216,11 +387,25 @@ impl Sigstore {
             true => self.leaf_certificate(plan, &key),
             false => certificate.clone(),
         };
-        let body = body(plan.kind, &signature, &recorded, &payload, &message);
+        let entry = if plan.is_log_2 {
+            let body = body_2(plan.kind, &signature, &recorded, &payload, &message);
+            self.entry_2(plan, &body.to_string())
+        } else {
+            let body = body(plan.kind, &signature, &recorded, &payload, &message);
+            self.entry(plan, &body.to_string())
+        };
+        let stamps = plan.stamps.iter();
+        let stamps = Vec::from_iter(stamps.map(|stamp| {
+            let response = self.timestamp(stamp, &signature);
+            json!({"signedTimestamp": STANDARD.encode(response)})
+        }));
         let material = json!({"rawBytes": STANDARD.encode(&certificate)});
         let mut bundle = json!({
             "mediaType": plan.media_type,
-            "verificationMaterial": {"tlogEntries": [self.entry(plan, &body.to_string())]},
+            "verificationMaterial": {
+                "tlogEntries": [entry],
+                "timestampVerificationData": {"rfc3161Timestamps": stamps},
+            },
             "dsseEnvelope": {
                 "payload": STANDARD.encode(payload),
                 "payloadType": PAYLOAD_TYPE,
@@ -276,6 +461,27 @@ impl Sigstore {
             },
             "canonicalizedBody": encoded,
         })
+    }
+
+    /// The entry of the log of version 2.
+    fn entry_2(&self, plan: &Plan, body: &str) -> Value {
+        let mut entry = self.entry(plan, body);
+        let object = entry.as_object_mut().unwrap();
+        object.shift_remove("inclusionPromise");
+        object.shift_remove("integratedTime");
+        let (count, proof) = (plan.leaves.0, &entry["inclusionProof"]);
+        let root = proof["rootHash"].as_str().unwrap();
+        let text = format!("{LOG_2}\n{count}\n{root}\n");
+        let id = self.log_2_id();
+        let signature = self.log_2.sign(text.as_bytes());
+        let signature = STANDARD.encode([&id[..4], signature.as_ref()].concat());
+        // A witness signs first.
+        let checkpoint =
+            format!("{text}\n\u{2014} witness AAAAAAAA\n\u{2014} {LOG_2} {signature}\n");
+        entry["inclusionProof"]["checkpoint"] = json!({"envelope": checkpoint});
+        entry["logId"] = json!({"keyId": STANDARD.encode(id)});
+        entry["kindVersion"] = json!({"kind": plan.kind, "version": "0.0.2"});
+        entry
     }
 
     /// The signed head of a tree.
@@ -346,6 +552,28 @@ fn body(kind: &str, signature: &[u8], certificate: &[u8], payload: &[u8], messag
             "signatures": [{"signature": signature, "verifier": certificate}],
         }}),
     }
+}
+
+/// The same of a log of version 2.
+fn body_2(
+    kind: &str,
+    signature: &[u8],
+    certificate: &[u8],
+    payload: &[u8],
+    message: &[u8],
+) -> Value {
+    let digest = |bytes| json!({"algorithm": "SHA2_256", "digest": STANDARD.encode(sha256(bytes))});
+    let signature = json!({"content": STANDARD.encode(signature), "verifier": {
+        "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+        "x509Certificate": {"rawBytes": STANDARD.encode(certificate)},
+    }});
+    let spec = match kind {
+        "hashedrekord" => json!({"hashedRekordV002": {
+            "data": digest(message), "signature": signature,
+        }}),
+        _ => json!({"dsseV002": {"payloadHash": digest(payload), "signatures": [signature]}}),
+    };
+    json!({"apiVersion": "0.0.2", "kind": kind, "spec": spec})
 }
 
 /// The hash of a tree (RFC 6962, section 2.1).

@@ -102,17 +102,17 @@ struct Proof {
 #[derive(Clone, Debug)]
 struct Record {
     signature: Vec<u8>,
-    /// The signer's certificate, in PEM.
-    certificate: Vec<u8>,
+    /// The signer's certificate, in DER. `None` if the entry has another key, or several.
+    certificate: Option<Vec<u8>>,
     content: Content,
 }
 
-/// The digest of what was signed.
+/// The SHA-256 of what was signed.
 #[derive(Clone, Debug)]
 enum Content {
     /// Of the message: the payload and its type.
-    Message(String),
-    Payload(String),
+    Message(Vec<u8>),
+    Payload(Vec<u8>),
 }
 
 impl LogEntry {
@@ -138,24 +138,36 @@ impl LogEntry {
         })
     }
 
+    /// Whether the log signed a time. Logs of version 2 do not.
+    pub(super) fn has_time(&self) -> bool {
+        self.promise.is_some()
+    }
+
     /// When the log took the entry. [`check_log`](Self::check_log) checks it.
     pub(super) fn time(&self) -> Duration {
         Duration::from_secs(self.time)
     }
 
-    /// Checks that a log of the root has the entry, and took it at its time.
+    /// Checks that a log of the root has the entry. The time is the one that the log signed, if it
+    /// signed any.
     ///
     /// # Errors
     /// The reason.
-    pub(super) fn check_log(&self, root: &TrustedRoot, needs_proof: bool) -> Result<(), String> {
+    pub(super) fn check_log(
+        &self,
+        root: &TrustedRoot,
+        time: Duration,
+        needs_proof: bool,
+    ) -> Result<(), String> {
         let mut logs = root.logs.iter();
-        let log = logs.find(|log| log.id[..] == self.log && log.is_valid_at(self.time()));
+        let log = logs.find(|log| log.id[..] == self.log && log.is_valid_at(time));
         let log = log.ok_or("its log entry is of no log of the trusted root")?;
-        let promise = self.promise.as_ref();
-        let promise = promise.ok_or("its log entry has no signed time (inclusion promise)")?;
-        if !log.key.has_signed(self.promised().as_bytes(), promise) {
+        if let Some(promise) = &self.promise
+            && !log.key.has_signed(self.promised().as_bytes(), promise)
+        {
             return Err("the log did not sign its entry and the time of it".to_owned());
         }
+        let needs_proof = needs_proof || self.promise.is_none();
         match &self.proof {
             Some(proof) if needs_proof || proof.checkpoint.is_some() => {
                 proof.check(&self.body, log)
@@ -190,16 +202,16 @@ impl LogEntry {
             Content::Message(digest) => (digest, evidence.message),
             Content::Payload(digest) => (digest, evidence.payload),
         };
-        if *found != hex::encode(sha256(expected)) {
+        if found[..] != sha256(expected) {
             return Err("its log entry is of other content".to_owned());
         }
         if record.signature != evidence.signature {
             return Err("its log entry is of another signature".to_owned());
         }
-        match Certificate::from_file(&record.certificate).as_deref() {
-            Ok([one]) if one == certificate => Ok(()),
-            _ => Err("its log entry is of another certificate".to_owned()),
+        if record.certificate.as_deref() != Some(certificate.der()) {
+            return Err("its log entry is of another certificate".to_owned());
         }
+        Ok(())
     }
 }
 
@@ -323,10 +335,33 @@ impl Record {
                 ))),
             }
         };
-        let digest = |pointer: &str| -> Result<String> {
+        let algorithm = |pointer: &str, expected: &str| {
             let kind = text(&format!("{pointer}/algorithm"))?;
-            super::super::expect("the hash in the log entry", "sha256", kind)?;
-            Ok(text(&format!("{pointer}/value"))?.to_owned())
+            super::super::expect("the hash in the log entry", expected, kind)
+        };
+        let digest = |pointer: &str| -> Result<Vec<u8>> {
+            algorithm(pointer, "sha256")?;
+            // A digest that is none differs from each.
+            Ok(hex::decode(text(&format!("{pointer}/value"))?).unwrap_or_default())
+        };
+        let pem = |pointer: &str| -> Result<Option<Vec<u8>>> {
+            let certificates = Certificate::from_file(&base64(pointer)?);
+            Ok(match certificates.as_deref() {
+                Ok([one]) => Some(one.der().to_vec()),
+                _ => None,
+            })
+        };
+        // The form of logs of version 2.
+        let digest_2 = |pointer: &str| -> Result<Vec<u8>> {
+            algorithm(pointer, "SHA2_256")?;
+            base64(&format!("{pointer}/digest"))
+        };
+        let der = |pointer: &str| -> Result<Option<Vec<u8>>> {
+            let certificate = format!("{pointer}/x509Certificate/rawBytes");
+            match body.pointer(&certificate) {
+                Some(_) => base64(&certificate).map(Some),
+                None => Ok(None),
+            }
         };
         let (kind, version) = (text("/kind")?, text("/apiVersion")?);
         if named.is_some_and(|named| named.kind != kind || named.version != version) {
@@ -337,14 +372,14 @@ impl Record {
         match (kind, version) {
             ("hashedrekord", "0.0.1") => Ok(Self {
                 signature: base64("/spec/signature/content")?,
-                certificate: base64("/spec/signature/publicKey/content")?,
+                certificate: pem("/spec/signature/publicKey/content")?,
                 content: Content::Message(digest("/spec/data/hash")?),
             }),
             ("dsse", "0.0.1") => {
                 one("/spec/signatures")?;
                 Ok(Self {
                     signature: base64("/spec/signatures/0/signature")?,
-                    certificate: base64("/spec/signatures/0/verifier")?,
+                    certificate: pem("/spec/signatures/0/verifier")?,
                     content: Content::Payload(digest("/spec/payloadHash")?),
                 })
             }
@@ -356,15 +391,32 @@ impl Record {
                 let signature = String::from_utf8_lossy(&signature);
                 Ok(Self {
                     signature: decoded("log entry", &signature)?,
-                    certificate: base64(&format!("{SIGNATURES}/0/publicKey"))?,
+                    certificate: pem(&format!("{SIGNATURES}/0/publicKey"))?,
                     content: Content::Payload(digest("/spec/content/payloadHash")?),
+                })
+            }
+            ("hashedrekord", "0.0.2") => {
+                const SPEC: &str = "/spec/hashedRekordV002";
+                Ok(Self {
+                    signature: base64(&format!("{SPEC}/signature/content"))?,
+                    certificate: der(&format!("{SPEC}/signature/verifier"))?,
+                    content: Content::Message(digest_2(&format!("{SPEC}/data"))?),
+                })
+            }
+            ("dsse", "0.0.2") => {
+                const SPEC: &str = "/spec/dsseV002";
+                one(&format!("{SPEC}/signatures"))?;
+                Ok(Self {
+                    signature: base64(&format!("{SPEC}/signatures/0/content"))?,
+                    certificate: der(&format!("{SPEC}/signatures/0/verifier"))?,
+                    content: Content::Payload(digest_2(&format!("{SPEC}/payloadHash"))?),
                 })
             }
             _ => Err(guest(
                 StatusCode::Unimplemented,
                 format!(
-                    "expected hashedrekord 0.0.1, dsse 0.0.1 or intoto 0.0.2 as the log entry of \
-                     the bundle, found \"{} {}\"",
+                    "expected hashedrekord or dsse 0.0.1 or 0.0.2, or intoto 0.0.2 as the log \
+                     entry of the bundle, found \"{} {}\"",
                     shown_name(kind),
                     shown_name(version)
                 ),

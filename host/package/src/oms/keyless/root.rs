@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
+use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::Deserialize;
 
 use super::super::certificate::Certificate;
@@ -18,6 +19,9 @@ use super::sha256;
 /// The largest trusted root, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
+/// The DER of a public key of Ed25519, before the key (RFC 8410).
+const ED25519_DER: &[u8] = &[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+
 /// How the media types of trusted roots begin.
 const MEDIA_TYPES: [&str; 3] = [
     "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
@@ -26,10 +30,11 @@ const MEDIA_TYPES: [&str; 3] = [
 ];
 
 /// The authorities and logs whom a user trusts to say who signed, and when: a `trusted_root.json`
-/// of sigstore. Authorities of timestamps, and logs with keys other than of ECDSA, are ignored.
+/// of sigstore. Logs with keys other than of ECDSA or Ed25519 are ignored.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TrustedRoot {
     pub(super) authorities: Vec<Authority>,
+    pub(super) timestamp_authorities: Vec<Authority>,
     /// The transparency logs of signatures.
     pub(super) logs: Vec<Log>,
     /// The logs of certificate transparency.
@@ -38,7 +43,8 @@ pub struct TrustedRoot {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Authority {
-    /// From the one that issues certificates to signers, to the one that is trusted.
+    /// From the one that issues certificates to signers, or signs timestamps, to the one that is
+    /// trusted.
     pub(super) chain: Vec<Certificate>,
     validity: Validity,
 }
@@ -46,8 +52,15 @@ pub(super) struct Authority {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Log {
     pub(super) id: [u8; 32],
-    pub(super) key: EcdsaKey,
+    pub(super) key: LogKey,
     validity: Validity,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LogKey {
+    Ecdsa(EcdsaKey),
+    /// As logs of version 2 have it.
+    Ed25519([u8; 32]),
 }
 
 /// A time span, both ends included.
@@ -66,6 +79,8 @@ struct RootFile {
     certificate_authorities: Vec<AuthorityFile>,
     #[serde(default)]
     ctlogs: Vec<LogFile>,
+    #[serde(default)]
+    timestamp_authorities: Vec<AuthorityFile>,
 }
 
 #[derive(Deserialize)]
@@ -119,7 +134,7 @@ impl TrustedRoot {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is malformed, has no authority, or no log of each kind with a key of
-    /// ECDSA; UNIMPLEMENTED for another version, and RESOURCE_EXHAUSTED for more than 1 MiB.
+    /// ECDSA or Ed25519; UNIMPLEMENTED for another version, and RESOURCE_EXHAUSTED for more than 1 MiB.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         if json.len() > MAX_BYTES {
             let message = format!(
@@ -138,17 +153,24 @@ impl TrustedRoot {
             return Err(status(StatusCode::Unimplemented, message));
         }
         let authorities = file.certificate_authorities.iter().map(Authority::read);
+        let stamping = file.timestamp_authorities.iter();
+        // Some have no certificate: nothing is signed by those.
+        let stamping = stamping.filter(|file| !file.cert_chain.certificates.is_empty());
         let root = Self {
             authorities: authorities.collect::<Result<_>>()?,
+            timestamp_authorities: stamping.map(Authority::read).collect::<Result<_>>()?,
             logs: logs(&file.tlogs)?,
             certificate_logs: logs(&file.ctlogs)?,
         };
         for (is_empty, what) in [
             (root.authorities.is_empty(), "certificate authority"),
-            (root.logs.is_empty(), "transparency log with a key of ECDSA"),
+            (
+                root.logs.is_empty(),
+                "transparency log with a key of ECDSA or Ed25519",
+            ),
             (
                 root.certificate_logs.is_empty(),
-                "log of certificates with a key of ECDSA",
+                "log of certificates with a key of ECDSA or Ed25519",
             ),
         ] {
             if is_empty {
@@ -244,29 +266,47 @@ impl Validity {
     }
 }
 
-/// The logs with keys of ECDSA. The identifier of a log is the SHA-256 of its key.
+impl LogKey {
+    pub(super) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Ecdsa(key) => key.has_signed(message, signature),
+            Self::Ed25519(key) => {
+                let key = UnparsedPublicKey::new(&ED25519, key);
+                key.verify(message, signature).is_ok()
+            }
+        }
+    }
+}
+
+/// The logs with keys of ECDSA and Ed25519. The identifier of a log is the SHA-256 of its key, or for
+/// Ed25519 one that the file names, as that is also of the log's name.
 fn logs(files: &[LogFile]) -> Result<Vec<Log>> {
     let mut logs = Vec::new();
     let mut known = BTreeSet::new();
     for file in files {
         let key = STANDARD.decode(&file.public_key.raw_bytes);
         let key = key.map_err(|_| wrong("expected the key of a log as base64"))?;
-        let Some(ecdsa) = EcdsaKey::from_der(&key) else {
+        let named = file.log_id.as_ref();
+        let named = named.map(|id| STANDARD.decode(&id.key_id).unwrap_or_default());
+        let (id, key) = if let Some(ecdsa) = EcdsaKey::from_der(&key) {
+            let id = sha256(&key);
+            if named.is_some_and(|named| named != id) {
+                return Err(wrong("the identifier of a log is not that of its key"));
+            }
+            (id, LogKey::Ecdsa(ecdsa))
+        } else if let Some(ed25519) = key.strip_prefix(ED25519_DER)
+            && let Ok(ed25519) = ed25519.try_into()
+        {
+            let id = named.unwrap_or_else(|| sha256(&key).to_vec());
+            let id = id.try_into();
+            let id = id.map_err(|_| wrong("expected an identifier of 32 bytes for a log"))?;
+            (id, LogKey::Ed25519(ed25519))
+        } else {
             continue;
         };
-        let id = sha256(&key);
-        if let Some(other) = &file.log_id
-            && STANDARD.decode(&other.key_id).ok().as_deref() != Some(&id)
-        {
-            return Err(wrong("the identifier of a log is not that of its key"));
-        }
         let validity = Validity::read(&file.public_key.valid_for)?;
         if known.insert((id, validity.clone())) {
-            logs.push(Log {
-                id,
-                key: ecdsa,
-                validity,
-            });
+            logs.push(Log { id, key, validity });
         }
     }
     Ok(logs)
