@@ -126,8 +126,10 @@ macro_rules! constructors {
                 #[doc = concat!("A failure with [`StatusCode::", stringify!($variant), "`].")]
                 ///
                 /// ```
-                #[doc = concat!("let failure = callbox_guest::Failure::", stringify!($constructor), "(\"why\");")]
-                #[doc = concat!("assert_eq!(failure.code(), callbox_guest::StatusCode::", stringify!($variant), ");")]
+                /// use callbox_guest::{Failure, StatusCode};
+                ///
+                #[doc = concat!("let failure = Failure::", stringify!($constructor), "(\"why\");")]
+                #[doc = concat!("assert_eq!(failure.code(), StatusCode::", stringify!($variant), ");")]
                 /// ```
                 #[must_use]
                 #[cold]
