@@ -96,18 +96,57 @@ pub struct AnyAttribute<'a>(AttributeParts<'a>);
 
 impl<'a> AnyAttribute<'a> {
     /// Returns the kind of the attribute, or `None` if this crate does not know it.
+    ///
+    /// ```
+    /// use callbox_guest::{AttributeKind, Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let axes = context.attributes().find("axes").ok_or(Failure::not_found("axes"))?;
+    ///     assert_eq!(axes.kind(), Some(AttributeKind::Array));
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", &[0_i64, 2][..]).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn kind(self) -> Option<AttributeKind> {
         AttributeKind::from_number(self.0.kind)
     }
 
     /// Returns the element type of a scalar or an array.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, ElementType, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let axes = context.attributes().find("axes").ok_or(Failure::not_found("axes"))?;
+    ///     assert_eq!(axes.element_type(), Some(ElementType::S64));
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", &[0_i64, 2][..]).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn element_type(self) -> Option<ElementType> {
         ElementType::from_number(self.0.element_type)
     }
 
     /// Returns the dimensions of an array; empty for other kinds.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let axes = context.attributes().find("axes").ok_or(Failure::not_found("axes"))?;
+    ///     assert_eq!(axes.dimensions(), [2]);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", &[0_i64, 2][..]).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn dimensions(self) -> &'a [i64] {
         self.0.dimensions
@@ -115,6 +154,19 @@ impl<'a> AnyAttribute<'a> {
 
     /// Returns the bytes of the value: a scalar's or an array's elements, little-endian, or a
     /// string's bytes, whether they are UTF-8 or not. Empty for a dictionary.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let axes = context.attributes().find("axes").ok_or(Failure::not_found("axes"))?;
+    ///     assert_eq!(axes.bytes(), b"xy");
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", "xy").run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn bytes(self) -> &'a [u8] {
         self.0.bytes
@@ -124,6 +176,20 @@ impl<'a> AnyAttribute<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message if the attribute does not have the type of an `A`.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let axes = context.attributes().find("axes").ok_or(Failure::not_found("axes"))?;
+    ///     assert_eq!(axes.get::<&[i64]>()?, [0, 2]);
+    ///     assert!(axes.get::<f32>().is_err());
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", &[0_i64, 2][..]).run::<check>(), Ok(()));
+    /// ```
     pub fn get<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
         A::decode(self).map_err(Failure::invalid_argument)
     }
@@ -301,6 +367,17 @@ pub struct ArrayAttribute<'a, T: Element> {
 
 impl<'a, T: Element> ArrayAttribute<'a, T> {
     /// Returns the dimensions.
+    ///
+    /// ```
+    /// use callbox_guest::{ArrayAttribute, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(#[attr] axes: ArrayAttribute<i64>) {
+    ///     assert_eq!(axes.dimensions(), [2]);
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", &[0_i64, 2][..]).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.dimensions
@@ -352,18 +429,57 @@ pub struct Dictionary<'a>(pub(crate) Attributes<'a>);
 
 impl<'a> Dictionary<'a> {
     /// Returns the number of attributes.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let all = context.attributes();
+    ///     assert_eq!(all.len(), 1);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn len(self) -> usize {
         self.0.len()
     }
 
     /// Returns whether the dictionary is empty.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let all = context.attributes();
+    ///     assert!(!all.is_empty());
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
     /// Returns the names in ascending order, without those that are not UTF-8.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let all = context.attributes();
+    ///     assert!(all.names().eq(["axes"]));
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     pub fn names(self) -> impl Iterator<Item = &'a str> {
         (0..self.len())
             .filter_map(move |index| self.0.name(index))
@@ -371,6 +487,20 @@ impl<'a> Dictionary<'a> {
     }
 
     /// Returns the attribute with this name.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let all = context.attributes();
+    ///     assert!(all.find("axes").is_some());
+    ///     assert!(all.find("axis").is_none());
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn find(self, name: &str) -> Option<AnyAttribute<'a>> {
         (0..self.len())
@@ -384,6 +514,20 @@ impl<'a> Dictionary<'a> {
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message: `Unexpected attribute: NAME` if there is no such
     /// attribute, or a mismatch of its type.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let all = context.attributes();
+    ///     assert_eq!(all.get::<i64>("axes")?, 1);
+    ///     assert_eq!(all.get::<Option<i64>>("axis")?, None);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     pub fn get<A: AttributeValue<'a>>(self, name: &str) -> Result<A, Failure> {
         match self.find(name) {
             Some(attribute) => A::decode(attribute),
@@ -396,6 +540,24 @@ impl<'a> Dictionary<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message for a mismatch.
+    ///
+    /// ```
+    /// use callbox_guest::{AttributeStruct, Context, Failure, native::Call, target};
+    ///
+    /// #[derive(AttributeStruct)]
+    /// struct Options {
+    ///     axes: i64,
+    /// }
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let options: Options = context.attributes().read()?;
+    ///     assert_eq!(options.axes, 1);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axes", 1_i64).run::<check>(), Ok(()));
+    /// ```
     pub fn read<A: AttributeValue<'a>>(self) -> Result<A, Failure> {
         AnyAttribute(AttributeParts::of_dictionary(self.0)).get()
     }

@@ -48,23 +48,73 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Writes a message to the host's log. The host truncates it at its limit.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, LogLevel, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     context.log(LogLevel::Warning, "the image is grey");
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// assert_eq!(call.log(), [(LogLevel::Warning, "the image is grey".to_owned())]);
+    /// ```
     pub fn log(&self, level: LogLevel, message: &str) {
         abi::log(level, message);
     }
 
     /// Returns the current stage.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, Stage, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.stage(), Stage::Execute);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub const fn stage(&self) -> Stage {
         self.stage
     }
 
     /// Returns all attributes of the call, whether they are bound to parameters or not.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.attributes().get::<i64>("axis")?, 1);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().attribute("axis", 1_i64).run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn attributes(&self) -> Dictionary<'a> {
         Dictionary(self.frame.attributes())
     }
 
     /// Returns the call's opaque bytes: its `backend_config` if the program passes it undecoded.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.opaque(), b"axis=1");
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().opaque(b"axis=1").run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn opaque(&self) -> &'a [u8] {
         self.frame.opaque()
@@ -75,6 +125,19 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for an element type that this crate does not know.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     let leaves = context.literal()?;
+    ///     assert_eq!(*leaves[0].as_typed::<f32>()?, [1.0, 2.0]);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().literal(&[1.0_f32, 2.0], &[2]).run::<check>(), Ok(()));
+    /// ```
     pub fn literal(&self) -> Result<Vec<AnyOperand<'a>>, Failure> {
         self.frame
             .literal()
@@ -84,6 +147,22 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the call's called computations. There are none if the host's version is 1.0.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     for function in context.called_functions() {
+    ///         function.call(&[], &mut [])?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.called_function(|_, _| Err(Failure::unavailable("not now")));
+    /// assert_eq!(call.run::<check>(), Err(Failure::unavailable("not now")));
+    /// ```
     pub fn called_functions(&self) -> impl ExactSizeIterator<Item = FunctionRef<'a>> {
         self.frame
             .functions()
@@ -96,6 +175,19 @@ impl<'a> Context<'a> {
     ///
     /// In XLA, user data is a pointer that is found by its type. A pointer has no meaning in a
     /// guest's memory.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.user_data("user").as_deref(), Some(&b"ada"[..]));
+    ///     assert_eq!(context.user_data("group"), None);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().user_data("user", b"ada").run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn user_data(&self, name: &str) -> Option<Vec<u8>> {
         bytes(|into| abi::user_data(name, into))
@@ -107,6 +199,18 @@ impl<'a> Context<'a> {
     /// # Errors
     /// INVALID_ARGUMENT, `Unsupported alignment`, if `alignment` is not a power of two;
     /// RESOURCE_EXHAUSTED if memory is exhausted.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.scratch(4, 16)?, [0; 4]);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Ok(()));
+    /// ```
     pub fn scratch(&self, size: usize, alignment: usize) -> Result<&'a mut [u8], Failure> {
         if !alignment.is_power_of_two() {
             return Err(Failure::invalid_argument("Unsupported alignment"));
@@ -121,6 +225,18 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if memory is exhausted.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert_eq!(context.scratch_elements::<f32>(2)?, [0.0; 2]);
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Ok(()));
+    /// ```
     pub fn scratch_elements<T: Element>(&self, count: usize) -> Result<&'a mut [T], Failure> {
         let size = count.saturating_mul(size_of::<T>());
         let bytes = self.scratch(size, align_of::<T>())?;
@@ -128,6 +244,18 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the major and the minor version of the host's FFI.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     assert!(context.ffi_version() >= (1, 1));
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn ffi_version(&self) -> (u16, u16) {
         let version = abi::version();
@@ -136,12 +264,37 @@ impl<'a> Context<'a> {
 
     /// Makes the call fail, even if the target then returns `Ok`. The failure replaces any that was
     /// set before. Returning a failure is the simpler way.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     context.set_failure(&Failure::not_found("no such token"));
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Err(Failure::not_found("no such token")));
+    /// ```
     pub fn set_failure(&self, failure: &Failure) {
         abi::set_failure(failure.code(), failure.message(), failure.is_recoverable());
         self.status.set(failure.code());
     }
 
     /// Clears the failure that [`set_failure`](Self::set_failure) set.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, Failure, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) -> Result<(), Failure> {
+    ///     context.set_failure(&Failure::not_found("no such token"));
+    ///     context.set_success();
+    ///     Ok(())
+    /// }
+    ///
+    /// assert_eq!(Call::new().run::<check>(), Ok(()));
+    /// ```
     pub fn set_success(&self) {
         abi::set_success();
         self.status.set(StatusCode::Ok);

@@ -62,6 +62,12 @@ pub struct Pred(u8);
 
 impl Pred {
     /// Returns the boolean.
+    ///
+    /// ```
+    /// use callbox_guest::Pred;
+    ///
+    /// assert!(Pred::from(true).get());
+    /// ```
     #[must_use]
     pub const fn get(self) -> bool {
         self.0 != 0

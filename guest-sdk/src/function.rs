@@ -63,6 +63,28 @@ impl FunctionRef<'_> {
     /// # Errors
     /// The function's failure, which the target can return as it is, or INVALID_ARGUMENT if
     /// operands or results do not fit the function.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, FunctionRef, Operand, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn apply(
+    ///     x: &Operand<f32>,
+    ///     y: &mut ResultBuffer<f32>,
+    ///     #[attr] function: FunctionRef,
+    /// ) -> Result<(), Failure> {
+    ///     function.call(&[x.into()], &mut [y.into()])
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).result::<f32>(&[1]);
+    /// call.function_attribute("function", |operands, results| {
+    ///     results[0].as_typed::<f32>()?[0] = operands[0].as_typed::<f32>()?[0] + 1.0;
+    ///     Ok(())
+    /// });
+    /// assert_eq!(call.run::<apply>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [2.0]);
+    /// ```
     pub fn call(
         self,
         operands: &[AnyOperand<'_>],

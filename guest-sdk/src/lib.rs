@@ -235,6 +235,17 @@ pub use callbox_guest_macros::target;
 ///
 /// The macro expands to nothing where the standard library is present: in native builds, and where
 /// another crate of the build turns on the feature `std`.
+///
+/// ```
+/// use callbox_guest::{Operand, ResultBuffer, target};
+///
+/// callbox_guest::runtime!();
+///
+/// #[target(elementwise)]
+/// fn double(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
+///     y.iter_mut().zip(x.iter()).for_each(|(y, x)| *y = 2.0 * x);
+/// }
+/// ```
 #[cfg(all(feature = "runtime", any(feature = "std", not(target_arch = "wasm32"))))]
 #[macro_export]
 macro_rules! runtime {
@@ -246,6 +257,17 @@ macro_rules! runtime {
 ///
 /// The macro expands to nothing where the standard library is present: in native builds, and where
 /// another crate of the build turns on the feature `std`.
+///
+/// ```
+/// use callbox_guest::{Operand, ResultBuffer, target};
+///
+/// callbox_guest::runtime!();
+///
+/// #[target(elementwise)]
+/// fn double(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
+///     y.iter_mut().zip(x.iter()).for_each(|(y, x)| *y = 2.0 * x);
+/// }
+/// ```
 #[cfg(all(feature = "runtime", not(feature = "std"), target_arch = "wasm32"))]
 #[macro_export]
 macro_rules! runtime {

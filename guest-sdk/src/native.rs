@@ -125,12 +125,35 @@ impl Default for Call {
 
 impl Call {
     /// Returns a call without operands, results and attributes.
+    ///
+    /// ```
+    /// use callbox_guest::{native::Call, target};
+    ///
+    /// #[target]
+    /// fn nothing() {}
+    ///
+    /// assert_eq!(Call::new().run::<nothing>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds an operand in row-major order. The dimensions are not checked.
+    ///
+    /// ```
+    /// use callbox_guest::{Operand, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn double(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
+    ///     y.iter_mut().zip(x.iter()).for_each(|(y, x)| *y = 2.0 * x);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32, 2.0], &[2]).result::<f32>(&[2]);
+    /// assert_eq!(call.run::<double>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [2.0, 4.0]);
+    /// ```
     pub fn operand<T: Element>(&mut self, elements: &[T], dimensions: &[i64]) -> &mut Self {
         let data = self.block.list(abi::bytes(elements));
         let operand = BufferParts::new(T::TYPE, data, dimensions);
@@ -139,6 +162,14 @@ impl Call {
     }
 
     /// Adds a result in row-major order, with every byte 0xAA.
+    ///
+    /// ```
+    /// use callbox_guest::native::Call;
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<u8>(&[2]);
+    /// assert_eq!(call.result_elements::<u8>(0), [0xAA; 2]);
+    /// ```
     pub fn result<T: Element>(&mut self, dimensions: &[i64]) -> &mut Self {
         let count: i64 = dimensions.iter().product();
         let bytes =
@@ -199,6 +230,19 @@ impl Call {
     }
 
     /// Adds an attribute.
+    ///
+    /// ```
+    /// use callbox_guest::{native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(#[attr] axis: i64, #[attr] mode: &str) {
+    ///     assert_eq!((axis, mode), (1, "exact"));
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.attribute("axis", 1_i64).attribute("mode", "exact");
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     pub fn attribute(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
         self.attributes.push((String::from(name), value.into()));
         self
@@ -250,6 +294,19 @@ impl Call {
     /// Adds an attribute that refers to a function of the program, which `function` implements.
     /// `function` receives the operands and results of the target's call. If it fails, the results
     /// keep their contents.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, FunctionRef, native::Call, target};
+    ///
+    /// #[target]
+    /// fn ask(#[attr] function: FunctionRef) -> Result<(), Failure> {
+    ///     function.call(&[], &mut [])
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.function_attribute("function", |_, _| Err(Failure::unavailable("not now")));
+    /// assert_eq!(call.run::<ask>(), Err(Failure::unavailable("not now")));
+    /// ```
     pub fn function_attribute(
         &mut self,
         name: &str,
@@ -325,6 +382,17 @@ impl Call {
 
     /// Emulates a host of version `1.minor`, whose frames may be shorter. The default is the
     /// newest.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(context: &Context) {
+    ///     assert_eq!(context.ffi_version(), (1, 0));
+    /// }
+    ///
+    /// assert_eq!(Call::new().minor_version(0).run::<check>(), Ok(()));
+    /// ```
     pub fn minor_version(&mut self, minor: u16) -> &mut Self {
         self.minor_version = minor;
         self
@@ -334,6 +402,20 @@ impl Call {
     ///
     /// # Errors
     /// The failure that a host would report.
+    ///
+    /// ```
+    /// use callbox_guest::{Operand, ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn double(x: &Operand<f32>, y: &mut ResultBuffer<f32>) {
+    ///     y.iter_mut().zip(x.iter()).for_each(|(y, x)| *y = 2.0 * x);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1_i32], &[1]).result::<f32>(&[1]);
+    /// let failure = call.run::<double>().expect_err("the operand is S32");
+    /// assert!(failure.message().contains("expected F32 but got S32"));
+    /// ```
     pub fn run<T: Target>(&mut self) -> Result<(), Failure> {
         let stage = T::DESCRIPTION.stage as u8;
         let lists = FrameLists {
@@ -378,6 +460,20 @@ impl Call {
 
     /// Returns the elements of the result at this index. Empty if there is no such result, or if it
     /// has another element type.
+    ///
+    /// ```
+    /// use callbox_guest::{ResultBuffer, native::Call, target};
+    ///
+    /// #[target]
+    /// fn ones(y: &mut ResultBuffer<f32>) {
+    ///     y.fill(1.0);
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// assert_eq!(call.result::<f32>(&[2]).run::<ones>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [1.0, 1.0]);
+    /// assert!(call.result_elements::<i32>(0).is_empty());
+    /// ```
     #[must_use]
     pub fn result_elements<T: Element>(&self, index: usize) -> Vec<T> {
         self.results
@@ -389,6 +485,19 @@ impl Call {
     }
 
     /// Returns the messages that the last run logged.
+    ///
+    /// ```
+    /// use callbox_guest::{Context, LogLevel, native::Call, target};
+    ///
+    /// #[target]
+    /// fn greet(context: &Context) {
+    ///     context.log(LogLevel::Info, "hello");
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// assert_eq!(call.run::<greet>(), Ok(()));
+    /// assert_eq!(call.log(), [(LogLevel::Info, "hello".to_owned())]);
+    /// ```
     #[must_use]
     pub fn log(&self) -> &[(LogLevel, String)] {
         &self.log

@@ -17,18 +17,37 @@ pub struct F16(u16);
 
 impl F16 {
     /// Returns the number with these bits.
+    ///
+    /// ```
+    /// use callbox_guest::F16;
+    ///
+    /// assert_eq!(F16::from_bits(0x3e00), F16::from_f32(1.5));
+    /// ```
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
     /// Returns the bits.
+    ///
+    /// ```
+    /// use callbox_guest::F16;
+    ///
+    /// assert_eq!(F16::from_f32(1.5).to_bits(), 0x3e00);
+    /// ```
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
     /// Rounds to the nearest number, ties to even. A NaN stays a NaN, and becomes quiet.
+    ///
+    /// ```
+    /// use callbox_guest::F16;
+    ///
+    /// // 2049 lies between two numbers, and 2048 is the even one.
+    /// assert_eq!(F16::from_f32(2049.0).to_f32(), 2048.0);
+    /// ```
     #[must_use]
     pub const fn from_f32(value: f32) -> Self {
         const INFINITY: u32 = 0x7f80_0000;
@@ -59,6 +78,12 @@ impl F16 {
     }
 
     /// Converts to [`f32`] without loss.
+    ///
+    /// ```
+    /// use callbox_guest::F16;
+    ///
+    /// assert_eq!(F16::from_bits(0x3e00).to_f32(), 1.5);
+    /// ```
     #[must_use]
     pub const fn to_f32(self) -> f32 {
         let sign = (self.0 as u32 & 0x8000) << 16;
@@ -88,18 +113,37 @@ pub struct Bf16(u16);
 
 impl Bf16 {
     /// Returns the number with these bits.
+    ///
+    /// ```
+    /// use callbox_guest::Bf16;
+    ///
+    /// assert_eq!(Bf16::from_bits(0x3fc0), Bf16::from_f32(1.5));
+    /// ```
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
     /// Returns the bits.
+    ///
+    /// ```
+    /// use callbox_guest::Bf16;
+    ///
+    /// assert_eq!(Bf16::from_f32(1.5).to_bits(), 0x3fc0);
+    /// ```
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
     /// Rounds to the nearest number, ties to even. A NaN stays a NaN, and becomes quiet.
+    ///
+    /// ```
+    /// use callbox_guest::Bf16;
+    ///
+    /// // 257 lies between two numbers, and 256 is the even one.
+    /// assert_eq!(Bf16::from_f32(257.0).to_f32(), 256.0);
+    /// ```
     #[must_use]
     pub const fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
@@ -112,6 +156,12 @@ impl Bf16 {
     }
 
     /// Converts to [`f32`] without loss.
+    ///
+    /// ```
+    /// use callbox_guest::Bf16;
+    ///
+    /// assert_eq!(Bf16::from_bits(0x3fc0).to_f32(), 1.5);
+    /// ```
     #[must_use]
     pub const fn to_f32(self) -> f32 {
         f32::from_bits((self.0 as u32) << 16)
@@ -181,6 +231,13 @@ pub struct C64 {
 
 /// A complex number of two [`f64`]. With the feature `num-complex`, `From` converts from and to
 /// `num_complex::Complex<f64>`, as for [`C64`].
+///
+/// ```
+/// use callbox_guest::C128;
+///
+/// let x = C128 { re: 3.0, im: -4.0 };
+/// assert_eq!(x.re.hypot(x.im), 5.0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct C128 {

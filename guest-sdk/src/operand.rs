@@ -54,18 +54,43 @@ impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
     /// # Errors
     /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
     /// of elements.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32, 2>::new(&[1.0, 2.0], &[1, 2])?;
+    /// assert_eq!(x[[0, 1]], 2.0);
+    /// assert!(Operand::<f32, 1>::new(&[1.0, 2.0], &[1, 2]).is_err());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn new(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = row_major::<RANK>(elements.len(), dimensions)?;
         Ok(Self { elements, shape })
     }
 
     /// Returns the dimensions and the layout.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32, 2>::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+    /// assert_eq!(x.shape().minor_to_major(), [1, 0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
     /// Returns the dimensions. None is negative, and their product is the number of elements.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32, 2>::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+    /// assert_eq!(x.dimensions(), [2, 3]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
@@ -75,6 +100,15 @@ impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
     ///
     /// # Panics
     /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32, 2>::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+    /// let [rows, columns] = x.dims();
+    /// assert_eq!(x.len(), rows * columns);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]
@@ -86,6 +120,14 @@ impl<'a, T: Element, const RANK: usize> Operand<'a, T, RANK> {
 
 impl<T: Element> Operand<'_, T, 0> {
     /// Returns the only element of an array of rank 0.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let scale = Operand::<f32, 0>::new(&[3.0], &[])?;
+    /// assert_eq!(scale.value(), 3.0);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub fn value(&self) -> T {
         self.elements[0]
@@ -145,24 +187,57 @@ impl<'a> AnyOperand<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the product of the dimensions is not the number of elements.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert_eq!(x.dimensions(), [1, 2]);
+    /// assert!(AnyOperand::new(&[1_i32, 2], &[3]).is_err());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn new<T: Element>(elements: &'a [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let operand = Operand::<T>::new(elements, dimensions)?;
         Ok(Self::from(&operand))
     }
 
     /// Returns the type of the elements.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert!(x.element_type().is_integral());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
         self.element_type
     }
 
     /// Returns the dimensions and the layout.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert!(x.shape().is_row_major());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
     /// Returns the dimensions. None is negative.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert_eq!(x.dimensions(), [1, 2]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
@@ -172,6 +247,15 @@ impl<'a> AnyOperand<'a> {
     ///
     /// # Panics
     /// If the rank is not `N`.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// let [rows, columns] = x.dims();
+    /// assert_eq!((rows, columns), (1, 2));
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]
@@ -181,6 +265,14 @@ impl<'a> AnyOperand<'a> {
 
     /// Returns the elements, little-endian. An element of a type narrower than a byte takes one
     /// byte; a token has no elements.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert_eq!(x.bytes(), [1, 0, 0, 0, 2, 0, 0, 0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -190,6 +282,15 @@ impl<'a> AnyOperand<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the elements have another type.
+    ///
+    /// ```
+    /// use callbox_guest::AnyOperand;
+    ///
+    /// let x = AnyOperand::new(&[1_i32, 2], &[1, 2])?;
+    /// assert_eq!(*x.as_typed::<i32>()?, [1, 2]);
+    /// assert!(x.as_typed::<f32>().is_err());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn as_typed<T: Element>(&self) -> Result<Operand<'a, T>, Failure> {
         let elements = typed_bytes::<T>(self.element_type)
             .and_then(|()| abi::elements(self.bytes).ok_or_else(misaligned::<T>))

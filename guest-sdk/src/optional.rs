@@ -47,12 +47,40 @@ pub struct RemainingOperands<'a>(Vec<AnyOperand<'a>>);
 
 impl<'a> RemainingOperands<'a> {
     /// Returns the number of remaining operands.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingOperands, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(rest: RemainingOperands) -> Result<(), Failure> {
+    ///     assert_eq!(rest.len(), 2);
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).operand(&[2_i32], &[1]);
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns whether no operands remain.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingOperands, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(rest: RemainingOperands) -> Result<(), Failure> {
+    ///     assert!(!rest.is_empty());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).operand(&[2_i32], &[1]);
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -62,6 +90,21 @@ impl<'a> RemainingOperands<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message: `Index out of range`, or a mismatch of the type.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingOperands, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(rest: RemainingOperands) -> Result<(), Failure> {
+    ///     assert_eq!(*rest.get::<f32>(0)?, [1.0]);
+    ///     assert!(rest.get::<f32>(1).is_err());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).operand(&[2_i32], &[1]);
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     pub fn get<T: Element>(&self, index: usize) -> Result<Operand<'a, T>, Failure> {
         self.any(index)?.as_typed()
     }
@@ -70,11 +113,42 @@ impl<'a> RemainingOperands<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message: `Index out of range`.
+    ///
+    /// ```
+    /// use callbox_guest::{ElementType, Failure, RemainingOperands, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(rest: RemainingOperands) -> Result<(), Failure> {
+    ///     assert_eq!(rest.any(1)?.element_type(), ElementType::S32);
+    ///     assert!(rest.any(2).is_err());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).operand(&[2_i32], &[1]);
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     pub fn any(&self, index: usize) -> Result<AnyOperand<'a>, Failure> {
         self.0.get(index).copied().ok_or_else(out_of_range)
     }
 
     /// Returns all remaining operands.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingOperands, native::Call, target};
+    ///
+    /// #[target]
+    /// fn check(rest: RemainingOperands) -> Result<(), Failure> {
+    ///     for operand in rest.as_slice() {
+    ///         assert_eq!(operand.dimensions(), [1]);
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.operand(&[1.0_f32], &[1]).operand(&[2_i32], &[1]);
+    /// assert_eq!(call.run::<check>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn as_slice(&self) -> &[AnyOperand<'a>] {
         &self.0
@@ -92,17 +166,62 @@ impl<'a> TargetParameter<'a> for RemainingOperands<'a> {
 }
 
 /// The results that no other parameter takes, each of any type and rank.
+///
+/// ```
+/// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+///
+/// #[target]
+/// fn fill(mut rest: RemainingResults) -> Result<(), Failure> {
+///     rest.get::<f32>(0)?.fill(1.5);
+///     rest.get::<u8>(1)?.fill(2);
+///     Ok(())
+/// }
+///
+/// let mut call = Call::new();
+/// call.result::<f32>(&[2]).result::<u8>(&[1]);
+/// assert_eq!(call.run::<fill>(), Ok(()));
+/// assert_eq!(call.result_elements::<f32>(0), [1.5, 1.5]);
+/// assert_eq!(call.result_elements::<u8>(1), [2]);
+/// ```
 #[derive(Debug)]
 pub struct RemainingResults<'a>(Vec<AnyResult<'a>>);
 
 impl<'a> RemainingResults<'a> {
     /// Returns the number of remaining results.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+    ///
+    /// #[target]
+    /// fn fill(rest: RemainingResults) -> Result<(), Failure> {
+    ///     assert_eq!(rest.len(), 2);
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<f32>(&[2]).result::<u8>(&[1]);
+    /// assert_eq!(call.run::<fill>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns whether no results remain.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+    ///
+    /// #[target]
+    /// fn fill(rest: RemainingResults) -> Result<(), Failure> {
+    ///     assert!(!rest.is_empty());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<f32>(&[2]).result::<u8>(&[1]);
+    /// assert_eq!(call.run::<fill>(), Ok(()));
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -112,6 +231,22 @@ impl<'a> RemainingResults<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message: `Index out of range`, or a mismatch of the type.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+    ///
+    /// #[target]
+    /// fn fill(mut rest: RemainingResults) -> Result<(), Failure> {
+    ///     rest.get::<f32>(0)?.fill(1.5);
+    ///     assert!(rest.get::<f32>(1).is_err());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<f32>(&[2]).result::<u8>(&[1]);
+    /// assert_eq!(call.run::<fill>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [1.5, 1.5]);
+    /// ```
     pub fn get<T: Element>(&mut self, index: usize) -> Result<ResultBuffer<'_, T>, Failure> {
         self.any(index)?.as_typed()
     }
@@ -120,11 +255,44 @@ impl<'a> RemainingResults<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with XLA's message: `Index out of range`.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+    ///
+    /// #[target]
+    /// fn fill(mut rest: RemainingResults) -> Result<(), Failure> {
+    ///     rest.any(1)?.bytes_mut().fill(2);
+    ///     assert!(rest.any(2).is_err());
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<f32>(&[2]).result::<u8>(&[1]);
+    /// assert_eq!(call.run::<fill>(), Ok(()));
+    /// assert_eq!(call.result_elements::<u8>(1), [2]);
+    /// ```
     pub fn any(&mut self, index: usize) -> Result<&mut AnyResult<'a>, Failure> {
         self.0.get_mut(index).ok_or_else(out_of_range)
     }
 
     /// Returns all remaining results.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, RemainingResults, native::Call, target};
+    ///
+    /// #[target]
+    /// fn fill(mut rest: RemainingResults) -> Result<(), Failure> {
+    ///     for result in rest.as_mut_slice() {
+    ///         result.bytes_mut().fill(0);
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut call = Call::new();
+    /// call.result::<f32>(&[2]).result::<u8>(&[1]);
+    /// assert_eq!(call.run::<fill>(), Ok(()));
+    /// assert_eq!(call.result_elements::<f32>(0), [0.0, 0.0]);
+    /// ```
     pub fn as_mut_slice(&mut self) -> &mut [AnyResult<'a>] {
         &mut self.0
     }

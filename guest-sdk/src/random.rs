@@ -51,6 +51,19 @@ static IS_SEEDED: AtomicBool = AtomicBool::new(false);
 ///
 /// A target seeds the generator at the beginning of each call: how many calls an instance has
 /// served is up to the host.
+///
+/// ```
+/// use callbox_guest::random;
+///
+/// let mut first = [0; 4];
+/// let mut second = [0; 4];
+/// random::seed(3);
+/// random::fill(&mut first)?;
+/// random::seed(3);
+/// random::fill(&mut second)?;
+/// assert_eq!(first, second);
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 pub fn seed(seed: u64) {
     STATE.store(seed, Relaxed);
     IS_SEEDED.store(true, Relaxed);
@@ -60,6 +73,16 @@ pub fn seed(seed: u64) {
 ///
 /// # Errors
 /// FAILED_PRECONDITION without a seed, where the kernel has no granted bytes either.
+///
+/// ```
+/// use callbox_guest::random;
+///
+/// let mut bytes = [0; 4];
+/// random::seed(3);
+/// random::fill(&mut bytes)?;
+/// assert_ne!(bytes, [0; 4]);
+/// # Ok::<(), callbox_guest::Failure>(())
+/// ```
 pub fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
     if IS_SEEDED.load(Relaxed) {
         for chunk in bytes.chunks_mut(8) {

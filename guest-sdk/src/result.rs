@@ -47,18 +47,46 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
     /// # Errors
     /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
     /// of elements.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut elements = [0.0; 2];
+    /// let mut y = ResultBuffer::<f32, 2>::new(&mut elements, &[1, 2])?;
+    /// y[[0, 1]] = 3.0;
+    /// assert_eq!(elements, [0.0, 3.0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = operand::row_major::<RANK>(elements.len(), dimensions)?;
         Ok(Self { elements, shape })
     }
 
     /// Returns the dimensions and the layout.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut elements = [0.0; 6];
+    /// let y = ResultBuffer::<f32, 2>::new(&mut elements, &[2, 3])?;
+    /// assert_eq!(y.shape().rank(), 2);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
     /// Returns the dimensions. None is negative, and their product is the number of elements.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut elements = [0.0; 6];
+    /// let y = ResultBuffer::<f32, 2>::new(&mut elements, &[2, 3])?;
+    /// assert_eq!(y.dimensions(), [2, 3]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
@@ -68,6 +96,16 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
     ///
     /// # Panics
     /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut elements = [0.0; 6];
+    /// let y = ResultBuffer::<f32, 2>::new(&mut elements, &[2, 3])?;
+    /// let [rows, columns] = y.dims();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]
@@ -80,6 +118,16 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the dimensions differ.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut elements = [0.0; 6];
+    /// let y = ResultBuffer::<f32, 2>::new(&mut elements, &[2, 3])?;
+    /// y.expect_dimensions(&[2, 3])?;
+    /// assert!(y.expect_dimensions(&[3, 2]).is_err());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn expect_dimensions(&self, expected: &[i64]) -> Result<(), Failure> {
         if self.dimensions() == expected {
             Ok(())
@@ -91,6 +139,15 @@ impl<'a, T: Element, const RANK: usize> ResultBuffer<'a, T, RANK> {
 
 impl<T: Element> ResultBuffer<'_, T, 0> {
     /// Sets the only element of an array of rank 0.
+    ///
+    /// ```
+    /// use callbox_guest::ResultBuffer;
+    ///
+    /// let mut element = [0.0];
+    /// ResultBuffer::<f32, 0>::new(&mut element, &[])?.set(3.0);
+    /// assert_eq!(element, [3.0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn set(&mut self, value: T) {
         self.elements[0] = value;
     }
@@ -154,6 +211,16 @@ impl<'a> AnyResult<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the product of the dimensions is not the number of elements.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let mut y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// y.as_typed::<i32>()?.fill(7);
+    /// assert_eq!(elements, [7, 7]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn new<T: Element>(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         let shape = operand::row_major::<ANY_RANK>(elements.len(), dimensions)?;
         Ok(Self {
@@ -164,18 +231,45 @@ impl<'a> AnyResult<'a> {
     }
 
     /// Returns the type of the elements.
+    ///
+    /// ```
+    /// use callbox_guest::{AnyResult, ElementType};
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// assert_eq!(y.element_type(), ElementType::S32);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn element_type(&self) -> ElementType {
         self.element_type
     }
 
     /// Returns the dimensions and the layout.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// assert!(y.shape().is_row_major());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.shape
     }
 
     /// Returns the dimensions. None is negative.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// assert_eq!(y.dimensions(), [1, 2]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.shape.dimensions()
@@ -185,6 +279,16 @@ impl<'a> AnyResult<'a> {
     ///
     /// # Panics
     /// If the rank is not `N`.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// let [rows, columns] = y.dims();
+    /// assert_eq!((rows, columns), (1, 2));
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]
@@ -194,6 +298,16 @@ impl<'a> AnyResult<'a> {
 
     /// Returns the elements, little-endian. An element of a type narrower than a byte takes one
     /// byte; a token has no elements.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let mut y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// y.bytes_mut()[4] = 7;
+    /// assert_eq!(elements, [0, 7]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes
@@ -203,6 +317,17 @@ impl<'a> AnyResult<'a> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the elements have another type.
+    ///
+    /// ```
+    /// use callbox_guest::AnyResult;
+    ///
+    /// let mut elements = [0_i32; 2];
+    /// let mut y = AnyResult::new(&mut elements, &[1, 2])?;
+    /// assert!(y.as_typed::<f32>().is_err());
+    /// y.as_typed::<i32>()?[1] = 7;
+    /// assert_eq!(elements, [0, 7]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn as_typed<T: Element>(&mut self) -> Result<ResultBuffer<'_, T>, Failure> {
         operand::typed_bytes::<T>(self.element_type).map_err(Failure::invalid_argument)?;
         let elements = abi::elements_mut(self.bytes)
@@ -277,17 +402,45 @@ impl<'a, T: Element, const RANK: usize> InPlace<'a, T, RANK> {
     /// # Errors
     /// INVALID_ARGUMENT if the dimensions do not have this rank, or their product is not the number
     /// of elements.
+    ///
+    /// ```
+    /// use callbox_guest::InPlace;
+    ///
+    /// let mut elements = [1.0_f32, 2.0];
+    /// let mut x = InPlace::<f32>::new(&mut elements, &[2])?;
+    /// x.iter_mut().for_each(|x| *x *= 2.0);
+    /// assert_eq!(elements, [2.0, 4.0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     pub fn new(elements: &'a mut [T], dimensions: &'a [i64]) -> Result<Self, Failure> {
         ResultBuffer::new(elements, dimensions).map(Self)
     }
 
     /// Returns the dimensions and the layout of the result.
+    ///
+    /// ```
+    /// use callbox_guest::InPlace;
+    ///
+    /// let mut elements = [1.0_f32, 2.0];
+    /// let x = InPlace::<f32, 2>::new(&mut elements, &[1, 2])?;
+    /// assert_eq!(x.shape().rank(), 2);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn shape(&self) -> Shape<'a> {
         self.0.shape
     }
 
     /// Returns the dimensions. None is negative, and their product is the number of elements.
+    ///
+    /// ```
+    /// use callbox_guest::InPlace;
+    ///
+    /// let mut elements = [1.0_f32, 2.0];
+    /// let x = InPlace::<f32, 2>::new(&mut elements, &[1, 2])?;
+    /// assert_eq!(x.dimensions(), [1, 2]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(&self) -> &'a [i64] {
         self.0.shape.dimensions()
@@ -297,6 +450,16 @@ impl<'a, T: Element, const RANK: usize> InPlace<'a, T, RANK> {
     ///
     /// # Panics
     /// If the rank is not `N`. That is an error of the compiler where the type has a rank.
+    ///
+    /// ```
+    /// use callbox_guest::InPlace;
+    ///
+    /// let mut elements = [1.0_f32, 2.0];
+    /// let x = InPlace::<f32, 2>::new(&mut elements, &[1, 2])?;
+    /// let [rows, columns] = x.dims();
+    /// assert_eq!((rows, columns), (1, 2));
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]

@@ -40,12 +40,28 @@ impl<'a> Shape<'a> {
     }
 
     /// Returns the dimensions in the order of the logical shape. None is negative.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+    /// assert_eq!(x.shape().dimensions(), [2, 3]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn dimensions(self) -> &'a [i64] {
         self.dimensions
     }
 
     /// Returns the number of dimensions.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+    /// assert_eq!(x.shape().rank(), 2);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn rank(self) -> usize {
         self.dimensions.len()
@@ -55,6 +71,15 @@ impl<'a> Shape<'a> {
     ///
     /// # Panics
     /// If the rank is not `N`.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+    /// let [rows, columns] = x.shape().dims();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     #[inline]
     #[track_caller]
@@ -80,12 +105,28 @@ impl<'a> Shape<'a> {
     }
 
     /// Returns the layout: dimension numbers from the fastest-varying to the slowest.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+    /// assert_eq!(x.shape().minor_to_major(), [1, 0]);
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub const fn minor_to_major(self) -> &'a [i64] {
         self.minor_to_major
     }
 
     /// Returns whether the layout is XLA's default, in which the last dimension varies fastest.
+    ///
+    /// ```
+    /// use callbox_guest::Operand;
+    ///
+    /// let x = Operand::<f32>::new(&[0.0; 6], &[2, 3])?;
+    /// assert!(x.shape().is_row_major());
+    /// # Ok::<(), callbox_guest::Failure>(())
+    /// ```
     #[must_use]
     pub fn is_row_major(self) -> bool {
         self.minor_to_major

@@ -30,6 +30,13 @@ pub struct Failure {
 impl Failure {
     /// Returns a failure with this code and message. [`StatusCode::Ok`] becomes
     /// [`StatusCode::Unknown`], because no failure is OK.
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, StatusCode};
+    ///
+    /// let failure = Failure::new(StatusCode::DataLoss, "the file ends early");
+    /// assert_eq!(failure, Failure::data_loss("the file ends early"));
+    /// ```
     #[must_use]
     #[cold]
     pub fn new(code: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
@@ -60,6 +67,13 @@ impl Failure {
     }
 
     /// Tells the caller that a later call with other inputs may succeed.
+    ///
+    /// ```
+    /// use callbox_guest::Failure;
+    ///
+    /// let failure = Failure::out_of_range("expected a smaller image").recoverable();
+    /// assert!(failure.is_recoverable());
+    /// ```
     #[must_use]
     pub fn recoverable(mut self) -> Self {
         self.is_recoverable = true;
@@ -68,18 +82,36 @@ impl Failure {
     }
 
     /// Returns the code, which is never [`StatusCode::Ok`].
+    ///
+    /// ```
+    /// use callbox_guest::{Failure, StatusCode};
+    ///
+    /// assert_eq!(Failure::internal("").code(), StatusCode::Internal);
+    /// ```
     #[must_use]
     pub const fn code(&self) -> StatusCode {
         self.code
     }
 
     /// Returns the message.
+    ///
+    /// ```
+    /// use callbox_guest::Failure;
+    ///
+    /// assert_eq!(Failure::internal("no sum").message(), "no sum");
+    /// ```
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// Returns whether a later call with other inputs may succeed.
+    ///
+    /// ```
+    /// use callbox_guest::Failure;
+    ///
+    /// assert!(!Failure::internal("").is_recoverable());
+    /// ```
     #[must_use]
     pub const fn is_recoverable(&self) -> bool {
         self.is_recoverable
@@ -92,6 +124,13 @@ macro_rules! constructors {
         impl Failure {
             $(
                 #[doc = concat!("A failure with [`StatusCode::", stringify!($variant), "`].")]
+                ///
+                /// ```
+                /// use callbox_guest::{Failure, StatusCode};
+                ///
+                #[doc = concat!("let failure = Failure::", stringify!($constructor), "(\"why\");")]
+                #[doc = concat!("assert_eq!(failure.code(), StatusCode::", stringify!($variant), ");")]
+                /// ```
                 #[must_use]
                 #[cold]
                 pub fn $constructor(message: impl Into<Cow<'static, str>>) -> Self {
@@ -141,6 +180,14 @@ impl fmt::Display for Failure {
 impl core::error::Error for Failure {}
 
 /// The return type of a target: `()` or `Result<(), Failure>`.
+///
+/// ```
+/// use callbox_guest::{Failure, Outcome};
+///
+/// assert_eq!(().into_result(), Ok(()));
+/// let failure = Failure::internal("no sum");
+/// assert_eq!(Err(failure.clone()).into_result(), Err(failure));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a target does not return `{Self}`",
     label = "expected `()` or `Result<(), callbox_guest::Failure>`",

@@ -46,6 +46,12 @@ pub struct Strides {
 
 impl Strides {
     /// The strides of dense row-major matrices.
+    ///
+    /// ```
+    /// use callbox_guest::maths::Strides;
+    ///
+    /// assert_eq!(Strides::row_major(2, 3), Strides { batch: 6, row: 3, column: 1 });
+    /// ```
     #[must_use]
     pub const fn row_major(rows: usize, columns: usize) -> Self {
         Self {
@@ -56,6 +62,13 @@ impl Strides {
     }
 
     /// The strides of the transposes of these matrices.
+    ///
+    /// ```
+    /// use callbox_guest::maths::Strides;
+    ///
+    /// let columns_first = Strides::row_major(2, 3).transposed();
+    /// assert_eq!((columns_first.row, columns_first.column), (1, 3));
+    /// ```
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self {

@@ -176,9 +176,9 @@ class JitFunction:
         """
         twin, folder = self._twin(), Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        _cache.replace(folder / f"{self._kernel.name}.ptx", twin["ptx"].encode())
+        _cache.save(folder / f"{self._kernel.name}.ptx", twin["ptx"].encode())
         manifest = folder / "callbox.json"
-        _cache.replace(manifest, (json.dumps(twin["manifest"], indent=2) + "\n").encode())
+        _cache.save(manifest, (json.dumps(twin["manifest"], indent=2) + "\n").encode())
         return manifest
 
     def _compiled(self, *, cuda: bool) -> bytes:
@@ -230,11 +230,14 @@ class JitFunction:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the module to a file, which any host loads, without Numba.
 
+        The file has its old content or all of the new, also if the process is killed, which can
+        leave a hidden file beside it. A later `save` to the same file deletes that after an hour.
+
         Raises:
             CompileError: The function cannot become a kernel.
             OSError: The file cannot be written; what was there remains.
         """
-        _cache.replace(Path(path), self.wasm)
+        _cache.save(Path(path), self.wasm)
 
     def inspect(self) -> dict[str, Any]:
         """Describes the kernel: its signature, traits and documentation, and the module's size."""

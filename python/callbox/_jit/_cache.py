@@ -61,19 +61,19 @@ def keep(key: str, module: bytes) -> None:
         place = folder()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check(os.stat(place), place)
-        _sweep(place)
+        _sweep(place, _ASIDE)
         replace(place / key, _digest(key, module) + module, mode=0o600)
     except (OSError, RuntimeError) as error:
         warnings.warn(f"the compiled kernel is not kept for the next process: {error}", stacklevel=2)
 
 
-def _sweep(place: Path) -> None:
+def _sweep(place: Path, names: re.Pattern[str]) -> None:
     """Deletes what killed processes wrote aside. Errors are discarded: the next process tries."""
     end = time.time() - _ABANDONED
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if _ASIDE.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < end:
+                if names.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < end:
                     os.unlink(entry.path)
 
 
@@ -94,22 +94,57 @@ def _check(found: os.stat_result, path: Path) -> None:
         raise PermissionError(f"{path} belongs to another user, or others may write to it")
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+def save(path: Path, content: bytes) -> None:
+    """Writes a file for a user, so that it has its old content or all of the new.
+
+    An earlier file's mode stays. What a killed process wrote aside, beside the file, is deleted
+    after an hour, when the file is next written. A device or a pipe is written to.
+
+    Raises:
+        OSError: It cannot be written; what was there remains.
+    """
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        earlier = os.stat(path).st_mode
+        if not stat.S_ISREG(earlier) and not stat.S_ISDIR(earlier):
+            path.write_bytes(content)
+            return
+        mode = stat.S_IMODE(earlier)
+    _sweep(path.parent, re.compile(re.escape(_prefix(path)) + r"[0-9a-f]{16}"))
+    replace(path, content, kept_mode=mode, is_durable=True)
+
+
+def _prefix(path: Path) -> str:
+    """The start of the names of files that are to replace this one."""
+    return f".{path.name[:64]}."
+
+
+def replace(
+    path: Path, content: bytes, *, mode: int = 0o666, kept_mode: int | None = None, is_durable: bool = False
+) -> None:
     """Writes a file, so that it has its old content or all of the new.
 
     Args:
         path: The file.
         content: All of its bytes.
         mode: Its mode, without the bits that the process's umask takes.
+        kept_mode: Its mode, with all bits.
+        is_durable: The content is on the disk before the file has its name.
 
     Raises:
         OSError: It cannot be written; what was there remains.
     """
-    aside = path.parent / f".{path.name[:64]}.{secrets.token_hex(8)}"
+    aside = path.parent / (_prefix(path) + secrets.token_hex(8))
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if kept_mode is not None:
+                os.chmod(aside, kept_mode)
             file.write(content)
+            if is_durable:
+                file.flush()
+                # Some file systems report a full disk only now.
+                os.fsync(descriptor)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -182,8 +182,6 @@ class _Functions:
     def value(self, described: tuple[str, Any]) -> Any:
         kind, value = described
         if kind == "function":
-            if value == 0:
-                raise _error(self.made[0], "a kernel cannot call itself: move what recurs into a function of its own")
             if value not in self.made:
                 self.plain(value)
             return self.made[value]
@@ -215,6 +213,10 @@ def _roles(function: Any, signature: Signature) -> tuple[list[Parameter], list[P
     results = [p for p in signature.buffers if p.name in written]
     if not results:
         raise _error(function, "it writes to no parameter: a kernel stores its results, as in y[i] = x[i]")
+    for result in results if signature.has_rows else ():
+        assert isinstance(result.type, ArrayType)
+        if result.type.dimensions[:1] != ("..",):
+            raise _error(function, f'the result {result.name!r} of rows: expected "..", found {result.type}')
     operands = [p for p in signature.buffers if p.name not in written]
     return operands, results, [*signature.buffers, *signature.attributes]
 
@@ -367,6 +369,8 @@ def _retargeted(text: str) -> str:
     def replaced(found: re.Match[str]) -> str:
         raw = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), data[found[2]].encode("latin-1"))
         kind, arguments, *_ = pickle.loads(raw)
+        if kind is None:
+            raise _link.LinkError("a kernel cannot raise an exception again, and has no `finally`")
         message = " ".join(str(a) for a in arguments or ()) or kind.__name__
         return failure(found[1], message.encode(), _CODES.get(kind.__name__, _INTERNAL))
 
@@ -396,7 +400,9 @@ def _emit(text: str) -> bytes:
 
 _HINTS = {
     "NRT required": "a kernel cannot allocate memory: no new arrays, lists or strings; write into its parameters",
-    "readonly array": "an operand cannot be written to: copy what you change into a result",
+    r"setitem\(readonly array|\w+_fill\(readonly array|modify readonly array": "an operand cannot be written to: copy"
+    " what you change into a result",
+    "exception_match": "a kernel can catch every exception (`except Exception`) and no other",
     "unicode_type": "a kernel has no strings",
     "reflected list": "a kernel has no lists",
 }
@@ -427,5 +433,5 @@ def _explained(error: errors.NumbaError, function: Any) -> CompileError:
     called = re.search(r"Function\(<(?:built-in )?function (\w+)[^\n]*\n\s*>>> ([^\n]*)", text)
     if called and "callbox." not in reason:
         reason = f"it has no {called[1]}() of these types: {called[2]}".replace("Literal[int]", "int")
-    hint = next((hint for key, hint in _HINTS.items() if key in text), None)
+    hint = next((hint for key, hint in _HINTS.items() if re.search(key, text)), None)
     return _error(function, f"{hint} ({reason})" if hint else f"Numba cannot compile it: {reason}", line)

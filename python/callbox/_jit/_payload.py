@@ -63,6 +63,8 @@ class _Collector:
     def __init__(self) -> None:
         self.payload = Payload()
         self.numbers: dict[Any, int] = {}
+        #: The functions whose names are being collected.
+        self.open: set[Any] = set()
         self.hash = hashlib.sha256()
 
     def collect(self, function: Any) -> Payload:
@@ -89,6 +91,9 @@ class _Collector:
         where = _Place(function)
         read = {name for name, _ in uses(code)}.difference(code.co_freevars)
         used = sorted(name for name in read if name in function.__globals__)
+        if "print" in read.difference(used):
+            raise where.reason("print", "a kernel cannot print")
+        self.open.add(function)
         entry = self.payload.functions[number]
         entry.globals = {name: self.value(function.__globals__[name], name, where) for name in used}
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -96,6 +101,7 @@ class _Collector:
         entry.defaults = tuple(self.value(value, "a default", where) for value in function.__defaults__ or ())
         names = {*used, *code.co_names, *code.co_freevars}
         self.payload.names_f64 |= not names.isdisjoint({"f64", "float64", "double"})
+        self.open.remove(function)
         self.hash.update(repr((number, entry.globals, entry.cells, entry.defaults)).encode())
         self.hash.update(marshal.dumps(_placeless(code), 2))
         return number
@@ -129,6 +135,8 @@ class _Collector:
         if inspect.isfunction(value):
             if value.__module__ == kernel_math.__name__ and value.__name__ in kernel_math.__all__:
                 return ("math", value.__name__)
+            if value in self.open:
+                raise where.reason(name, f"a kernel has no recursion, and {name!r} calls itself: write a loop")
             return ("function", self.add(value))
         if isinstance(value, type) and issubclass(value, np.generic):
             return ("dtype", np.dtype(value).str)
@@ -142,13 +150,12 @@ class _Place:
     function: Any
 
     def error(self, name: str, what: str) -> CompileError:
+        return self.reason(name, f"{name!r} is {what}; a kernel can use numbers, arrays of them, and functions")
+
+    def reason(self, name: str, reason: str) -> CompileError:
         code = self.function.__code__
         line = next((line for used, line in uses(code) if used == name and line), code.co_firstlineno)
-        return CompileError(
-            f"{self.function.__name__}: {name!r} is {what}; a kernel can use numbers, arrays of them, and functions",
-            code.co_filename,
-            line,
-        )
+        return CompileError(f"{self.function.__name__}: {reason}", code.co_filename, line)
 
 
 def _content(cell: types.CellType, name: str, where: _Place) -> Any:
@@ -171,6 +178,12 @@ def _check_code(code: types.CodeType) -> None:
         raise CompileError(
             f"{code.co_name}: a kernel cannot be a generator or a coroutine", code.co_filename, code.co_firstlineno
         )
+    for instruction in dis.get_instructions(code):
+        # Python 3.14 has the second.
+        if instruction.opname in ("BEFORE_WITH", "LOAD_SPECIAL"):
+            line = instruction.positions.lineno if instruction.positions else None
+            message = f"{code.co_name}: a kernel cannot use `with`"
+            raise CompileError(message, code.co_filename, line or code.co_firstlineno)
     if any(isinstance(constant, types.CodeType) for constant in code.co_consts):
         raise CompileError(
             f"{code.co_name}: a kernel cannot define functions, and has no comprehensions",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,6 +167,85 @@ def test_a_saved_module_has_the_mode_of_a_new_file(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "kernel.wasm", "new"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("earlier", [b"earlier", None])
+def test_a_process_that_is_killed_leaves_the_old_or_the_new_module(tmp_path, earlier):
+    # A child for each line of the module that saves, which kills it there.
+    program = textwrap.dedent("""
+        import itertools, os, pathlib, signal, sys
+        from callbox._jit import _cache
+
+        path = pathlib.Path(sys.argv[1])
+        earlier = path.read_bytes() if path.exists() else None
+        new = b"new" * 100_000
+        found, asides = [], []
+        for steps in itertools.count():
+            for aside in {*path.parent.iterdir()} - {path}:
+                asides.append(aside.name)
+                aside.unlink()
+            path.unlink(missing_ok=True) if earlier is None else path.write_bytes(earlier)
+            if not (child := os.fork()):
+                def trace(frame, event, argument):
+                    global steps
+                    if frame.f_code.co_filename != _cache.__file__:
+                        return None
+                    if event == "line":
+                        steps -= 1
+                        if steps < 0:
+                            os.kill(os.getpid(), signal.SIGKILL)
+                    return trace
+
+                sys.settrace(trace)
+                _cache.save(path, new)
+                sys.settrace(None)
+                os._exit(0)
+            status = os.waitpid(child, 0)[1]
+            content = path.read_bytes() if path.exists() else None
+            assert content in (earlier, new), (steps, content[:10])
+            found.append(content == new)
+            if status == 0:
+                break
+            assert os.WTERMSIG(status) == signal.SIGKILL, status
+        # All old until one line, and all new from there.
+        assert found == sorted(found) and found[-1] and not found[0]
+        assert list(path.parent.iterdir()) == [path]
+        print(len(found), len(set(asides)), asides[0])
+    """)
+    path = tmp_path / "kernel.wasm"
+    if earlier is not None:
+        path.write_bytes(earlier)
+        path.chmod(0o640)
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    lines, count, name = done.stdout.split()
+    assert int(lines) > int(count) > 2
+    if earlier is not None:
+        assert path.stat().st_mode & 0o777 == 0o640
+    # What is aside may still be written, until it is an hour old.
+    aside, other = tmp_path / name, tmp_path / ".other.wasm.0123456789abcdef"
+    for file in (aside, other):
+        file.touch()
+    kernel(8).save(path)
+    assert set(tmp_path.iterdir()) == {path, aside, other}
+    for file in (aside, other):
+        os.utime(file, (time.time() - 3700,) * 2)
+    kernel(8).save(path)
+    assert set(tmp_path.iterdir()) == {path, other}
+    assert path.read_bytes() == kernel(8).wasm
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    kernel(8).save(pipe)
+    assert reader.communicate(timeout=60)[0] == kernel(8).wasm
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 def test_a_full_disk(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -181,3 +261,57 @@ def test_a_full_disk(tmp_path, monkeypatch):
         compiled.save(saved)
     assert saved.read_bytes() == b"before"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["cache", "kernel.wasm"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
+def test_a_disk_with_room_for_no_module(tmp_path):
+    # Writing more than the limit fails as on a full disk, in the middle of the file.
+    program = textwrap.dedent("""
+        import errno, resource, sys, warnings, callbox, numpy as np
+        from callbox.types import f32
+
+        @callbox.jit(elementwise=True)
+        def f(x: f32) -> f32:
+            return x * 3
+
+        assert len(f.wasm) > 256
+        f.save(sys.argv[1])
+
+        @callbox.jit(elementwise=True)
+        def g(x: f32) -> f32:
+            return x * 4
+
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            assert g(np.ones(1, np.float32)) == [4]
+        assert "not kept for the next process" in str(warned[0].message), warned
+        for path in sys.argv[1:]:
+            try:
+                g.save(path)
+            except OSError as error:
+                assert error.errno == errno.EFBIG, error
+            else:
+                raise AssertionError(path)
+    """)
+    saved = tmp_path / "kernel.wasm"
+    cache = tmp_path / "cache"
+    environment = os.environ | {"CALLBOX_JIT_CACHE": str(cache)}
+    command = [sys.executable, "-c", program, str(saved), str(tmp_path / "other.wasm")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    # The first module is whole, and nothing else was left.
+    assert callbox.Host().load(saved).f(np.ones(1, np.float32)) == [3]
+    assert len(os.listdir(cache)) == 1
+    assert sorted(os.listdir(tmp_path)) == ["cache", "kernel.wasm"]
+
+
+def test_a_device_without_room():
+    full = Path("/dev/full")
+    if not full.is_char_device():
+        pytest.skip("there is no /dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        kernel(8).save(full)
+    # Root could have replaced it.
+    assert full.is_char_device()

@@ -182,7 +182,7 @@ def test_raise_is_a_failure_with_its_text(x):
 
 
 def test_shapes_that_do_not_unify(x):
-    with pytest.raises(ValueError, match="n"):
+    with pytest.raises(ValueError, match=r"expected weight: \[n\] with n = 33 \(from x\) but got \[32\]"):
         rms_norm(x, np.ones(32, np.float32), eps=1.0)
     with pytest.raises(TypeError, match="expected dtype float32"):
         gelu(x.astype(np.float64))
@@ -251,6 +251,41 @@ def test_faults_fail_their_call_only():
             kernel(ones, **options)
         assert raised.value.code == code
     np.testing.assert_array_equal(scaled(ones), 2 * ones)
+
+
+def test_divisions_by_zero_are_those_of_numpy():
+    @callbox.jit(elementwise=True)
+    def whole(x: i32, y: i32) -> tuple[i32, i32]:
+        return x // y, x % y
+
+    @callbox.jit(elementwise=True)
+    def real(x: f32, y: f32) -> f32:
+        return x / y
+
+    for kernel, dtype, functions in (
+        (whole, np.int32, (np.floor_divide, np.remainder)),
+        (real, np.float32, (np.divide,)),
+    ):
+        x, y = np.array([[3, -3, 0, -7], [0, 0, 0, 2]], dtype)
+        with np.errstate(all="ignore"):
+            expected = [function(x, y) for function in functions]
+        found = kernel(x, y)
+        for one, other in zip(found if len(functions) > 1 else (found,), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_exceptions_are_caught():
+    @callbox.jit
+    def caught(x: f32[n], y: f32[n]):
+        for i in range(x.size):
+            try:
+                y[i] = x[i]
+                if x[i] > 1:
+                    raise ValueError("too large")
+            except Exception:  # noqa: BLE001 - others cannot be caught
+                y[i] = -1
+
+    np.testing.assert_array_equal(caught(np.float32([1, 2, 3, 0])), [1, -1, -1, 0])
 
 
 def test_a_wrong_kernel_fails_its_test():

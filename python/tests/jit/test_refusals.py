@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import callbox
-import callbox.types
 from callbox._jit import _worker
+from callbox.types import f32
 
 # The body of a function of x and y, the line at fault in it, and the reason.
 REFUSED = {
@@ -33,7 +33,15 @@ REFUSED = {
     "large number": ("y[0] = number", 1, "an integer of more than 64 bits"),
     "deep tuple": ("y[0] = x[0]\ndeep", None, "what it uses nests too deep"),
     "returned value": ("y[0] = x[0]\nreturn x[0]", None, "it returns float32"),
-    "recursion": ("y[0] = x[0]\nkernel(x, y)", None, "a kernel cannot call itself"),
+    "recursion": ("y[0] = x[0]\nkernel(x, y)", 2, "a kernel has no recursion, and 'kernel' calls itself"),
+    "recursion of others": ("y[0] = even(x[0])", -1, "a kernel has no recursion, and 'even' calls itself"),
+    "print": ("y[0] = x[0]\nprint(y[0])", 2, "a kernel cannot print"),
+    "with": ("y[0] = x[0]\nwith thing:\n    y[0] = 1", 2, "a kernel cannot use `with`"),
+    "some exceptions": ("try:\n    y[0] = x[0]\nexcept ValueError:\n    y[0] = 1", 3, "(`except Exception`)"),
+    "finally": ("try:\n    y[0] = x[0]\nfinally:\n    y[1] = 1", None, "has no `finally`"),
+    "written operand": ("(x, y)[0][0] = 1\ny[0] = x[0]", 1, "an operand cannot be written to"),
+    "filled operand": ("x.fill(1)\ny[0] = x[0]", 1, "an operand cannot be written to"),
+    "index too many": ("y[0] = x[0, 0]", 1, "Numba cannot compile it: it has no getitem() of these types"),
 }
 
 
@@ -41,9 +49,10 @@ REFUSED = {
 def test_refused_functions(name, tmp_path):
     body, line, reason = REFUSED[name]
     path = tmp_path / "kernel.py"
-    path.write_text("def kernel(x: 'f32[...]', y: 'f32[...]'):\n" + textwrap.indent(body, "    ") + "\n")
+    others = "def even(n): return odd(n - 1) if n > 0 else 1\n\ndef odd(n):\n    return even(n - 1) if n > 0 else 0\n"
+    path.write_text(others + "def kernel(x: 'f32[...]', y: 'f32[...]'):\n" + textwrap.indent(body, "    ") + "\n")
     names = {
-        "f32": callbox.types.f32,
+        "f32": f32,
         "np": np,
         "os": os,
         "cmath": cmath,
@@ -60,7 +69,18 @@ def test_refused_functions(name, tmp_path):
     assert reason in raised.value.message
     assert raised.value.filename == str(path)
     if line is not None:
-        assert raised.value.line == line + 1
+        assert raised.value.line == line + 5
+
+
+def test_rows_without_rows():
+    def kernel(x: f32["..", n], y: f32[n]):
+        for i in range(y.size):
+            y[i] = x[0, i]
+
+    with pytest.raises(callbox.CompileError) as raised:
+        callbox.jit(rows=True)(kernel).wasm  # noqa: B018
+    assert raised.value.message == "kernel: the result 'y' of rows: expected \"..\", found f32[n]"
+    assert raised.value.line == kernel.__code__.co_firstlineno
 
 
 @pytest.mark.parametrize(
@@ -80,7 +100,7 @@ def test_lines_of_scalar_functions(tmp_path, value, line, reason):
         f"\n\n\n\ndef kernel(x: f32) -> f32:\n    if x > 0:\n        return {value}\n    return x\n"
         "def helper(x):\n    return np.zeros(3)[0]\n"
     )
-    names = {"f32": callbox.types.f32, "cmath": cmath, "np": np}
+    names = {"f32": f32, "cmath": cmath, "np": np}
     exec(compile(path.read_text(), str(path), "exec"), names)
     with pytest.raises(callbox.CompileError) as raised:
         callbox.jit(elementwise=True)(names["kernel"]).wasm  # noqa: B018
@@ -132,3 +152,24 @@ def test_no_numba(worker, monkeypatch):
     monkeypatch.setattr(_worker, "PROGRAM", hidden)
     with pytest.raises(callbox.CompileError, match=r"needs Numba \(pip install 'callbox\[jit\]'\)"):
         worker.compile("f", None)
+
+
+@pytest.mark.parametrize("how", ["os.abort()", "os.kill(os.getpid(), 9)", "os._exit(0)"])
+def test_a_compiler_that_ends_while_it_compiles_a_kernel(worker, monkeypatch, tmp_path, how):
+    def kernel(x: f32) -> f32:
+        return x + 20
+
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(callbox._jit, "WORKER", worker)
+    compiled = callbox.jit(elementwise=True)(kernel)
+    ends = (
+        "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); from callbox._jit import _child, _lower;"
+        f" _lower.compile_module = lambda *_, **__: {how}; _child.main()"
+    )
+    monkeypatch.setattr(_worker, "PROGRAM", ends)
+    with pytest.raises(callbox.CompileError, match="^kernel: the compiler's process ended "):
+        compiled(np.ones(1, np.float32))
+    assert os.listdir(tmp_path) == []
+    monkeypatch.undo()
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
+    np.testing.assert_array_equal(compiled(np.ones(1, np.float32)), [21])

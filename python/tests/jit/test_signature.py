@@ -25,6 +25,11 @@ REFUSED = {
     "from __future__ import annotations\ndef f(x: f32[n], y: f32[2 ** n]): pass": "f: the annotation of 'y',"
     ' f32[2 ** n]: expected a dimension that is a size, a name, an expression of them such as "n/2" or'
     ' "2*(n+1)", or "..", found \'2 ** n\'',
+    "def f(x: list[float], y: f32['n']): pass": "f: parameter 'x': expected a type such as f32[...] or f32['n'], found"
+    " list[float]",
+    "def f(x: 'f32[', y: f32['n']): pass": "f: the annotation of 'x', f32[: '[' was never closed (<unknown>, line 1)",
+    "def f(x: 'g32[n]', y: f32['n']): pass": "f: the annotation of 'x', g32[n]: name 'g32' is not defined",
+    "def f(x: f32) -> str: pass": "f: expected to return a scalar such as f32, or a tuple of them, found <class 'str'>",
     "def f(): pass": "f: a kernel needs at least one array, for its result",
     "def f(x: f32[...]) -> f32: pass": "f: a kernel writes its results into parameters; only with `elementwise=True`"
     " can it return scalars",
