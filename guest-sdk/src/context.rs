@@ -54,13 +54,13 @@ impl<'a> Context<'a> {
     ///
     /// #[target]
     /// fn check(context: &Context) -> Result<(), Failure> {
-    ///     context.log(LogLevel::Warning, "the image is grey");
+    ///     context.log(LogLevel::Warn, "the image is grey");
     ///     Ok(())
     /// }
     ///
     /// let mut call = Call::new();
     /// assert_eq!(call.run::<check>(), Ok(()));
-    /// assert_eq!(call.log(), [(LogLevel::Warning, "the image is grey".to_owned())]);
+    /// assert_eq!(call.log(), [(LogLevel::Warn, "the image is grey".to_owned())]);
     /// ```
     pub fn log(&self, level: LogLevel, message: &str) {
         abi::log(level, message);

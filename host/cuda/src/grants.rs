@@ -25,6 +25,11 @@ impl NativeGrants {
         Self::default()
     }
 
+    /// Whether nothing is granted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
     /// Grants the code with this digest as well.
     ///
     /// A shared library's digest is its file's. A manifest's is

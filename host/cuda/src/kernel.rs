@@ -87,9 +87,9 @@ impl CudaModule {
     /// PERMISSION_DENIED, with the digest, if the manifest is not granted and has other images than
     /// PTX, or PTX that cannot be fenced, or if `gpu` forbids fenced kernels; NOT_FOUND for a file
     /// that does not exist; INVALID_ARGUMENT for a manifest that is wrong; RESOURCE_EXHAUSTED for
-    /// images of more than 1 GiB in all, or a limit of `gpu`.
+    /// images of more than 1 GiB in all, or PTX without a grant past a limit of `gpu`.
     pub fn load_manifest(path: &Path, grants: &NativeGrants, gpu: &Gpu) -> Result<Arc<Self>> {
-        let bytes = read(path, MAX_BYTES)?;
+        let bytes = read(path, manifest::MAX_LENGTH as u64)?;
         let load = || {
             let text = std::str::from_utf8(&bytes).map_err(|error| {
                 let position = error.valid_up_to();
@@ -102,9 +102,20 @@ impl CudaModule {
         };
         let in_manifest = |status: Status| status.context(path.display());
         let (text, manifest) = load().map_err(in_manifest)?;
+        let is_ptx = |image: &manifest::Image| image.kind == ImageKind::Ptx;
+        let is_fenced = gpu.fenced && grants.is_empty() && manifest.images.iter().all(is_ptx);
         let mut left = MAX_BYTES;
+        if is_fenced {
+            left = left.min(gpu.ptx_bytes as u64);
+        }
         let images = manifest.images.iter().map(|image| {
-            let bytes = read(&path.with_file_name(&image.file), left)?;
+            let file = path.with_file_name(&image.file);
+            let bytes = match read(&file, left) {
+                Err(status) if is_fenced && status.code() == StatusCode::ResourceExhausted => {
+                    return Err(too_much_ptx(gpu));
+                }
+                read => read?,
+            };
             left -= bytes.len() as u64;
             Ok(bytes)
         });
@@ -148,6 +159,7 @@ impl CudaModule {
             Ok(()) => None,
             Err(denied) if !can_fence => return Err(denied),
             Err(_) => {
+                check_ptx(&slices, gpu)?;
                 let images = std::iter::zip(&manifest.images, &slices);
                 let images =
                     images.map(|(image, bytes)| FencedImage::read(&image.file, bytes, digest, gpu));
@@ -171,6 +183,25 @@ impl CudaModule {
         let identity = format!("{grade}sha256:{}", hex::encode(digest));
         Self::new(identity, targets(&kernels))
     }
+}
+
+/// Checks that the PTX of all images together is within the policy's limit: each is kept as a syntax
+/// tree, which is some fifteen times as large, and images may have the same contents.
+fn check_ptx(images: &[&[u8]], gpu: &Gpu) -> Result<()> {
+    let total: usize = images.iter().map(|bytes| bytes.len()).sum();
+    if total > gpu.ptx_bytes {
+        return Err(too_much_ptx(gpu));
+    }
+    Ok(())
+}
+
+fn too_much_ptx(gpu: &Gpu) -> Status {
+    let message = format!(
+        "the images take more bytes of PTX together than allowed, the limit is {} \
+         (`gpu.ptx_bytes`)",
+        gpu.ptx_bytes
+    );
+    Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
 }
 
 /// The targets of a manifest, with their code.

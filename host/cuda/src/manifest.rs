@@ -28,6 +28,7 @@ use callbox_core::call::Signature;
 use callbox_core::values::StatusCode;
 
 pub use self::digest::{ManifestDigest, digest};
+pub(crate) use self::document::MAX_LENGTH;
 pub use self::fenced::FencedLaunch;
 use self::message::Message;
 use self::parameter::Parameter;

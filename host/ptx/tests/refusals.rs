@@ -208,6 +208,38 @@ fn conditions_of_conditions_take_bounded_work() {
     assert!(start.elapsed().as_secs() < 20);
 }
 
+/// Loops whose exits are each doubted only after the one before it: if each took a pass, this would
+/// take minutes.
+#[test]
+fn chains_of_doubted_loops_take_bounded_work() {
+    let loops: String = (1..400)
+        .map(|n| {
+            let before = n - 1;
+            format!(
+                "mov.u32 %i{n}, 0;\nH{n}: setp.ne.s32 %q, %i{before}, 7;\n\
+                 setp.lt.and.u32 %p{n}, %i{n}, 100, %q; @!%p{n} bra E{n};\n\
+                 add.s32 %i{n}, %i{n}, 1; bra H{n};\nE{n}:\n"
+            )
+        })
+        .collect();
+    let ways: String = (0..200)
+        .map(|n| format!("setp.eq.u32 %q, %v, {n}; @%q bra J; add.u32 %h, %h, %v;\n"))
+        .collect();
+    let text = format!(
+        "{HEAD}.visible .entry k(.param .u64 .ptr .global .align 16 a) {{\n\
+         .reg .b64 %x; .reg .b32 %v, %j, %h, %i<400>; .reg .pred %q, %p<400>;\n\
+         ld.param.u64 %x, [a]; ld.global.u32 %v, [%x]; mov.u32 %j, %v; mov.u32 %i0, 0;\n\
+         H0: setp.ne.u32 %q, %j, 77; setp.lt.and.u32 %p0, %i0, 100, %q; @!%p0 bra E0;\n\
+         add.s32 %i0, %i0, 1; mul.lo.u32 %j, %j, %j; bra H0;\nE0:\n{loops}\
+         mov.u32 %h, %v;\n{ways}J: st.global.u32 [%x+4], %h;\n\
+         st.global.u32 [%x], %i399;\nret; }}"
+    );
+    let module = read(&text, "k.ptx", &Limits::default()).unwrap();
+    let start = Instant::now();
+    let _ = verify(&module, "k", &launch(), &verify::Limits::default());
+    assert!(start.elapsed().as_secs() < 30);
+}
+
 /// Nested loops: each block is in all loops around it.
 #[test]
 fn blocks_of_nested_loops_are_limited() {

@@ -180,3 +180,38 @@ fn a_fenced_target_declares_no_capture() {
             .is_ok()
     );
 }
+
+/// Each image is kept as a syntax tree, which is many times as large as its text: images that name
+/// one file are counted as often.
+#[test]
+fn ptx_of_all_images_is_limited_together() {
+    let path = guests().join("triton/softmax/callbox.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let image = manifest["images"][0].clone();
+    let file = path.with_file_name(image["file"].as_str().unwrap());
+    let ptx = std::fs::read(file).unwrap();
+    let images = manifest["images"].as_array_mut().unwrap();
+    images.truncate(1);
+    for number in 1..8 {
+        let mut copy = image.clone();
+        copy["name"] = json!(format!("copy{number}"));
+        images.push(copy);
+    }
+    for target in manifest["targets"].as_array_mut().unwrap() {
+        target["launches"] = json!([]);
+    }
+    let load = |bytes: usize| {
+        let gpu = Gpu {
+            ptx_bytes: bytes,
+            ..Gpu::default()
+        };
+        let images = vec![ptx.clone(); 8];
+        CudaModule::from_manifest(&manifest.to_string(), images, &NativeGrants::none(), &gpu)
+    };
+    assert!(load(8 * ptx.len()).is_ok());
+    let status = load(8 * ptx.len() - 1).unwrap_err();
+    assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+    assert_eq!(status.blame(), Blame::Guest);
+    assert!(status.message().contains("`gpu.ptx_bytes`"), "{status}");
+}

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_core::json::{Object, objects};
+use callbox_core::untrusted_text::sanitize;
 use serde::{Deserialize, Serialize};
 
 use super::next;
@@ -14,6 +15,9 @@ use crate::failure::{Failure, Outcome};
 use crate::package::{in_tensor, tensor_in};
 use crate::text::name;
 use crate::{output, regular_file, write_file};
+
+/// The longest error of the JSON reader, in bytes. It quotes unknown keys.
+const MAX_ERROR: usize = 4096;
 
 /// The version of the format.
 const FORMAT: u64 = 1;
@@ -82,6 +86,11 @@ pub(crate) struct Lock {
     next: Entries,
 }
 
+fn wrong_lock(error: &str) -> String {
+    let shown = sanitize(error.as_bytes(), error.len(), MAX_ERROR);
+    format!("the lock is wrong: {shown}")
+}
+
 impl LockFile {
     pub(super) fn new(entries: &Entries) -> Self {
         Self {
@@ -93,7 +102,7 @@ impl LockFile {
     /// Reads the text of a lock.
     pub(super) fn parse(text: &[u8]) -> Result<Entries, String> {
         let read = serde_json::from_slice::<Object<Self>>(text);
-        let Object(lock) = read.map_err(|error| format!("the lock is wrong: {error}"))?;
+        let Object(lock) = read.map_err(|error| wrong_lock(&error.to_string()))?;
         lock.entries()
     }
 

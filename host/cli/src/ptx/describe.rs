@@ -110,6 +110,10 @@ fn describe_kernel(kernel: &KernelReport) -> Vec<String> {
         ));
         lines.push(format!("    to pass: {}", name(&refusal.cure)));
     }
+    if kernel.left_out > 0 {
+        let text = format!("{} more entries, past the report's limit", kernel.left_out);
+        lines.push(field("left out", &text));
+    }
     lines
 }
 

@@ -1,5 +1,7 @@
 //! The report as `--json` prints it. The fields are in the order of the keys.
 
+use std::sync::Arc;
+
 use callbox::cuda::ptx::table::Action;
 use callbox::cuda::ptx::types::Space;
 use callbox::cuda::ptx::verify::{AccessReport, LoopEnd, LoopReport, Refusal, Verdict};
@@ -52,8 +54,11 @@ pub(crate) struct KernelReport {
     pub(crate) instructions: usize,
     pub(crate) fenced_instructions: Option<usize>,
     pub(crate) refusals: Vec<RefusalReport>,
+    /// The entries of the lists that are left out, as the report would be too long.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) left_out: usize,
     #[serde(skip)]
-    pub(crate) fenced_text: Option<String>,
+    pub(crate) fenced_text: Option<Arc<str>>,
 }
 
 /// The numbers of a launch that are known.
@@ -122,6 +127,58 @@ pub(crate) struct RefusalReport {
     pub(crate) rule: &'static str,
     pub(crate) reason: String,
     pub(crate) cure: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl KernelReport {
+    /// Leaves out the ends of the lists that are longer than `left`, from which it takes what the
+    /// rest costs. The first refusal stays, since it is the error of the command.
+    pub(super) fn cut(&mut self, left: &mut usize) {
+        // An entry with a text counts once more for each of these bytes.
+        const TEXT: usize = 64;
+        let refusal = |one: &RefusalReport| 1 + (one.instruction.len() + one.reason.len()) / TEXT;
+        let call = |one: &Call| 1 + one.function.len() / TEXT;
+        let rest = self.refusals.split_off(self.refusals.len().min(1));
+        let kept = kept(&rest, left, refusal);
+        self.left_out += rest.len() - kept;
+        self.refusals.extend(rest.into_iter().take(kept));
+        self.left_out += shorten(&mut self.calls, left, call);
+        self.left_out += shorten(&mut self.clocks, left, |_| 1);
+        if let Some(loops) = &mut self.found.loops {
+            self.left_out += shorten(loops, left, |_| 1);
+        }
+        if let Some(accesses) = &mut self.found.not_proved {
+            self.left_out += shorten(accesses, left, |_| 1);
+        }
+    }
+}
+
+/// Leaves out the end of a list that costs more than `left`. Returns the number of entries.
+fn shorten<T>(list: &mut Vec<T>, left: &mut usize, cost: impl Fn(&T) -> usize) -> usize {
+    let kept = kept(list, left, cost);
+    let cut = list.len() - kept;
+    list.truncate(kept);
+    list.shrink_to_fit();
+    cut
+}
+
+/// The number of entries from the start of a list that do not cost more than `left`.
+fn kept<T>(list: &[T], left: &mut usize, cost: impl Fn(&T) -> usize) -> usize {
+    let fits = |one: &&T| match left.checked_sub(cost(one)) {
+        Some(rest) => {
+            *left = rest;
+            true
+        }
+        None => false,
+    };
+    list.iter().take_while(fits).count()
 }
 
 impl NotProved {

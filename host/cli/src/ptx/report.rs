@@ -22,6 +22,10 @@ use super::fields::{
 use crate::failure::{Failure, Outcome};
 use crate::regular_file;
 
+/// The most entries of the lists of all launches of an image together. Many launches of one kernel
+/// would have its lists over and over.
+const MOST_LISTED: usize = 100_000;
+
 /// Reads a file. The module is `None` if the text is not PTX that the reader takes.
 pub(super) fn read(path: &Path, gpu: &Gpu) -> Outcome<(PtxReport, Option<Module>)> {
     let bytes = regular_file::read(path, gpu.ptx_bytes)?;
@@ -178,16 +182,18 @@ fn worst(kernels: &[KernelReport]) -> Grade {
 /// verified once.
 fn launched(module: &Module, launches: &[&TargetLaunch], gpu: &Gpu) -> Vec<KernelReport> {
     let mut kernels: Vec<KernelReport> = Vec::with_capacity(launches.len());
+    let mut left = MOST_LISTED;
     for (number, one) in launches.iter().enumerate() {
         let mut earlier = launches[..number].iter();
         let target = Some(one.target.as_str());
-        let report = match earlier.position(|earlier| is_same(&earlier.launch, &one.launch)) {
+        let mut report = match earlier.position(|earlier| is_same(&earlier.launch, &one.launch)) {
             Some(same) => KernelReport {
                 target: target.map(str::to_owned),
                 ..kernels[same].clone()
             },
             None => kernel(module, target, &one.launch, gpu),
         };
+        report.cut(&mut left);
         kernels.push(report);
     }
     kernels
@@ -238,6 +244,7 @@ pub(super) fn kernel(
         instructions: 0,
         fenced_instructions: None,
         refusals: Vec::new(),
+        left_out: 0,
         fenced_text: None,
     };
     for (function, instruction) in function.into_iter().flat_map(instructions) {
@@ -339,7 +346,7 @@ impl KernelReport {
         })?;
         let fenced = fence(module, &proof);
         self.fenced_instructions = Some(fenced.instructions.1);
-        self.fenced_text = Some(ptx::print(&fenced.module));
+        self.fenced_text = Some(ptx::print(&fenced.module).into());
         self.add(&proof.survey());
         Ok(())
     }

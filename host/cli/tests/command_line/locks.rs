@@ -206,6 +206,13 @@ fn locks_that_are_wrong_are_refused() {
         let found = object["status"]["message"].as_str().unwrap();
         assert!(found.contains(message), "expected {message:?} in {found:?}");
     }
+    // A long key is quoted in part.
+    let text = format!(r#"{{"{}":1}}"#, "x".repeat(1 << 20));
+    folder.write("callbox.lock", text);
+    let ran = call(&folder, "k/a.wasm", &["--lock", "callbox.lock"]);
+    let object = ran.object();
+    let found = object["status"]["message"].as_str().unwrap();
+    assert!(found.contains("unknown field `xxx") && found.len() < 5000);
     let ran = call(&folder, "k/a.wasm", &["--lock", "none.lock"]);
     assert_eq!(
         (ran.code, &ran.object()["status"]["code"]),

@@ -21,7 +21,7 @@ pub struct Gpu {
     /// look whether it is over.
     #[serde(rename = "deadline_ms", with = "super::json::milliseconds")]
     pub deadline: Option<Duration>,
-    /// Bytes of a PTX file. Default: 4 MiB.
+    /// Bytes of all PTX of a manifest together, or of a PTX file. Default: 4 MiB.
     pub ptx_bytes: usize,
     /// Blocks in a grid. Default: 16,777,216.
     pub grid_blocks: u64,

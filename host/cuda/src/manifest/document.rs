@@ -11,7 +11,7 @@ use super::locate;
 use crate::expression::nearest;
 
 /// The longest manifest, in bytes.
-const MAX_LENGTH: usize = 4 << 20;
+pub(crate) const MAX_LENGTH: usize = 4 << 20;
 
 /// The most elements of a list.
 const MAX_ELEMENTS: usize = 4096;

@@ -14,6 +14,9 @@ use super::{Callee, bug};
 use crate::instruction::ComputationId;
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
+/// The most pairs that are compared without a look at the deadline.
+const PIECE: usize = 1 << 16;
+
 /// Sorts the operands together along a dimension. Equal elements keep their order. If the
 /// comparison is no order, the result is some permutation.
 pub(super) fn sort(
@@ -122,16 +125,21 @@ impl Sorter<'_> {
 
     /// For each pair, whether its first element comes before its second.
     fn less(&mut self, pairs: &[(usize, usize)]) -> Result<Vec<bool>> {
-        let mut arguments = Vec::with_capacity(2 * self.rows.len());
-        for x in &self.rows {
-            arguments.push(chosen(x, pairs.iter().map(|pair| pair.0))?);
-            arguments.push(chosen(x, pairs.iter().map(|pair| pair.1))?);
+        let mut less = Vec::with_capacity(pairs.len());
+        for pairs in pairs.chunks(PIECE) {
+            self.callee.check()?;
+            let mut arguments = Vec::with_capacity(2 * self.rows.len());
+            for x in &self.rows {
+                arguments.push(chosen(x, pairs.iter().map(|pair| pair.0))?);
+                arguments.push(chosen(x, pairs.iter().map(|pair| pair.1))?);
+            }
+            let results = apply(self.computation, &arguments, pairs.len(), self.callee)?;
+            let result = results
+                .first()
+                .ok_or_else(|| bug("a comparison has no result"))?;
+            less.extend(array(result)?.bytes.iter().map(|&byte| byte != 0));
         }
-        let results = apply(self.computation, &arguments, pairs.len(), self.callee)?;
-        let result = results
-            .first()
-            .ok_or_else(|| bug("a comparison has no result"))?;
-        Ok(array(result)?.bytes.iter().map(|&byte| byte != 0).collect())
+        Ok(less)
     }
 }
 
