@@ -207,7 +207,7 @@ fn locks_that_are_wrong_are_refused() {
         assert!(found.contains(message), "expected {message:?} in {found:?}");
     }
     // A long key is quoted in part.
-    let text = format!(r#"{{"{}":1}}"#, "x".repeat(1 << 20));
+    let text = format!(r#"{{"{}":1}}"#, "x".repeat(1 << 19));
     folder.write("callbox.lock", text);
     let ran = call(&folder, "k/a.wasm", &["--lock", "callbox.lock"]);
     let object = ran.object();
