@@ -185,8 +185,8 @@ impl CudaModule {
     }
 }
 
-/// Checks that the PTX of all images together is within the policy's limit: each is kept as a syntax
-/// tree, which is some fifteen times as large, and images may have the same contents.
+/// Checks that the PTX of all images together is within the policy's limit. Each image is kept as a
+/// syntax tree, which is some fifteen times as large, and images may have the same contents.
 fn check_ptx(images: &[&[u8]], gpu: &Gpu) -> Result<()> {
     let total: usize = images.iter().map(|bytes| bytes.len()).sum();
     if total > gpu.ptx_bytes {

@@ -325,14 +325,14 @@ pub(super) fn is_below(file: &str) -> bool {
     Path::new(file).components().all(is_name)
 }
 
-/// Checks that no link leads elsewhere on the way to a file below the folder of the lock: locks have
-/// real paths.
+/// Checks that no link leads elsewhere on the way to a file below the folder of the lock: locks
+/// have real paths.
 pub(super) fn check_folder(folder: &Path, file: &str) -> Outcome<()> {
     let path = folder.join(file);
     let expected = path.parent().unwrap_or(folder);
     let found = match fs::canonicalize(expected) {
         Ok(found) => found,
-        // Whoever writes the file tells that its folder is missing.
+        // Writing the file fails with the missing folder's name.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(regular_file::cannot(expected, &error)),
     };

@@ -4,11 +4,11 @@
 //! Everything is checked offline, against the [`TrustedRoot`] that the user names:
 //!
 //! 1. The log signed the time of its entry (the inclusion promise), or timestamp authorities of the
-//!    root stamped the signature (RFC 3161), and a Merkle proof (RFC 6962) leads from the entry to a
-//!    tree whose head the log signed.
+//!    root stamped the signature (RFC 3161), and a Merkle proof (RFC 6962) leads from the entry to
+//!    a tree whose head the log signed.
 //! 2. The entry is of this signature, certificate and content.
-//! 3. The certificate was valid at each of these times, an authority of the root issued it for signing code,
-//!    and a certificate transparency log of the root signed that it saw it.
+//! 3. The certificate was valid at each of these times, an authority of the root issued it for
+//!    signing code, and a certificate transparency log of the root signed that it saw it.
 //! 4. The certificate names the identity, and the OpenID provider that vouched for it.
 
 mod entry;

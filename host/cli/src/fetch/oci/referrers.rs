@@ -1,8 +1,8 @@
 //! Bundles of signatures in registries: artefacts whose `subject` is the manifest of a package, as
 //! version 1.1 of the OCI's specifications has them.
 //!
-//! A registry lists the artefacts of a subject at `referrers/DIGEST`. For one that does not, clients
-//! keep the list themselves, as an index under the tag `sha256-HEX`.
+//! A registry lists the artefacts of a subject at `referrers/DIGEST`. For one that does not,
+//! clients keep the list themselves, as an index under the tag `sha256-HEX`.
 
 use callbox::Result;
 use serde::Deserialize;

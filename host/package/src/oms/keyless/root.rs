@@ -134,7 +134,8 @@ impl TrustedRoot {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is malformed, has no authority, or no log of each kind with a key of
-    /// ECDSA or Ed25519; UNIMPLEMENTED for another version, and RESOURCE_EXHAUSTED for more than 1 MiB.
+    /// ECDSA or Ed25519; UNIMPLEMENTED for another version, and RESOURCE_EXHAUSTED for more than
+    /// 1 MiB.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         if json.len() > MAX_BYTES {
             let message = format!(
@@ -278,8 +279,8 @@ impl LogKey {
     }
 }
 
-/// The logs with keys of ECDSA and Ed25519. The identifier of a log is the SHA-256 of its key, or for
-/// Ed25519 one that the file names, as that is also of the log's name.
+/// The logs with keys of ECDSA and Ed25519. The identifier of a log is the SHA-256 of its key. For
+/// Ed25519 the file names it, as it also depends on the log's name.
 fn logs(files: &[LogFile]) -> Result<Vec<Log>> {
     let mut logs = Vec::new();
     let mut known = BTreeSet::new();
