@@ -61,9 +61,9 @@ be read):
   null where they are not known. A kernel has left_out, a number, if entries of its lists were left
   out: those of all launches have at most 100,000. Accesses of parameters are not counted.
   accesses to shared_bytes are null for a kernel that is not fenced, and fenced_instructions is
-  null without --shapes. A loop has the most turns, or looks at the stop word now and then. blocks_look is true if each block
-  looks at it as it begins, because the grid may run for long. An access that never fits is stopped
-  whenever it runs.";
+  null without --shapes. A loop has the most turns, or looks at the stop word now and then.
+  blocks_look is true if each block looks at it as it begins, because the grid may run for long. An
+  access that never fits is stopped whenever it runs.";
 
 /// Verify the kernels of a PTX file, which run without a grant if they pass
 ///
