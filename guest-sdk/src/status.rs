@@ -129,7 +129,9 @@ macro_rules! constructors {
                 /// use callbox_guest::{Failure, StatusCode};
                 ///
                 #[doc = concat!("let failure = Failure::", stringify!($constructor), "(\"why\");")]
-                #[doc = concat!("assert_eq!(failure.code(), StatusCode::", stringify!($variant), ");")]
+                #[doc = concat!(
+                    "assert_eq!(failure.code(), StatusCode::", stringify!($variant), ");"
+                )]
                 /// ```
                 #[must_use]
                 #[cold]

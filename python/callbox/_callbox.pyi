@@ -77,7 +77,7 @@ class Host:
         idle_seconds: How long a call site keeps the memory of its arrays after its last call. The
             next call takes new memory. None: as long as the module is loaded.
         idle_bytes: The memory that idle call sites may keep for longer, those with the latest calls
-            first. Threads that call one site at the same time count as one.
+            first.
 
     Raises:
         ValueError: The policy has an unknown field or an invalid value.

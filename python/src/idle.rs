@@ -135,12 +135,12 @@ fn free_of_host(modules: &[(Idle, Arc<Loaded>)], now: Instant) {
         idle.extend(found.map(|(seen, key)| (seen, &**loaded, key)));
     }
     idle.sort_by_key(|(seen, _, _)| *seen);
-    let kept = || -> usize { modules.iter().map(|(_, loaded)| loaded.kept_bytes()).sum() };
+    let mut kept: usize = modules.iter().map(|(_, loaded)| loaded.kept_bytes()).sum();
     let most = modules.first().map_or(usize::MAX, |(limit, _)| limit.bytes);
     for (_, loaded, key) in idle {
-        if kept() <= most {
+        if kept <= most {
             break;
         }
-        loaded.drop_idle(&key);
+        kept = kept.saturating_sub(loaded.drop_idle(&key));
     }
 }

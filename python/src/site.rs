@@ -19,7 +19,7 @@ mod ready;
 mod status;
 mod text;
 
-pub(crate) use self::ready::{Origin, Passage, Ready};
+pub(crate) use self::ready::{Kept, Origin, Passage, Ready};
 pub(crate) use self::status::{
     check_status, fill_with_status, last_failure, no_status, note_failure, poison,
 };

@@ -207,10 +207,37 @@ fn instances_of_an_executable_share_its_memory_limit() {
     assert!(
         failures[0]
             .message()
-            .contains("the limit for all instances of the executable is 2621440"),
+            .contains("the limit for all instances of the module outside programs is 2621440"),
         "{}",
         failures[0]
     );
     // The memory of the three is released.
     call.call(&[], &mut []).unwrap();
+}
+
+#[test]
+fn idle_instances_of_a_module_give_way_to_one_that_grows() {
+    // One instance fits, with 18 pages of 64 KiB.
+    let limits = Limits {
+        executable_memory_bytes: 20 << 16,
+        ..Limits::default()
+    };
+    let engine = engine(limits, Isolation::Executable);
+    let file = wat::parse_str(GROW).unwrap();
+    // Two loads of a file count together.
+    let modules = [engine.load(&file).unwrap(), engine.load(&file).unwrap()];
+    let calls = modules.map(|module| {
+        let call = module.prepare_call(CallSite::new("f", Vec::new(), nothing()));
+        call.unwrap()
+    });
+    let held = || {
+        let bytes = calls.each_ref().map(|call| call.memory().unwrap().bytes());
+        bytes.map(|bytes| bytes >> 16)
+    };
+    calls[0].call(&[], &mut []).unwrap();
+    assert_eq!(held(), [18, 0]);
+    calls[1].call(&[], &mut []).unwrap();
+    assert_eq!(held(), [0, 18]);
+    calls[0].call(&[], &mut []).unwrap();
+    assert_eq!(held(), [18, 0]);
 }

@@ -16,6 +16,7 @@ pub(super) use self::describe::{describe, summary};
 pub(super) use self::fenced::all_launches;
 use self::fenced::{Shapes, TargetLaunch};
 pub(super) use self::fields::{Grade, PtxReport};
+pub(super) use self::report::Verifier;
 use super::attribute::{self, AttributeArgument};
 use super::failure::{Failure, Outcome};
 use super::output::{self, complain};
@@ -154,10 +155,18 @@ fn run(arguments: &Arguments) -> Outcome<PtxReport> {
     };
     if let Some(module) = &module {
         let launches = launches.as_ref().map(|all| all.iter().collect::<Vec<_>>());
-        report.verify(module, launches.as_deref(), &policy.gpu);
-        if let Some(entry) = &arguments.entry {
-            report.kernels.retain(|kernel| kernel.name == *entry);
-        }
+        let entry = arguments.entry.as_deref();
+        let is_meant = |one: &&TargetLaunch| entry.is_none_or(|entry| one.launch.entry == entry);
+        let count = launches
+            .iter()
+            .flatten()
+            .filter(|one| is_meant(one))
+            .count();
+        let verifier = Verifier {
+            keeps_texts: arguments.emit.is_some() && count == 1,
+            ..Verifier::new(&policy.gpu)
+        };
+        report.verify(module, entry, launches.as_deref(), &verifier);
         if report.kernels.is_empty() {
             return Err(no_kernel(arguments));
         }
@@ -219,7 +228,7 @@ pub(super) fn of_file(path: &Path) -> Outcome<PtxReport> {
     let gpu = Gpu::default();
     let (mut report, module) = report::read(path, &gpu)?;
     if let Some(module) = module {
-        report.verify(&module, None, &gpu);
+        report.verify(&module, None, None, &Verifier::new(&gpu));
     }
     Ok(report)
 }
@@ -231,18 +240,18 @@ pub(super) fn of_images(
     manifest: &Manifest,
     images: &[usize],
     launches: &[TargetLaunch],
+    verifier: &Verifier<'_>,
 ) -> Outcome<Vec<PtxReport>> {
-    let gpu = Gpu::default();
     let Some(&first) = images.first() else {
         return Ok(Vec::new());
     };
-    let (mut all, module) = report::read(&folder.join(&manifest.images[first].file), &gpu)?;
+    let (mut all, module) = report::read(&folder.join(&manifest.images[first].file), verifier.gpu)?;
     let launches = launches.iter();
     let launches: Vec<_> = launches
         .filter(|one| images.contains(&one.launch.image))
         .collect();
     if let Some(module) = module {
-        all.verify(&module, Some(&launches), &gpu);
+        all.verify(&module, None, Some(&launches), verifier);
     }
     let of = |image: &usize| all.part(|number| launches[number].launch.image == *image);
     Ok(images.iter().map(of).collect())

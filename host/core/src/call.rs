@@ -30,7 +30,9 @@ pub use copying::{copy, copy_bytes};
 pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, HostWork};
 pub use mapping::Mapping;
 pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
-pub use prepared::{BufferExecution, DirectCalls, DirectModule, FailedOnDevice, PreparedCall};
+pub use prepared::{
+    BufferExecution, DirectCalls, DirectModule, FailedOnDevice, InstanceMemory, PreparedCall,
+};
 pub use signature::{
     AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Dimension, Expression,
     Signature,

@@ -10,6 +10,7 @@ mod running;
 mod watcher;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use callbox_core::call::CallSite;
@@ -19,7 +20,7 @@ use callbox_core::untrusted_text::clean_line;
 use callbox_core::values::{ArrayShape, Blame, Result, Shape, Status, StatusCode};
 use callbox_ptx::ast::Module;
 use callbox_ptx::fence::{Fault, Site, fence};
-use callbox_ptx::verify::{Launch, Limits, Param, Refusal, Rule, verify};
+use callbox_ptx::verify::{Budget, Launch, Limits, Param, Refusal, Rule, verify_within};
 use sha2::{Digest, Sha256};
 
 pub(super) use self::running::{Bounds, Running};
@@ -30,6 +31,10 @@ pub(super) const USUAL_ALIGN: u32 = 16;
 
 /// The most fenced kernels that an image keeps. All are dropped when it is full.
 const MAX_KEPT: usize = 256;
+
+/// The most bytes of the fenced kernels that the images of a manifest keep, and of those that a
+/// call launches.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// The longest message of a refusal, in bytes.
 const MAX_MESSAGE: usize = 4096;
@@ -42,7 +47,7 @@ pub(super) struct FencedImage {
     /// The digest of the manifest, which a grant would name.
     digest: [u8; 32],
     /// The fenced kernels by entry and launch.
-    kernels: Mutex<Vec<Arc<FencedKernel>>>,
+    kernels: Mutex<Vec<Prepared>>,
 }
 
 /// A kernel that was verified and fenced for one launch.
@@ -55,10 +60,106 @@ pub(super) struct FencedKernel {
     parameters: Vec<PlannedParameter>,
     /// The places that a record can name. Without any, the kernel does not use its record.
     pub(super) sites: Vec<Site>,
+}
+
+/// A fenced kernel with its text.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    pub(super) kernel: Arc<FencedKernel>,
     /// The text for the driver.
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
     /// The digest of the text.
     pub(super) digest: [u8; 32],
+}
+
+impl Prepared {
+    fn bytes(&self) -> usize {
+        self.text.len() + std::mem::size_of_val(self.kernel.sites.as_slice())
+    }
+}
+
+/// The images of a manifest that is not granted, and what their kernels may use.
+#[derive(Debug)]
+pub(super) struct FencedImages {
+    images: Vec<FencedImage>,
+    pub(super) gpu: Gpu,
+    /// The size of the kernels that all images keep.
+    kept_bytes: AtomicUsize,
+}
+
+/// The kernels of one call, which have limits together.
+#[derive(Debug, Default)]
+pub(super) struct Preparation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl FencedImages {
+    pub(super) fn new(images: Vec<FencedImage>, gpu: Gpu) -> Self {
+        Self {
+            images,
+            gpu,
+            kept_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Verifies and fences a launch of a call, unless the same launch was before.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED, with the first refusal and its line; INVALID_ARGUMENT if the launch does
+    /// not fit the kernel; RESOURCE_EXHAUSTED past a limit of the policy, or if the kernels of the
+    /// call take too many bytes.
+    pub(super) fn prepare(
+        &self,
+        call: &mut Preparation,
+        planned: &PlannedLaunch,
+        scratch: &[usize],
+        arrays: &Arrays,
+        align: u32,
+    ) -> Result<Prepared> {
+        let image = &self.images[planned.image];
+        let launch = verifier_launch(planned, scratch, arrays, &self.gpu, align);
+        check_limits(planned, &image.file, &self.gpu)?;
+        let (prepared, new) = match image.find(planned, &launch) {
+            Some(known) => (known, 0),
+            None => {
+                let made = image.fence(planned, launch, &self.gpu, &call.budget)?;
+                let bytes = made.bytes();
+                (made, bytes)
+            }
+        };
+        call.bytes = call.bytes.saturating_add(prepared.bytes());
+        if call.bytes > MAX_KEPT_BYTES {
+            let message = format!(
+                "{}: the kernels of a call take {} bytes with their fences, the limit is \
+                 {MAX_KEPT_BYTES}",
+                image.file, call.bytes
+            );
+            let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
+            return Err(clean_line(status, MAX_MESSAGE));
+        }
+        if new > 0 {
+            self.keep(image, prepared.clone(), new);
+        }
+        Ok(prepared)
+    }
+
+    /// Keeps a kernel for later calls.
+    fn keep(&self, image: &FencedImage, prepared: Prepared, bytes: usize) {
+        if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_KEPT_BYTES {
+            self.images.iter().for_each(|image| self.forget(image));
+        }
+        if locked(&image.kernels).len() >= MAX_KEPT {
+            self.forget(image);
+        }
+        locked(&image.kernels).push(prepared);
+    }
+
+    fn forget(&self, image: &FencedImage) {
+        let gone = std::mem::take(&mut *locked(&image.kernels));
+        let bytes = gone.iter().map(Prepared::bytes).sum();
+        self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 impl FencedKernel {
@@ -121,47 +222,33 @@ impl FencedImage {
         })
     }
 
-    /// Verifies and fences a launch, unless the same launch was before.
-    ///
-    /// # Errors
-    /// PERMISSION_DENIED, with the first refusal and its line; INVALID_ARGUMENT if the launch does
-    /// not fit the kernel; RESOURCE_EXHAUSTED past a limit of the policy.
-    pub(super) fn prepare(
-        &self,
-        planned: &PlannedLaunch,
-        scratch: &[usize],
-        arrays: &Arrays,
-        gpu: &Gpu,
-        align: u32,
-    ) -> Result<Arc<FencedKernel>> {
-        let launch = verifier_launch(planned, scratch, arrays, gpu, align);
-        check_limits(planned, &self.file, gpu)?;
-        let is_same = |known: &&Arc<FencedKernel>| {
-            known.launch == launch
-                && known.entry == planned.entry
-                && known.parameters == planned.parameters
-        };
-        if let Some(known) = locked(&self.kernels).iter().find(is_same) {
-            return Ok(Arc::clone(known));
-        }
-        let kernel = Arc::new(self.fence(planned, launch, gpu)?);
-        let mut kernels = locked(&self.kernels);
-        if kernels.len() >= MAX_KEPT {
-            kernels.clear();
-        }
-        kernels.push(Arc::clone(&kernel));
-        Ok(kernel)
+    /// The kernel of an earlier launch that is the same.
+    fn find(&self, planned: &PlannedLaunch, launch: &Launch) -> Option<Prepared> {
+        let kernels = locked(&self.kernels);
+        let mut kernels = kernels.iter();
+        let found = kernels.find(|Prepared { kernel, .. }| {
+            kernel.launch == *launch
+                && kernel.entry == planned.entry
+                && kernel.parameters == planned.parameters
+        });
+        found.cloned()
     }
 
     /// Verifies and fences a launch.
-    fn fence(&self, planned: &PlannedLaunch, launch: Launch, gpu: &Gpu) -> Result<FencedKernel> {
+    fn fence(
+        &self,
+        planned: &PlannedLaunch,
+        launch: Launch,
+        gpu: &Gpu,
+        budget: &Budget,
+    ) -> Result<Prepared> {
         let limits = Limits {
             grid: gpu.grid_blocks,
             // Checked below, by the name of the policy.
             shared_bytes: u64::MAX,
             ..Limits::default()
         };
-        let proof = verify(&self.module, &planned.entry, &launch, &limits)
+        let proof = verify_within(&self.module, &planned.entry, &launch, &limits, budget)
             .map_err(|refusals| self.status(&planned.entry, &refusals))?;
         let fenced = fence(&self.module, &proof);
         let text = callbox_ptx::print(&fenced.module);
@@ -176,14 +263,16 @@ impl FencedImage {
                 "shared_bytes",
             ));
         }
-        Ok(FencedKernel {
-            file: self.file.clone(),
-            entry: planned.entry.clone(),
-            launch,
-            parameters: planned.parameters.clone(),
-            sites: fenced.sites,
+        Ok(Prepared {
+            kernel: Arc::new(FencedKernel {
+                file: self.file.clone(),
+                entry: planned.entry.clone(),
+                launch,
+                parameters: planned.parameters.clone(),
+                sites: fenced.sites,
+            }),
             digest: Sha256::digest(text.as_bytes()).into(),
-            text,
+            text: text.into(),
         })
     }
 

@@ -24,7 +24,10 @@ use sha2::{Digest, Sha256};
 use self::image::LoadedImage;
 use super::device::CudaDevice;
 use super::driver::{Function, Relaxed};
-use super::fenced::{Arrays, Bounds, FencedImage, FencedKernel, USUAL_ALIGN, check_scratch};
+use super::fenced::{
+    Arrays, Bounds, FencedImage, FencedImages, FencedKernel, Preparation, USUAL_ALIGN,
+    check_scratch,
+};
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
 use super::manifest::{
@@ -40,13 +43,6 @@ pub(super) struct Kernels {
     images: Vec<LoadedImage>,
     /// The same images, if the manifest is not granted.
     fenced: Option<FencedImages>,
-}
-
-/// The images of a manifest that is not granted, and what their kernels may use.
-#[derive(Debug)]
-struct FencedImages {
-    images: Vec<FencedImage>,
-    gpu: Gpu,
 }
 
 /// The launches of a call site.
@@ -164,8 +160,7 @@ impl CudaModule {
                 let images =
                     images.map(|(image, bytes)| FencedImage::read(&image.file, bytes, digest, gpu));
                 let images = images.collect::<Result<_>>()?;
-                let gpu = gpu.clone();
-                Some(FencedImages { images, gpu })
+                Some(FencedImages::new(images, gpu.clone()))
             }
         };
         let images = std::iter::zip(manifest.images, images).map(|(image, bytes)| LoadedImage {
@@ -254,8 +249,9 @@ impl Kernels {
         let arrays = Arrays::of(site, aliases);
         if let (Some(fenced), Ok(planned)) = (&self.fenced, &planned) {
             check_scratch(planned, &fenced.gpu)?;
+            let mut call = Preparation::default();
             for launch in &planned.launches {
-                fenced.prepare(launch, &planned.scratch, &arrays, USUAL_ALIGN)?;
+                fenced.prepare(&mut call, launch, &planned.scratch, &arrays, USUAL_ALIGN)?;
             }
         }
         Ok(PlannedKernels {
@@ -287,6 +283,7 @@ impl Kernels {
         }
         // Loading does not invalidate a capture that is under way on any thread.
         let _relaxed = device.check("loading kernels", Relaxed::begin())?;
+        let mut preparation = Preparation::default();
         let functions = planned.launches.iter().map(|launch| {
             let image = &self.images[launch.image];
             let Some(fenced) = &self.fenced else {
@@ -297,16 +294,17 @@ impl Kernels {
                     fenced: None,
                 });
             };
-            let kernel = fenced.prepare(launch, &planned.scratch, &call.arrays, align)?;
-            let module = device.module(kernel.digest, || {
-                image.load_fenced(device, &kernel, &fenced.gpu)
+            let (scratch, arrays) = (&planned.scratch, &call.arrays);
+            let prepared = fenced.prepare(&mut preparation, launch, scratch, arrays, align)?;
+            let module = device.module(prepared.digest, || {
+                image.load_fenced(device, &prepared.text, &fenced.gpu)
             })?;
             let mut launch = launch.clone();
             launch.parameters.push(PlannedParameter::Bytes(vec![0; 8]));
             let function = image.function(device, &module, &launch)?;
             Ok(ReadyFunction {
                 function,
-                fenced: Some(kernel),
+                fenced: Some(prepared.kernel),
             })
         });
         let made = Arc::new(ReadyKernels {
@@ -315,18 +313,6 @@ impl Kernels {
         });
         ready.push((key, Arc::clone(&made)));
         Ok(made)
-    }
-}
-
-impl FencedImages {
-    fn prepare(
-        &self,
-        launch: &PlannedLaunch,
-        scratch: &[usize],
-        arrays: &Arrays,
-        align: u32,
-    ) -> Result<Arc<FencedKernel>> {
-        self.images[launch.image].prepare(launch, scratch, arrays, &self.gpu, align)
     }
 }
 

@@ -36,8 +36,9 @@ pub(crate) use self::loops::{Leaving, Look};
 pub use self::refusal::{Refusal, Rule};
 pub(crate) use self::report::Plan;
 pub use self::report::{AccessReport, LoopEnd, LoopReport, Proof, Verdict};
-pub use self::survey::{Open, Survey, Unproved, survey, unknown_launch};
+pub use self::survey::{Open, Survey, Unproved, survey_within, unknown_launch};
 pub(crate) use self::values::Origin;
+pub use self::work::Budget;
 
 use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
@@ -58,7 +59,22 @@ pub fn verify(
     launch: &Launch,
     limits: &Limits,
 ) -> Result<Proof, Vec<Refusal>> {
-    examine(module, entry, launch, Open::default(), limits).map_err(|unproved| unproved.refusals)
+    verify_within(module, entry, launch, limits, &Budget::new(u64::MAX))
+}
+
+/// [`verify`], within the steps that are left of a budget for several kernels.
+///
+/// # Errors
+/// As for [`verify`]; a refusal of the rule `size` once the budget is spent.
+pub fn verify_within(
+    module: &Module,
+    entry: &str,
+    launch: &Launch,
+    limits: &Limits,
+    budget: &Budget,
+) -> Result<Proof, Vec<Refusal>> {
+    examine(module, entry, launch, Open::default(), limits, budget)
+        .map_err(|unproved| unproved.refusals)
 }
 
 /// The refusals after which no more are looked for.
@@ -125,6 +141,7 @@ fn examine(
     launch: &Launch,
     open: Open,
     limits: &Limits,
+    budget: &Budget,
 ) -> Result<Proof, Unproved> {
     let always = |refusals| Unproved {
         refusals,
@@ -139,12 +156,16 @@ fn examine(
         let reason = format!("kernel `{entry}` has no body");
         return Err(always(vec![launch_refusal(Rule::Module, reason)]));
     };
+    let work = budget.begin(limits.work);
+    let too_much_work = || work.reason(limits.work);
+    if !work.read(body.len() + module.variables.len()) {
+        return Err(always(vec![launch_refusal(Rule::Size, too_much_work())]));
+    }
     let forms = forms(module, function, body, launch, open, limits).map_err(always)?;
     let flow = Flow::new(body, forms);
-    let work = Work::new(limits.work);
     let too_large = |reason| {
         let reason = if work.is_spent() {
-            too_much_work(limits)
+            too_much_work()
         } else {
             reason
         };
@@ -182,20 +203,13 @@ fn examine(
     };
     let proof = prove(&subject, index);
     let proof = proof.unwrap_or_else(|| {
-        let reason = too_much_work(limits);
+        let reason = too_much_work();
         Err(vec![launch_refusal(Rule::Size, reason)])
     });
     proof.map_err(|refusals| Unproved {
         refusals,
         depends_on_launch: open != Open::default(),
     })
-}
-
-fn too_much_work(limits: &Limits) -> String {
-    format!(
-        "verifying it takes more than {} steps (`work`)",
-        limits.work
-    )
 }
 
 /// `None` if there is too much work.

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use callbox_ptx::ast::Statement;
-use callbox_ptx::verify::{self, Launch, Param, Rule, verify};
+use callbox_ptx::verify::{self, Budget, Launch, Param, Rule, verify, verify_within};
 use callbox_ptx::{Limits, print, read, table};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
@@ -238,6 +238,24 @@ fn chains_of_doubted_loops_take_bounded_work() {
     let start = Instant::now();
     let _ = verify(&module, "k", &launch(), &verify::Limits::default());
     assert!(start.elapsed().as_secs() < 30);
+}
+
+/// Kernels that are verified one after another share a budget.
+#[test]
+fn a_budget_bounds_the_work_of_all_kernels() {
+    let module = read(&entry("add.s32 %r1, %r1, 1;"), "k.ptx", &Limits::default()).unwrap();
+    let limits = verify::Limits::default();
+    let budget = Budget::new(10_000);
+    let verified = || verify_within(&module, "k", &launch(), &limits, &budget);
+    let count = (0..1_000).take_while(|_| verified().is_ok()).count();
+    assert!((1..100).contains(&count), "{count}");
+    let refusals = verified().unwrap_err();
+    assert_eq!(refusals.len(), 1);
+    assert_eq!(refusals[0].rule, Rule::Size);
+    let reason = "verifying it and what was verified before it takes more than 10000 steps (`work`)";
+    assert_eq!(refusals[0].reason, reason);
+    // Another budget has its own steps.
+    assert!(verify(&module, "k", &launch(), &limits).is_ok());
 }
 
 /// Nested loops: each block is in all loops around it.

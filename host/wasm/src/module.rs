@@ -16,6 +16,7 @@ use crate::file::ModuleFile;
 use crate::frame::abi;
 use crate::info::ModuleInfo;
 use crate::linked::Linked;
+use crate::quota::Together;
 use crate::shared::{Compiled, EngineShared};
 use crate::state::GuestState;
 
@@ -36,6 +37,8 @@ pub struct Module {
     pub(crate) label: Arc<str>,
     pub(crate) identity: String,
     pub(crate) compiled: Arc<Compiled>,
+    /// The memory of calls outside programs.
+    pub(crate) outside_programs: Arc<Together>,
 }
 
 /// The exports that every instance needs, looked up once.
@@ -74,6 +77,7 @@ impl Module {
         grants.check_digest(&info.sha256)?;
         info.check(limits, grants)?;
         let capabilities = ModuleCapabilities::open(&shared.policy, grants)?;
+        let outside_programs = shared.outside_programs(file.digest());
         let compiled = Compiled::of(shared, &mut file)?;
         let module = &compiled.module;
         let linker = capabilities
@@ -90,6 +94,7 @@ impl Module {
             info,
             label: file.label().into(),
             compiled,
+            outside_programs,
         })
     }
 

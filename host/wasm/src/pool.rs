@@ -11,7 +11,7 @@
 //!
 //! A lease costs one uncontended lock.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use callbox_core::locks::locked;
 
@@ -49,6 +49,26 @@ impl Pool {
             Some(slot) => Lease::Slot(slot),
             None => Lease::Overflow(&self.overflow, locked(&self.overflow).pop()),
         }
+    }
+}
+
+/// Pools whose idle instances may be evicted.
+#[derive(Default)]
+pub(crate) struct Pools(Mutex<Vec<Weak<dyn Evict>>>);
+
+impl Pools {
+    pub(crate) fn add(&self, pool: Weak<dyn Evict>) {
+        let mut pools = locked(&self.0);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(pool);
+    }
+
+    /// Discards an idle instance of any pool, and returns false if there is none.
+    pub(crate) fn evict_one(&self) -> bool {
+        let pools = locked(&self.0);
+        let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
+        drop(pools);
+        alive.iter().any(|pool| pool.evict_one())
     }
 }
 

@@ -10,14 +10,14 @@ use super::instance::{Caller, Instance};
 use super::module::Module;
 use super::pool::Pool;
 use super::purity;
-use super::quota::Quota;
+use super::quota::{Quota, Together};
 use super::shared::Evict;
 use super::site::Site;
 use callbox_abi::ARENA_ALIGNMENT;
 use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
-    CallBuffers, CallOptions, CallSite, DirectCalls, DirectModule, Execution, Functions, Mapping,
-    Platform, PreparedCalls, Signature, Stage, TargetModule, Threads,
+    CallBuffers, CallOptions, CallSite, DirectCalls, DirectModule, Execution, Functions,
+    InstanceMemory, Mapping, Platform, PreparedCalls, Signature, Stage, TargetModule, Threads,
 };
 use callbox_core::policy::{Isolation, Policy};
 use callbox_core::values::{Dictionary, Result, Status};
@@ -37,11 +37,13 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Lays out the call sites. The stage `instantiate` runs within `options`.
-    pub(super) fn new(
+    /// Lays out the call sites, whose memory counts `together` with that of others. The stage
+    /// `instantiate` runs within `options`.
+    fn new(
         module: Arc<Module>,
         sites: Vec<CallSite>,
         options: &CallOptions,
+        together: Arc<Together>,
     ) -> Result<Self> {
         module.shared.check_process("the module")?;
         let lay_out = |site: &CallSite| {
@@ -56,14 +58,14 @@ impl Sites {
         let has_execution_stages = sites.iter().any(Site::has_execution_stages);
         let pool = Arc::new(Pool::new());
         let evictable: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&pool) as Arc<dyn Evict>));
-        module.shared.add_pool(evictable);
+        module.shared.pools.add(Weak::clone(&evictable));
         let new = Self {
             module,
             sites,
             arena_size: largest.max(ARENA_ALIGNMENT),
             has_execution_stages,
             pool,
-            quota: Arc::default(),
+            quota: Arc::new(Quota::new(together, evictable)),
         };
         new.make_early(options)?;
         Ok(new)
@@ -250,7 +252,7 @@ impl TargetModule for Module {
         sites: Vec<CallSite>,
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
-        Ok(Box::new(Sites::new(self, sites, options)?))
+        Ok(Box::new(Sites::new(self, sites, options, Arc::default())?))
     }
 }
 
@@ -263,7 +265,8 @@ impl DirectModule for Module {
         options: &CallOptions,
         _in_runs: bool,
     ) -> Result<Sites> {
-        Sites::new(Arc::clone(module), sites, options)
+        let together = Arc::clone(&module.outside_programs);
+        Sites::new(Arc::clone(module), sites, options, together)
     }
 
     fn policy(&self) -> Option<&Policy> {
@@ -356,8 +359,8 @@ impl DirectCalls for Sites {
         self.is_checked(site) || self.module.shared.policy.isolation == Isolation::Fresh
     }
 
-    fn arena_bytes(&self) -> usize {
-        self.arena_size
+    fn memory(&self) -> Option<Arc<dyn InstanceMemory>> {
+        Some(Arc::clone(&self.quota) as Arc<dyn InstanceMemory>)
     }
 
     fn with_attributes(&self, attributes: &Dictionary) -> Result<Option<Self>> {

@@ -1,18 +1,50 @@
 //! The quota that all instances of a module for one executable share.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
+use callbox_core::call::InstanceMemory;
 use callbox_core::policy::Limits;
 use callbox_core::values::{Result, Status};
 
 use crate::failure::caller_exhausted;
+use crate::pool::Pools;
+use crate::shared::Evict;
 
-/// The instances and memory in use.
-#[derive(Debug, Default)]
+/// The instances and memory of call sites that share instances.
+#[derive(Debug)]
 pub(crate) struct Quota {
     instances: AtomicUsize,
     memory_bytes: AtomicUsize,
+    together: Arc<Together>,
+}
+
+/// The memory of all instances that `executable_memory_bytes` bounds together: those of a module
+/// for one executable, or those of a file for all calls outside programs.
+#[derive(Default)]
+pub(crate) struct Together {
+    memory_bytes: AtomicUsize,
+    /// Their idle instances give way to one that grows.
+    pools: Pools,
+    outside_programs: bool,
+}
+
+impl Together {
+    pub(crate) fn outside_programs() -> Self {
+        Self {
+            outside_programs: true,
+            ..Self::default()
+        }
+    }
+}
+
+impl fmt::Debug for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Together")
+            .field("memory_bytes", &self.memory_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An instance's part of a quota, given back when it is dropped.
@@ -33,7 +65,23 @@ fn try_add(number: &AtomicUsize, add: impl Fn(usize) -> Option<usize>) -> bool {
         .is_ok()
 }
 
+impl InstanceMemory for Quota {
+    fn bytes(&self) -> usize {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+}
+
 impl Quota {
+    /// The quota of instances whose idle ones are in `pool`.
+    pub(crate) fn new(together: Arc<Together>, pool: Weak<dyn Evict>) -> Self {
+        together.pools.add(pool);
+        Self {
+            instances: AtomicUsize::new(0),
+            memory_bytes: AtomicUsize::new(0),
+            together,
+        }
+    }
+
     /// Whether there may be one more instance.
     pub(crate) fn has_room(&self, limits: &Limits) -> bool {
         self.instances.load(Ordering::Relaxed) < limits.executable_instances
@@ -78,12 +126,23 @@ impl Share {
     pub(crate) fn grow(&mut self, size: usize, limit: usize) -> bool {
         let more = size.saturating_sub(self.memory_bytes);
         let grown = |total: usize| total.checked_add(more).filter(|&total| total <= limit);
-        if !try_add(&self.quota.memory_bytes, grown) {
+        if !try_add(&self.quota.together.memory_bytes, grown) {
             return false;
         }
+        self.quota.memory_bytes.fetch_add(more, Ordering::Relaxed);
         self.before = self.memory_bytes;
         self.memory_bytes = self.memory_bytes.max(size);
         true
+    }
+
+    /// Discards an idle instance that counts towards the same limit. False if there is none.
+    pub(crate) fn evict_one(&self) -> bool {
+        self.quota.together.pools.evict_one()
+    }
+
+    /// Whether the limit is that of all calls outside programs.
+    pub(crate) fn is_outside_programs(&self) -> bool {
+        self.quota.together.outside_programs
     }
 
     /// The memory's size in bytes.
@@ -93,9 +152,15 @@ impl Share {
 
     /// Reverts the last growth, which failed after all.
     pub(crate) fn shrink_back(&mut self) {
-        let less = self.memory_bytes - self.before;
-        self.quota.memory_bytes.fetch_sub(less, Ordering::Relaxed);
+        self.give_back(self.memory_bytes - self.before);
         self.memory_bytes = self.before;
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let counts = [&self.quota.memory_bytes, &self.quota.together.memory_bytes];
+        for count in counts {
+            count.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -112,8 +177,7 @@ impl Drop for Share {
             engine.fetch_sub(1, Ordering::Relaxed);
         }
         self.quota.instances.fetch_sub(1, Ordering::Relaxed);
-        let bytes = self.memory_bytes;
-        self.quota.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.give_back(self.memory_bytes);
     }
 }
 
@@ -124,6 +188,30 @@ mod tests {
     use callbox_core::values::StatusCode;
 
     use super::*;
+    use crate::pool::Pool;
+
+    fn quota(together: &Arc<Together>) -> Arc<Quota> {
+        let pool = Arc::downgrade(&(Arc::new(Pool::new()) as Arc<dyn Evict>));
+        Arc::new(Quota::new(Arc::clone(together), pool))
+    }
+
+    #[test]
+    fn quotas_that_count_together_have_one_limit() {
+        let together = Arc::default();
+        let (one, other) = (quota(&together), quota(&together));
+        let mut first = one.share(&Limits::default()).unwrap();
+        let mut second = other.share(&Limits::default()).unwrap();
+        assert!(first.grow(60, 100));
+        assert!(!second.grow(41, 100));
+        assert!(second.grow(40, 100));
+        assert_eq!((one.bytes(), other.bytes()), (60, 40));
+        second.shrink_back();
+        assert_eq!((one.bytes(), other.bytes()), (60, 0));
+        drop(first);
+        assert!(second.grow(100, 100));
+        drop(second);
+        assert_eq!(together.memory_bytes.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn shares_are_counted_and_given_back() {
@@ -131,7 +219,7 @@ mod tests {
             executable_instances: 2,
             ..Limits::default()
         };
-        let quota = Arc::<Quota>::default();
+        let quota = quota(&Arc::default());
         let mut first = quota.share(&limits).unwrap();
         let mut second = quota.share(&limits).unwrap();
         let status = quota.share(&limits).unwrap_err();
@@ -146,7 +234,7 @@ mod tests {
         assert!(quota.share(&limits).unwrap().grow(70, 100));
         assert!(second.grow(100, 100));
         drop(second);
-        assert_eq!(quota.memory_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(quota.bytes(), 0);
         assert_eq!(quota.instances.load(Ordering::Relaxed), 0);
     }
 }

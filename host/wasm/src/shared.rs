@@ -1,5 +1,6 @@
 //! The parts of an engine that its modules and instances share.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -22,6 +23,8 @@ use crate::fingerprint::fingerprint;
 use crate::helpers;
 use crate::loads::Loads;
 use crate::permits::CompilePermits;
+use crate::pool::Pools;
+use crate::quota::Together;
 use crate::refusals::Refusals;
 use crate::ticker::Ticker;
 
@@ -62,8 +65,10 @@ pub(crate) struct EngineShared {
     pub(crate) open_files: AtomicUsize,
     /// Distinguishes this engine's modules from those of an engine with another policy.
     pub(crate) id: u64,
-    /// The pools of this engine's modules, for [`EngineShared::evict_one`].
-    pools: Mutex<Vec<Weak<dyn Evict>>>,
+    /// The pools of this engine's modules. Their idle instances give way to one of any module.
+    pub(crate) pools: Pools,
+    /// The memory of calls outside programs, by SHA-256 of the module's file.
+    outside_programs: Mutex<HashMap<[u8; 32], Weak<Together>>>,
 }
 
 /// A module's native code, and where it came from.
@@ -123,7 +128,8 @@ impl EngineShared {
             #[cfg(feature = "capabilities")]
             open_files: AtomicUsize::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            pools: Mutex::default(),
+            pools: Pools::default(),
+            outside_programs: Mutex::default(),
         })
     }
 
@@ -184,18 +190,15 @@ impl EngineShared {
         watches.map(drop)
     }
 
-    /// Registers a pool whose idle instances may be evicted.
-    pub(crate) fn add_pool(&self, pool: Weak<dyn Evict>) {
-        let mut pools = locked(&self.pools);
-        pools.retain(|pool| pool.strong_count() > 0);
-        pools.push(pool);
-    }
-
-    /// Discards an idle instance of any module, and returns false if there is none.
-    pub(crate) fn evict_one(&self) -> bool {
-        let pools = locked(&self.pools);
-        let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
-        drop(pools);
-        alive.iter().any(|pool| pool.evict_one())
+    /// The memory of all calls of a file's targets outside programs.
+    pub(crate) fn outside_programs(&self, digest: [u8; 32]) -> Arc<Together> {
+        let mut files = locked(&self.outside_programs);
+        if let Some(known) = files.get(&digest).and_then(Weak::upgrade) {
+            return known;
+        }
+        files.retain(|_, together| together.strong_count() > 0);
+        let together = Arc::new(Together::outside_programs());
+        files.insert(digest, Arc::downgrade(&together));
+        together
     }
 }

@@ -51,10 +51,11 @@ pub(crate) enum RefusedGrowth {
         desired: usize,
         limit: usize,
     },
-    /// The limit is that of all instances of the executable.
+    /// The limit is that of all instances of the executable, or of all calls outside programs.
     Together {
         desired: usize,
         limit: usize,
+        outside_programs: bool,
     },
     Failed(String),
 }
@@ -70,10 +71,18 @@ impl fmt::Display for RefusedGrowth {
                 f,
                 "a table of {desired} elements was refused, the limit is {limit}"
             ),
-            Self::Together { desired, limit } => write!(
+            Self::Together {
+                desired,
+                limit,
+                outside_programs,
+            } => write!(
                 f,
-                "memory of {desired} bytes was refused, the limit for all instances of the \
-                 executable is {limit}"
+                "memory of {desired} bytes was refused, the limit for all instances {} is {limit}",
+                if *outside_programs {
+                    "of the module outside programs"
+                } else {
+                    "of the executable"
+                }
             ),
             Self::Failed(error) => write!(f, "memory could not grow ({error})"),
         }
@@ -203,8 +212,9 @@ impl GuestState {
         std::mem::take(&mut self.attached)
     }
 
-    /// Grows the memory within the limit on all instances of the executable. Instances that were
-    /// stopped count until their memory is freed, so that growth waits for them.
+    /// Grows the memory within the limit on all instances that count together. Instances that were
+    /// stopped count until their memory is freed, so that growth waits for them, and idle ones give
+    /// way.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
@@ -217,12 +227,15 @@ impl GuestState {
             if self.share.grow(size, limit) {
                 return Ok(true);
             }
-            if size > limit || !self.shared.discarder.wait(freed, end, cancel.as_ref()) {
-                self.interrupt.check()?;
-                return match deadline {
-                    Some(deadline) if Instant::now() >= deadline => Err(Interrupted::Deadline),
-                    _ => Ok(false),
-                };
+            let has_room = size <= limit
+                && (self.shared.discarder.wait(freed, end, cancel.as_ref())
+                    || self.share.evict_one());
+            self.interrupt.check()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Interrupted::Deadline);
+            }
+            if !has_room {
+                return Ok(false);
             }
         }
     }
@@ -252,6 +265,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             RefusedGrowth::Together {
                 desired,
                 limit: together,
+                outside_programs: self.share.is_outside_programs(),
             }
         } else {
             return Ok(true);

@@ -34,7 +34,7 @@ impl Loaded {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory that the call sites keep.
+    /// The memory that the call sites have, that of running calls included.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.sites().bytes()
     }
@@ -44,10 +44,10 @@ impl Loaded {
         self.sites().idle(before, now)
     }
 
-    /// Drops an idle call site.
-    pub(crate) fn drop_idle(&self, key: &SiteKey) {
+    /// Drops an idle call site, and returns the size of its memory.
+    pub(crate) fn drop_idle(&self, key: &SiteKey) -> usize {
         // Dropped without the lock: that takes time.
         let gone = self.sites().drop_idle(key);
-        drop(gone);
+        gone.map_or(0, |gone| gone.bytes)
     }
 }

@@ -7,15 +7,14 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
-use crate::site::{Passage, Ready, Shapes, to_hex};
+use crate::site::{Kept, Passage, Ready, Shapes, to_hex};
 
 /// The maximum number of call sites of a module. The oldest are dropped first, so that calls with
 /// ever new shapes or attributes do not fill the memory.
 const MOST_SITES: usize = 1024;
 
-/// The maximum size of the arenas and attribute texts of a module's call sites together.
-///
-/// The oldest call sites are dropped first, but never the newest one.
+/// The maximum size of the memory and attribute texts of a module's call sites together, when
+/// another one is added. The oldest are dropped first.
 const MOST_BYTES: usize = 512 << 20;
 
 /// The maximum length of a text in a key. A longer one is replaced by its digest.
@@ -31,9 +30,16 @@ pub(super) struct Sites {
     newest: HashMap<Arc<FamilyKey>, Arc<Ready>>,
     /// Oldest first.
     order: VecDeque<SiteKey>,
-    /// The number of call sites that each arena serves.
-    arenas: HashMap<u64, usize>,
-    bytes: usize,
+    /// The memory between calls by its address, with the number of call sites that share it.
+    kept: HashMap<usize, (Arc<Kept>, usize)>,
+    attribute_bytes: usize,
+}
+
+/// A call site that was dropped.
+pub(super) struct Dropped {
+    ready: Arc<Ready>,
+    /// The memory and attribute texts that no other call site has.
+    pub(super) bytes: usize,
 }
 
 impl Sites {
@@ -57,18 +63,19 @@ impl Sites {
         if let Some(known) = self.ready.get(&key) {
             return (Arc::clone(known), vec![ready]);
         }
-        let served = self.arenas.entry(ready.arena().id).or_default();
-        let arena_bytes = if *served == 0 { ready.arena().bytes } else { 0 };
-        *served += 1;
-        self.bytes = (self.bytes)
-            .saturating_add(arena_bytes)
-            .saturating_add(ready.attribute_bytes());
+        let kept = self.kept.entry(Arc::as_ptr(ready.kept()).addr());
+        kept.or_insert_with(|| (Arc::clone(ready.kept()), 0)).1 += 1;
+        self.attribute_bytes += ready.attribute_bytes();
         let mut gone = Vec::new();
-        while self.order.len() >= MOST_SITES || self.bytes > MOST_BYTES {
+        let mut bytes = self.bytes();
+        while self.order.len() >= MOST_SITES || bytes > MOST_BYTES {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
-            gone.extend(self.remove(&oldest));
+            if let Some(dropped) = self.remove(&oldest) {
+                bytes = bytes.saturating_sub(dropped.bytes);
+                gone.push(dropped.ready);
+            }
         }
         self.order.push_back(key.clone());
         gone.extend(
@@ -95,13 +102,14 @@ impl Sites {
         idle
     }
 
-    /// The size of the arenas and attribute texts together.
+    /// The size of the memory and attribute texts together.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        let kept = self.kept.values().map(|(kept, _)| kept.bytes());
+        kept.fold(self.attribute_bytes, usize::saturating_add)
     }
 
     /// Drops a call site, unless it was called since [`Sites::idle`] looked.
-    pub(super) fn drop_idle(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
+    pub(super) fn drop_idle(&mut self, key: &SiteKey) -> Option<Dropped> {
         if self.ready.get(key)?.take_used() {
             return None;
         }
@@ -109,16 +117,16 @@ impl Sites {
         self.remove(key)
     }
 
-    /// Removes a call site, and its arena if that serves no other.
-    fn remove(&mut self, key: &SiteKey) -> Option<Arc<Ready>> {
+    /// Removes a call site, and its memory if no other one has it.
+    fn remove(&mut self, key: &SiteKey) -> Option<Dropped> {
         let ready = self.ready.remove(key)?;
         self.seen.remove(key);
-        self.bytes = self.bytes.saturating_sub(ready.attribute_bytes());
-        if let Entry::Occupied(mut served) = self.arenas.entry(ready.arena().id) {
-            *served.get_mut() -= 1;
-            if *served.get() == 0 {
-                served.remove();
-                self.bytes = self.bytes.saturating_sub(ready.arena().bytes);
+        let mut bytes = ready.attribute_bytes();
+        self.attribute_bytes -= bytes;
+        if let Entry::Occupied(mut kept) = self.kept.entry(Arc::as_ptr(ready.kept()).addr()) {
+            kept.get_mut().1 -= 1;
+            if kept.get().1 == 0 {
+                bytes = bytes.saturating_add(kept.remove().0.bytes());
             }
         }
         if let Entry::Occupied(newest) = self.newest.entry(Arc::clone(&key.family))
@@ -126,7 +134,7 @@ impl Sites {
         {
             newest.remove();
         }
-        Some(ready)
+        Some(Dropped { ready, bytes })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Call sites that are ready to be called.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use callbox::call::InstanceMemory;
 use callbox::values::zeroed;
 use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
 use callbox::{ArrayShape, CallOptions, Status};
@@ -44,7 +45,7 @@ pub(crate) struct Ready {
     bytes_out: usize,
     /// The length of the attributes' text.
     attribute_length: usize,
-    arena: Arena,
+    kept: Arc<Kept>,
     /// Whether a call has begun since [`Ready::take_used`].
     used: AtomicBool,
     /// Set if a call that fails leaves results as they were, and writes them before it has ended.
@@ -83,22 +84,19 @@ impl Saved {
     }
 }
 
-/// The memory that a call site keeps for its arrays.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arena {
-    /// Identifies the arena within the process. Call sites that share instances share an arena.
-    pub(crate) id: u64,
-    pub(crate) bytes: usize,
+/// The memory that a call site keeps between calls. Call sites that share instances share it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    instances: Option<Arc<dyn InstanceMemory>>,
+    saved: Option<Arc<Saved>>,
 }
 
-impl Arena {
-    /// The arena of an instance, and memory of this size for saved results.
-    fn of(call: &PreparedCall, saved: usize) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self {
-            id: LAST.fetch_add(1, Ordering::Relaxed),
-            bytes: call.arena_bytes().saturating_add(saved),
-        }
+impl Kept {
+    /// The size of the instances' memory, to which guests may have grown it, and of saved results.
+    pub(crate) fn bytes(&self) -> usize {
+        let instances = self.instances.as_ref().map_or(0, |memory| memory.bytes());
+        let saved = self.saved.as_ref().map_or(0, |saved| saved.lock().len());
+        instances.saturating_add(saved)
     }
 }
 
@@ -158,9 +156,13 @@ impl Ready {
         let call = origin.module.prepare_within(site, &mapping, options)?;
         let bytes_out = bytes(&shapes.results);
         let saves = passage == Passage::PiecesOrNothing && call.is_cut();
+        let saved: Option<Arc<Saved>> = saves.then(Arc::default);
         Ok(Self {
-            arena: Arena::of(&call, if saves { bytes_out } else { 0 }),
-            saved: saves.then(Arc::default),
+            kept: Arc::new(Kept {
+                instances: call.memory(),
+                saved: saved.clone(),
+            }),
+            saved,
             call,
             options: text.options(),
             stats: Arc::clone(origin.stats),
@@ -197,7 +199,7 @@ impl Ready {
             bytes_out: self.bytes_out,
             attribute_length: text.attributes.len(),
             used: AtomicBool::new(true),
-            arena: self.arena,
+            kept: Arc::clone(&self.kept),
             saved: self.saved.clone(),
         }))
     }
@@ -326,9 +328,9 @@ impl Ready {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// The arena of an instance, which other call sites may share.
-    pub(crate) fn arena(&self) -> Arena {
-        self.arena
+    /// The memory between calls, which other call sites may share.
+    pub(crate) fn kept(&self) -> &Arc<Kept> {
+        &self.kept
     }
 
     /// Estimates the memory of the copies of a kept call site's attributes.

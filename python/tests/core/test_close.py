@@ -178,6 +178,43 @@ def test_memory_of_calls_from_many_threads_is_given_back(guests):
     assert eventually(lambda: resident_bytes() - before < 60 * MIB), (resident_bytes() - before) // MIB
 
 
+@pytest.fixture
+def hoarder(assemble) -> bytes:
+    """A guest whose target `f` grows its memory by 100 MiB in each call, and writes to all of it."""
+    grows = (
+        b"\x41\xc0\x0c\x40\x00\x21\x00"  # local.set 0 (memory.grow (i32.const 1600))
+        b"\x20\x00\x41\x7f\x46\x04\x40\x41\x08\x0f\x0b"  # if (i32.eq (local.get 0) (i32.const -1)) return 8
+        b"\x20\x00\x41\x10\x74\x41\x01\x41\x80\x80\x80\x32\xfc\x0b\x00"  # memory.fill (shl 0 16) 1 (100 << 20)
+        b"\x41\x00"
+    )
+    return assemble({"f": grows}, [{"name": "f"}])
+
+
+def hoard(module, shapes: int) -> None:
+    """Calls with different shapes, each of which has a call site of its own."""
+    for size in range(1, shapes + 1):
+        module.f(np.zeros(size, np.float32), result_shape_dtypes=("float32", (size,)))
+
+
+def test_memory_to_which_a_guest_has_grown_is_given_back(hoarder):
+    gc.collect()
+    before = resident_bytes()
+    module = callbox.Host(idle_seconds=0.05, idle_bytes=0).load(hoarder)
+    hoard(module, 3)
+    assert eventually(lambda: resident_bytes() - before < 60 * MIB), (resident_bytes() - before) // MIB
+
+
+@pytest.mark.parametrize(("limits", "most"), [({}, 512 + 100), ({"executable_memory_bytes": 256 * MIB}, 256)])
+def test_the_memory_of_all_shapes_is_limited(hoarder, limits, most):
+    """Idle call sites give way to others, also where none is dropped for being idle."""
+    gc.collect()
+    before = resident_bytes()
+    module = callbox.Host(policy={"limits": limits}, idle_seconds=None).load(hoarder)
+    hoard(module, 12)
+    # Memory is freed in the background.
+    assert eventually(lambda: resident_bytes() - before < (most + 60) * MIB), (resident_bytes() - before) // MIB
+
+
 def test_idle_call_sites_within_the_limit_stay(counter):
     """The counter of an instance begins again where the instance is a new one."""
     count = callbox.Host(idle_seconds=0.01, idle_bytes=16 * MIB).load(counter).count

@@ -215,3 +215,42 @@ fn ptx_of_all_images_is_limited_together() {
     assert_eq!(status.blame(), Blame::Guest);
     assert!(status.message().contains("`gpu.ptx_bytes`"), "{status}");
 }
+
+/// The text of a fenced kernel has all variables of its file.
+#[test]
+fn fenced_kernels_of_a_call_are_limited_together() {
+    let (_guard, _) = rig::alone();
+    let variables: String = (0..60_000).map(|n| format!(".global .u8 g{n};")).collect();
+    let ptx = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n{variables}\n\
+         .visible .entry k(.param .u64 y) {{ ret; }}"
+    );
+    let plan = |launches: usize| {
+        let launch = |number: usize| {
+            json!({"image": "k", "entry": "k", "parameters": [{"result": 0}],
+                   "grid": [(number + 1).to_string()], "block": ["1"]})
+        };
+        let manifest = json!({
+            "format": 1,
+            "images": [{"name": "k", "file": "k.ptx"}],
+            "targets": [{
+                "name": "t",
+                "operands": [],
+                "results": [{"name": "y", "element_types": ["f32"], "dimensions": ["n"]}],
+                "attributes": [],
+                "launches": (0..launches).map(launch).collect::<Vec<_>>(),
+            }],
+        });
+        let (grants, gpu) = (NativeGrants::none(), Gpu::default());
+        let images = vec![ptx.clone().into_bytes()];
+        let module = CudaModule::from_manifest(&manifest.to_string(), images, &grants, &gpu)?;
+        let site = CallSite::new("t", Vec::new(), "f32[4]".parse::<Shape>()?);
+        module.prepare_call(&CudaDevice::open(0)?, site)
+    };
+    assert!(plan(20).is_ok());
+    let status = plan(200).unwrap_err();
+    assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+    assert_eq!(status.blame(), Blame::Guest);
+    let reason = "with their fences, the limit is 67108864";
+    assert!(status.message().contains(reason), "{status}");
+}

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use callbox::cuda::manifest::{Image, ImageKind, Manifest, ManifestDigest};
+use callbox::policy::Gpu;
 use callbox::{Result, Status};
 
 use super::MOST_BYTES;
 use super::fields::{bytes, field, list, target};
 use super::hash::{Part, hash};
 use crate::failure::{Failure, Outcome};
-use crate::ptx::{self, Grade, PtxReport};
+use crate::ptx::{self, Grade, PtxReport, Verifier};
 use crate::regular_file;
 use crate::text::name;
 
@@ -131,8 +132,10 @@ fn verify(folder: &Path, manifest: &Manifest, images: &mut [InspectedImage]) {
         }
     }
     let launches = ptx::all_launches(manifest);
+    let gpu = Gpu::default();
+    let verifier = Verifier::new(&gpu);
     for numbers in same_files.values() {
-        let Ok(reports) = ptx::of_images(folder, manifest, numbers, &launches) else {
+        let Ok(reports) = ptx::of_images(folder, manifest, numbers, &launches, &verifier) else {
             continue;
         };
         for (&number, report) in std::iter::zip(numbers, reports) {

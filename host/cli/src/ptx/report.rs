@@ -7,7 +7,7 @@ use callbox::cuda::ptx::ast::{Function, Instruction, Module, Operand, Statement}
 use callbox::cuda::ptx::table::{Action, Opcode, form};
 use callbox::cuda::ptx::types::Space;
 use callbox::cuda::ptx::verify::{
-    self, AccessReport, Launch, Open, Param, Rule, Survey, Unproved, Verdict,
+    self, AccessReport, Budget, Launch, Open, Param, Rule, Survey, Unproved, Verdict,
 };
 use callbox::cuda::ptx::{self, fence::fence};
 use callbox::policy::Gpu;
@@ -81,20 +81,24 @@ fn parse(bytes: &[u8], gpu: &Gpu) -> Result<Module, Problem> {
 }
 
 impl PtxReport {
-    /// Reports on all kernels for unknown launches, or on one kernel for each launch.
+    /// Reports on all kernels for unknown launches, or on one kernel for each launch; with `entry`
+    /// on those of this name alone.
     pub(super) fn verify(
         &mut self,
         module: &Module,
+        entry: Option<&str>,
         launches: Option<&[&TargetLaunch]>,
-        gpu: &Gpu,
+        verifier: &Verifier<'_>,
     ) {
+        let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
         self.kernels = match launches {
             None => {
-                let entries = module.functions.iter().filter(|one| one.is_entry);
+                let entries = module.functions.iter();
+                let entries = entries.filter(|one| one.is_entry && is_meant(&one.name));
                 entries
                     .map(|entry| {
                         let launch = Launch {
-                            has_clock: gpu.clock,
+                            has_clock: verifier.gpu.clock,
                             ..verify::unknown_launch(entry)
                         };
                         let open = FencedLaunch {
@@ -104,11 +108,15 @@ impl PtxReport {
                             launch,
                             open: Open::ALL,
                         };
-                        kernel(module, None, &open, gpu)
+                        verifier.kernel(module, None, &open)
                     })
                     .collect()
             }
-            Some(launches) => launched(module, launches, gpu),
+            Some(launches) => {
+                let launches = launches.iter().copied();
+                let launches: Vec<_> = launches.filter(|one| is_meant(&one.launch.entry)).collect();
+                launched(module, &launches, verifier)
+            }
         };
         self.grade = worst(&self.kernels);
     }
@@ -180,7 +188,11 @@ fn worst(kernels: &[KernelReport]) -> Grade {
 
 /// Reports on the kernels that are launched. Launches that differ in their targets alone are
 /// verified once.
-fn launched(module: &Module, launches: &[&TargetLaunch], gpu: &Gpu) -> Vec<KernelReport> {
+fn launched(
+    module: &Module,
+    launches: &[&TargetLaunch],
+    verifier: &Verifier<'_>,
+) -> Vec<KernelReport> {
     let mut kernels: Vec<KernelReport> = Vec::with_capacity(launches.len());
     let mut left = MOST_LISTED;
     for (number, one) in launches.iter().enumerate() {
@@ -191,7 +203,7 @@ fn launched(module: &Module, launches: &[&TargetLaunch], gpu: &Gpu) -> Vec<Kerne
                 target: target.map(str::to_owned),
                 ..kernels[same].clone()
             },
-            None => kernel(module, target, &one.launch, gpu),
+            None => verifier.kernel(module, target, &one.launch),
         };
         report.cut(&mut left);
         kernels.push(report);
@@ -207,69 +219,88 @@ fn is_same(one: &FencedLaunch, other: &FencedLaunch) -> bool {
         && one.open == other.open
 }
 
-/// Reports on a kernel.
-pub(super) fn kernel(
-    module: &Module,
-    target: Option<&str>,
-    planned: &FencedLaunch,
-    gpu: &Gpu,
-) -> KernelReport {
-    let FencedLaunch {
-        entry,
-        launch,
-        open,
-        ..
-    } = planned;
-    let mut functions = module.functions.iter();
-    let function = functions.find(|one| one.is_entry && one.name == *entry);
-    let limits = verify::Limits {
-        grid: gpu.grid_blocks,
-        shared_bytes: gpu.shared_bytes,
-        ..verify::Limits::default()
-    };
-    let mut report = KernelReport {
-        name: entry.clone(),
-        line: function.map_or(0, |function| function.line.0),
-        target: target.map(str::to_owned),
-        grade: Grade::Fenced,
-        launch: KnownLaunch {
-            grid: (!open.grid).then_some(launch.grid),
-            block: known_block(function, planned),
-            shared_bytes: (!open.shared_bytes).then_some(launch.shared_bytes),
-        },
-        parameters: parameters(planned),
-        found: Found::default(),
-        calls: Vec::new(),
-        clocks: Vec::new(),
-        instructions: 0,
-        fenced_instructions: None,
-        refusals: Vec::new(),
-        left_out: 0,
-        fenced_text: None,
-    };
-    for (function, instruction) in function.into_iter().flat_map(instructions) {
-        report.instructions += 1;
-        report.look(module, function, instruction);
+/// Verifies the kernels of a report.
+pub(super) struct Verifier<'a> {
+    pub(super) gpu: &'a Gpu,
+    /// For all kernels together.
+    pub(super) budget: Budget,
+    /// Whether reports have the fenced texts, each of which is as long as its file.
+    pub(super) keeps_texts: bool,
+}
+
+impl<'a> Verifier<'a> {
+    pub(super) fn new(gpu: &'a Gpu) -> Self {
+        Self {
+            gpu,
+            budget: Budget::default(),
+            keeps_texts: false,
+        }
     }
-    let unproved = if *open == Open::default() {
-        report.fence(module, planned, &limits)
-    } else {
-        let survey = verify::survey(module, entry, launch, *open, &limits);
-        survey.map(|survey| report.add(&survey))
-    };
-    if let Err(Unproved {
-        refusals,
-        depends_on_launch,
-    }) = unproved
-    {
-        report.grade = if depends_on_launch {
-            Grade::Depends
-        } else {
-            Grade::Refused
+
+    /// Reports on a kernel.
+    fn kernel(
+        &self,
+        module: &Module,
+        target: Option<&str>,
+        planned: &FencedLaunch,
+    ) -> KernelReport {
+        let FencedLaunch {
+            entry,
+            launch,
+            open,
+            ..
+        } = planned;
+        let mut functions = module.functions.iter();
+        let function = functions.find(|one| one.is_entry && one.name == *entry);
+        let limits = verify::Limits {
+            grid: self.gpu.grid_blocks,
+            shared_bytes: self.gpu.shared_bytes,
+            ..verify::Limits::default()
         };
-        report.refusals = refusals.into_iter().map(RefusalReport::new).collect();
+        let mut report = KernelReport {
+            name: entry.clone(),
+            line: function.map_or(0, |function| function.line.0),
+            target: target.map(str::to_owned),
+            grade: Grade::Fenced,
+            launch: KnownLaunch {
+                grid: (!open.grid).then_some(launch.grid),
+                block: known_block(function, planned),
+                shared_bytes: (!open.shared_bytes).then_some(launch.shared_bytes),
+            },
+            parameters: parameters(planned),
+            found: Found::default(),
+            calls: Vec::new(),
+            clocks: Vec::new(),
+            instructions: 0,
+            fenced_instructions: None,
+            refusals: Vec::new(),
+            left_out: 0,
+            fenced_text: None,
+        };
+        for (function, instruction) in function.into_iter().flat_map(instructions) {
+            report.instructions += 1;
+            report.look(module, function, instruction);
+        }
+        let unproved = if *open == Open::default() {
+            report.fence(module, planned, &limits, self)
+        } else {
+            let survey = verify::survey_within(module, entry, launch, *open, &limits, &self.budget);
+            survey.map(|survey| report.add(&survey))
+        };
+        if let Err(Unproved {
+            refusals,
+            depends_on_launch,
+        }) = unproved
+        {
+            report.grade = if depends_on_launch {
+                Grade::Depends
+            } else {
+                Grade::Refused
+            };
+            report.refusals = refusals.into_iter().map(RefusalReport::new).collect();
+        }
+        report
     }
-    report
 }
 
 fn instructions(function: &Function) -> impl Iterator<Item = (&Function, &Instruction)> {
@@ -338,15 +369,19 @@ impl KernelReport {
         module: &Module,
         planned: &FencedLaunch,
         limits: &verify::Limits,
+        verifier: &Verifier<'_>,
     ) -> Result<(), Unproved> {
-        let proof = verify::verify(module, &planned.entry, &planned.launch, limits);
+        let (entry, launch) = (&planned.entry, &planned.launch);
+        let proof = verify::verify_within(module, entry, launch, limits, &verifier.budget);
         let proof = proof.map_err(|refusals| Unproved {
             refusals,
             depends_on_launch: false,
         })?;
         let fenced = fence(module, &proof);
         self.fenced_instructions = Some(fenced.instructions.1);
-        self.fenced_text = Some(ptx::print(&fenced.module).into());
+        if verifier.keeps_texts {
+            self.fenced_text = Some(ptx::print(&fenced.module).into());
+        }
         self.add(&proof.survey());
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Folder, Ran};
 
 mod files;
+mod kernels;
 mod programs;
 
 /// The time that a case may take. Each takes a tenth of it at most, also without optimisations.

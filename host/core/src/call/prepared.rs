@@ -1,5 +1,6 @@
 //! One call site, prepared for calls outside a program.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -75,9 +76,9 @@ pub trait DirectCalls: PreparedCalls {
     /// Returns whether every call of this site runs in an instance of its own.
     fn isolates(&self, site: usize) -> bool;
 
-    /// The bytes of its memory that an instance reserves for the call sites.
-    fn arena_bytes(&self) -> usize {
-        0
+    /// The memory of the instances that serve the call sites. `None` if they have none here.
+    fn memory(&self) -> Option<Arc<dyn InstanceMemory>> {
+        None
     }
 
     /// The same call sites with other attributes, served by the same instances. `None` if they need
@@ -91,6 +92,12 @@ pub trait DirectCalls: PreparedCalls {
     {
         Ok(None)
     }
+}
+
+/// The memory of instances.
+pub trait InstanceMemory: Send + Sync + fmt::Debug {
+    /// The bytes of linear memory that the instances have now, idle ones included.
+    fn bytes(&self) -> usize;
 }
 
 /// An execution whose calls take buffers of any kind.
@@ -206,11 +213,11 @@ impl<C: DirectCalls> PreparedCall<C> {
         }))
     }
 
-    /// The bytes of its memory that an instance reserves for the operands, results and records of
-    /// this call site. Each thread that called at the same time keeps one instance.
+    /// The memory of the instances that serve this call site. Each thread that called at the same
+    /// time keeps one. Call sites that share instances return the same `Arc`.
     #[must_use]
-    pub fn arena_bytes(&self) -> usize {
-        self.calls.arena_bytes()
+    pub fn memory(&self) -> Option<Arc<dyn InstanceMemory>> {
+        self.calls.memory()
     }
 
     /// Returns whether arrays pass through the target in pieces.

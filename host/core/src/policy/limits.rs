@@ -107,7 +107,8 @@ pub struct Limits {
     /// Concurrent instances of a module for one executable: one for each concurrent execution.
     /// Default: 256.
     pub executable_instances: usize,
-    /// Bytes of linear memory of all instances of a module for one executable. Default: 8 GiB.
+    /// Bytes of linear memory of all instances of a module for one executable, or of a file for
+    /// all calls outside programs. Idle instances give way to those that grow. Default: 8 GiB.
     pub executable_memory_bytes: usize,
     /// Threads that share the elements or pieces of one call of a pure target, the calling thread
     /// included, each with an instance of its own. Default: 8.

@@ -7,7 +7,6 @@ use crate::assembler;
 use crate::device::CudaDevice;
 use crate::driver::{Function, Image, Module};
 use crate::failure::DriverFailure;
-use crate::fenced::FencedKernel;
 use crate::manifest::{ImageKind, PlannedLaunch, check_parameters};
 use crate::nvrtc;
 use callbox_core::policy::Gpu;
@@ -50,28 +49,28 @@ impl LoadedImage {
         self.loaded(device, unsafe { Module::load(device.context(), image) })
     }
 
-    /// Loads a kernel of this image with its fence.
+    /// Loads a kernel of this image from its text with the fence.
     ///
     /// `ptxas` assembles it where there is one. If its version is not the driver's, the driver may
     /// refuse the machine code: then it compiles the text, which has not crashed `ptxas`.
     pub(super) fn load_fenced(
         &self,
         device: &CudaDevice,
-        kernel: &FencedKernel,
+        text: &str,
         gpu: &Gpu,
     ) -> Result<Arc<Module>> {
         let capability = device.compute_capability();
-        let code = assembler::assemble(&self.file, &kernel.text, capability, gpu)?;
+        let code = assembler::assemble(&self.file, text, capability, gpu)?;
         // SAFETY: `callbox-ptx` verified the kernel and printed it with its fence. It accesses only
         // the arrays of its launch, and its record, if the launch is the verified one, which
         // `ReadyKernels::launch` sees to.
         let load = |image| unsafe { Module::load(device.context(), image) };
         let loaded = match &code {
             Some(code) => match load(Image::Binary(code)) {
-                Err((failure, _)) if failure.is_refused_image() => load(Image::Ptx(&kernel.text)),
+                Err((failure, _)) if failure.is_refused_image() => load(Image::Ptx(text)),
                 loaded => loaded,
             },
-            None => load(Image::Ptx(&kernel.text)),
+            None => load(Image::Ptx(text)),
         };
         self.loaded(device, loaded)
     }

@@ -94,7 +94,7 @@ impl<'a> Flow<'a> {
 
     /// Finds what leads where. `None` if the loops have more than `most` blocks together (nested
     /// loops repeat the blocks of the inner ones), or if there is too much work.
-    pub(crate) fn linked(mut self, most: usize, work: &Work) -> Option<Self> {
+    pub(crate) fn linked(mut self, most: usize, work: &Work<'_>) -> Option<Self> {
         let blocks = &self.blocks;
         self.order = reverse_postorder(blocks.len(), 0, |block, index| {
             let edge = blocks.get(block).and_then(|block| block.next.get(index));
@@ -310,7 +310,7 @@ fn dominators(
     order: &[usize],
     place: &[Option<usize>],
     before: &[Vec<usize>],
-    work: &Work,
+    work: &Work<'_>,
 ) -> Option<Vec<usize>> {
     const NONE: usize = usize::MAX;
     let mut found = vec![NONE; place.len()];
@@ -379,7 +379,7 @@ fn subtrees(order: &[usize], dominator: &[usize]) -> Vec<(usize, usize)> {
 fn post_dominators(
     blocks: &[Block],
     place: &[Option<usize>],
-    work: &Work,
+    work: &Work<'_>,
 ) -> Option<Vec<Option<usize>>> {
     let end = blocks.len();
     let mut before = vec![Vec::new(); end + 1];

@@ -77,6 +77,8 @@ impl<'s> Solution<'s> {
             let mut solution = Self::without(subject, doubts)?;
             let mut more = solution.doubts.clone();
             let has_grown = more.grow(&solution, passes < BELIEVING_PASSES)?;
+            let places = WORK - solution.work.get();
+            subject.work.spend_of_budget(places.into());
             if !has_grown {
                 solution.doubts = more;
                 return Some(solution);

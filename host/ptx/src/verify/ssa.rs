@@ -119,7 +119,12 @@ struct Builder<'f, 'a> {
 }
 
 /// Returns `None` if the kernel would need more than `most` joins, or too much work.
-pub(crate) fn build(function: &Function, flow: &Flow<'_>, most: usize, work: &Work) -> Option<Ssa> {
+pub(crate) fn build(
+    function: &Function,
+    flow: &Flow<'_>,
+    most: usize,
+    work: &Work<'_>,
+) -> Option<Ssa> {
     let joined = joined_registers(function, flow, most, work)?;
     let mut builder = Builder {
         flow,
@@ -153,7 +158,7 @@ fn joined_registers(
     function: &Function,
     flow: &Flow<'_>,
     most: usize,
-    work: &Work,
+    work: &Work<'_>,
 ) -> Option<Vec<BTreeSet<RegisterId>>> {
     let assigned = assignments(function, flow)?;
     let frontiers = frontiers(flow, work)?;
@@ -213,7 +218,7 @@ const LOOK_UP: usize = 4;
 const ADD: usize = 64;
 
 /// The dominance frontier of each block. `None` if there is too much work.
-fn frontiers(flow: &Flow<'_>, work: &Work) -> Option<Vec<BTreeSet<usize>>> {
+fn frontiers(flow: &Flow<'_>, work: &Work<'_>) -> Option<Vec<BTreeSet<usize>>> {
     let mut found = vec![BTreeSet::new(); flow.blocks.len()];
     for &block in &flow.order {
         // The first block also has a way in from outside.

@@ -2,7 +2,7 @@
 
 use super::rules::{BLOCK, GRID};
 use super::{
-    AccessReport, Launch, Limits, LoopReport, Param, Proof, Refusal, examine, parameter,
+    AccessReport, Budget, Launch, Limits, LoopReport, Param, Proof, Refusal, examine, parameter,
     variable_bytes,
 };
 use crate::ast::{Base, Function, Instruction, Module, Operand, RegisterId, Statement};
@@ -55,21 +55,23 @@ pub struct Unproved {
     pub depends_on_launch: bool,
 }
 
-/// Verifies the kernel of this name for every launch that fits what is known.
+/// Verifies the kernel of this name for every launch that fits what is known, within the steps that
+/// are left of a budget for several kernels.
 ///
 /// No kernel can be fenced from a survey: [`verify`](super::verify) knows its launch.
 ///
 /// # Errors
-/// Everything that is refused.
-pub fn survey(
+/// Everything that is refused; a refusal of the rule `size` once the budget is spent.
+pub fn survey_within(
     module: &Module,
     entry: &str,
     launch: &Launch,
     open: Open,
     limits: &Limits,
+    budget: &Budget,
 ) -> Result<Survey, Unproved> {
     let (launch, open) = declared(module, entry, launch, open);
-    Ok(examine(module, entry, &launch, open, limits)?.survey())
+    Ok(examine(module, entry, &launch, open, limits, budget)?.survey())
 }
 
 impl Proof {

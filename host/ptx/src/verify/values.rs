@@ -129,7 +129,7 @@ pub(crate) struct Subject<'s> {
     pub(crate) limits: &'s Limits,
     pub(crate) flow: &'s Flow<'s>,
     pub(crate) ssa: &'s Ssa,
-    pub(crate) work: &'s Work,
+    pub(crate) work: &'s Work<'s>,
 }
 
 impl Subject<'_> {

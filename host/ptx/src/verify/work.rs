@@ -1,24 +1,92 @@
-//! The work of verifying a kernel, counted where it can grow faster than the text.
+//! The work of verifying kernels, counted where it can grow faster than the text.
 
 use std::cell::Cell;
 
-/// The steps that are left of [`Limits::work`](super::Limits::work).
-pub(crate) struct Work(Cell<Option<u64>>);
+/// The steps of a kernel's instruction, before those that are counted one by one.
+const INSTRUCTION: u64 = 100;
 
-impl Work {
-    pub(crate) fn new(steps: u64) -> Self {
-        Self(Cell::new(Some(steps)))
+/// The steps that verifying several kernels, or one for several launches, may take together. A step
+/// takes some 30 ns.
+#[derive(Debug)]
+pub struct Budget {
+    steps: u64,
+    left: Cell<u64>,
+}
+
+impl Default for Budget {
+    /// 400 million steps: some ten seconds. Kernels of a thousand instructions take some hundred
+    /// thousand each.
+    fn default() -> Self {
+        Self::new(400_000_000)
+    }
+}
+
+impl Budget {
+    /// A budget of this many steps.
+    pub fn new(steps: u64) -> Self {
+        Self {
+            steps,
+            left: Cell::new(steps),
+        }
     }
 
+    /// Begins a kernel, which may take this many steps of its own.
+    pub(crate) fn begin(&self, most: u64) -> Work<'_> {
+        Work {
+            left: Cell::new(Some(most.min(self.left.get()))),
+            is_cut: self.left.get() < most,
+            budget: self,
+        }
+    }
+
+    fn spend(&self, steps: u64) {
+        self.left.set(self.left.get().saturating_sub(steps));
+    }
+}
+
+/// The steps that are left of [`Limits::work`](super::Limits::work) and of a budget.
+pub(crate) struct Work<'b> {
+    left: Cell<Option<u64>>,
+    /// Whether the budget had fewer steps left than the limit.
+    is_cut: bool,
+    budget: &'b Budget,
+}
+
+impl Work<'_> {
     /// Takes steps. `None` if fewer were left, now or before.
     pub(crate) fn spend(&self, steps: usize) -> Option<()> {
-        let left = self.0.get().and_then(|left| left.checked_sub(steps as u64));
-        self.0.set(left);
+        let steps = steps as u64;
+        let left = self.left.get()?.checked_sub(steps);
+        self.left.set(left);
+        self.budget.spend(steps);
         left.map(|_| ())
+    }
+
+    /// Takes steps of the budget alone, for work that a limit of its own bounds.
+    pub(crate) fn spend_of_budget(&self, steps: u64) {
+        self.budget.spend(steps);
+    }
+
+    /// Takes the steps of reading and printing a kernel of this many instructions. Returns whether
+    /// the budget had them.
+    pub(crate) fn read(&self, instructions: usize) -> bool {
+        let had = self.budget.left.get() > 0;
+        self.budget.spend(INSTRUCTION * instructions as u64);
+        had
+    }
+
+    /// The reason of a refusal for too much work, where the kernel's own limit is `limit`.
+    pub(crate) fn reason(&self, limit: u64) -> String {
+        let (whose, steps) = if self.is_cut {
+            (" and what was verified before it", self.budget.steps)
+        } else {
+            ("", limit)
+        };
+        format!("verifying it{whose} takes more than {steps} steps (`work`)")
     }
 
     /// Whether a part of the verifier got fewer steps than it asked for.
     pub(crate) fn is_spent(&self) -> bool {
-        self.0.get().is_none()
+        self.left.get().is_none()
     }
 }

@@ -79,7 +79,7 @@ impl Sites {
         loop {
             let has_room = shared.discarder.wait(seen, deadline, cancel)
                 || if self.quota.has_room(&shared.policy.limits) {
-                    shared.evict_one()
+                    shared.pools.evict_one()
                 } else {
                     // Evicting others does not help an executable that has reached its own limit.
                     self.pool.evict_one()

@@ -12,7 +12,7 @@ mod rig;
 
 use callbox_ptx::fence::{Fault, fence};
 use callbox_ptx::types::Space;
-use callbox_ptx::verify::{Limits, LoopEnd, Open, Proof, Verdict, survey};
+use callbox_ptx::verify::{Budget, Limits, LoopEnd, Open, Proof, Verdict, survey_within};
 use callbox_ptx_cases::content;
 
 fn count(proof: &Proof, verdict: Verdict, space: Space) -> usize {
@@ -109,7 +109,14 @@ fn surveys_hold_for_every_launch() {
         let name = format!("{} {}", data.file, data.entry);
         let launch = data.launch.launch();
         let (module, proof) = rig::verified(&text, &data.entry, &launch).unwrap();
-        match survey(&module, &data.entry, &launch, Open::ALL, &Limits::default()) {
+        match survey_within(
+            &module,
+            &data.entry,
+            &launch,
+            Open::ALL,
+            &Limits::default(),
+            &Budget::default(),
+        ) {
             Ok(found) => {
                 passed += 1;
                 let pairs = std::iter::zip(&found.accesses, &proof.accesses);
