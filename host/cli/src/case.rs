@@ -22,7 +22,7 @@ use serde::Deserialize;
 pub use self::compare::Tolerance;
 pub use self::compare::compare;
 pub(super) use self::run::Ending;
-use self::values::{Arrays, AttributeText, LiteralText};
+use self::values::{Arrays, AttributeText, LiteralText, check_objects};
 use super::package::wrong;
 use super::text::name;
 
@@ -130,6 +130,7 @@ impl Case {
                 text.len()
             )));
         }
+        check_objects(text).map_err(too_large)?;
         let text: CaseText =
             serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -165,14 +166,15 @@ impl Case {
 
     fn assemble(
         path: &str,
-        text: CaseText,
+        mut text: CaseText,
         operands: Vec<Literal>,
         expect: Expect,
     ) -> Result<Self, String> {
-        let attributes = text.call.attributes.iter().map(|(key, text)| {
+        let attributes = std::mem::take(&mut text.call.attributes).into_iter();
+        let attributes = attributes.map(|(key, text)| {
             let value = text.read();
-            let value = value.map_err(|error| format!("attribute \"{}\": {error}", name(key)))?;
-            Ok((key.clone(), value))
+            let value = value.map_err(|error| format!("attribute \"{}\": {error}", name(&key)))?;
+            Ok((key, value))
         });
         let attributes: Vec<(String, Attribute)> = attributes.collect::<Result<_, String>>()?;
         Ok(Self {
@@ -201,6 +203,7 @@ impl Case {
             call: CallText,
             operands: Vec<String>,
         }
+        check_objects(text)?;
         let text: BenchmarkText =
             serde_json::from_slice(text).map_err(|error| name(&error.to_string()))?;
         if text.call.results.is_none() {

@@ -252,7 +252,8 @@ fn a_budget_bounds_the_work_of_all_kernels() {
     let refusals = verified().unwrap_err();
     assert_eq!(refusals.len(), 1);
     assert_eq!(refusals[0].rule, Rule::Size);
-    let reason = "verifying it and what was verified before it takes more than 10000 steps (`work`)";
+    let reason =
+        "verifying it and what was verified before it takes more than 10000 steps (`work`)";
     assert_eq!(refusals[0].reason, reason);
     // Another budget has its own steps.
     assert!(verify(&module, "k", &launch(), &limits).is_ok());

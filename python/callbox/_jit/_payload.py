@@ -102,7 +102,8 @@ class _Collector:
         names = {*used, *code.co_names, *code.co_freevars}
         self.payload.names_f64 |= not names.isdisjoint({"f64", "float64", "double"})
         self.open.remove(function)
-        self.hash.update(repr((number, entry.globals, entry.cells, entry.defaults)).encode())
+        # Not `repr`, which is the same for all NaNs.
+        self.hash.update(marshal.dumps((number, entry.globals, entry.cells, entry.defaults), 2))
         self.hash.update(marshal.dumps(_placeless(code), 2))
         return number
 

@@ -1,8 +1,10 @@
 //! Arrays and attributes in the JSON of a case.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use callbox::{ArrayShape, Attribute, ElementType, Literal, Result, Status};
+use callbox_core::untrusted_text::{formatted, shown_name};
 use callbox_package::Package;
 use serde::Deserialize;
 use serde_json::Value;
@@ -132,6 +134,39 @@ fn of_file(
     }
 }
 
+/// The most objects in the text of a case. Each takes up to a hundred times as much memory as text.
+const MOST_OBJECTS: usize = 10_000;
+
+/// The most levels of dictionaries in an attribute.
+const MOST_LEVELS: usize = 16;
+
+/// Checks that a text in JSON does not have too many objects.
+pub(super) fn check_objects(text: &[u8]) -> Result<(), String> {
+    let mut objects = 0;
+    let mut in_string = false;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => drop(bytes.next()),
+            b'{' if !in_string => objects += 1,
+            _ => {}
+        }
+    }
+    if objects > MOST_OBJECTS {
+        return Err(format!(
+            "expected at most {MOST_OBJECTS} objects in a case, found {objects}"
+        ));
+    }
+    Ok(())
+}
+
+/// A message that quotes a part of a case.
+fn shown(message: fmt::Arguments<'_>) -> String {
+    const MOST: usize = 1024;
+    name(&formatted(message, MOST))
+}
+
 /// An attribute: its type, and a value of it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,34 +178,45 @@ pub(super) struct AttributeText {
 }
 
 impl AttributeText {
-    pub(super) fn read(&self) -> Result<Attribute, String> {
-        match (self.kind.as_str(), &self.value) {
-            ("string", Value::String(text)) => Ok(text.as_str().into()),
-            ("dictionary", Value::Object(_)) => {
-                let members = BTreeMap::<String, Self>::deserialize(&self.value);
-                let members = members.map_err(|error| name(&error.to_string()))?;
+    pub(super) fn read(self) -> Result<Attribute, String> {
+        self.read_within(MOST_LEVELS)
+    }
+
+    /// Reads an attribute of at most this many levels of dictionaries.
+    fn read_within(self, levels: usize) -> Result<Attribute, String> {
+        match (self.kind.as_str(), self.value) {
+            ("string", Value::String(text)) => Ok(text.into()),
+            ("dictionary", value @ Value::Object(_)) => {
+                let levels = levels.checked_sub(1).ok_or_else(|| {
+                    format!("expected at most {MOST_LEVELS} levels of dictionaries, found more")
+                })?;
+                // By value: each member's own value is moved out of it.
+                let members = BTreeMap::<String, Self>::deserialize(value);
+                let members = members.map_err(|error| shown(format_args!("{error}")))?;
                 let members = members.into_iter().map(|(key, member)| {
-                    let value = member
-                        .read()
-                        .map_err(|error| format!("{}: {error}", name(&key)))?;
+                    let value = member.read_within(levels);
+                    let value = value.map_err(|error| format!("{}: {error}", shown_name(&key)))?;
                     Ok((key, value))
                 });
                 Ok(Attribute::Dictionary(
                     members.collect::<Result<_, String>>()?,
                 ))
             }
-            ("string" | "dictionary", other) => {
-                Err(format!("expected a {}, found {other}", self.kind))
+            (kind @ ("string" | "dictionary"), other) => {
+                Err(shown(format_args!("expected a {kind}, found {other}")))
             }
             (kind, Value::Array(values)) if kind.contains('[') => {
-                Ok(Attribute::Array(of_values(parsed(kind)?, values)?))
+                Ok(Attribute::Array(of_values(parsed(kind)?, &values)?))
             }
             (kind, value) => {
                 let element_type = type_named(kind);
                 let element_type = element_type.ok_or_else(|| {
-                    format!("expected a type such as f32, found \"{}\"", name(kind))
+                    format!(
+                        "expected a type such as f32, found \"{}\"",
+                        shown_name(kind)
+                    )
                 })?;
-                attribute(value, Some(element_type))
+                attribute(&value, Some(element_type))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_core::json::{Object, objects};
-use callbox_core::untrusted_text::sanitize;
+use callbox_core::untrusted_text::{sanitize, shown_name};
 use serde::{Deserialize, Serialize};
 
 use super::next;
@@ -117,12 +117,16 @@ impl LockFile {
             let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
             if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
                 return Err(format!(
-                    "expected a SHA-256 of 64 lower-case hexadecimal digits for {:?}, found {:?}",
-                    entry.file, entry.digest
+                    "expected a SHA-256 of 64 lower-case hexadecimal digits for \"{}\", found \"{}\"",
+                    shown_name(&entry.file),
+                    shown_name(&entry.digest)
                 ));
             }
             if let Some(twice) = entries.insert(entry.file.clone(), entry) {
-                return Err(format!("the lock has {:?} twice", twice.file));
+                return Err(format!(
+                    "the lock has \"{}\" twice",
+                    shown_name(&twice.file)
+                ));
             }
         }
         Ok(entries)

@@ -65,7 +65,12 @@ fn launches_of_a_kernel_in_a_large_file() {
     // A manifest's launches are verified for all of its files together.
     let ran = limited(&folder, MEMORY, &["inspect", ".", "--json"]);
     let inspected = &ran.object()["manifest"]["images"][0]["ptx"]["kernels"];
-    assert_eq!(inspected.as_array().map(Vec::len), Some(500), "{}", shown(&ran));
+    assert_eq!(
+        inspected.as_array().map(Vec::len),
+        Some(500),
+        "{}",
+        shown(&ran)
+    );
 }
 
 /// A kernel whose values meet in many places takes a large part of a second, for each launch.
