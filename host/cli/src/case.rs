@@ -22,7 +22,7 @@ use serde::Deserialize;
 pub use self::compare::Tolerance;
 pub use self::compare::compare;
 pub(super) use self::run::Ending;
-use self::values::{Arrays, AttributeText, LiteralText, check_objects};
+use self::values::{Arrays, AttributeText, LiteralText, check_memory};
 use super::package::wrong;
 use super::text::name;
 
@@ -130,7 +130,7 @@ impl Case {
                 text.len()
             )));
         }
-        check_objects(text).map_err(too_large)?;
+        check_memory(text).map_err(too_large)?;
         let text: CaseText =
             serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -203,7 +203,7 @@ impl Case {
             call: CallText,
             operands: Vec<String>,
         }
-        check_objects(text)?;
+        check_memory(text)?;
         let text: BenchmarkText =
             serde_json::from_slice(text).map_err(|error| name(&error.to_string()))?;
         if text.call.results.is_none() {

@@ -5,6 +5,7 @@ mod moved;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use callbox::{Blame, Status, StatusCode};
 use serde::Serialize;
@@ -148,7 +149,7 @@ fn write(path: &Path, shown: &Entries, changes: Vec<Moved>) -> Outcome<()> {
         for name in moved.files {
             files.push(NewFile {
                 name: name.clone(),
-                bytes: moved.bytes.clone(),
+                bytes: Arc::clone(&moved.bytes),
             });
             // After the file: until then, an interrupted update has both bundles.
             files.extend(moved.bundle.clone().map(|bytes| NewFile {

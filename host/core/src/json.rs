@@ -53,6 +53,50 @@ pub fn objects_by_name<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(entries.map(|(name, object)| (name, object.0)).collect())
 }
 
+/// The memory of an object that a map of trees of values holds, with room for eleven members.
+pub const MAP: usize = 704;
+
+/// Checks that the values in a JSON text, read as trees, take at most about `most` bytes: each
+/// object `object` bytes, and lists and items what their smallest allocations take. Text is not
+/// counted.
+///
+/// A tree takes up to a hundred times as much memory as its text, and readers keep what stands in
+/// the place of a number, or in a field that they do not know, until they refuse it. This reads the
+/// text once, and allocates nothing.
+///
+/// # Errors
+/// A message with the limit.
+pub fn check_memory(text: &[u8], object: usize, most: usize) -> Result<(), String> {
+    const LIST: usize = 160;
+    const ITEM: usize = 64;
+    let mut bytes: usize = 0;
+    let mut in_text = false;
+    let mut characters = text.iter();
+    while let Some(character) = characters.next() {
+        bytes += match character {
+            b'\\' if in_text => {
+                characters.next();
+                0
+            }
+            b'"' => {
+                in_text = !in_text;
+                0
+            }
+            _ if in_text => 0,
+            b'{' => object,
+            b'[' => LIST,
+            b',' => ITEM,
+            _ => 0,
+        };
+        if bytes > most {
+            return Err(format!(
+                "expected JSON whose values take at most {most} bytes of memory, found more"
+            ));
+        }
+    }
+    Ok(())
+}
+
 impl<T> Default for Entries<T> {
     fn default() -> Self {
         Self(Vec::new())

@@ -533,7 +533,7 @@ fn expect(what: &str, expected: &str, found: &str) -> Result<()> {
     ))
 }
 
-fn malformed(error: &serde_json::Error) -> Status {
+fn malformed(error: &impl ToString) -> Status {
     let error = error.to_string();
     invalid(format!("the bundle is malformed: {}", shown_name(&error)))
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use callbox::call::{ApiVersion, TargetModule};
 use callbox::{CallOptions, CallSite, Deadline, Literal, Result, Status};
 
+use callbox_core::untrusted_text::shown_name;
+
 use super::compare::compare_results;
 use super::{Case, Expect, MOST_DEADLINE};
 use crate::call::execute;
@@ -44,7 +46,7 @@ impl Case {
                 let contains = if contains.is_empty() {
                     String::new()
                 } else {
-                    format!(" with {contains:?}")
+                    format!(" with \"{}\"", shown_name(contains))
                 };
                 Ending::Failed(format!(
                     "expected {}{contains}, found {status}",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use callbox::{ArrayShape, Attribute, ElementType, Literal, Result, Status};
+use callbox_core::json;
 use callbox_core::untrusted_text::{formatted, shown_name};
 use callbox_package::Package;
 use serde::Deserialize;
@@ -134,31 +135,15 @@ fn of_file(
     }
 }
 
-/// The most objects in the text of a case. Each takes up to a hundred times as much memory as text.
-const MOST_OBJECTS: usize = 10_000;
-
 /// The most levels of dictionaries in an attribute.
 const MOST_LEVELS: usize = 16;
 
-/// Checks that a text in JSON does not have too many objects.
-pub(super) fn check_objects(text: &[u8]) -> Result<(), String> {
-    let mut objects = 0;
-    let mut in_string = false;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => in_string = !in_string,
-            b'\\' if in_string => drop(bytes.next()),
-            b'{' if !in_string => objects += 1,
-            _ => {}
-        }
-    }
-    if objects > MOST_OBJECTS {
-        return Err(format!(
-            "expected at most {MOST_OBJECTS} objects in a case, found {objects}"
-        ));
-    }
-    Ok(())
+/// Checks that the values of a case do not take too much memory: some ten thousand objects, which
+/// the attributes keep, or half a million numbers.
+pub(super) fn check_memory(text: &[u8]) -> Result<(), String> {
+    const OBJECT: usize = 4096;
+    const MOST: usize = 40 << 20;
+    json::check_memory(text, OBJECT, MOST)
 }
 
 /// A message that quotes a part of a case.

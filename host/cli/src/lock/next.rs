@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_core::json::{Object, object};
@@ -46,7 +47,7 @@ struct NextFile {
 pub(crate) struct NewFile {
     /// The path from the lock's folder, with `/` between names.
     pub(crate) name: String,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Arc<Vec<u8>>,
 }
 
 /// A step of a change, before and after which a command may be killed.
@@ -98,7 +99,7 @@ impl<'a> Change<'a> {
         match step {
             Step::Stage(file) => {
                 let path = self.folder.join(&file.name);
-                write_file::write_beside(&staged(&path), &path, &[&file.bytes])
+                write_file::write_beside(&staged(&path), &path, &[file.bytes.as_slice()])
             }
             Step::Announce => self.announce(),
             Step::Place(file) => {
@@ -313,7 +314,7 @@ mod tests {
             fs::write(folder.path().join(name), contents(1, name)).unwrap();
             NewFile {
                 name: name.to_owned(),
-                bytes: contents(2, name),
+                bytes: Arc::new(contents(2, name)),
             }
         });
         let lock = folder.path().join("callbox.lock");

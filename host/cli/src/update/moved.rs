@@ -1,6 +1,7 @@
 //! The references of a lock, and the changes of those that moved.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_package::{Limits, Trust};
@@ -33,9 +34,10 @@ pub(super) struct Locked {
 /// The new version of a reference.
 #[derive(Debug)]
 pub(super) struct Moved {
-    pub(super) bytes: Vec<u8>,
+    /// Shared: each file of one reference has the same.
+    pub(super) bytes: Arc<Vec<u8>>,
     /// The bundle beside it, if the old version has one or rules ask for one.
-    pub(super) bundle: Option<Vec<u8>>,
+    pub(super) bundle: Option<Arc<Vec<u8>>>,
     /// The files to write, by their paths from the lock's folder.
     pub(super) files: Vec<String>,
     pub(super) entries: Vec<Entry>,
@@ -212,8 +214,8 @@ fn moved(lock: &Lock, locked: &Locked, new: Package) -> Outcome<Moved> {
         files.push(file.file.clone());
     }
     Ok(Moved {
-        bytes: new.bytes,
-        bundle: new.bundle,
+        bytes: Arc::new(new.bytes),
+        bundle: new.bundle.map(Arc::new),
         files,
         entries,
     })

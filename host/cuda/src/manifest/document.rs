@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use callbox_core::json;
 use callbox_core::values::{Result, Status};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
@@ -12,6 +13,12 @@ use crate::expression::nearest;
 
 /// The longest manifest, in bytes.
 pub(crate) const MAX_LENGTH: usize = 4 << 20;
+
+/// The memory of the smallest object.
+const OBJECT: usize = 256;
+
+/// The most memory of a manifest's values.
+const MOST_MEMORY: usize = 64 << 20;
 
 /// The most elements of a list.
 const MAX_ELEMENTS: usize = 4096;
@@ -67,6 +74,8 @@ impl<'a> Document<'a> {
                 text.len()
             )));
         }
+        json::check_memory(text.as_bytes(), OBJECT, MOST_MEMORY)
+            .map_err(Status::invalid_argument)?;
         let root = serde_json::from_str(text)
             .map_err(|error| Status::invalid_argument(format!("expected JSON: {error}")))?;
         Ok(Self { text, root })

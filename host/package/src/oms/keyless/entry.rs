@@ -1,11 +1,14 @@
 //! The entry of a transparency log for a signature.
 
+use std::fmt;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use callbox_core::json;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Result, StatusCode};
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -98,6 +101,9 @@ struct Proof {
     checkpoint: Option<String>,
 }
 
+/// The most memory of the values in an entry's body.
+const MOST_BODY: usize = 8 << 20;
+
 /// What an entry says.
 #[derive(Clone, Debug)]
 struct Record {
@@ -123,6 +129,8 @@ impl LogEntry {
     /// another kind, and RESOURCE_EXHAUSTED for more than 64 hashes.
     pub(in super::super) fn read(raw: RawEntry) -> Result<Self> {
         let body = decoded("log entry", &raw.canonicalized_body)?;
+        // Real ones have some kilobytes.
+        json::check_memory(&body, json::MAP, MOST_BODY).map_err(|error| malformed(&error))?;
         let value: Value = serde_json::from_slice(&body).map_err(|error| malformed(&error))?;
         let record = Record::read(&value, raw.kind_version.as_ref())?;
         let promise = raw.inclusion_promise;
@@ -427,16 +435,24 @@ impl Record {
 
 /// A number, also as text: the JSON of protocol buffers quotes large ones.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a number of at most 64 bits")]
-    enum Number {
-        Plain(u64),
-        Quoted(String),
+    deserializer.deserialize_any(NumberVisitor)
+}
+
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of at most 64 bits")
     }
-    match Number::deserialize(deserializer)? {
-        Number::Plain(number) => Ok(number),
-        Number::Quoted(text) => text
-            .parse()
-            .map_err(|_| serde::de::Error::custom("expected a number of at most 64 bits")),
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+        Ok(number)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        text.parse()
+            .map_err(|_| E::custom("expected a number of at most 64 bits"))
     }
 }
