@@ -10,8 +10,9 @@ use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust, n
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub(super) use self::bundle::BESIDE;
 #[cfg(feature = "fetch")]
-pub(super) use self::bundle::beside;
+pub(super) use self::bundle::{MOST_BUNDLE, beside};
 use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::text::{name, printable};

@@ -15,14 +15,10 @@ use super::oci;
 use super::reference::{OciReference, Place, Reference};
 use super::source::Package;
 use crate::failure::Outcome;
-use crate::signing;
+use crate::signing::{self, BESIDE, MOST_BUNDLE};
 
-/// The end of the name of the bundle beside a file, and the name of the bundle of a folder.
-pub(crate) const BESIDE: &str = ".sig";
+/// The name of the bundle of a folder.
 pub(crate) const OF_FOLDER: &str = "model.sig";
-
-/// The largest bundle that is read.
-const MOST_BUNDLE: usize = 16 << 20;
 
 /// The bundle of a package, if its host has one. It is read and checked later. Of several in a
 /// registry, the one that satisfies the rules is taken.
