@@ -68,24 +68,14 @@ fn of_registry(
         let known = cache.note(&key);
         return Ok(known.and_then(|known| cache.file(&known, MOST_BUNDLE)));
     }
-    let found = oci::bundles(reference, &sha256, MOST_BUNDLE)?;
-    let is_wanted = |bundle: &&Vec<u8>| match trust {
+    let is_wanted = |bundle: &[u8]| match trust {
         Some(trust) => {
             let mut names = package.names.iter();
-            names.all(|name| {
-                trust
-                    .check_with(name, &package.bytes, Some(bundle.as_slice()))
-                    .is_ok()
-            })
+            names.all(|name| trust.check_with(name, &package.bytes, Some(bundle)).is_ok())
         }
         None => Bundle::read(bundle).is_ok_and(|bundle| bundle.lists(&package.bytes)),
     };
-    let wanted = found.iter().flatten().find(is_wanted);
-    // Another one or the first failure explains why there is none.
-    let chosen = match wanted.or_else(|| found.iter().flatten().next()) {
-        Some(chosen) => Some(chosen.clone()),
-        None => found.into_iter().next().transpose()?,
-    };
+    let chosen = oci::bundle(reference, &sha256, is_wanted)?;
     if let Some(chosen) = &chosen {
         cache.keep(chosen);
         cache.take_note(&key, &digest(chosen));

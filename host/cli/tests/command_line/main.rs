@@ -54,6 +54,7 @@ mod ptx;
 mod published;
 mod recorded;
 #[cfg(all(unix, feature = "fetch"))]
+mod referrers;
 mod registries;
 #[cfg(all(unix, feature = "fetch"))]
 mod registry;

@@ -18,14 +18,14 @@ use crate::server::{Answer, Request, Server};
 use crate::support::{Folder, Ran};
 
 /// A folder with two versions, and the password of a host.
-fn folder(host: &str) -> Folder {
+pub(crate) fn folder(host: &str) -> Folder {
     let folder = packages::two_versions();
     let auths = json!({"auths": {host: {"auth": STANDARD.encode(USER)}}});
     folder.write("docker/config.json", auths.to_string());
     folder
 }
 
-fn callbox(folder: &Folder, arguments: &[&str]) -> Ran {
+pub(crate) fn callbox(folder: &Folder, arguments: &[&str]) -> Ran {
     let mut command = folder.command(arguments);
     command
         .env("HF_HOME", folder.path("home"))
@@ -44,7 +44,7 @@ fn callbox(folder: &Folder, arguments: &[&str]) -> Ran {
     ran
 }
 
-fn host_of(server: &Server) -> String {
+pub(crate) fn host_of(server: &Server) -> String {
     server.address("").replace("http://", "")
 }
 
@@ -382,17 +382,22 @@ fn registries_that_lie_or_refuse_are_statuses() {
     );
 }
 
-const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// Rules that take bundles for references of registries.
-fn write_rules(folder: &Folder, revoked: &[&str]) {
+pub(crate) fn write_rules(folder: &Folder, revoked: &[&str]) {
     let rules = json!({"keys": {"root": ROOT, "leaf": LEAF}, "revoked": revoked,
         "signatures": {"oci:*": {"signed_by": "root"}}});
     folder.write("trust.json", rules.to_string());
 }
 
 /// Pushes an artefact that refers to a subject, without the command line.
-fn push_bundle(state: &Arc<Mutex<State>>, subject: &str, kind: &str, bundle: &[u8]) -> String {
+pub(crate) fn push_bundle(
+    state: &Arc<Mutex<State>>,
+    subject: &str,
+    kind: &str,
+    bundle: &[u8],
+) -> String {
     let mut state = state.lock().unwrap();
     let sha256 = digest(bundle);
     let manifest = json!({"schemaVersion": 2, "artifactType": BUNDLE, "subject": {

@@ -21,6 +21,8 @@ pub(crate) struct State {
     /// Whether it lists the artefacts that refer to a manifest, as from version 1.1 of the
     /// specification on.
     pub(crate) lists_referrers: bool,
+    /// How many artefacts a page of such a list has. 0: all of them.
+    pub(crate) per_page: usize,
 }
 
 pub(crate) const USER: &str = "user:secretsecret";
@@ -89,7 +91,10 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
         .strip_prefix("referrers/")
         .filter(|_| state.lists_referrers)
     {
-        return Answer::new(200, referrers(state, subject).to_string().as_bytes());
+        let page = query
+            .strip_prefix("page=")
+            .map_or(0, |n| n.parse().unwrap());
+        return referrers(state, subject, page);
     }
     match (request.method.as_str(), rest) {
         ("POST", "blobs/uploads/") => {
@@ -116,8 +121,8 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
     }
 }
 
-/// The index of the manifests with this subject.
-fn referrers(state: &State, subject: &str) -> Value {
+/// A page of the index of the manifests with this subject.
+fn referrers(state: &State, subject: &str, page: usize) -> Answer {
     let by_digest = state.manifests.iter();
     let by_digest = by_digest.filter(|(name, _)| name.starts_with("sha256:"));
     let manifests = by_digest.filter_map(|(digest, text)| {
@@ -128,6 +133,19 @@ fn referrers(state: &State, subject: &str) -> Value {
                 "artifactType": manifest["artifactType"]})
         })
     });
-    json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": manifests.collect::<Vec<_>>()})
+    let all = Vec::from_iter(manifests);
+    let mut pages = all.chunks(if state.per_page == 0 {
+        usize::MAX
+    } else {
+        state.per_page
+    });
+    let manifests = pages.nth(page).unwrap_or_default();
+    let index = json!({"schemaVersion": 2, "manifests": manifests,
+        "mediaType": "application/vnd.oci.image.index.v1+json"});
+    let answer = Answer::new(200, index.to_string().as_bytes());
+    if pages.next().is_none() {
+        return answer;
+    }
+    let next = format!("/v2/org/negate/referrers/{subject}?page={}", page + 1);
+    answer.with("Link", &format!("<{next}>; rel=\"next\""))
 }
