@@ -137,25 +137,29 @@ fn write(arguments: &Arguments) -> Outcome<Published> {
         changed: true,
         ..Published::default()
     };
-    match &destination.place {
-        Place::File(path) => folder::publish(content, path, arguments.replace, &mut published)?,
+    let done = put(content, arguments, &mut published);
+    done.map_err(|failure| destination.in_failure(failure))?;
+    Ok(published)
+}
+
+/// Puts a package and its bundle to the destination.
+fn put(content: Content<'_>, arguments: &Arguments, published: &mut Published) -> Outcome<()> {
+    match &arguments.destination.place {
+        Place::File(path) => folder::publish(content, path, arguments.replace, published),
         Place::Web(_) => {
             let message = "expected hf:ORG/NAME@VERSION, oci:HOST/PATH:TAG or a folder: publish \
                            into a folder, and upload that to the site";
-            return Err(wrong(message));
+            Err(wrong(message))
         }
         Place::Hub(reference) => {
             let choices = Choices {
                 replaces: arguments.replace,
                 is_private: arguments.private,
             };
-            hub::publish(content, reference, choices, &mut published)?;
+            hub::publish(content, reference, choices, published)
         }
-        Place::Oci(reference) => {
-            oci::publish(content, reference, arguments.replace, &mut published)?;
-        }
+        Place::Oci(reference) => oci::publish(content, reference, arguments.replace, published),
     }
-    Ok(published)
 }
 
 /// The bundle of signatures beside the package, which must be of it.

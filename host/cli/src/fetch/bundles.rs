@@ -28,6 +28,16 @@ pub(crate) fn of(
     trust: Option<&Trust>,
     is_offline: bool,
 ) -> Outcome<Option<Vec<u8>>> {
+    let found = find(reference, package, trust, is_offline);
+    found.map_err(|failure| reference.in_failure(failure))
+}
+
+fn find(
+    reference: &Reference,
+    package: &Package,
+    trust: Option<&Trust>,
+    is_offline: bool,
+) -> Outcome<Option<Vec<u8>>> {
     match &reference.place {
         Place::File(path) => signing::bundle_of(path),
         Place::Oci(reference) => Ok(of_registry(reference, package, trust, is_offline)?),

@@ -337,7 +337,7 @@ fn files_behind_links_to_folders_are_updated_in_place() {
         &ran,
         2,
         "INVALID_ARGUMENT",
-        "expected to write link: is a directory",
+        "link: expected the name of a file to write, found a folder",
     );
     assert!(folder.path("link").is_symlink());
 
