@@ -38,11 +38,7 @@ pub(super) fn publish(
     }
     let beside = signing::beside(&path);
     let found = signing::bundle_of(&path)?;
-    let change = match content.bundle_change(found.as_deref()) {
-        // It is not the matter of a command that writes nothing.
-        BundleChange::Remove if is_same => BundleChange::Keep,
-        change => change,
-    };
+    let change = content.bundle_change(found.as_deref());
     if change != BundleChange::Keep && found.is_some() && !replaces {
         return Err(refused(
             &beside,
@@ -51,7 +47,7 @@ pub(super) fn publish(
     }
     let cannot = |error| Failure::file(format!("expected to make {}", folder.display()), &error);
     fs::create_dir_all(folder).map_err(cannot)?;
-    // The bundle comes first: an interrupted command leaves no package with a bundle of another.
+    // The bundle comes first, so that a new package is never there without it.
     match (change, content.bundle) {
         (BundleChange::Write, Some(bundle)) => write_file::write(&beside, &[bundle])?,
         (BundleChange::Remove, _) => {
