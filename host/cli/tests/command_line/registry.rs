@@ -7,8 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::fetch::digest;
+use crate::fetch::{digest, run};
+use crate::packages;
 use crate::server::{Answer, Request, Server};
+use crate::support::{Folder, Ran};
 
 /// A repository of a registry.
 #[derive(Default)]
@@ -26,6 +28,67 @@ pub(crate) struct State {
 }
 
 pub(crate) const USER: &str = "user:secretsecret";
+
+/// A registry, and a folder with two versions of a package and the password of the registry.
+pub(crate) struct Registry {
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) server: Server,
+    pub(crate) folder: Folder,
+    /// The tag `1` of its repository.
+    pub(crate) reference: String,
+}
+
+impl Registry {
+    pub(crate) fn new(state: State) -> Self {
+        Self::with(&Arc::new(Mutex::new(state)), |_| None)
+    }
+
+    /// A registry of which `change` decides some answers.
+    pub(crate) fn with(
+        state: &Arc<Mutex<State>>,
+        change: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Self {
+        let server = registry(state, change);
+        let host = host_of(&server);
+        Self {
+            state: Arc::clone(state),
+            server,
+            folder: folder(&host),
+            reference: format!("oci:{host}/org/negate:1"),
+        }
+    }
+}
+
+/// A folder with two versions, and the password of a host.
+pub(crate) fn folder(host: &str) -> Folder {
+    let folder = packages::two_versions();
+    let auths = json!({"auths": {host: {"auth": STANDARD.encode(USER)}}});
+    folder.write("docker/config.json", auths.to_string());
+    folder
+}
+
+pub(crate) fn callbox(folder: &Folder, arguments: &[&str]) -> Ran {
+    let mut command = folder.command(arguments);
+    command
+        .env("HF_HOME", folder.path("home"))
+        .env("DOCKER_CONFIG", folder.path("docker"))
+        .env_remove("HF_HUB_OFFLINE");
+    for name in ["http_proxy", "https_proxy", "all_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    let ran = run(command);
+    for secret in ["secretsecret", &STANDARD.encode(USER)] {
+        assert!(
+            !ran.stdout.contains(secret) && !ran.stderr.contains(secret),
+            "{ran:?}"
+        );
+    }
+    ran
+}
+
+pub(crate) fn host_of(server: &Server) -> String {
+    server.address("").replace("http://", "")
+}
 
 /// A registry that asks for tokens, which its server gives for a password.
 pub(crate) fn registry(
