@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::cache::digest;
 use self::locked::Additions;
 use self::reference::Reference;
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::lock::Lock;
 use super::text::{name, printable};
@@ -172,6 +172,12 @@ fn write(arguments: &Arguments) -> Outcome<Fetched> {
 /// Whether a file is to be written, as it is not there. Another file of this name stays, unless it
 /// is to be replaced.
 fn is_new(path: &Path, bytes: &[u8], replace: bool) -> Outcome<bool> {
+    if path.is_dir() {
+        let message = "expected the name of a file to write, found a folder: name a file in it \
+                       with -o";
+        let status = Status::invalid_argument(message).context(path.display());
+        return Err(Failure::usage(status));
+    }
     if path.symlink_metadata().is_ok() {
         let found = regular_file::read(path, bytes.len());
         if found.is_ok_and(|found| found == bytes) {

@@ -37,15 +37,16 @@ Examples:
   callbox publish softmax-1.0.0.wasm oci:ghcr.io/org/softmax:1.0.0
   callbox publish softmax-1.0.0.wasm site/kernels
 
-In a registry, the bundle of signatures that is beside the file, FILE.wasm.sig, is published too.
-Run `callbox test` before. A version that is published stays as it is, and the branch of a version
-does not go back: --replace does both.
+The bundle of signatures that is beside the file, FILE.wasm.sig, is published too. Run
+`callbox test` before. A version that is published stays as it is, with its bundle, and the branch
+of a version does not go back: --replace does both.
 
 With --json, standard output is one object, of failures too (then published is null):
   {\"status\":{...},\"published\":{\"to\":...,\"name\":...,\"version\":...,\"sha256\":...,
-    \"changed\":true,\"commit\":...,\"hub_digest\":...,\"manifest_digest\":...,
+    \"changed\":true,\"bundle\":...,\"commit\":...,\"hub_digest\":...,\"manifest_digest\":...,
     \"bundle_digest\":...}}
-  changed is false if the destination had this package; keys of other destinations are null.";
+  changed is false if the destination had all of this; bundle is the path of the bundle in the
+  folder or repository; keys of other destinations are null.";
 
 /// Publish a package on the Hugging Face Hub, in a registry of containers or in a folder
 #[derive(Debug, clap::Args)]
@@ -80,11 +81,29 @@ struct Published {
     version: String,
     sha256: String,
     changed: bool,
+    /// The path of the bundle in the folder or repository.
+    bundle: Option<String>,
     commit: Option<String>,
     hub_digest: Option<String>,
     manifest_digest: Option<String>,
     /// The digest of the artefact with the bundle.
     bundle_digest: Option<String>,
+}
+
+/// A package, and the bundle of signatures beside it.
+#[derive(Clone, Copy)]
+struct Content<'a> {
+    package: &'a Package<'a>,
+    bundle: Option<&'a [u8]>,
+}
+
+/// What becomes of the bundle beside a published package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BundleChange {
+    Keep,
+    Write,
+    /// It is of another package.
+    Remove,
 }
 
 pub(super) fn publish(arguments: &Arguments) -> ExitCode {
@@ -107,7 +126,10 @@ fn write(arguments: &Arguments) -> Outcome<Published> {
         return Err(wrong("expected a destination without a digest"));
     }
     let bundle = bundle_of(&arguments.file, &bytes)?;
-    let bundle = bundle.as_deref();
+    let content = Content {
+        package: &package,
+        bundle: bundle.as_deref(),
+    };
     let mut published = Published {
         name: package.header().name.clone(),
         version: package.header().version.clone(),
@@ -115,29 +137,29 @@ fn write(arguments: &Arguments) -> Outcome<Published> {
         changed: true,
         ..Published::default()
     };
-    match &destination.place {
-        Place::File(path) => folder::publish(&package, path, arguments.replace, &mut published)?,
+    let done = put(content, arguments, &mut published);
+    done.map_err(|failure| destination.in_failure(failure))?;
+    Ok(published)
+}
+
+/// Puts a package and its bundle to the destination.
+fn put(content: Content<'_>, arguments: &Arguments, published: &mut Published) -> Outcome<()> {
+    match &arguments.destination.place {
+        Place::File(path) => folder::publish(content, path, arguments.replace, published),
         Place::Web(_) => {
             let message = "expected hf:ORG/NAME@VERSION, oci:HOST/PATH:TAG or a folder: publish \
                            into a folder, and upload that to the site";
-            return Err(wrong(message));
+            Err(wrong(message))
         }
         Place::Hub(reference) => {
             let choices = Choices {
                 replaces: arguments.replace,
                 is_private: arguments.private,
             };
-            hub::publish(&package, reference, choices, &mut published)?;
+            hub::publish(content, reference, choices, published)
         }
-        Place::Oci(reference) => {
-            let content = oci::Content {
-                package: &package,
-                bundle,
-            };
-            oci::publish(&content, reference, arguments.replace, &mut published)?;
-        }
+        Place::Oci(reference) => oci::publish(content, reference, arguments.replace, published),
     }
-    Ok(published)
 }
 
 /// The bundle of signatures beside the package, which must be of it.
@@ -176,6 +198,23 @@ fn check_replaces(package: &Package<'_>, other: (&str, &str), to: &str) -> Outco
     Err(status.context(crate::text::name(to)).into())
 }
 
+impl Content<'_> {
+    /// What becomes of the bundle that is found beside this package at its destination.
+    fn bundle_change(&self, found: Option<&[u8]>) -> BundleChange {
+        match (self.bundle, found) {
+            (Some(bundle), Some(found)) if bundle == found => BundleChange::Keep,
+            (Some(_), _) => BundleChange::Write,
+            (None, Some(found)) if is_of_other(found, self.package.bytes()) => BundleChange::Remove,
+            (None, _) => BundleChange::Keep,
+        }
+    }
+}
+
+/// Whether a file is a bundle, of another module. A file that is no bundle can be any signature.
+fn is_of_other(file: &[u8], module: &[u8]) -> bool {
+    Bundle::read(file).is_ok_and(|bundle| !bundle.lists(module))
+}
+
 impl Published {
     fn describe(&self) -> String {
         let mut lines = vec![
@@ -187,6 +226,7 @@ impl Published {
             ("commit", &self.commit),
             ("hub", &self.hub_digest),
             ("manifest", &self.manifest_digest),
+            ("bundle", &self.bundle),
             ("bundle", &self.bundle_digest),
         ] {
             lines.extend(value.as_ref().map(|value| field(key, value)));

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use callbox::{Blame, Status, StatusCode};
+use callbox_package::oms::{BundleSigner, EcdsaSecretKey};
 use callbox_package::{Limits, PublicKey, SecretKey, Signatures, Signer, Trust, names_of_file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub(super) use self::bundle::BESIDE;
 #[cfg(feature = "fetch")]
-pub(super) use self::bundle::beside;
+pub(super) use self::bundle::{MOST_BUNDLE, beside};
 use super::failure::{Failure, Outcome};
 use super::inspect::field;
 use super::text::{name, printable};
@@ -312,7 +314,16 @@ fn phrase(signer: &DescribedSigner) -> String {
 /// Reads a secret key.
 pub(super) fn secret_key(path: &Path) -> Outcome<SecretKey> {
     let contents = regular_file::read(path, MOST_BYTES)?;
-    Ok(SecretKey::from_file(&contents).map_err(|status| status.context(path.display()))?)
+    let key = SecretKey::from_file(&contents).map_err(|status| {
+        if EcdsaSecretKey::from_file(&contents).is_ok() {
+            return Status::invalid_argument(
+                "expected a secret key of Ed25519, found one of ECDSA, with which `callbox sign \
+                 --oms` signs",
+            );
+        }
+        status
+    });
+    Ok(key.map_err(|status| status.context(path.display()))?)
 }
 
 /// Reads a public key: its text, or the path of a file with it.
@@ -321,7 +332,16 @@ fn public_key(key: &str) -> Outcome<PublicKey> {
         return key.parse().map_err(Failure::usage);
     }
     let contents = regular_file::read(Path::new(key), MOST_BYTES)?;
-    Ok(PublicKey::from_file(&contents).map_err(|status| status.context(key))?)
+    let read = PublicKey::from_file(&contents).map_err(|status| {
+        if BundleSigner::from_file(&contents).is_ok() {
+            return Status::invalid_argument(
+                "expected a public key of Ed25519, found a key or certificate of ECDSA, which is \
+                 for bundles: name one with --oms",
+            );
+        }
+        status
+    });
+    Ok(read.map_err(|status| status.context(key))?)
 }
 
 /// Reads the rules of `--trust`.

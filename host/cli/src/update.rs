@@ -13,7 +13,6 @@ use serde::Serialize;
 pub(super) use self::moved::is_older;
 use self::moved::{Moved, Report};
 use super::failure::Outcome;
-use super::fetch::bundles::BESIDE;
 use super::lock::{Entries, Lock, NewFile, change, finish};
 use super::text::{name, printable};
 use super::{json, output, signing};
@@ -153,7 +152,7 @@ fn write(path: &Path, shown: &Entries, changes: Vec<Moved>) -> Outcome<()> {
             });
             // After the file: until then, an interrupted update has both bundles.
             files.extend(moved.bundle.clone().map(|bytes| NewFile {
-                name: name + BESIDE,
+                name: name + signing::BESIDE,
                 bytes,
             }));
         }

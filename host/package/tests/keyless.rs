@@ -355,7 +355,7 @@ fn only_services_of_the_trusted_root_count() {
     let bundle = sigstore.bundle(&Plan::default());
     let trusted = sigstore.trusted_root();
     let evil = Sigstore::new().trusted_root();
-    let ended = json!({"end": "2026-01-01T00:00:00Z"});
+    let ended = json!({"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"});
     let future = json!({"start": "2026-01-02T00:05:01Z"});
     let unseen = "no log of certificates of the trusted root has seen its certificate";
     let unknown = "its log entry is of no log of the trusted root";

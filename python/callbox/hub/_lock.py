@@ -50,7 +50,7 @@ def find(path: str | PathLike[str], reference: str) -> Locked:
 
 
 def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
-    """Writes entries down beside those that the lock has."""
+    """Writes entries down beside those that the lock has. A link to a lock stays a link."""
     path = Path(path)
     if path.with_name(f"{path.name}.next").exists():
         raise CallError(
@@ -61,10 +61,11 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
     known = _read(path) if path.exists() else {}
     files = [entry for _, entry in sorted({**known, **entries}.items())]
     text = json.dumps({"format": FORMAT, "files": files}, indent=2, ensure_ascii=False)
-    staged = path.with_name(f"{path.name}.{os.getpid()}.part")
+    real = path.resolve(strict=True) if path.is_symlink() else path
+    staged = real.with_name(f"{real.name}.{os.getpid()}.part")
     try:
         staged.write_text(f"{text}\n", encoding="utf-8")
-        os.replace(staged, path)
+        os.replace(staged, real)
     finally:
         staged.unlink(missing_ok=True)
 

@@ -132,6 +132,22 @@ def test_an_interrupted_update_is_finished_first(tmp_path, hub, good):
     assert not path.exists()
 
 
+def test_a_lock_behind_a_link_is_written_in_place(tmp_path, hub, good):
+    (tmp_path / "shared").mkdir()
+    real = tmp_path / "shared" / "real.lock"
+    real.write_text('{"format": 1, "files": []}')
+    path = tmp_path / "callbox.lock"
+    path.symlink_to("shared/real.lock")
+    callbox.hub.lock({"good/rms-norm": 1}, path, endpoint=hub.endpoint, cache_dir=tmp_path / "cache")
+    assert path.is_symlink()
+    assert "hf:good/rms-norm@v1" in real.read_text()
+    assert os.listdir(real.parent) == ["real.lock"]
+    real.unlink()
+    with pytest.raises(FileNotFoundError):
+        callbox.hub.lock({"good/rms-norm": 1}, path, endpoint=hub.endpoint, cache_dir=tmp_path / "cache")
+    assert path.is_symlink()
+
+
 def test_a_digest_pins_the_kernel(good, get, fails):
     digest = get().digest
     assert get(digest=digest).digest == digest

@@ -15,18 +15,24 @@ use super::oci;
 use super::reference::{OciReference, Place, Reference};
 use super::source::Package;
 use crate::failure::Outcome;
-use crate::signing;
+use crate::signing::{self, BESIDE, MOST_BUNDLE};
 
-/// The end of the name of the bundle beside a file, and the name of the bundle of a folder.
-pub(crate) const BESIDE: &str = ".sig";
+/// The name of the bundle of a folder.
 pub(crate) const OF_FOLDER: &str = "model.sig";
-
-/// The largest bundle that is read.
-const MOST_BUNDLE: usize = 16 << 20;
 
 /// The bundle of a package, if its host has one. It is read and checked later. Of several in a
 /// registry, the one that satisfies the rules is taken.
 pub(crate) fn of(
+    reference: &Reference,
+    package: &Package,
+    trust: Option<&Trust>,
+    is_offline: bool,
+) -> Outcome<Option<Vec<u8>>> {
+    let found = find(reference, package, trust, is_offline);
+    found.map_err(|failure| reference.in_failure(failure))
+}
+
+fn find(
     reference: &Reference,
     package: &Package,
     trust: Option<&Trust>,
@@ -72,24 +78,14 @@ fn of_registry(
         let known = cache.note(&key);
         return Ok(known.and_then(|known| cache.file(&known, MOST_BUNDLE)));
     }
-    let found = oci::bundles(reference, &sha256, MOST_BUNDLE)?;
-    let is_wanted = |bundle: &&Vec<u8>| match trust {
+    let is_wanted = |bundle: &[u8]| match trust {
         Some(trust) => {
             let mut names = package.names.iter();
-            names.all(|name| {
-                trust
-                    .check_with(name, &package.bytes, Some(bundle.as_slice()))
-                    .is_ok()
-            })
+            names.all(|name| trust.check_with(name, &package.bytes, Some(bundle)).is_ok())
         }
         None => Bundle::read(bundle).is_ok_and(|bundle| bundle.lists(&package.bytes)),
     };
-    let wanted = found.iter().flatten().find(is_wanted);
-    // Another one or the first failure explains why there is none.
-    let chosen = match wanted.or_else(|| found.iter().flatten().next()) {
-        Some(chosen) => Some(chosen.clone()),
-        None => found.into_iter().next().transpose()?,
-    };
+    let chosen = oci::bundle(reference, &sha256, is_wanted)?;
     if let Some(chosen) = &chosen {
         cache.keep(chosen);
         cache.take_note(&key, &digest(chosen));

@@ -68,12 +68,14 @@ impl fmt::Debug for Token {
 }
 
 /// A client of HTTP.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     agent: Agent,
     allowance: Allowance,
     /// The longest time for a file, all tries and redirects included.
     most_time: Duration,
+    /// When all requests of this client end.
+    until: Option<Instant>,
 }
 
 impl Client {
@@ -112,12 +114,28 @@ impl Client {
             agent: Agent::with_parts(config.build(), connector, DefaultResolver::default()),
             allowance,
             most_time: MOST_TIME,
+            until: None,
         })
+    }
+
+    /// This client, with a time for all of its requests together.
+    pub(crate) fn within(&self, time: Duration) -> Self {
+        let until = Instant::now() + time;
+        Self {
+            until: Some(self.until.map_or(until, |earlier| earlier.min(until))),
+            ..self.clone()
+        }
+    }
+
+    /// When a request that begins now ends.
+    fn end(&self) -> Instant {
+        let end = Instant::now() + self.most_time;
+        self.until.map_or(end, |until| until.min(end))
     }
 
     /// The commit of the repository that the answer about a file is of.
     pub(crate) fn commit(&self, address: &Address, token: Option<&Token>) -> Result<String> {
-        let until = Instant::now() + self.most_time;
+        let until = self.end();
         let answer = self
             .ask("HEAD", address, token, &[], 0, until)
             .map_err(|attempt| attempt.into_status(address))?;

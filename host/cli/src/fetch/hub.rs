@@ -9,10 +9,11 @@ use callbox_core::json::{Object, objects};
 use callbox_package::{Limits, MANIFEST};
 use serde::Deserialize;
 
-use super::bundles::{self, BESIDE, OF_FOLDER};
+use super::bundles::{self, OF_FOLDER};
 use super::cache::{Cache, digest};
 use super::http::{Address, Client, Rules, Token, denied, lie, quoted};
 use super::reference::HubReference;
+use crate::signing::BESIDE;
 use crate::{output, regular_file};
 
 /// The folder of the variant in a repository of kernels.

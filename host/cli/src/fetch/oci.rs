@@ -5,11 +5,14 @@ mod index;
 pub(crate) mod referrers;
 pub(crate) mod registry;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use callbox::{Blame, Result, Status, StatusCode};
 use callbox_package::Limits;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
+use self::referrers::Subject;
 use self::registry::{Registry, Rights};
 use super::cache::{Cache, digest};
 use super::http::{Rules, denied, lie, quoted};
@@ -23,6 +26,9 @@ pub(crate) const LAYER_TYPE: &str = "application/wasm";
 
 /// The largest manifest.
 pub(crate) const MOST_MANIFEST: usize = 256 << 10;
+
+/// The longest time to look for the bundle of a package.
+const BUNDLE_TIME: Duration = Duration::from_secs(600);
 
 /// The parts of a manifest that are used.
 #[derive(Debug, Deserialize)]
@@ -106,25 +112,30 @@ fn subject_key(reference: &OciReference, sha256: &str) -> String {
     )
 }
 
-/// The bundles of the package with this SHA-256, each of at most `most` bytes, the newest first.
-pub(crate) fn bundles(
+/// The last bundle of the package with this SHA-256 that is wanted, or else one that is not.
+pub(crate) fn bundle(
     reference: &OciReference,
     sha256: &str,
-    most: usize,
-) -> Result<Vec<Result<Vec<u8>>>> {
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>> {
     let cache = hub::cache()?;
-    let registry = Registry::open(reference, Rights::Pull)?;
+    let registry = Registry::open(reference, Rights::Pull)?.within(BUNDLE_TIME);
     let subject = match cache.note(&subject_key(reference, sha256)) {
         Some(known) => known,
         None => match look(&registry, reference)? {
             (found, manifest) if manifest.layer()?.0 == sha256 => found,
             // The tag has another package by now.
-            _ => return Ok(Vec::new()),
+            _ => return Ok(None),
         },
     };
     let subject = format!("sha256:{subject}");
-    let list = referrers::list(&registry, &subject)?;
-    Ok(list.bundles(&registry, &cache, reference, &subject, most))
+    let package = Subject {
+        registry: &registry,
+        cache: &cache,
+        reference,
+        digest: &subject,
+    };
+    referrers::list(&registry, &subject)?.find(&package, is_wanted)
 }
 
 /// The text of the manifest or index, whose digest was checked. `None` if the registry has none.

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use callbox::StatusCode;
+
 use super::http::{Address, quoted};
+use crate::failure::Failure;
 
 /// What to fetch, and the digest that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,21 @@ impl Reference {
             Place::Web(address) => Some(address.text()),
             Place::Hub(hub) => Some(hub.name()),
             Place::Oci(oci) => Some(oci.name()),
+        }
+    }
+
+    /// The same failure, with this reference if no host could be asked: the addresses of the hosts
+    /// of a registry or the Hub are not what the user wrote.
+    pub(crate) fn in_failure(&self, failure: Failure) -> Failure {
+        let status = failure.status();
+        match self.name() {
+            Some(name)
+                if status.code() == StatusCode::Unavailable
+                    && !status.message().contains(&name) =>
+            {
+                failure.context(crate::text::name(&name))
+            }
+            _ => failure,
         }
     }
 }

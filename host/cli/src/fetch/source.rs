@@ -32,7 +32,14 @@ pub(crate) fn get(
     lock: Option<&Lock>,
     is_offline: bool,
 ) -> Outcome<Package> {
-    let package = match &reference.place {
+    let found = find(reference, lock, is_offline);
+    let package = found.map_err(|failure| reference.in_failure(failure))?;
+    package.check_form()?;
+    Ok(package)
+}
+
+fn find(reference: &Reference, lock: Option<&Lock>, is_offline: bool) -> Outcome<Package> {
+    match &reference.place {
         Place::File(path) => {
             if lock.is_some() {
                 let message = "--lock is for references of hosts; add #sha256:DIGEST to a path";
@@ -46,30 +53,28 @@ pub(crate) fn get(
                 hub: None,
                 bundle: None,
             };
-            package.checked(reference.digest.as_deref())?
+            package.checked(reference.digest.as_deref())
         }
         Place::Web(address) => {
             let wanted = digest_of(&address.text(), reference, lock)?;
-            from_web(address, wanted.as_deref(), is_offline)?
+            from_web(address, wanted.as_deref(), is_offline)
         }
         Place::Oci(oci) => {
             let wanted = digest_of(&oci.name(), reference, lock)?;
             let name = oci.path.rsplit('/').next().unwrap_or_default();
-            Package {
+            Ok(Package {
                 names: vec![oci.name()],
                 bytes: super::oci::fetch(oci, wanted.as_deref(), is_offline)?,
                 file_name: last_name(&format!("{name}.wasm")),
                 hub: None,
                 bundle: None,
-            }
+            })
         }
         Place::Hub(hub) => {
             let wanted = wanted(hub, reference.digest.as_deref(), lock)?;
-            from_hub(hub, &wanted, is_offline)?
+            from_hub(hub, &wanted, is_offline)
         }
-    };
-    package.check_form()?;
-    Ok(package)
+    }
 }
 
 /// The package of a kernel of the Hub.

@@ -274,12 +274,18 @@ impl Lock {
     }
 }
 
-/// Writes a lock.
+/// Writes a lock. If its path is a link, the file that it leads to is replaced, and not the link.
 pub(crate) fn write(path: &Path, entries: &Entries) -> Outcome<LockFile> {
     let lock = LockFile::new(entries);
     let text =
         serde_json::to_string_pretty(&lock).map_err(|error| Status::internal(error.to_string()))?;
-    write_file::write(path, &[text.as_bytes(), b"\n"])?;
+    let real = if path.is_symlink() {
+        let cannot = |error| Failure::file(format!("expected to write {}", path.display()), &error);
+        fs::canonicalize(path).map_err(cannot)?
+    } else {
+        path.to_owned()
+    };
+    write_file::write(&real, &[text.as_bytes(), b"\n"])?;
     Ok(lock)
 }
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::{Failure, Outcome};
 use crate::package::{folder, wrong};
+use crate::signing::BESIDE;
 
 /// The folder of the variant in a repository of kernels.
 const VARIANT: &str = "callbox-wasm32";
@@ -58,8 +59,10 @@ impl Variant {
         let header = package.header();
         let module = format!("{}.wasm", header.name);
         let mut files = twin(package)?;
-        if files.contains_key(module.as_str()) || files.contains_key(METADATA) {
-            let message = format!("the twin has a file `{module}` or `{METADATA}`: rename it");
+        let bundle = format!("{module}{BESIDE}");
+        let own = [module.as_str(), METADATA, &bundle];
+        if let Some(name) = own.iter().find(|name| files.contains_key(*name)) {
+            let message = format!("the twin has a file `{name}`: rename it");
             return Err(wrong(message).into());
         }
         files.insert(&module, package.bytes());

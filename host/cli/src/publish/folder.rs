@@ -4,41 +4,67 @@ use std::fs;
 use std::path::Path;
 
 use callbox::{Blame, Status, StatusCode};
-use callbox_package::Package;
 
-use super::Published;
+use super::{BundleChange, Content, Published};
 use crate::failure::{Failure, Outcome};
-use crate::{regular_file, write_file};
+use crate::{regular_file, signing, write_file};
 
-/// Writes `NAME-VERSION.wasm` into a folder, which is made if it does not exist.
+/// Writes `NAME-VERSION.wasm`, and its bundle beside it, into a folder, which is made if it does
+/// not exist.
 pub(super) fn publish(
-    package: &Package<'_>,
+    content: Content<'_>,
     folder: &Path,
     replaces: bool,
     published: &mut Published,
 ) -> Outcome<()> {
-    let header = package.header();
+    let header = content.package.header();
+    let package = content.package.bytes();
     let path = folder.join(format!("{}-{}.wasm", header.name, header.version));
     published.to = path.to_string_lossy().into_owned();
-    if path.symlink_metadata().is_ok() {
-        let found = regular_file::read(&path, package.bytes().len());
-        if found.is_ok_and(|found| found == package.bytes()) {
-            published.changed = false;
-            return Ok(());
-        }
-        if !replaces {
-            let message = "another package of this version is there: a new version needs a greater \
-                           number, and --replace replaces it";
-            let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
-            return Err(status.context(path.display()).into());
-        }
-    }
     if folder.is_file() {
         let message = "expected a folder, hf:ORG/NAME@VERSION or oci:HOST/PATH:TAG, found a file";
         let status = Status::invalid_argument(message).context(folder.display());
         return Err(Failure::usage(status));
     }
+    let is_there = path.symlink_metadata().is_ok();
+    let found = regular_file::read(&path, package.len());
+    let is_same = is_there && found.is_ok_and(|found| found == package);
+    if is_there && !is_same && !replaces {
+        return Err(refused(
+            &path,
+            "another package of this version is there: a new version needs a greater number, and \
+             --replace replaces it",
+        ));
+    }
+    let beside = signing::beside(&path);
+    let found = signing::bundle_of(&path)?;
+    let change = content.bundle_change(found.as_deref());
+    if change != BundleChange::Keep && found.is_some() && !replaces {
+        return Err(refused(
+            &beside,
+            "another bundle of signatures is there: --replace replaces or removes it",
+        ));
+    }
     let cannot = |error| Failure::file(format!("expected to make {}", folder.display()), &error);
     fs::create_dir_all(folder).map_err(cannot)?;
-    write_file::write(&path, &[package.bytes()])
+    // The bundle comes first, so that a new package is never there without it.
+    match (change, content.bundle) {
+        (BundleChange::Write, Some(bundle)) => write_file::write(&beside, &[bundle])?,
+        (BundleChange::Remove, _) => {
+            fs::remove_file(&beside).map_err(|error| regular_file::cannot(&beside, &error))?;
+        }
+        _ => {}
+    }
+    if !is_same {
+        write_file::write(&path, &[package])?;
+    }
+    published.changed = !is_same || change != BundleChange::Keep;
+    let has_bundle = content.bundle.is_some();
+    published.bundle = has_bundle.then(|| beside.to_string_lossy().into_owned());
+    Ok(())
+}
+
+fn refused(path: &Path, message: &str) -> Failure {
+    let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+    status.context(path.display()).into()
 }

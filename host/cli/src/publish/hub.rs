@@ -1,19 +1,21 @@
 //! The Hugging Face Hub, through the HTTP interface that its own client uses.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callbox::{Blame, Status, StatusCode};
-use callbox_package::Package;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Published, check_replaces, lfs, wrong};
+use super::{BundleChange, Content, Published, check_replaces, lfs, wrong};
 use crate::failure::Outcome;
 use crate::fetch::cache::digest;
-use crate::fetch::http::{Address, Call, Client, Reply, Token, lie, quoted};
+use crate::fetch::http::{Address, Call, Client, Reply, Rules, Token, lie, quoted};
 use crate::fetch::hub::{Hub, METADATA, MOST_METADATA, Metadata, VARIANT};
 use crate::fetch::reference::HubReference;
 use crate::pack::hub::Variant;
+use crate::signing::{BESIDE, MOST_BUNDLE};
 
 /// How many bytes of a file the Hub looks at to choose how to store it.
 const SAMPLE: usize = 512;
@@ -70,14 +72,23 @@ struct Committed {
     commit: String,
 }
 
-/// Puts the variant of a package into a branch, in one commit.
+/// What a commit does with the files of the variant.
+struct Changes {
+    written: BTreeMap<String, Vec<u8>>,
+    removed: Vec<String>,
+    /// The path of the bundle of signatures.
+    bundle: String,
+}
+
+/// Puts the variant of a package and its bundle into a branch, in one commit.
 pub(super) fn publish(
-    package: &Package<'_>,
+    content: Content<'_>,
     reference: &HubReference,
     choices: Choices,
     published: &mut Published,
 ) -> Outcome<()> {
     published.to = reference.name();
+    let package = content.package;
     let version = &package.header().version;
     if let Some(major) = &reference.major
         && version.split('.').next() != Some(major)
@@ -98,21 +109,56 @@ pub(super) fn publish(
     };
     let variant = Variant::new(package)?;
     published.hub_digest = Some(variant.digest.clone());
+    let bundle = format!("{}{BESIDE}", variant.module);
+    let has_bundle = content.bundle.is_some();
+    published.bundle = has_bundle.then(|| format!("{VARIANT}/{bundle}"));
     let parent = repository.branch(&reference.revision, choices.is_private)?;
-    let earlier = repository.metadata(&parent)?;
-    if let Some(text) = &earlier {
-        if digest(text) == variant.digest {
-            published.changed = false;
-            published.commit = Some(parent);
-            return Ok(());
-        }
-        if !choices.replaces {
-            let found = Metadata::read(text)?;
-            check_replaces(package, (&found.name, &found.version), &published.to)?;
-        }
+    let earlier = repository.file(&parent, METADATA, MOST_METADATA)?;
+    let is_same = earlier
+        .as_deref()
+        .is_some_and(|text| digest(text) == variant.digest);
+    if let Some(text) = &earlier
+        && !is_same
+        && !choices.replaces
+    {
+        let found = Metadata::read(text)?;
+        check_replaces(package, (&found.name, &found.version), &published.to)?;
     }
-    let gone = gone(earlier.as_deref(), &variant);
-    let commit = repository.commit(package, &variant, &gone, (&reference.revision, &parent))?;
+    let found = match &earlier {
+        Some(_) => repository.file(&parent, &bundle, MOST_BUNDLE)?,
+        None => None,
+    };
+    let change = content.bundle_change(found.as_deref());
+    if is_same && change == BundleChange::Write && found.is_some() && !choices.replaces {
+        let message = "another bundle of signatures is there: --replace replaces it";
+        let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
+        return Err(status.context(format!("{VARIANT}/{bundle}")).into());
+    }
+    if is_same && change == BundleChange::Keep {
+        published.changed = false;
+        published.commit = Some(parent);
+        return Ok(());
+    }
+    let mut changes = Changes {
+        removed: gone(earlier.as_deref(), &variant),
+        written: if is_same {
+            BTreeMap::new()
+        } else {
+            variant.files
+        },
+        bundle,
+    };
+    let path = changes.bundle.clone();
+    match (change, content.bundle) {
+        (BundleChange::Write, Some(bundle)) => {
+            changes.written.insert(path, bundle.to_vec());
+        }
+        (BundleChange::Remove, _) => changes.removed.push(path),
+        _ => {}
+    }
+    let header = package.header();
+    let summary = format!("Publish {} {} with callbox", header.name, header.version);
+    let commit = repository.commit(&summary, &changes, (&reference.revision, &parent))?;
     published.commit = Some(commit);
     Ok(())
 }
@@ -192,41 +238,38 @@ impl Repository<'_> {
         Ok(())
     }
 
-    /// The metadata that a commit has.
-    fn metadata(&self, commit: &str) -> Outcome<Option<Vec<u8>>> {
+    /// A file of the variant that a commit has.
+    fn file(&self, commit: &str, path: &str, most: usize) -> Outcome<Option<Vec<u8>>> {
         let name = self.name;
-        let address = self.address(&format!(
-            "kernels/{name}/resolve/{commit}/{VARIANT}/{METADATA}"
-        ))?;
-        let call = Call {
-            method: "GET",
-            address: &address,
+        let address = self.address(&format!("kernels/{name}/resolve/{commit}/{VARIANT}/{path}"))?;
+        let within = format!("/{name}/");
+        let rules = Rules {
             token: Some(self.token),
-            headers: &[],
-            body: None,
-            most: MOST_METADATA,
+            // Its digest is not known.
+            may_leave: false,
+            within: Some(&within),
+            most,
+            commit: Some(commit),
+            digest: None,
+            cache: None,
         };
-        let reply = self.client.send(call)?;
-        if reply.status == 404 {
-            return Ok(None);
+        match self.client.get(&address, rules) {
+            Err(status) if status.code() == StatusCode::NotFound => Ok(None),
+            found => Ok(found.map(Some)?),
         }
-        Ok(Some(reply.done(&address)?.body))
     }
 
     /// Makes the commit, whose parent is the one that was looked at.
     fn commit(
         &self,
-        package: &Package<'_>,
-        variant: &Variant,
-        gone: &[String],
+        summary: &str,
+        changes: &Changes,
         (branch, parent): (&str, &str),
     ) -> Outcome<String> {
-        let header = package.header();
-        let summary = format!("Publish {} {} with callbox", header.name, header.version);
         let value = json!({"summary": summary, "description": "", "parentCommit": parent});
         let mut lines = vec![json!({"key": "header", "value": value})];
-        for (path, mode) in self.modes(variant, branch)? {
-            let bytes = &variant.files[&path];
+        for (path, mode) in self.modes(changes, branch)? {
+            let bytes = &changes.written[&path];
             let path = format!("{VARIANT}/{path}");
             lines.push(match mode.as_str() {
                 "regular" => json!({"key": "file", "value": {
@@ -238,7 +281,7 @@ impl Repository<'_> {
                 }
             });
         }
-        lines.extend(gone.iter().map(|path| {
+        lines.extend(changes.removed.iter().map(|path| {
             let path = format!("{VARIANT}/{path}");
             json!({"key": "deletedFile", "value": {"path": path}})
         }));
@@ -250,8 +293,11 @@ impl Repository<'_> {
     }
 
     /// How the Hub wants each file: `regular`, or `lfs`.
-    fn modes(&self, variant: &Variant, branch: &str) -> Outcome<Vec<(String, String)>> {
-        let files = variant.files.iter().map(|(path, bytes)| {
+    fn modes(&self, changes: &Changes, branch: &str) -> Outcome<Vec<(String, String)>> {
+        if changes.written.is_empty() {
+            return Ok(Vec::new());
+        }
+        let files = changes.written.iter().map(|(path, bytes)| {
             let sample = STANDARD.encode(&bytes[..bytes.len().min(SAMPLE)]);
             json!({"path": format!("{VARIANT}/{path}"), "sample": sample, "size": bytes.len()})
         });
@@ -270,9 +316,21 @@ impl Repository<'_> {
                         message,
                     ))
                 }
+                // The Hub has another host send such a file, from which no bundle is taken.
+                Some(mode) if mode.upload_mode == "lfs" && *path == changes.bundle => {
+                    let message = format!(
+                        "the repository's .gitattributes put {full} into the storage for large \
+                         files, from which bundles are not fetched"
+                    );
+                    Err(Status::new(
+                        StatusCode::FailedPrecondition,
+                        Blame::Caller,
+                        message,
+                    ))
+                }
                 Some(mode) if matches!(mode.upload_mode.as_str(), "regular" | "lfs") => {
                     // Storage takes no empty files.
-                    let is_empty = variant.files[path].is_empty();
+                    let is_empty = changes.written[path].is_empty();
                     let mode = if is_empty {
                         "regular"
                     } else {
@@ -285,8 +343,8 @@ impl Repository<'_> {
                 ))),
             }
         };
-        Ok(variant
-            .files
+        Ok(changes
+            .written
             .keys()
             .map(mode_of)
             .collect::<callbox::Result<_>>()?)

@@ -4,7 +4,7 @@ use callbox::{Blame, Status, StatusCode};
 use callbox_package::Package;
 use serde_json::{Value, json};
 
-use super::{Published, check_replaces, wrong};
+use super::{Content, Published, check_replaces, wrong};
 use crate::failure::Outcome;
 use crate::fetch::cache::digest;
 use crate::fetch::http::{Reply, denied, lie, quoted};
@@ -22,16 +22,9 @@ const TRIES: u32 = 3;
 
 const MOST_ANSWER: usize = 1 << 20;
 
-/// A package, and the bundle of signatures beside it.
-#[derive(Clone, Copy)]
-pub(super) struct Content<'a> {
-    pub(super) package: &'a Package<'a>,
-    pub(super) bundle: Option<&'a [u8]>,
-}
-
 /// Puts a package into a registry, under a tag. Its bundle is there before the tag leads to it.
 pub(super) fn publish(
-    content: &Content<'_>,
+    content: Content<'_>,
     reference: &OciReference,
     replaces: bool,
     published: &mut Published,

@@ -17,13 +17,13 @@ use crate::failure::{Failure, Outcome};
 use crate::{lock, regular_file, write_file};
 
 /// The largest bundle that is read.
-const MOST_BUNDLE: usize = 16 << 20;
+pub(crate) const MOST_BUNDLE: usize = 16 << 20;
 
 /// The name of the bundle in a folder, as `model-signing` has it.
 const IN_FOLDER: &str = "model.sig";
 
 /// The end of the name of the bundle beside a file.
-const BESIDE: &str = ".sig";
+pub(crate) const BESIDE: &str = ".sig";
 
 /// Signs a file or a folder.
 pub(super) fn write(arguments: &SignArguments) -> Outcome<Signed> {

@@ -179,7 +179,11 @@ fn old_bytes(lock: &Lock, locked: &Locked) -> Outcome<Vec<u8>> {
             commit: entry.commit.clone(),
             digest: Some((entry.digest.clone(), who)),
         };
-        return Ok(source::from_hub(reference, &wanted, false)?.bytes);
+        let found = source::from_hub(reference, &wanted, false);
+        return match found {
+            Ok(found) => Ok(found.bytes),
+            Err(failure) => Err(locked.reference.in_failure(failure)),
+        };
     }
     let cache = hub::cache()?;
     let mut files = locked.files.iter();

@@ -342,6 +342,12 @@ fn files_of_addresses_are_checked_and_replace_no_others() {
     assert_eq!(folder.read("k.wasm"), b"mine");
     run("/k.wasm", &["--replace"]).done();
     assert_eq!(folder.read("k.wasm"), module);
+    std::fs::create_dir(folder.path("kernels")).unwrap();
+    for rest in [&["-o", "kernels"][..], &["-o", "kernels", "--replace"]] {
+        let message = "kernels: expected the name of a file to write, found a folder";
+        refused(&run("/k.wasm", rest), 2, "INVALID_ARGUMENT", message);
+    }
+    std::fs::remove_dir(folder.path("kernels")).unwrap();
     // Programs would take such a name for an option.
     run("/-k.wasm", &[]).done();
     assert_eq!(
@@ -356,6 +362,27 @@ fn files_of_addresses_are_checked_and_replace_no_others() {
         "PERMISSION_DENIED",
         "k.wasm is not in callbox.lock: `callbox fetch --write-lock`",
     );
+}
+
+/// The address that does not answer is none that the user wrote.
+#[test]
+fn failed_connections_name_the_reference() {
+    let folder = packages::folder();
+    folder.run(&["pack", "k", "-o", "k.wasm"]).done();
+    for reference in ["hf:org/negate@v1", "oci:127.0.0.1:1/org/negate:1"] {
+        let message = format!("{reference}: http://127.0.0.1:1/");
+        for words in [&["fetch", reference][..], &["publish", "k.wasm", reference]] {
+            let mut command = folder.command(&[words, &["--json"]].concat());
+            set_environment(&mut command, &folder, "http://127.0.0.1:1");
+            let object = run(command).object();
+            assert_eq!(object["status"]["code"], "UNAVAILABLE", "{object}");
+            let found = object["status"]["message"].as_str().unwrap();
+            assert!(
+                found.starts_with(&message),
+                "expected {message:?} in {found:?}"
+            );
+        }
+    }
 }
 
 #[test]

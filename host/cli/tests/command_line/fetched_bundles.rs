@@ -34,14 +34,14 @@ fn put_bundle(repository: &Arc<Mutex<Repository>>, commit: &'static str, path: &
     files.insert(path.to_owned(), bundle);
 }
 
-fn write_rules(folder: &Folder, revoked: &[&str]) {
+pub(crate) fn write_rules(folder: &Folder, revoked: &[&str]) {
     let rules = json!({"keys": {"root": ROOT, "leaf": LEAF}, "revoked": revoked,
         "signatures": {"hf:*": {"signed_by": "root"}, "http:*": {"signed_by": "root"},
             "*.wasm": {"signed_by": "root"}}});
     folder.write("trust.json", rules.to_string());
 }
 
-const TRUST: [&str; 2] = ["--trust", "trust.json"];
+pub(crate) const TRUST: [&str; 2] = ["--trust", "trust.json"];
 
 #[test]
 fn bundles_of_the_hub_are_fetched_and_count() {

@@ -33,6 +33,8 @@ mod fetched_bundles;
 mod folders;
 mod guests;
 mod hub;
+#[cfg(all(unix, feature = "fetch"))]
+mod indexes;
 mod inputs;
 mod inspect;
 #[cfg(unix)]
@@ -46,13 +48,19 @@ mod manifests;
 mod modules;
 mod outputs;
 mod packages;
+#[cfg(all(unix, feature = "fetch"))]
+mod passwords;
 mod policy;
 mod programs;
 #[cfg(feature = "cuda")]
 mod ptx;
 #[cfg(all(unix, feature = "fetch"))]
 mod published;
+#[cfg(all(unix, feature = "fetch"))]
+mod real_registry;
 mod recorded;
+#[cfg(all(unix, feature = "fetch"))]
+mod referrers;
 #[cfg(all(unix, feature = "fetch"))]
 mod registries;
 #[cfg(all(unix, feature = "fetch"))]

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::committing_hub::{State, hub};
-use crate::fetch::{OTHER, digest, fetch, run, set_environment};
+use crate::fetch::{OTHER, digest, fetch, refused, run, set_environment};
+use crate::fetched_bundles::{TRUST, bundle_of, write_rules};
 use crate::packages::{self, HEADER};
 use crate::server::{Answer, Request, Server};
 use crate::support::{Folder, Ran};
@@ -59,7 +60,7 @@ fn a_published_kernel_is_fetched() {
         let metadata = state.lock().unwrap().files[&format!("{VARIANT}metadata.json")].clone();
         let package = folder.read("1.0.0.wasm");
         let expected = json!({"to": "hf:org/negate@v1", "name": "negate", "version": "1.0.0",
-            "sha256": digest(&package), "changed": true, "commit": OTHER,
+            "sha256": digest(&package), "changed": true, "bundle": null, "commit": OTHER,
             "hub_digest": digest(&metadata), "manifest_digest": null, "bundle_digest": null});
         assert_eq!(published, expected);
         assert_eq!(
@@ -437,6 +438,134 @@ fn folders_get_files_by_version() {
         "PERMISSION_DENIED",
         "expected a token with the right to write",
     );
+}
+
+/// The bundle beside a package goes with it, where `fetch` with rules finds it.
+#[test]
+fn folders_get_bundles_beside_packages() {
+    let folder = folder();
+    let site = |file: &str, more: &[&str]| {
+        let publish = ["publish", file, "site", "--json"];
+        folder.run(&[&publish[..], more].concat())
+    };
+    site("1.0.0.wasm", &[]).done();
+    let bundle = bundle_of(&folder.read("1.0.0.wasm"));
+    folder.write("1.0.0.wasm.sig", &bundle);
+    for changed in [true, false] {
+        let published = site("1.0.0.wasm", &[]).object()["published"].clone();
+        assert_eq!(published["changed"], changed, "{published}");
+        assert_eq!(published["bundle"], "site/negate-1.0.0.wasm.sig");
+    }
+    assert_eq!(folder.read("site/negate-1.0.0.wasm.sig"), bundle);
+    write_rules(&folder, &[]);
+    let fetch = ["fetch", "site/negate-1.0.0.wasm", "-o", "back.wasm"];
+    folder.run(&[&fetch[..], &TRUST].concat()).done();
+    assert_eq!(folder.read("back.wasm.sig"), bundle);
+
+    // Another signature of the same package.
+    let other = bundle_of(&folder.read("1.0.0.wasm"));
+    folder.write("1.0.0.wasm.sig", &other);
+    let ran = site("1.0.0.wasm", &[]);
+    let message = "negate-1.0.0.wasm.sig: another bundle of signatures is there: --replace";
+    check_refused(&ran, 1, "FAILED_PRECONDITION", message);
+    assert_eq!(folder.read("site/negate-1.0.0.wasm.sig"), bundle);
+    site("1.0.0.wasm", &["--replace"]).done();
+    assert_eq!(folder.read("site/negate-1.0.0.wasm.sig"), other);
+
+    // Without a bundle here, the one that is there stays as long as it is of the package.
+    std::fs::remove_file(folder.path("1.0.0.wasm.sig")).unwrap();
+    let published = site("1.0.0.wasm", &["--replace"]).object()["published"].clone();
+    assert_eq!(
+        (&published["changed"], &published["bundle"]),
+        (&json!(false), &Value::Null)
+    );
+    assert!(folder.path("site/negate-1.0.0.wasm.sig").exists());
+    site("other.wasm", &["--replace"]).done();
+    assert!(!folder.path("site/negate-1.0.0.wasm.sig").exists());
+
+    // A file that is no bundle is not the command's to remove.
+    folder.write("site/negate-1.0.0.wasm.sig", "mine");
+    site("1.0.0.wasm", &["--replace"]).done();
+    assert_eq!(folder.read("site/negate-1.0.0.wasm.sig"), b"mine");
+}
+
+/// The same on the Hub, in one commit.
+#[test]
+fn the_hub_gets_bundles_beside_packages() {
+    let state = Arc::new(Mutex::new(State::default()));
+    let server = hub(&state, |_| None);
+    let folder = folder();
+    let to_hub = |file: &str, more: &[&str]| {
+        let arguments = [file, DESTINATION, "--json"];
+        publish(&folder, &server, &[&arguments[..], more].concat())
+    };
+    let at = format!("{VARIANT}negate.wasm.sig");
+    let on_hub = || state.lock().unwrap().files.get(&at).cloned();
+    write_rules(&folder, &[]);
+    let trusted = |file: &str| {
+        // All commits of this hub have one name, under which metadata are kept.
+        let _ = std::fs::remove_dir_all(folder.path("home"));
+        let arguments = [&[DESTINATION, "-o", file, "--json"], &TRUST[..]].concat();
+        fetch(&folder, &server, &arguments)
+    };
+    let bundle = bundle_of(&folder.read("1.0.0.wasm"));
+    folder.write("1.0.0.wasm.sig", &bundle);
+    let published = to_hub("1.0.0.wasm", &[]).object()["published"].clone();
+    assert_eq!(published["bundle"], json!(at), "{published}");
+    assert_eq!(on_hub(), Some(bundle.clone()));
+    let commits = server.requests();
+    let commits = commits.iter().filter(|one| one.path.contains("/commit/"));
+    assert_eq!(commits.count(), 1);
+    trusted("back.wasm").done();
+    assert_eq!(folder.read("back.wasm.sig"), bundle);
+    let again = to_hub("1.0.0.wasm", &[]).object()["published"].clone();
+    assert_eq!(again["changed"], false, "{again}");
+
+    // Another signature of the same package.
+    let other = bundle_of(&folder.read("1.0.0.wasm"));
+    folder.write("1.0.0.wasm.sig", &other);
+    let message = format!("{at}: another bundle of signatures is there: --replace replaces it");
+    let ran = to_hub("1.0.0.wasm", &[]);
+    check_refused(&ran, 1, "FAILED_PRECONDITION", &message);
+    to_hub("1.0.0.wasm", &["--replace"]).done();
+    assert_eq!(on_hub(), Some(other));
+
+    // The bundle of an earlier version does not stay beside a new one, which gets its own later.
+    to_hub("1.1.0.wasm", &[]).done();
+    assert_eq!(on_hub(), None);
+    refused(&trusted("n.wasm"), 1, "PERMISSION_DENIED", "no signature");
+    let newer = bundle_of(&folder.read("1.1.0.wasm"));
+    folder.write("1.1.0.wasm.sig", &newer);
+    let published = to_hub("1.1.0.wasm", &[]).object()["published"].clone();
+    assert_eq!(published["changed"], true, "{published}");
+    trusted("n.wasm").done();
+    assert_eq!(folder.read("n.wasm.sig"), newer);
+
+    // A bundle of another file is published nowhere.
+    folder.write("2.0.0.wasm.sig", &newer);
+    let ran = publish(
+        &folder,
+        &server,
+        &["2.0.0.wasm", "hf:org/negate@2", "--json"],
+    );
+    let message = "2.0.0.wasm.sig: expected a bundle of the package";
+    check_refused(&ran, 1, "FAILED_PRECONDITION", message);
+}
+
+/// Storage for large files is another host, from which `fetch` takes no bundle.
+#[test]
+fn a_bundle_in_storage_for_large_files_is_an_error() {
+    let state = Arc::new(Mutex::new(State {
+        lfs: ".sig",
+        ..State::default()
+    }));
+    let server = hub(&state, |_| None);
+    let folder = folder();
+    folder.write("1.0.0.wasm.sig", bundle_of(&folder.read("1.0.0.wasm")));
+    let ran = publish(&folder, &server, &["1.0.0.wasm", DESTINATION, "--json"]);
+    let message = "put build/callbox-wasm32/negate.wasm.sig into the storage for large files";
+    check_refused(&ran, 1, "FAILED_PRECONDITION", message);
+    assert!(state.lock().unwrap().files.is_empty());
 }
 
 fn run_without_token(mut command: std::process::Command) -> Ran {

@@ -7,8 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::fetch::digest;
+use crate::fetch::{digest, run};
+use crate::packages;
 use crate::server::{Answer, Request, Server};
+use crate::support::{Folder, Ran};
 
 /// A repository of a registry.
 #[derive(Default)]
@@ -21,9 +23,72 @@ pub(crate) struct State {
     /// Whether it lists the artefacts that refer to a manifest, as from version 1.1 of the
     /// specification on.
     pub(crate) lists_referrers: bool,
+    /// How many artefacts a page of such a list has. 0: all of them.
+    pub(crate) per_page: usize,
 }
 
 pub(crate) const USER: &str = "user:secretsecret";
+
+/// A registry, and a folder with two versions of a package and the password of the registry.
+pub(crate) struct Registry {
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) server: Server,
+    pub(crate) folder: Folder,
+    /// The tag `1` of its repository.
+    pub(crate) reference: String,
+}
+
+impl Registry {
+    pub(crate) fn new(state: State) -> Self {
+        Self::with(&Arc::new(Mutex::new(state)), |_| None)
+    }
+
+    /// A registry of which `change` decides some answers.
+    pub(crate) fn with(
+        state: &Arc<Mutex<State>>,
+        change: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Self {
+        let server = registry(state, change);
+        let host = host_of(&server);
+        Self {
+            state: Arc::clone(state),
+            server,
+            folder: folder(&host),
+            reference: format!("oci:{host}/org/negate:1"),
+        }
+    }
+}
+
+/// A folder with two versions, and the password of a host.
+pub(crate) fn folder(host: &str) -> Folder {
+    let folder = packages::two_versions();
+    let auths = json!({"auths": {host: {"auth": STANDARD.encode(USER)}}});
+    folder.write("docker/config.json", auths.to_string());
+    folder
+}
+
+pub(crate) fn callbox(folder: &Folder, arguments: &[&str]) -> Ran {
+    let mut command = folder.command(arguments);
+    command
+        .env("HF_HOME", folder.path("home"))
+        .env("DOCKER_CONFIG", folder.path("docker"))
+        .env_remove("HF_HUB_OFFLINE");
+    for name in ["http_proxy", "https_proxy", "all_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    let ran = run(command);
+    for secret in ["secretsecret", &STANDARD.encode(USER)] {
+        assert!(
+            !ran.stdout.contains(secret) && !ran.stderr.contains(secret),
+            "{ran:?}"
+        );
+    }
+    ran
+}
+
+pub(crate) fn host_of(server: &Server) -> String {
+    server.address("").replace("http://", "")
+}
 
 /// A registry that asks for tokens, which its server gives for a password.
 pub(crate) fn registry(
@@ -89,7 +154,10 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
         .strip_prefix("referrers/")
         .filter(|_| state.lists_referrers)
     {
-        return Answer::new(200, referrers(state, subject).to_string().as_bytes());
+        let page = query
+            .strip_prefix("page=")
+            .map_or(0, |n| n.parse().unwrap());
+        return referrers(state, subject, page);
     }
     match (request.method.as_str(), rest) {
         ("POST", "blobs/uploads/") => {
@@ -116,8 +184,8 @@ pub(crate) fn answer(state: &mut State, request: &Request) -> Answer {
     }
 }
 
-/// The index of the manifests with this subject.
-fn referrers(state: &State, subject: &str) -> Value {
+/// A page of the index of the manifests with this subject.
+fn referrers(state: &State, subject: &str, page: usize) -> Answer {
     let by_digest = state.manifests.iter();
     let by_digest = by_digest.filter(|(name, _)| name.starts_with("sha256:"));
     let manifests = by_digest.filter_map(|(digest, text)| {
@@ -128,6 +196,19 @@ fn referrers(state: &State, subject: &str) -> Value {
                 "artifactType": manifest["artifactType"]})
         })
     });
-    json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": manifests.collect::<Vec<_>>()})
+    let all = Vec::from_iter(manifests);
+    let mut pages = all.chunks(if state.per_page == 0 {
+        usize::MAX
+    } else {
+        state.per_page
+    });
+    let manifests = pages.nth(page).unwrap_or_default();
+    let index = json!({"schemaVersion": 2, "manifests": manifests,
+        "mediaType": "application/vnd.oci.image.index.v1+json"});
+    let answer = Answer::new(200, index.to_string().as_bytes());
+    if pages.next().is_none() {
+        return answer;
+    }
+    let next = format!("/v2/org/negate/referrers/{subject}?page={}", page + 1);
+    answer.with("Link", &format!("<{next}>; rel=\"next\""))
 }

@@ -166,6 +166,26 @@ fn mistakes_are_told() {
     let secret = ["sign", "k.wasm", "--key", "x.npy"];
     let message = "x.npy: expected a secret key of Ed25519";
     refuse(&folder, &secret, 1, "INVALID_ARGUMENT", message);
+    // Keys of ECDSA sign bundles.
+    folder.write(
+        "ec.pem",
+        include_bytes!("../../../package/tests/bundles/secret.pem"),
+    );
+    let hint = "ec.pem: expected a secret key of Ed25519, found one of ECDSA, with which `callbox \
+                sign --oms` signs";
+    refuse(
+        &folder,
+        &["sign", "k.wasm", "--key", "ec.pem"],
+        1,
+        "INVALID_ARGUMENT",
+        hint,
+    );
+    for file in ["p256.pem", "root.pem"] {
+        let bundles = concat!(env!("CARGO_MANIFEST_DIR"), "/../package/tests/bundles");
+        let verify = ["verify", "k.wasm", "--key", &format!("{bundles}/{file}")];
+        let hint = "found a key or certificate of ECDSA, which is for bundles: name one with --oms";
+        refuse(&folder, &verify, 1, "INVALID_ARGUMENT", hint);
+    }
     let sign = ["sign", "x.npy", "--key", "alice.pem"];
     refuse(
         &folder,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fetch::{COMMIT, OTHER, REF, Repository, digest, fetch, hub, refused, repository, run};
 use crate::fetch::{set_environment, variant};
-use crate::packages::{self, HEADER};
+use crate::packages::{self, HEADER, refuse};
 use crate::server::{Answer, Server};
 use crate::support::{Folder, Ran};
 
@@ -283,6 +283,31 @@ fn updates_that_are_wrong_write_nothing() {
     );
 }
 
+/// A lock that is a link: the file behind it gets the new contents, and the link stays.
+#[cfg(unix)]
+#[test]
+fn a_lock_behind_a_link_is_updated_in_place() {
+    let (folder, server, repository) = locked();
+    folder.write("shared/.keep", "");
+    std::fs::rename(folder.path("callbox.lock"), folder.path("shared/real.lock")).unwrap();
+    std::os::unix::fs::symlink("shared/real.lock", folder.path("callbox.lock")).unwrap();
+    let before = folder.read("callbox.lock");
+    move_to(&repository, "1.1.0");
+    update(&folder, &server, &["--yes"]).done();
+    assert_ne!(folder.read("callbox.lock"), before);
+    let fetched = [REF, "-o", "n2.wasm", "--write-lock", "callbox.lock"];
+    fetch(&folder, &server, &fetched).done();
+    folder.run(&["lock", "n2.wasm"]).done();
+    assert!(folder.path("callbox.lock").is_symlink());
+    assert_eq!(folder.read("callbox.lock"), folder.read("shared/real.lock"));
+    assert_eq!(folder.list("shared"), [".keep", "real.lock"]);
+    // A link that leads nowhere stays as well.
+    std::fs::remove_file(folder.path("shared/real.lock")).unwrap();
+    let message = "expected to write callbox.lock: ";
+    refuse(&folder, &["lock", "n2.wasm"], 2, "NOT_FOUND", message);
+    assert!(folder.path("callbox.lock").is_symlink());
+}
+
 /// A folder that is a link below the lock's folder: the lock has the real path, and the file is
 /// updated behind the link. A link that the lock has in a path leads the update nowhere.
 #[cfg(unix)]
@@ -312,7 +337,7 @@ fn files_behind_links_to_folders_are_updated_in_place() {
         &ran,
         2,
         "INVALID_ARGUMENT",
-        "expected to write link: is a directory",
+        "link: expected the name of a file to write, found a folder",
     );
     assert!(folder.path("link").is_symlink());
 

@@ -201,6 +201,18 @@ fn wrong_trusted_roots_are_refused() {
             StatusCode::InvalidArgument,
             "expected a time in UTC, found \"yesterday\"",
         ),
+        (
+            "/tlogs/0/publicKey/validFor",
+            json!({"end": "2035-01-01T00:00:00Z"}),
+            StatusCode::InvalidArgument,
+            "expected `validFor` with a `start` for the key of a log, found none",
+        ),
+        (
+            "/ctlogs/0/publicKey/validFor",
+            json!({}),
+            StatusCode::InvalidArgument,
+            "expected `validFor` with a `start` for the key of a log, found none",
+        ),
         // Keys of other algorithms are left out.
         (
             "/tlogs/0/publicKey/rawBytes",
@@ -217,6 +229,14 @@ fn wrong_trusted_roots_are_refused() {
             "expected {message:?} in {status:?}"
         );
     }
+    let mut without = trusted.clone();
+    let key = without.pointer_mut("/tlogs/0/publicKey").unwrap();
+    key.as_object_mut().unwrap().remove("validFor");
+    let status = TrustedRoot::from_json(without.to_string().as_bytes()).unwrap_err();
+    assert!(status.message().contains("with a `start`"), "{status:?}");
+    // The certificates of an authority have times of their own.
+    let open = with(&trusted, "/certificateAuthorities/0/validFor", json!({}));
+    TrustedRoot::from_json(open.to_string().as_bytes()).unwrap();
     let large = format!("{trusted}{}", " ".repeat(1 << 20));
     let status = TrustedRoot::from_json(large.as_bytes()).unwrap_err();
     assert_eq!(status.code(), StatusCode::ResourceExhausted);

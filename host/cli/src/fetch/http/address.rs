@@ -74,12 +74,15 @@ impl Address {
         )
     }
 
-    /// The address that a redirect from here leads to.
+    /// The address that a redirect or a link from here leads to.
     pub(crate) fn redirected(&self, location: &str) -> std::result::Result<Self, String> {
         if location.starts_with('/') && !location.starts_with("//") {
             let scheme = self.0.scheme_str().unwrap_or_default();
             let authority = self.0.authority().map_or("", |found| found.as_str());
             return Self::parse(&format!("{scheme}://{authority}{location}"));
+        }
+        if location.starts_with('?') {
+            return Self::parse(&format!("{}{location}", self.text()));
         }
         Self::parse(location)
     }

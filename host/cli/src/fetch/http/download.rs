@@ -68,7 +68,7 @@ impl Client {
     /// Downloads a file. An interrupted download goes on where it was, if the server can.
     pub(crate) fn get(&self, address: &Address, rules: Rules<'_>) -> Result<Vec<u8>> {
         let progress = Progress::default();
-        let until = Instant::now() + self.most_time;
+        let until = self.end();
         let text = || format!("downloading {address}: {progress}");
         let key = rules.digest.map(str::to_owned);
         let key = key.unwrap_or_else(|| digest(address.0.to_string().as_bytes()));

@@ -1,9 +1,11 @@
 //! Single requests: what publishing and registries need.
 
 use std::io::Read as _;
+use std::time::Instant;
 
 use callbox::{Blame, Result, Status, StatusCode};
-use ureq::http::{HeaderMap, Request, header};
+use ureq::http::{HeaderMap, Request, Response, header};
+use ureq::{AsSendBody, Body};
 
 use super::{Address, Attempt, Client, Token, one_line, quoted, unavailable};
 
@@ -52,8 +54,8 @@ impl Client {
         }
         self.allowance.begin(call.most);
         let answer = match call.body {
-            None => self.agent.run(request.body(()).map_err(wrong)?),
-            Some(body) => self.agent.run(request.body(body).map_err(wrong)?),
+            None => self.run(request.body(()).map_err(wrong)?),
+            Some(body) => self.run(request.body(body).map_err(wrong)?),
         };
         let answer = answer.map_err(|error| Attempt::of(address, error).into_status(address))?;
         let (parts, mut body) = answer.into_parts();
@@ -86,11 +88,26 @@ impl Client {
             reason: call.token.map_or(said.clone(), |token| token.redact(&said)),
         })
     }
+
+    fn run(
+        &self,
+        request: Request<impl AsSendBody>,
+    ) -> std::result::Result<Response<Body>, ureq::Error> {
+        let left = self.end().saturating_duration_since(Instant::now());
+        let request = self.agent.configure_request(request);
+        self.agent.run(request.timeout_global(Some(left)).build())
+    }
 }
 
 impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The values of a header that can be there several times.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.headers.get_all(name).into_iter();
+        values.filter_map(|value| value.to_str().ok())
     }
 
     /// The answer to a request that must succeed.

@@ -50,6 +50,35 @@ fn all_tries_together_have_one_time() {
     assert_eq!(begun.load(Ordering::Relaxed), 1);
 }
 
+/// Requests that share a time end together.
+#[test]
+fn all_requests_within_a_time_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v2/", listener.local_addr().unwrap());
+    // The connections stay open, without an answer.
+    let open = std::thread::spawn(move || listener.incoming().take(2).collect::<Vec<_>>());
+    let address = Address::parse(&address).unwrap();
+    let client = Client::new(&address).unwrap();
+    let client = client.within(Duration::from_millis(300));
+    let client = client.within(Duration::from_secs(3600));
+    let call = Call {
+        method: "GET",
+        address: &address,
+        token: None,
+        headers: &[],
+        body: None,
+        most: 1,
+    };
+    let begun = Instant::now();
+    for _ in 0..2 {
+        let status = client.send(call).unwrap_err();
+        assert_eq!(status.code(), StatusCode::Unavailable, "{status}");
+        assert!(status.message().contains("timeout"), "{status}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(open);
+}
+
 /// A body can end long before an answer does.
 #[test]
 fn an_answer_has_no_end_of_trailers_or_interim_answers() {

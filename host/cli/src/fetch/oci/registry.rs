@@ -1,5 +1,7 @@
 //! Requests to a registry, which may ask for a token first.
 
+use std::time::Duration;
+
 use callbox::{Blame, Result, Status, StatusCode};
 use serde::Deserialize;
 
@@ -18,7 +20,7 @@ pub(crate) enum Rights {
 }
 
 /// A repository of a registry.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Registry {
     client: Client,
     /// The address of the repository.
@@ -59,6 +61,14 @@ impl Registry {
             reply.done(&root)?;
         }
         Ok(registry)
+    }
+
+    /// The repository, with a time for all requests together.
+    pub(crate) fn within(&self, time: Duration) -> Self {
+        Self {
+            client: self.client.within(time),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn client(&self) -> &Client {

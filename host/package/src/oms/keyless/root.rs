@@ -133,9 +133,9 @@ impl TrustedRoot {
     /// Reads a `trusted_root.json`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is malformed, has no authority, or no log of each kind with a key of
-    /// ECDSA or Ed25519; UNIMPLEMENTED for another version, and RESOURCE_EXHAUSTED for more than
-    /// 1 MiB.
+    /// INVALID_ARGUMENT if it is malformed, has no authority, no log of each kind with a key of
+    /// ECDSA or Ed25519, or such a log without the time from which its key counts; UNIMPLEMENTED
+    /// for another version, and RESOURCE_EXHAUSTED for more than 1 MiB.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         if json.len() > MAX_BYTES {
             let message = format!(
@@ -305,7 +305,15 @@ fn logs(files: &[LogFile]) -> Result<Vec<Log>> {
         } else {
             continue;
         };
-        let validity = Validity::read(&file.public_key.valid_for)?;
+        let valid_for = &file.public_key.valid_for;
+        // As in sigstore-go. The times of an authority may be missing, as its
+        // certificates have times, too. Nothing else bounds those of a key.
+        if valid_for.start.is_none() {
+            return Err(wrong(
+                "expected `validFor` with a `start` for the key of a log, found none",
+            ));
+        }
+        let validity = Validity::read(valid_for)?;
         if known.insert((id, validity.clone())) {
             logs.push(Log { id, key, validity });
         }
