@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::time::Instant;
 
 use callbox::{Blame, Result, Status, StatusCode};
+use callbox_core::json;
 use ureq::http::{HeaderMap, Request, Response, header};
 use ureq::{AsSendBody, Body};
 
@@ -151,9 +152,12 @@ impl Reply {
 
     /// The JSON of the body.
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, address: &Address) -> Result<T> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            let reason = one_line(&error.to_string());
-            super::lie(format!("{address}: the answer is wrong: {reason}"))
-        })
+        /// The most memory of the values in an answer.
+        const MOST: usize = 48 << 20;
+        let read = || {
+            json::check_memory(&self.body, json::MAP, MOST)?;
+            serde_json::from_slice(&self.body).map_err(|error| one_line(&error.to_string()))
+        };
+        read().map_err(|reason| super::lie(format!("{address}: the answer is wrong: {reason}")))
     }
 }
