@@ -44,7 +44,6 @@ use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
-use self::work::Work;
 use crate::ast::{Address, Base, Function, Module, RegisterId, Statement, Variable, VariableId};
 use crate::table::{Form, form};
 use crate::types::Space;

@@ -13,7 +13,7 @@ use callbox_core::call::{
     ApiVersion, AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Signature,
     Stage, signature::derivatives, signature::json,
 };
-use callbox_core::json;
+use callbox_core::json::{MAP, check_memory};
 use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
 use serde::Deserialize;
@@ -102,7 +102,7 @@ fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<
             "expected lists and objects at most {most} deep, found {depth}"
         )));
     }
-    json::check_memory(section, json::MAP, MOST_MEMORY).map_err(exhausted)?;
+    check_memory(section, MAP, MOST_MEMORY).map_err(exhausted)?;
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
         let entry = entry.map_err(not_json)?;
         let name = entry.name.clone();

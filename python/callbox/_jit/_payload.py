@@ -112,7 +112,10 @@ class _Collector:
         if isinstance(value, ElementType):
             return ("type", value.name)
         if isinstance(value, np.generic):
-            return ("scalar", (value.dtype.str, value.item()))
+            item = value.item()
+            if not isinstance(item, (bool, int, float, complex)):
+                raise where.error(name, f"a value of dtype {value.dtype}")
+            return ("scalar", (value.dtype.str, item))
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
             raise where.error(name, "an integer of more than 64 bits")
         # Subclasses, such as enumerations, may have a `repr` that does not tell the value.
