@@ -6,13 +6,14 @@ use crate::instruction::ComputationId;
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result};
 
 /// Applies the computation to the elements of `lines`, each an array of `count` elements. Gives an
-/// array of `count` elements for each scalar that the computation gives.
+/// array of `count` elements for each scalar that the computation gives. Looks at the deadline first.
 pub(super) fn apply(
     computation: ComputationId,
     lines: &[Literal],
     count: usize,
     callee: &mut dyn Callee,
 ) -> Result<Vec<Literal>> {
+    callee.check()?;
     let program = callee.program();
     let called = lift::called_by(program, computation)?;
     if lift::is_scalar(called, program) {

@@ -127,7 +127,6 @@ impl Sorter<'_> {
     fn less(&mut self, pairs: &[(usize, usize)]) -> Result<Vec<bool>> {
         let mut less = Vec::with_capacity(pairs.len());
         for pairs in pairs.chunks(PIECE) {
-            self.callee.check()?;
             let mut arguments = Vec::with_capacity(2 * self.rows.len());
             for x in &self.rows {
                 arguments.push(chosen(x, pairs.iter().map(|pair| pair.0))?);
