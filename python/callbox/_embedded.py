@@ -22,6 +22,7 @@ MOST_BUNDLE = 16 << 20
 
 #: The longest header of a ``.safetensors`` file, as the command line reads it.
 _MOST_HEADER = 16 << 20
+_MOST_MEMORY = 128 << 20
 
 
 def load(
@@ -193,8 +194,14 @@ def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
         raise CallError(
             "RESOURCE_EXHAUSTED", f"{path}: expected a header of at most {_MOST_HEADER} bytes, found {length}"
         )
+    text = file.read(length)
+    # Each takes many times as much memory as text.
+    memory = 704 * text.count(b"{") + 160 * text.count(b"[") + 64 * text.count(b",")
+    if memory > _MOST_MEMORY:
+        message = f"{path}: expected a header whose values take at most {_MOST_MEMORY} bytes of memory, found more"
+        raise CallError("RESOURCE_EXHAUSTED", message, blame="caller")
     try:
-        header = _json.loads(file.read(length))
+        header = _json.loads(text)
     except ValueError as error:
         raise _wrong(path, f"header of the .safetensors file: {error!s:.200}") from None
     if not isinstance(header, dict):

@@ -30,9 +30,7 @@ use super::fenced::{
 };
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
-use super::manifest::{
-    self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedLaunch, PlannedParameter,
-};
+use super::manifest::{self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedParameter};
 use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule};
 use super::queue::CudaQueue;
 

@@ -240,6 +240,19 @@ fn chains_of_doubted_loops_take_bounded_work() {
     assert!(start.elapsed().as_secs() < 30);
 }
 
+#[test]
+fn scopes_are_limited() {
+    let with = |count: usize| entry(&"{}".repeat(count));
+    assert!(read(&with(10_000), "k.ptx", &Limits::default()).is_ok());
+    let error = read(&with(10_001), "k.ptx", &Limits::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("the function has more than 10000 scopes"),
+        "{error}"
+    );
+}
+
 /// Kernels that are verified one after another share a budget.
 #[test]
 fn a_budget_bounds_the_work_of_all_kernels() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use callbox::attributes_to_mlir;
 use callbox::call::{ApiVersion, Mapping, Signature};
-use callbox::{CallOptions, CallSite, Dictionary};
+use callbox::{ArrayShape, Blame, CallOptions, CallSite, Dictionary, Status, StatusCode};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -270,6 +270,36 @@ impl Target {
         })
     }
 
+    /// Checks the size of results that the module declares: their memory is new, and no limit on the
+    /// guest bounds it where its target gets pieces.
+    fn check_inferred(
+        &self,
+        operands: &[ArrayShape],
+        results: &[ArrayShape],
+    ) -> callbox::Result<()> {
+        /// The bytes of results for each byte of the operands, beyond an instance's memory.
+        const RATIO: usize = 16;
+        let bytes = |shapes: &[ArrayShape]| {
+            let sizes = shapes.iter().map(ArrayShape::byte_size);
+            sizes.fold(0, usize::saturating_add)
+        };
+        let memory = self.core.host().policy.limits.memory_bytes;
+        let most = memory.saturating_add(bytes(operands).saturating_mul(RATIO));
+        let found = bytes(results);
+        if found <= most {
+            return Ok(());
+        }
+        Err(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Guest,
+            format!(
+                "{}(): expected declared results of at most {most} bytes (`memory_bytes`, and \
+                 {RATIO} times the operands), found {found}: pass out= or result_shape_dtypes=",
+                self.signature().name
+            ),
+        ))
+    }
+
     /// The shapes of a direct call.
     ///
     /// The shapes of results are the requested ones, else the inferred ones, else those of `out`.
@@ -282,7 +312,12 @@ impl Target {
         let results = match &request.options.result_shape_dtypes {
             Some(given) => options::result_shapes(given)?,
             None => match self.signature().infer_results(&operands) {
-                Ok(results) => results,
+                Ok(results) => {
+                    if outs.is_empty() {
+                        or_raise(py, self.check_inferred(&operands, &results))?;
+                    }
+                    results
+                }
                 Err(_) if !outs.is_empty() && arrays().all(|array| array.is_some()) => {
                     let shapes = arrays().flatten().map(|array| array.shape(py));
                     shapes.collect::<PyResult<_>>()?

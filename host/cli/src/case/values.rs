@@ -148,7 +148,8 @@ pub(super) fn check_memory(text: &[u8]) -> Result<(), String> {
 
 /// A message that quotes a part of a case.
 fn shown(message: fmt::Arguments<'_>) -> String {
-    const MOST: usize = 1024;
+    /// More than a status shows.
+    const MOST: usize = 16 << 10;
     name(&formatted(message, MOST))
 }
 
@@ -170,7 +171,7 @@ impl AttributeText {
     /// Reads an attribute of at most this many levels of dictionaries.
     fn read_within(self, levels: usize) -> Result<Attribute, String> {
         match (self.kind.as_str(), self.value) {
-            ("string", Value::String(text)) => Ok(text.into()),
+            ("string", Value::String(text)) => Ok(text.as_str().into()),
             ("dictionary", value @ Value::Object(_)) => {
                 let levels = levels.checked_sub(1).ok_or_else(|| {
                     format!("expected at most {MOST_LEVELS} levels of dictionaries, found more")

@@ -8,6 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use callbox::{ArrayShape, Blame, ElementType, Literal, Result, Status, StatusCode};
+use callbox_core::json;
 use callbox_core::text::{nearest, shortened};
 pub use callbox_package::tensors::file;
 use callbox_package::tensors::{SHAPES, holder, natural};
@@ -17,6 +18,9 @@ use super::{ReadError, wrong};
 
 /// The longest header, in bytes. Parsed, it takes many times its size in memory.
 const MAX_HEADER: u64 = 16 << 20;
+
+/// The most memory of a header's values: those of some hundred thousand tensors.
+const MOST_MEMORY: usize = 128 << 20;
 
 /// A file whose header was read.
 #[derive(Debug)]
@@ -161,6 +165,11 @@ fn read_metadata(file: &mut (impl Read + Seek)) -> Result<(Metadata, u64), ReadE
     }
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header)?;
+    json::check_memory(&header, json::MAP, MOST_MEMORY).map_err(|message| {
+        let message = format!("header of the .safetensors file: {message}");
+        let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
+        ReadError::Status(status)
+    })?;
     let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
         let error = error.to_string();
         wrong(format!(

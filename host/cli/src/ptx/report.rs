@@ -220,16 +220,16 @@ fn is_same(one: &FencedLaunch, other: &FencedLaunch) -> bool {
 }
 
 /// Verifies the kernels of a report.
-pub(super) struct Verifier<'a> {
-    pub(super) gpu: &'a Gpu,
+pub(crate) struct Verifier<'a> {
+    pub(crate) gpu: &'a Gpu,
     /// For all kernels together.
-    pub(super) budget: Budget,
+    pub(crate) budget: Budget,
     /// Whether reports have the fenced texts, each of which is as long as its file.
-    pub(super) keeps_texts: bool,
+    pub(crate) keeps_texts: bool,
 }
 
 impl<'a> Verifier<'a> {
-    pub(super) fn new(gpu: &'a Gpu) -> Self {
+    pub(crate) fn new(gpu: &'a Gpu) -> Self {
         Self {
             gpu,
             budget: Budget::default(),

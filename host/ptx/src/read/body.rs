@@ -12,6 +12,10 @@ use crate::types::{Space, Type};
 use super::module::Reader;
 use super::scope::Scope;
 
+/// The most scopes of a function. The tables of each are kept until the function ends, because a
+/// branch may go out of it.
+const MOST_SCOPES: usize = 10_000;
+
 /// A body under construction.
 pub(super) struct Body<'r, 't, 'a> {
     pub(super) reader: &'r mut Reader<'t, 'a>,
@@ -103,6 +107,10 @@ impl<'a> Body<'_, '_, 'a> {
         let most = self.reader.limits.scopes;
         if self.open.len() >= most {
             let message = format!("more than {most} scopes are open here (`scopes`)");
+            return Err(Found::new(self.reader.cursor.place(), message));
+        }
+        if self.scopes.len() > MOST_SCOPES {
+            let message = format!("the function has more than {MOST_SCOPES} scopes");
             return Err(Found::new(self.reader.cursor.place(), message));
         }
         self.reader.cursor.advance();

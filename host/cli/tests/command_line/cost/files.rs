@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::{MEMORY, limited, list, module, shown};
 use crate::manifests::{self, MANIFEST};
+use crate::packages;
 use crate::support::Folder;
 
 #[test]
@@ -96,6 +97,8 @@ fn headers_of_arrays() {
         format!("{{\"{long}"),
         "[".repeat(8 << 20),
         " ".repeat(17 << 20),
+        format!("{{\"\": [{}]}}", list("[[[[[[[[]]]]]]]]", 900_000)),
+        format!("{{\"\": [{}]}}", list("{\"\":0}", 1_800_000)),
     ] {
         folder.write("x.safetensors", with_header(&header));
         let ran = limited(
@@ -205,4 +208,56 @@ fn metadata_with_very_many_operands() {
     let object = ran.object();
     let operands = object["module"]["targets"][0]["operands"].as_array();
     assert_eq!(operands.map(Vec::len), Some(349_000), "{}", shown(&ran));
+}
+
+/// Trees of JSON take up to a hundred times as much memory as their text, and attributes were
+/// cloned at each level.
+#[test]
+fn attributes_and_values_of_a_case() {
+    let nested = |levels: usize, text: String| {
+        let dictionary =
+            |inner: String, _| format!(r#"{{"type": "dictionary", "value": {{"a": {inner}}}}}"#);
+        (0..levels).fold(text, dictionary)
+    };
+    let wide = |count: usize| {
+        let value = list(r#"{"":0}"#, count);
+        format!(r#"{{"type": "f32[1]", "value": [{value}]}}"#)
+    };
+    for (attribute, code, message) in [
+        (
+            nested(58, wide(100)),
+            "INVALID_ARGUMENT",
+            "at most 16 levels",
+        ),
+        (
+            nested(3, wide(9_000)),
+            "INVALID_ARGUMENT",
+            "expected 1 values for f32[1]",
+        ),
+        (
+            nested(3, wide(11_000)),
+            "RESOURCE_EXHAUSTED",
+            "bytes of memory, found more",
+        ),
+        (
+            format!(
+                r#"{{"type": "f32[1]", "value": [{}]}}"#,
+                list("[[[[]]]]", 100_000)
+            ),
+            "RESOURCE_EXHAUSTED",
+            "bytes of memory, found more",
+        ),
+    ] {
+        let folder = packages::folder();
+        let call = format!(r#""call": {{"attributes": {{"a": {attribute}}}, "#);
+        folder.write(
+            "k/cases/three.json",
+            packages::CASE.replace("\"call\": {", &call),
+        );
+        let ran = limited(&folder, MEMORY, &["pack", "k", "--json"]);
+        let status = &ran.object()["status"];
+        assert_eq!(status["code"], code, "{}", shown(&ran));
+        let found = status["message"].as_str().unwrap();
+        assert!(found.contains(message), "{found}");
+    }
 }
