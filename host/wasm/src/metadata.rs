@@ -13,7 +13,6 @@ use callbox_core::call::{
     ApiVersion, AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Signature,
     Stage, signature::derivatives, signature::json,
 };
-use callbox_core::json::{MAP, check_memory};
 use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
 use serde::Deserialize;
@@ -80,9 +79,6 @@ fn types(exports: &[ExportedFunction]) -> Types<'_> {
         .collect()
 }
 
-/// The most memory of the values in the section, before they are checked.
-const MOST_MEMORY: usize = 48 << 20;
-
 /// Reads the section and checks it against the exported functions.
 pub(crate) fn read(
     section: &[u8],
@@ -102,7 +98,6 @@ fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<
             "expected lists and objects at most {most} deep, found {depth}"
         )));
     }
-    check_memory(section, MAP, MOST_MEMORY).map_err(exhausted)?;
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
         let entry = entry.map_err(not_json)?;
         let name = entry.name.clone();

@@ -43,6 +43,16 @@ fn malformed_bundles_have_a_status() {
             "expected one signature in the log entry of the bundle, found 0",
         ),
         (
+            with(&bundle, &entry("logIndex"), json!([[[0]]])),
+            StatusCode::InvalidArgument,
+            "expected a number of at most 64 bits",
+        ),
+        (
+            body(|body| body["more"] = json!(vec![json!([[]]); 100_000])),
+            StatusCode::InvalidArgument,
+            "whose values take at most 8388608 bytes of memory, found more",
+        ),
+        (
             body(|body| body["kind"] = json!("rfc3161")),
             StatusCode::Unimplemented,
             "found \"rfc3161 0.0.1\"",

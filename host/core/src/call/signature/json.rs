@@ -4,8 +4,12 @@
 //! Callers check names: those of untrusted modules are displayed differently from those in a file
 //! that the user wrote.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use callbox_abi::UnknownName;
-use serde::Deserialize;
+use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::dimensions::{Declared, extent};
@@ -30,6 +34,7 @@ pub struct Buffer {
     /// The rank.
     pub rank: Option<usize>,
     /// Sizes, symbols and a leading `..`.
+    #[serde(default, deserialize_with = "flat_list")]
     pub dimensions: Option<Vec<Value>>,
     /// Whether it can be left out.
     #[serde(default)]
@@ -48,10 +53,77 @@ pub struct Attribute {
     /// The fields of a dictionary.
     pub fields: Option<Vec<Self>>,
     /// The numbers of an enum's variants, by name.
+    #[serde(default, deserialize_with = "flat_map")]
     pub variants: Option<Map<String, Value>>,
     /// Whether it can be left out.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// A value without what lists and objects have in them, which no declaration needs: as trees they
+/// take a hundred times as much memory as their text.
+struct Flat(Value);
+
+struct FlatVisitor;
+
+impl<'de> Deserialize<'de> for Flat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FlatVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for FlatVisitor {
+    type Value = Flat;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Flat, E> {
+        Ok(Flat(Value::Null))
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Flat, E> {
+        Ok(Flat(value.into()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Flat, E> {
+        Ok(Flat(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Flat, E> {
+        Ok(Flat(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Flat, E> {
+        Ok(Flat(value.into()))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Flat, E> {
+        Ok(Flat(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Flat, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Flat(Value::Array(Vec::new())))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Flat, A::Error> {
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Flat(Value::Object(Map::new())))
+    }
+}
+
+fn flat_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Value>>, D::Error> {
+    let list = Option::<Vec<Flat>>::deserialize(deserializer)?;
+    Ok(list.map(|list| list.into_iter().map(|flat| flat.0).collect()))
+}
+
+fn flat_map<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Map<String, Value>>, D::Error> {
+    let map = Option::<BTreeMap<String, Flat>>::deserialize(deserializer)?;
+    Ok(map.map(|map| map.into_iter().map(|(name, flat)| (name, flat.0)).collect()))
 }
 
 /// Validates the declared operands or results.
