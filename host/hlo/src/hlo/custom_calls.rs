@@ -5,10 +5,14 @@ use super::lower::Context;
 use super::syntax::Instruction;
 use crate::instruction::{ComputationId, CustomCall, Opcode, Schedule};
 use callbox_core::call::{ApiVersion, StaticInfo};
+use callbox_core::json::{Object, object};
 use callbox_core::text::{
     Cursor, Diagnostic, Parsed, Placed, read_attributes, read_literal_with_shape,
 };
 use callbox_core::values::{Dictionary, Shape};
+use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 
 /// Custom calls by which JAX tells XLA how to split a value over devices
 /// (xla/service/sharding_remover.cc and XLA's import of Shardy). On one device they are copies.
@@ -227,10 +231,89 @@ pub(super) fn unwrapped(text: &[u8], key: &str) -> Option<String> {
     // Other texts may be large, and need not be JSON.
     text.windows(CONFIG.len())
         .find(|window| *window == CONFIG)?;
-    let json: serde_json::Value = serde_json::from_slice(text).ok()?;
-    let config = json.get("custom_call_config")?.as_object()?;
-    match config.get(key) {
-        Some(value) => value.as_str().map(str::to_owned),
-        None => Some(String::new()),
+    let Object(Wrapped { custom_call_config }) = serde_json::from_slice(text).ok()?;
+    let member = match key {
+        "opaque" => custom_call_config.opaque,
+        _ => custom_call_config.attributes,
+    };
+    match member {
+        Member::Missing => Some(String::new()),
+        Member::Text(text) => Some(text),
+        Member::Other => None,
+    }
+}
+
+/// What is read of XLA's object. A tree of all of it would take a hundred times as much memory as
+/// the text.
+#[derive(Deserialize)]
+struct Wrapped {
+    #[serde(deserialize_with = "object")]
+    custom_call_config: Members,
+}
+
+#[derive(Deserialize)]
+struct Members {
+    #[serde(default)]
+    opaque: Member,
+    #[serde(default)]
+    attributes: Member,
+}
+
+#[derive(Default)]
+enum Member {
+    #[default]
+    Missing,
+    Text(String),
+    /// Another value than a text.
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Member {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemberVisitor)
+    }
+}
+
+struct MemberVisitor;
+
+impl<'de> Visitor<'de> for MemberVisitor {
+    type Value = Member;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Member, E> {
+        Ok(Member::Text(text.to_owned()))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Member, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Member, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Member, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Member, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Member, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Member, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Member::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Member, A::Error> {
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Member::Other)
     }
 }
