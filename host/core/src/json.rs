@@ -53,7 +53,7 @@ pub fn objects_by_name<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(entries.map(|(name, object)| (name, object.0)).collect())
 }
 
-/// The memory of an object that a map of trees of values holds, with room for eleven members.
+/// The memory of a small object in a tree of values, whatever kind of map holds its members.
 pub const MAP: usize = 704;
 
 /// Checks that the values in a JSON text, read as trees, take at most about `most` bytes: each

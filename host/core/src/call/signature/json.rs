@@ -4,7 +4,6 @@
 //! Callers check names: those of untrusted modules are displayed differently from those in a file
 //! that the user wrote.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use callbox_abi::UnknownName;
@@ -15,6 +14,7 @@ use serde_json::{Map, Value};
 use super::dimensions::{Declared, extent};
 use super::expression::{self, MAX_TEXT, Parsed};
 use super::{AttributeSignature, BufferSignature, Dimension};
+use crate::json::Entries;
 use crate::values::ElementType;
 
 /// The most dimensions that a declaration can have.
@@ -122,8 +122,8 @@ fn flat_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Va
 fn flat_map<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Map<String, Value>>, D::Error> {
-    let map = Option::<BTreeMap<String, Flat>>::deserialize(deserializer)?;
-    Ok(map.map(|map| map.into_iter().map(|(name, flat)| (name, flat.0)).collect()))
+    let map = Option::<Entries<Flat>>::deserialize(deserializer)?;
+    Ok(map.map(|Entries(map)| map.into_iter().map(|(name, flat)| (name, flat.0)).collect()))
 }
 
 /// Validates the declared operands or results.
