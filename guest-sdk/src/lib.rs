@@ -22,8 +22,9 @@
 //!
 //! # Build a kernel
 //!
-//! A kernel is a library crate that compiles to a WebAssembly module. `callbox new NAME --lang rust`
-//! makes one, with a test and a copy of this crate in `callbox-sdk`, and `callbox build` builds it.
+//! A kernel is a library crate that compiles to a WebAssembly module. `callbox new NAME --lang
+//! rust` makes one, with a test and a copy of this crate in `callbox-sdk`, and `callbox build`
+//! builds it.
 //!
 //! By hand: this crate is not on crates.io, so that a kernel depends on a checkout of the callbox
 //! repository, or on such a copy. `Cargo.toml` of a crate beside the checkout:

@@ -22,6 +22,7 @@ MOST_BUNDLE = 16 << 20
 
 #: The longest header of a ``.safetensors`` file, as the command line reads it.
 _MOST_HEADER = 16 << 20
+#: The most memory of a header's values, by an estimate that also counts the brackets in texts.
 _MOST_MEMORY = 128 << 20
 
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use callbox::Status;
 use callbox::policy::Limits;
-use callbox_core::untrusted_text::shown_name;
+use callbox_core::json;
+use callbox_core::untrusted_text::{formatted, shown_name};
 use serde_json::{Deserializer, Value};
 
 use super::failure::Outcome;
@@ -64,7 +65,8 @@ fn write(arguments: &Arguments) -> Outcome<String> {
     let limits = Limits::default();
     let (path, targets) = (&arguments.module, &arguments.targets);
     let module = regular_file::read(path, limits.module_bytes)?;
-    let text = regular_file::read(targets, limits.module_bytes)?;
+    // The section can have no more.
+    let text = regular_file::read(targets, limits.metadata_bytes)?;
     let in_targets = |message| Status::invalid_argument(message).context(targets.display());
     let declarations = declarations(&text).map_err(in_targets)?;
     let annotated = callbox_package::with_targets(&module, &declarations);
@@ -84,6 +86,9 @@ fn write(arguments: &Arguments) -> Outcome<String> {
 
 /// Returns the declarations as the section has them: one object after the other.
 fn declarations(text: &[u8]) -> Result<String, String> {
+    /// The most memory of the values.
+    const MOST: usize = 48 << 20;
+    json::check_memory(text, json::MAP, MOST)?;
     let mut found = Vec::new();
     for value in Deserializer::from_slice(text).into_iter::<Value>() {
         match value.map_err(|error| format!("expected JSON: {error}"))? {
@@ -96,7 +101,10 @@ fn declarations(text: &[u8]) -> Result<String, String> {
     }
     let lines = found.iter().map(|value| match value {
         Value::Object(_) => Ok(format!("{value}\n")),
-        other => Err(format!("expected an object for each target, found {other}")),
+        other => Err(formatted(
+            format_args!("expected an object for each target, found {other}"),
+            1024,
+        )),
     });
     lines.collect()
 }

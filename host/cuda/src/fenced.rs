@@ -91,6 +91,8 @@ pub(super) struct FencedImages {
 #[derive(Debug, Default)]
 pub(super) struct Preparation {
     budget: Budget,
+    /// The size of the distinct kernels, by the digests of their texts.
+    kernels: HashSet<[u8; 32]>,
     bytes: usize,
 }
 
@@ -103,7 +105,8 @@ impl FencedImages {
         }
     }
 
-    /// Verifies and fences a launch of a call, unless the same launch was before.
+    /// Verifies and fences a launch of a call, unless the same launch was before. A call that is
+    /// refused for the verifier's steps goes on where it stopped when it is prepared again.
     ///
     /// # Errors
     /// PERMISSION_DENIED, with the first refusal and its line; INVALID_ARGUMENT if the launch does
@@ -120,15 +123,15 @@ impl FencedImages {
         let image = &self.images[planned.image];
         let launch = verifier_launch(planned, scratch, arrays, &self.gpu, align);
         check_limits(planned, &image.file, &self.gpu)?;
-        let (prepared, new) = match image.find(planned, &launch) {
-            Some(known) => (known, 0),
-            None => {
-                let made = image.fence(planned, launch, &self.gpu, &call.budget)?;
-                let bytes = made.bytes();
-                (made, bytes)
-            }
+        let known = image.find(planned, &launch);
+        let is_new = known.is_none();
+        let prepared = match known {
+            Some(known) => known,
+            None => image.fence(planned, launch, &self.gpu, &call.budget)?,
         };
-        call.bytes = call.bytes.saturating_add(prepared.bytes());
+        if call.kernels.insert(prepared.digest) {
+            call.bytes = call.bytes.saturating_add(prepared.bytes());
+        }
         if call.bytes > MAX_KEPT_BYTES {
             let message = format!(
                 "{}: the kernels of a call take {} bytes with their fences, the limit is \
@@ -138,14 +141,15 @@ impl FencedImages {
             let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
             return Err(clean_line(status, MAX_MESSAGE));
         }
-        if new > 0 {
-            self.keep(image, prepared.clone(), new);
+        if is_new {
+            self.keep(image, prepared.clone());
         }
         Ok(prepared)
     }
 
     /// Keeps a kernel for later calls.
-    fn keep(&self, image: &FencedImage, prepared: Prepared, bytes: usize) {
+    fn keep(&self, image: &FencedImage, prepared: Prepared) {
+        let bytes = prepared.bytes();
         if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_KEPT_BYTES {
             self.images.iter().for_each(|image| self.forget(image));
         }

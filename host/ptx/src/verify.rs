@@ -155,9 +155,10 @@ fn examine(
         let reason = format!("kernel `{entry}` has no body");
         return Err(always(vec![launch_refusal(Rule::Module, reason)]));
     };
-    let work = budget.begin(limits.work);
+    let size = body.len() + function.variables.len() + module.variables.len();
+    let work = budget.begin(size, limits.work);
     let too_much_work = || work.reason(limits.work);
-    if !work.read(body.len() + module.variables.len()) {
+    if work.is_spent() {
         return Err(always(vec![launch_refusal(Rule::Size, too_much_work())]));
     }
     let forms = forms(module, function, body, launch, open, limits).map_err(always)?;

@@ -55,6 +55,7 @@ impl Helping {
 
 impl Drop for Helping {
     fn drop(&mut self) {
+        locked(&self.0.counts).helping -= 1;
         self.0.note_done();
     }
 }
@@ -74,7 +75,9 @@ struct Progress {
 
 #[derive(Default)]
 struct Counts {
+    /// The instances that are being taken back or help.
     waiting: usize,
+    helping: usize,
     done: u64,
     /// The calls that wait for an instance.
     calls: usize,
@@ -121,7 +124,10 @@ impl Discarder {
 
     /// Counts an instance that helps with a call until the value is dropped.
     pub(crate) fn helping(&self) -> Helping {
-        locked(&self.progress.counts).waiting += 1;
+        let mut counts = locked(&self.progress.counts);
+        counts.waiting += 1;
+        counts.helping += 1;
+        drop(counts);
         Helping(Arc::clone(&self.progress))
     }
 
@@ -133,12 +139,36 @@ impl Discarder {
     /// Waits until more than `seen` instances were taken back. Returns false if none is waiting, at
     /// `deadline`, or once the caller cancels.
     pub(crate) fn wait(&self, seen: u64, deadline: Instant, cancel: Option<&CancelToken>) -> bool {
+        self.wait_while(|counts| counts.waiting > 0, seen, deadline, cancel)
+    }
+
+    /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed, and
+    /// it may itself wait for memory.
+    pub(crate) fn wait_for_memory(
+        &self,
+        seen: u64,
+        deadline: Instant,
+        cancel: Option<&CancelToken>,
+    ) -> bool {
+        let is_freeing = |counts: &Counts| counts.waiting > counts.helping;
+        self.wait_while(is_freeing, seen, deadline, cancel)
+    }
+
+    fn wait_while(
+        &self,
+        may_help: impl Fn(&Counts) -> bool,
+        seen: u64,
+        deadline: Instant,
+        cancel: Option<&CancelToken>,
+    ) -> bool {
         let _waiting = self.progress.call_waits();
         let left = deadline.saturating_duration_since(Instant::now());
         let mut hurry_at = Some(Instant::now() + PATIENCE.min(left / 2));
         loop {
             let now = Instant::now();
-            let is_waiting = self.progress.wait(seen, deadline.min(now + LOOK));
+            let is_waiting = self
+                .progress
+                .wait(&may_help, seen, deadline.min(now + LOOK));
             if let Some(outcome) = is_waiting {
                 return outcome;
             }
@@ -219,21 +249,26 @@ impl Progress {
 
     /// Waits until more than `seen` jobs are done, or until `deadline`. Returns whether there is
     /// room, or `None` if waiting longer may help.
-    fn wait(&self, seen: u64, deadline: Instant) -> Option<bool> {
+    fn wait(
+        &self,
+        may_help: impl Fn(&Counts) -> bool,
+        seen: u64,
+        deadline: Instant,
+    ) -> Option<bool> {
         let counts = locked(&self.counts);
         let left = deadline.saturating_duration_since(Instant::now());
         let (counts, _) = self
             .changed
             .wait_timeout_while(counts, left, |counts| {
-                counts.done == seen && counts.waiting > 0
+                counts.done == seen && may_help(counts)
             })
             .unwrap_or_else(PoisonError::into_inner);
         if counts.done != seen {
             Some(true)
-        } else if counts.waiting == 0 {
-            Some(false)
-        } else {
+        } else if may_help(&counts) {
             None
+        } else {
+            Some(false)
         }
     }
 

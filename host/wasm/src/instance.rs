@@ -154,6 +154,11 @@ impl Instance {
         }
     }
 
+    /// Lets its memory wait for room, and evict others, when it grows.
+    pub(crate) fn be_patient(&mut self) {
+        self.store.data_mut().share.be_patient();
+    }
+
     /// Whether the instance can be used again.
     pub(crate) fn is_healthy(&self) -> bool {
         self.healthy

@@ -117,6 +117,14 @@ impl Module {
         &self.compiled.cache_outcome
     }
 
+    /// The memory of an instance before it grows.
+    pub(crate) fn least_memory(&self) -> usize {
+        const PAGE: u64 = 64 << 10;
+        let memory = self.compiled.module.get_export("memory");
+        let pages = memory.and_then(|memory| Some(memory.memory()?.minimum()));
+        usize::try_from(pages.unwrap_or(0) * PAGE).unwrap_or(usize::MAX)
+    }
+
     /// The type of the exported function of this name.
     pub(crate) fn export_type(&self, name: &str) -> Option<&str> {
         let mut exports = self.info.exports.iter();

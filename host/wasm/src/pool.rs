@@ -6,7 +6,8 @@
 //! was prepared by itself has a pool of its own.
 //!
 //! When the engine has no place for another instance, it evicts idle instances of any of its pools,
-//! one by one, until there is a place. The deleters of each may take the rest of the waiting call's
+//! one by one, until there is a place. So it does, among those that count towards the same limit,
+//! when memory cannot grow. The deleters of each may take the rest of the waiting call's
 //! time, and at most one second.
 //!
 //! A lease costs one uncontended lock.

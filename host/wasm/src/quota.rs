@@ -1,4 +1,5 @@
-//! The quota that all instances of a module for one executable share.
+//! The quotas of instances and memory that the instances of a module share: those for one
+//! executable, or those for all calls outside programs.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,6 +57,8 @@ pub(crate) struct Share {
     memory_bytes: usize,
     /// The size before the last growth.
     before: usize,
+    /// Whether growth that has no room now is refused at once.
+    is_at_once: bool,
 }
 
 /// Updates a number unless `add` returns `None`. Other threads never see a refused number.
@@ -87,6 +90,12 @@ impl Quota {
         self.instances.load(Ordering::Relaxed) < limits.executable_instances
     }
 
+    /// Whether there is room for this much more memory.
+    pub(crate) fn has_memory(&self, bytes: usize, limits: &Limits) -> bool {
+        let used = self.together.memory_bytes.load(Ordering::Relaxed);
+        used.saturating_add(bytes) <= limits.executable_memory_bytes
+    }
+
     /// Reserves one more instance.
     ///
     /// # Errors
@@ -104,6 +113,7 @@ impl Quota {
             engine: None,
             memory_bytes: 0,
             before: 0,
+            is_at_once: false,
         })
     }
 }
@@ -138,6 +148,21 @@ impl Share {
     /// Discards an idle instance that counts towards the same limit. False if there is none.
     pub(crate) fn evict_one(&self) -> bool {
         self.quota.together.pools.evict_one()
+    }
+
+    /// Refuses growth that has no room now, rather than wait or evict others.
+    pub(crate) fn at_once(mut self) -> Self {
+        self.is_at_once = true;
+        self
+    }
+
+    /// Lets growth wait and evict again.
+    pub(crate) fn be_patient(&mut self) {
+        self.is_at_once = false;
+    }
+
+    pub(crate) fn is_at_once(&self) -> bool {
+        self.is_at_once
     }
 
     /// Whether the limit is that of all calls outside programs.

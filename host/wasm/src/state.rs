@@ -227,14 +227,17 @@ impl GuestState {
             if self.share.grow(size, limit) {
                 return Ok(true);
             }
-            let has_room = size <= limit
-                && (self.shared.discarder.wait(freed, end, cancel.as_ref())
-                    || self.share.evict_one());
+            if size > limit || self.share.is_at_once() {
+                self.interrupt.check()?;
+                return Ok(false);
+            }
+            let discarder = &self.shared.discarder;
+            let has_waited = discarder.wait_for_memory(freed, end, cancel.as_ref());
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);
             }
-            if !has_room {
+            if !has_waited && !self.share.evict_one() {
                 return Ok(false);
             }
         }

@@ -13,8 +13,8 @@ use crate::site::{Kept, Passage, Ready, Shapes, to_hex};
 /// ever new shapes or attributes do not fill the memory.
 const MOST_SITES: usize = 1024;
 
-/// The maximum size of the memory and attribute texts of a module's call sites together, when
-/// another one is added. The oldest are dropped first.
+/// The maximum size of the memory and attribute texts of a module's other call sites when one is
+/// added. The oldest are dropped first.
 const MOST_BYTES: usize = 512 << 20;
 
 /// The maximum length of a text in a key. A longer one is replaced by its digest.
@@ -67,13 +67,13 @@ impl Sites {
         kept.or_insert_with(|| (Arc::clone(ready.kept()), 0)).1 += 1;
         self.attribute_bytes += ready.attribute_bytes();
         let mut gone = Vec::new();
-        let mut bytes = self.bytes();
-        while self.order.len() >= MOST_SITES || bytes > MOST_BYTES {
+        let mut others = self.bytes().saturating_sub(ready.kept().bytes());
+        while self.order.len() >= MOST_SITES || others > MOST_BYTES {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
             if let Some(dropped) = self.remove(&oldest) {
-                bytes = bytes.saturating_sub(dropped.bytes);
+                others = others.saturating_sub(dropped.bytes);
                 gone.push(dropped.ready);
             }
         }

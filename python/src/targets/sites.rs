@@ -270,22 +270,20 @@ impl Target {
         })
     }
 
-    /// Checks the size of results that the module declares: their memory is new, and no limit on the
-    /// guest bounds it where its target gets pieces.
-    fn check_inferred(
+    /// Checks the sizes of new arrays for results that the module declares: no limit on the guest
+    /// bounds them where its target gets pieces.
+    fn check_declared(
         &self,
         operands: &[ArrayShape],
-        results: &[ArrayShape],
+        new: impl Iterator<Item = usize>,
     ) -> callbox::Result<()> {
         /// The bytes of results for each byte of the operands, beyond an instance's memory.
         const RATIO: usize = 16;
-        let bytes = |shapes: &[ArrayShape]| {
-            let sizes = shapes.iter().map(ArrayShape::byte_size);
-            sizes.fold(0, usize::saturating_add)
-        };
+        let operands = operands.iter().map(ArrayShape::byte_size);
+        let given = operands.fold(0, usize::saturating_add);
         let memory = self.core.host().policy.limits.memory_bytes;
-        let most = memory.saturating_add(bytes(operands).saturating_mul(RATIO));
-        let found = bytes(results);
+        let most = memory.saturating_add(given.saturating_mul(RATIO));
+        let found = new.fold(0, usize::saturating_add);
         if found <= most {
             return Ok(());
         }
@@ -313,9 +311,11 @@ impl Target {
             Some(given) => options::result_shapes(given)?,
             None => match self.signature().infer_results(&operands) {
                 Ok(results) => {
-                    if outs.is_empty() {
-                        or_raise(py, self.check_inferred(&operands, &results))?;
-                    }
+                    let given = |number: usize| outs.get(number).is_some_and(Option::is_some);
+                    let new = results.iter().enumerate();
+                    let new = new.filter(|(number, _)| !given(*number));
+                    let new = new.map(|(_, shape)| shape.byte_size());
+                    or_raise(py, self.check_declared(&operands, new))?;
                     results
                 }
                 Err(_) if !outs.is_empty() && arrays().all(|array| array.is_some()) => {

@@ -232,3 +232,24 @@ def test_a_frame_that_lacks_something_is_an_error(python, staged):
     program = program.replace("FOLDER", repr(str(Path(__file__).parent)))
     program = program.replace("GUEST", repr(staged()))
     assert python(program).strip() == "done"
+
+
+def test_declared_results_have_a_bound(assemble):
+    """The arrays are new, and a target with rows gets pieces of them."""
+    operands = [{"name": "x", "element_types": ["f32"], "dimensions": ["..", "n"]}]
+    results = [{"name": "y", "element_types": ["f32"], "dimensions": ["..", "100000*n"]}]
+    declared = {"name": "f", "traits": ["rows"], "operands": operands, "results": results}
+    guest = assemble({"f": b"\x41\x00"}, [declared])
+    f = callbox.Host(policy={"limits": {"memory_bytes": 1 << 20}}).load(guest).f
+    x = np.ones((3, 1), np.float32)
+    expected = (
+        r"f\(\): expected declared results of at most 1048768 bytes \(`memory_bytes`, and 16 times the operands\), "
+        r"found 1200000: pass out= or result_shape_dtypes="
+    )
+    with pytest.raises(callbox.CallError, match=expected) as refused:
+        f(x)
+    assert (refused.value.code, refused.value.blame) == ("RESOURCE_EXHAUSTED", "guest")
+    assert f(x[:2]).shape == (2, 100000)
+    assert f(x, result_shape_dtypes=("float32", (3, 100000))).shape == (3, 100000)
+    out = np.empty((3, 100000), np.float32)
+    assert f(x, out=out) is out

@@ -59,6 +59,16 @@ def kernel(factor):
     return callbox.jit(elementwise=True)(g)
 
 
+def test_constants_that_print_alike_have_entries_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
+    nans = [np.float64("nan"), -np.float64("nan"), float("nan")]
+    for nan in nans:
+        assert kernel(nan).wasm
+    assert len(os.listdir(tmp_path)) == 3
+    with pytest.raises(callbox.CompileError, match="dtype datetime64"):
+        kernel(np.datetime64("2020-01-01")).wasm
+
+
 def test_an_entry_replaces_compiling(tmp_path, monkeypatch):
     monkeypatch.setenv("CALLBOX_JIT_CACHE", str(tmp_path))
     module = kernel(5).wasm

@@ -127,6 +127,11 @@ impl Client {
         }
     }
 
+    /// Whether the time for all requests is over.
+    pub(crate) fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// When a request that begins now ends.
     fn end(&self) -> Instant {
         let end = Instant::now() + self.most_time;

@@ -117,7 +117,8 @@ impl LockFile {
             let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
             if entry.digest.len() != 64 || !entry.digest.bytes().all(is_digit) {
                 return Err(format!(
-                    "expected a SHA-256 of 64 lower-case hexadecimal digits for \"{}\", found \"{}\"",
+                    "expected a SHA-256 of 64 lower-case hexadecimal digits for \"{}\", found \
+                     \"{}\"",
                     shown_name(&entry.file),
                     shown_name(&entry.digest)
                 ));

@@ -128,6 +128,14 @@ impl Reader<'_> {
 
     /// Reads all files below a folder.
     fn folder(&mut self, path: &str) -> Outcome<()> {
+        let most = Limits::default().path_bytes;
+        if path.len() > most {
+            // The package would refuse it, but only after the walk through all folders below.
+            let found = path.len();
+            let message = format!("expected paths of at most {most} bytes, found {found}");
+            let status = Status::invalid_argument(message);
+            return Err(status.context(self.folder.join(path).display()).into());
+        }
         self.check_links(path)?;
         for name in names_in(&self.folder.join(path))? {
             let path = format!("{path}/{name}");

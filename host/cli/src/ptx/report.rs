@@ -1,5 +1,8 @@
 //! What the verifier says about the kernels of a file.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 use callbox::cuda::manifest::{FencedLaunch, PlannedParameter};
@@ -186,37 +189,39 @@ fn worst(kernels: &[KernelReport]) -> Grade {
     grades.max().unwrap_or(Grade::Fenced)
 }
 
-/// Reports on the kernels that are launched. Launches that differ in their targets alone are
-/// verified once.
+/// Reports on the kernels that are launched. Launches that differ in their targets and images alone
+/// are verified once.
 fn launched(
     module: &Module,
     launches: &[&TargetLaunch],
     verifier: &Verifier<'_>,
 ) -> Vec<KernelReport> {
     let mut kernels: Vec<KernelReport> = Vec::with_capacity(launches.len());
+    let mut known = HashMap::new();
     let mut left = MOST_LISTED;
     for (number, one) in launches.iter().enumerate() {
-        let mut earlier = launches[..number].iter();
         let target = Some(one.target.as_str());
-        let mut report = match earlier.position(|earlier| is_same(&earlier.launch, &one.launch)) {
-            Some(same) => KernelReport {
+        let FencedLaunch {
+            image: _,
+            entry,
+            parameters,
+            launch,
+            open,
+        } = &one.launch;
+        let mut report = match known.entry((entry, parameters, launch, open)) {
+            Entry::Occupied(same) => KernelReport {
                 target: target.map(str::to_owned),
-                ..kernels[same].clone()
+                ..kernels[*same.get()].clone()
             },
-            None => verifier.kernel(module, target, &one.launch),
+            Entry::Vacant(place) => {
+                place.insert(number);
+                verifier.kernel(module, target, &one.launch)
+            }
         };
         report.cut(&mut left);
         kernels.push(report);
     }
     kernels
-}
-
-/// Whether two launches are the same, if their images are.
-fn is_same(one: &FencedLaunch, other: &FencedLaunch) -> bool {
-    one.entry == other.entry
-        && one.parameters == other.parameters
-        && one.launch == other.launch
-        && one.open == other.open
 }
 
 /// Verifies the kernels of a report.
@@ -226,6 +231,8 @@ pub(crate) struct Verifier<'a> {
     pub(crate) budget: Budget,
     /// Whether reports have the fenced texts, each of which is as long as its file.
     pub(crate) keeps_texts: bool,
+    /// The number of instructions of each function that was counted, by its address.
+    counted: RefCell<HashMap<*const Function, usize>>,
 }
 
 impl<'a> Verifier<'a> {
@@ -234,7 +241,17 @@ impl<'a> Verifier<'a> {
             gpu,
             budget: Budget::default(),
             keeps_texts: false,
+            counted: RefCell::default(),
         }
+    }
+
+    fn instructions(&self, function: Option<&Function>) -> usize {
+        let Some(function) = function else {
+            return 0;
+        };
+        let mut counted = self.counted.borrow_mut();
+        let count = counted.entry(std::ptr::from_ref(function));
+        *count.or_insert_with(|| instructions(function).count())
     }
 
     /// Reports on a kernel.
@@ -277,9 +294,12 @@ impl<'a> Verifier<'a> {
             left_out: 0,
             fenced_text: None,
         };
-        for (function, instruction) in function.into_iter().flat_map(instructions) {
-            report.instructions += 1;
-            report.look(module, function, instruction);
+        report.instructions = self.instructions(function);
+        // What is not verified for lack of steps is not looked at either.
+        if !self.budget.is_spent() {
+            for (function, instruction) in function.into_iter().flat_map(instructions) {
+                report.look(module, function, instruction);
+            }
         }
         let unproved = if *open == Open::default() {
             report.fence(module, planned, &limits, self)

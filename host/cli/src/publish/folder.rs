@@ -48,15 +48,15 @@ pub(super) fn publish(
     let cannot = |error| Failure::file(format!("expected to make {}", folder.display()), &error);
     fs::create_dir_all(folder).map_err(cannot)?;
     // The bundle comes first, so that a new package is never there without it.
-    match (change, content.bundle) {
-        (BundleChange::Write, Some(bundle)) => write_file::write(&beside, &[bundle])?,
-        (BundleChange::Remove, _) => {
-            fs::remove_file(&beside).map_err(|error| regular_file::cannot(&beside, &error))?;
-        }
-        _ => {}
+    if let (BundleChange::Write, Some(bundle)) = (change, content.bundle) {
+        write_file::write(&beside, &[bundle])?;
     }
     if !is_same {
         write_file::write(&path, &[package])?;
+    }
+    // One of an earlier package goes last, so that this one never loses it.
+    if change == BundleChange::Remove {
+        fs::remove_file(&beside).map_err(|error| regular_file::cannot(&beside, &error))?;
     }
     published.changed = !is_same || change != BundleChange::Keep;
     let has_bundle = content.bundle.is_some();

@@ -129,8 +129,8 @@ pub(super) fn publish(
         None => None,
     };
     let change = content.bundle_change(found.as_deref());
-    if is_same && change == BundleChange::Write && found.is_some() && !choices.replaces {
-        let message = "another bundle of signatures is there: --replace replaces it";
+    if is_same && change != BundleChange::Keep && found.is_some() && !choices.replaces {
+        let message = "another bundle of signatures is there: --replace replaces or removes it";
         let status = Status::new(StatusCode::FailedPrecondition, Blame::Caller, message);
         return Err(status.context(format!("{VARIANT}/{bundle}")).into());
     }

@@ -393,7 +393,7 @@ fn folders_that_are_wrong_are_refused() {
             ),
             1,
             invalid,
-            "... (4096 of 1638",
+            "... (4096 of 16",
         ),
     ] {
         let folder = folder();

@@ -307,7 +307,7 @@ fn lists_of_registries_have_bounds() {
         is_list.then(|| Answer::new(200, body).with("Link", link))
     }
     type Change = fn(&Request) -> Option<Answer>;
-    let cases: [(Change, usize, &str, &str); 5] = [
+    let cases: [(Change, usize, &str, &str); 8] = [
         (
             |request| {
                 let next = format!("<{}>; rel=next", request.path);
@@ -344,6 +344,24 @@ fn lists_of_registries_have_bounds() {
         ),
         (
             |request| page(request, "", b"{\"manifests\": 1}"),
+            1,
+            "DATA_LOSS",
+            "expected an index of manifests",
+        ),
+        (
+            |request| page(request, "", b"[]"),
+            1,
+            "DATA_LOSS",
+            "expected an index of manifests",
+        ),
+        (
+            |request| page(request, "", b"1"),
+            1,
+            "DATA_LOSS",
+            "expected an index of manifests",
+        ),
+        (
+            |request| page(request, "", b"null"),
             1,
             "DATA_LOSS",
             "expected an index of manifests",

@@ -24,7 +24,7 @@ pub(super) enum Parameter {
 }
 
 /// A kernel's parameter for one call site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlannedParameter {
     /// The address of the operand leaf with this number in preorder.
     Operand(usize),

@@ -6,7 +6,8 @@ use crate::instruction::ComputationId;
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result};
 
 /// Applies the computation to the elements of `lines`, each an array of `count` elements. Gives an
-/// array of `count` elements for each scalar that the computation gives. Looks at the deadline first.
+/// array of `count` elements for each scalar that the computation gives. Looks at the deadline
+/// first.
 pub(super) fn apply(
     computation: ComputationId,
     lines: &[Literal],

@@ -274,6 +274,7 @@ impl<'de> Deserialize<'de> for Member {
     }
 }
 
+/// Reads a [`Member`], and keeps nothing of another value.
 struct MemberVisitor;
 
 impl<'de> Visitor<'de> for MemberVisitor {

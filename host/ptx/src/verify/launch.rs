@@ -4,7 +4,7 @@ use super::{is_dynamic, variable_bytes};
 use crate::ast::Variable;
 
 /// The launch that a kernel is verified for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
@@ -30,7 +30,7 @@ impl Launch {
 }
 
 /// A parameter of a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Param {
     /// The address of a buffer in global memory.
     Buffer {

@@ -65,6 +65,7 @@ impl<'s> Solution<'s> {
     pub(crate) fn spend(&self) -> bool {
         let left = self.work.get().checked_sub(1);
         self.work.set(left.unwrap_or(0));
+        self.subject.work.spend_of_budget(1);
         left.is_some()
     }
 
@@ -77,8 +78,6 @@ impl<'s> Solution<'s> {
             let mut solution = Self::without(subject, doubts)?;
             let mut more = solution.doubts.clone();
             let has_grown = more.grow(&solution, passes < BELIEVING_PASSES)?;
-            let places = WORK - solution.work.get();
-            subject.work.spend_of_budget(places.into());
             if !has_grown {
                 solution.doubts = more;
                 return Some(solution);

@@ -9,7 +9,7 @@ use crate::ast::{Base, Function, Instruction, Module, Operand, RegisterId, State
 use crate::table::Opcode;
 
 /// The fields of a [`Launch`] that are not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Open {
     /// The grid is not known: `grid` is the most blocks in each direction.
     pub grid: bool,

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// The steps of a kernel's instruction, before those that are counted one by one.
-const INSTRUCTION: u64 = 100;
+/// The steps of reading and printing an instruction or a variable.
+const ITEM: u64 = 100;
 
 /// The steps that verifying several kernels, or one for several launches, may take together. A step
 /// takes some 30 ns.
@@ -30,13 +30,22 @@ impl Budget {
         }
     }
 
-    /// Begins a kernel, which may take this many steps of its own.
-    pub(crate) fn begin(&self, most: u64) -> Work<'_> {
+    /// Begins a kernel of this size in instructions and variables, which may take `most` steps
+    /// beyond those of reading and printing it. The work is spent if no steps were left.
+    pub(crate) fn begin(&self, size: usize, most: u64) -> Work<'_> {
+        let had_some = self.left.get() > 0;
+        self.spend(ITEM.saturating_mul(size as u64));
+        let left = self.left.get();
         Work {
-            left: Cell::new(Some(most.min(self.left.get()))),
-            is_cut: self.left.get() < most,
+            left: Cell::new(had_some.then_some(most.min(left))),
+            is_cut: left < most,
             budget: self,
         }
+    }
+
+    /// Whether no steps are left.
+    pub fn is_spent(&self) -> bool {
+        self.left.get() == 0
     }
 
     fn spend(&self, steps: u64) {
@@ -65,14 +74,6 @@ impl Work<'_> {
     /// Takes steps of the budget alone, for work that a limit of its own bounds.
     pub(crate) fn spend_of_budget(&self, steps: u64) {
         self.budget.spend(steps);
-    }
-
-    /// Takes the steps of reading and printing a kernel of this many instructions. Returns whether
-    /// the budget had them.
-    pub(crate) fn read(&self, instructions: usize) -> bool {
-        let had = self.budget.left.get() > 0;
-        self.budget.spend(INSTRUCTION * instructions as u64);
-        had
     }
 
     /// The reason of a refusal for too much work, where the kernel's own limit is `limit`.

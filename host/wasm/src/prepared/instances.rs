@@ -6,6 +6,7 @@ use super::Sites;
 use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
+use crate::quota::Share;
 use crate::shared::Evict;
 use crate::state::DELETION;
 use callbox_core::call::{CancelToken, Deadline};
@@ -32,7 +33,12 @@ impl Sites {
     pub(crate) fn instance_at_once(&self, lease: &mut Lease<'_>, caller: Caller<'_>) -> Option<()> {
         match lease.instance() {
             Some(instance) => instance.begin(caller),
-            none => *none = Some(self.try_new_instance(caller).ok()?),
+            none => {
+                let share = self.share().ok()?.at_once();
+                let mut made = self.make(share, caller).ok()?;
+                made.be_patient();
+                *none = Some(made);
+            }
         }
         Some(())
     }
@@ -55,7 +61,14 @@ impl Sites {
     }
 
     fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
-        let share = self.quota.share(&self.module.shared.policy.limits)?;
+        self.make(self.share()?, caller)
+    }
+
+    fn share(&self) -> Result<Share> {
+        self.quota.share(&self.module.shared.policy.limits)
+    }
+
+    fn make(&self, share: Share, caller: Caller<'_>) -> Result<Instance> {
         let purpose = Purpose {
             arena_size: self.arena_size,
             sites: self.sites.len(),
@@ -78,11 +91,17 @@ impl Sites {
         let cancel = caller.options.cancel.as_ref();
         loop {
             let has_room = shared.discarder.wait(seen, deadline, cancel)
-                || if self.quota.has_room(&shared.policy.limits) {
-                    shared.pools.evict_one()
-                } else {
+                || if !self.quota.has_room(&shared.policy.limits) {
                     // Evicting others does not help an executable that has reached its own limit.
                     self.pool.evict_one()
+                } else if self
+                    .quota
+                    .has_memory(self.module.least_memory(), &shared.policy.limits)
+                {
+                    shared.pools.evict_one()
+                } else {
+                    // Growth has evicted all that count towards the limit on memory.
+                    false
                 };
             // A call that is stopped while it waits reports that, rather than the lack of room.
             if cancel.is_some_and(CancelToken::is_cancelled) {

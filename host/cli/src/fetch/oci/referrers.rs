@@ -33,8 +33,8 @@ const MOST_PAGES: usize = 64;
 const MOST_LIST: usize = 4 << 20;
 const LIST_TIME: Duration = Duration::from_secs(60);
 
-/// How many bundles are looked at: the last ones of the list, as far as all of them have no more
-/// bytes than this.
+/// How many bundles are looked at: the last ones of the list, as long as there is time, and room for
+/// one more of the largest.
 const MOST_BUNDLES: usize = 64;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -108,7 +108,9 @@ fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
         let reply = reply.done(&address)?;
         left = left.saturating_sub(reply.body.len());
         let mut found: Value = reply.json(&address)?;
-        manifests.append(check_index(&address, &mut found)?);
+        // The pages together may have many members that are not used.
+        let listed = check_index(&address, &mut found)?.iter();
+        manifests.extend(listed.filter_map(used));
         let Some(target) = next(reply.headers("link")) else {
             return Ok(Some(manifests));
         };
@@ -123,6 +125,13 @@ fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
         address = following;
     }
     Err(too_long(MOST_PAGES, "pages"))
+}
+
+/// What is used of an entry of a list.
+fn used(listed: &Value) -> Option<Value> {
+    let digest = listed.get("digest")?.as_str()?;
+    let kind = listed.get("artifactType").and_then(Value::as_str);
+    Some(json!({"digest": digest, "artifactType": kind}))
 }
 
 /// The target of the link with the relation `next` (RFC 8288).
@@ -159,7 +168,7 @@ fn index(manifests: Vec<Value>) -> Value {
 
 /// The manifests of an index.
 fn check_index<'a>(address: &Address, index: &'a mut Value) -> Result<&'a mut Vec<Value>> {
-    let manifests = index["manifests"].as_array_mut();
+    let manifests = index.get_mut("manifests").and_then(Value::as_array_mut);
     manifests.ok_or_else(|| lie(format!("{address}: expected an index of manifests")))
 }
 
@@ -208,11 +217,11 @@ impl List {
         let (mut left, mut looked_at) = (MOST_BYTES, 0);
         let (mut other, mut failure) = (None, None);
         for digest in digests.iter().rev().take(MOST_BUNDLES) {
-            if left == 0 {
+            if left < MOST_BUNDLE || package.registry.client().is_late() {
                 break;
             }
             looked_at += 1;
-            match package.bundle(digest, left.min(MOST_BUNDLE)) {
+            match package.bundle(digest, MOST_BUNDLE) {
                 Ok(bundle) if is_wanted(&bundle) => return Ok(Some(bundle)),
                 Ok(bundle) => {
                     left = left.saturating_sub(bundle.len());

@@ -7,7 +7,8 @@ use crate::support::Folder;
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/// A manifest whose target launches the kernel `k` of `k.ptx` so often, each time with another grid.
+/// A manifest whose target launches the kernel `k` of `k.ptx` so often, each time with another
+/// grid.
 fn manifest(launches: usize) -> String {
     let launch = |number: usize| {
         json!({"image": "k", "entry": "k", "parameters": [{"result": 0}],
@@ -71,6 +72,24 @@ fn launches_of_a_kernel_in_a_large_file() {
         "{}",
         shown(&ran)
     );
+}
+
+/// Each launch of a large kernel is read, which counts as steps, too: 4,000 times 100,000
+/// instructions would take minutes.
+#[test]
+fn launches_of_a_large_kernel() {
+    let folder = Folder::new();
+    let body = "ret;".repeat(100_000);
+    folder
+        .write(
+            "k.ptx",
+            format!("{HEAD}.visible .entry k(.param .u64 y) {{ {body} }}"),
+        )
+        .write("callbox.json", manifest(4_000));
+    let kernels = kernels(&folder, "refused");
+    assert_eq!(kernels[0]["grade"], "fenced");
+    assert_eq!(kernels[3_999]["instructions"], 100_000);
+    assert_eq!(kernels[3_999]["refusals"][0]["rule"], "size");
 }
 
 /// A kernel whose values meet in many places takes a large part of a second, for each launch.

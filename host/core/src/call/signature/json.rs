@@ -64,6 +64,7 @@ pub struct Attribute {
 /// take a hundred times as much memory as their text.
 struct Flat(Value);
 
+/// Reads a [`Flat`].
 struct FlatVisitor;
 
 impl<'de> Deserialize<'de> for Flat {
@@ -114,11 +115,13 @@ impl<'de> Visitor<'de> for FlatVisitor {
     }
 }
 
+/// Reads a list of values that are not to be lists or objects.
 fn flat_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Value>>, D::Error> {
     let list = Option::<Vec<Flat>>::deserialize(deserializer)?;
     Ok(list.map(|list| list.into_iter().map(|flat| flat.0).collect()))
 }
 
+/// Reads an object of such values, in the order of the text.
 fn flat_map<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Map<String, Value>>, D::Error> {
