@@ -21,17 +21,18 @@
 //! A call is decoded and checked by the same code as a call from a host. The sandbox is missing: a
 //! panic is the test's panic, and an infinite loop never ends.
 
+mod value;
+
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use self::value::Value;
+use self::value::dictionary;
 use crate::abi;
 use crate::abi::native::{Block, FrameLists, Function, List, Record, replace_record};
 use crate::decode::{Target, run};
-use crate::{
-    AnyOperand, AnyResult, AttributeKind, Bf16, C64, C128, Element, ElementType, F16, Failure,
-    LogLevel, Pred, Stage, StatusCode,
-};
+use crate::{AnyOperand, AnyResult, Element, ElementType, Failure, LogLevel, Stage, StatusCode};
 
 /// The minor version of the emulated host, unless a test sets an older one.
 const MINOR_VERSION: u16 = 1;
@@ -79,30 +80,6 @@ struct BufferParts {
     dimensions: Vec<i64>,
     minor_to_major: Vec<i64>,
     aliased_operand: Option<u32>,
-}
-
-/// The value of an attribute.
-///
-/// ```
-/// use callbox_guest::ElementType;
-/// use callbox_guest::native::Value;
-///
-/// assert!(matches!(Value::from(1.0_f32), Value::Scalar(ElementType::F32, _)));
-/// assert!(matches!(Value::from("text"), Value::String(_)));
-/// assert!(matches!(Value::from(&[1_i64, 2][..]), Value::Array(ElementType::S64, ..)));
-/// ```
-#[derive(Clone, Debug)]
-pub enum Value {
-    /// One element: its type and its bytes.
-    Scalar(ElementType, Vec<u8>),
-    /// Elements: their type, their bytes, and the array's dimensions.
-    Array(ElementType, Vec<u8>, Vec<i64>),
-    /// Bytes, by convention UTF-8.
-    String(Vec<u8>),
-    /// Nested attributes.
-    Dictionary(Vec<(String, Value)>),
-    /// A function of the call, by number: see [`Call::function_attribute`].
-    Function(u32),
 }
 
 impl Default for Call {
@@ -526,38 +503,6 @@ impl BufferParts {
     }
 }
 
-macro_rules! scalar_values {
-    ($($type:ty),*) => {$(
-        impl From<$type> for Value {
-            fn from(value: $type) -> Self {
-                Self::Scalar(<$type as Element>::TYPE, abi::bytes(&[value]).to_vec())
-            }
-        }
-    )*};
-}
-
-scalar_values!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, Pred);
-scalar_values!(F16, Bf16, C64, C128);
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Pred::from(value).into()
-    }
-}
-
-impl From<&str> for Value {
-    fn from(value: &str) -> Self {
-        Self::String(value.as_bytes().to_vec())
-    }
-}
-
-impl<T: Element> From<&[T]> for Value {
-    fn from(elements: &[T]) -> Self {
-        let dimensions = alloc::vec![elements.len() as i64];
-        Self::Array(T::TYPE, abi::bytes(elements).to_vec(), dimensions)
-    }
-}
-
 fn buffers(block: &mut Block, parts: &[BufferParts]) -> List {
     let records: Vec<_> = parts
         .iter()
@@ -569,43 +514,6 @@ fn buffers(block: &mut Block, parts: &[BufferParts]) -> List {
                 &part.minor_to_major,
                 part.aliased_operand,
             )
-        })
-        .collect();
-    block.list(&records)
-}
-
-/// Appends the attributes' records, sorted by name as a host sorts them.
-fn dictionary(block: &mut Block, attributes: &[(String, Value)]) -> List {
-    let mut sorted: Vec<_> = attributes.iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-    let records: Vec<_> = sorted
-        .into_iter()
-        .map(|(name, value)| {
-            let (kind, element_type, dimensions, value) = match value {
-                Value::Scalar(t, bytes) => {
-                    (AttributeKind::Scalar, *t as u8, &[][..], block.list(bytes))
-                }
-                Value::Array(t, bytes, dimensions) => (
-                    AttributeKind::Array,
-                    *t as u8,
-                    &dimensions[..],
-                    block.list(bytes),
-                ),
-                Value::Function(number) => (
-                    AttributeKind::Function,
-                    0,
-                    &[][..],
-                    block.list(abi::bytes(&[*number])),
-                ),
-                Value::String(bytes) => (AttributeKind::String, 0, &[][..], block.list(bytes)),
-                Value::Dictionary(nested) => (
-                    AttributeKind::Dictionary,
-                    0,
-                    &[][..],
-                    dictionary(block, nested),
-                ),
-            };
-            block.attribute(name, kind as u8, element_type, dimensions, value)
         })
         .collect();
     block.list(&records)

@@ -56,9 +56,9 @@ pub fn objects_by_name<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 /// The memory of a small object in a tree of values, whatever kind of map holds its members.
 pub const MAP: usize = 704;
 
-/// Checks that the values in a JSON text, read as trees, take at most some `most` bytes: each object
-/// `object` bytes, and lists and items what their smallest allocations take. Texts, and the keys of
-/// large objects, are not counted.
+/// Checks that the values in a JSON text, read as trees, take at most some `most` bytes: each
+/// object `object` bytes, and lists and items what their smallest allocations take. Texts, and the
+/// keys of large objects, are not counted.
 ///
 /// A tree takes up to a hundred times as much memory as its text, and readers keep what stands in
 /// the place of a number, or in a field that they do not know, until they refuse it. This reads the

@@ -142,8 +142,8 @@ impl Discarder {
         self.wait_while(|counts| counts.waiting > 0, seen, deadline, cancel)
     }
 
-    /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed, and
-    /// it may itself wait for memory.
+    /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed,
+    /// and it may itself wait for memory.
     pub(crate) fn wait_for_memory(
         &self,
         seen: u64,

@@ -120,8 +120,8 @@ impl Module {
     /// The memory of an instance before it grows.
     pub(crate) fn least_memory(&self) -> usize {
         const PAGE: u64 = 64 << 10;
-        let memory = self.compiled.module.get_export("memory");
-        let pages = memory.and_then(|memory| Some(memory.memory()?.minimum()));
+        let mut exports = self.compiled.module.exports();
+        let pages = exports.find_map(|export| Some(export.ty().memory()?.minimum()));
         usize::try_from(pages.unwrap_or(0) * PAGE).unwrap_or(usize::MAX)
     }
 

@@ -180,7 +180,7 @@ def test_memory_of_calls_from_many_threads_is_given_back(guests):
 
 @pytest.fixture
 def hoarder(assemble) -> bytes:
-    """A guest whose target `f` grows its memory by 100 MiB in each call, and writes to all of it."""
+    """A guest whose target `f` grows its memory by 100 MiB, and writes to it, in each call."""
     grows = (
         b"\x41\xc0\x0c\x40\x00\x21\x00"  # local.set 0 (memory.grow (i32.const 1600))
         b"\x20\x00\x41\x7f\x46\x04\x40\x41\x08\x0f\x0b"  # if (i32.eq (local.get 0) (i32.const -1)) return 8

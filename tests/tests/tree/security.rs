@@ -142,9 +142,11 @@ fn each_attack_names_its_tests() {
                 .and_then(|link| link.split_once("`]("))
                 .unwrap_or_else(|| panic!("expected [`test`](file), found {test}"));
             let text = fs::read_to_string(root().join(file)).unwrap();
-            let is_there = ["fn", "def"]
-                .iter()
-                .any(|word| text.contains(&format!("\n{word} {name}(")));
+            let starts = ["fn", "def"].map(|word| format!("{word} {name}("));
+            let is_there = text.lines().any(|line| {
+                let line = line.trim_start();
+                starts.iter().any(|start| line.starts_with(start))
+            });
             assert!(is_there, "{}: expected {name} in {file}", row[0]);
         }
     }

@@ -197,7 +197,7 @@ fn launched(
     verifier: &Verifier<'_>,
 ) -> Vec<KernelReport> {
     let mut kernels: Vec<KernelReport> = Vec::with_capacity(launches.len());
-    let mut known = HashMap::new();
+    let mut known = HashMap::<_, usize>::new();
     let mut left = MOST_LISTED;
     for (number, one) in launches.iter().enumerate() {
         let target = Some(one.target.as_str());

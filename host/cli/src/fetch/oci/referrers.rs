@@ -33,8 +33,8 @@ const MOST_PAGES: usize = 64;
 const MOST_LIST: usize = 4 << 20;
 const LIST_TIME: Duration = Duration::from_secs(60);
 
-/// How many bundles are looked at: the last ones of the list, as long as there is time, and room for
-/// one more of the largest.
+/// How many bundles are looked at: the last ones of the list, as long as there is time, and room
+/// for one more of the largest.
 const MOST_BUNDLES: usize = 64;
 const MOST_BYTES: usize = 64 << 20;
 
