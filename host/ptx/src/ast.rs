@@ -100,6 +100,13 @@ pub struct Variable {
     pub line: Line,
 }
 
+impl Variable {
+    /// The number of items of its text: itself, and its initial contents.
+    pub(crate) fn size(&self) -> usize {
+        1 + self.initial.as_ref().map_or(0, Initial::size)
+    }
+}
+
 /// `.ptr .global .align 16`: the memory that a parameter points to, as its author says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
@@ -125,6 +132,15 @@ pub enum Initial {
     },
     /// Numbers in braces.
     List(Vec<Initial>),
+}
+
+impl Initial {
+    fn size(&self) -> usize {
+        match self {
+            Self::List(list) => 1 + list.iter().map(Self::size).sum::<usize>(),
+            Self::Number(_) | Self::Address { .. } => 1,
+        }
+    }
 }
 
 /// An entry (kernel) or a device function.

@@ -155,7 +155,9 @@ fn examine(
         let reason = format!("kernel `{entry}` has no body");
         return Err(always(vec![launch_refusal(Rule::Module, reason)]));
     };
-    let size = body.len() + function.variables.len() + module.variables.len();
+    // All variables of the module are printed with each kernel.
+    let variables = function.variables.iter().chain(&module.variables);
+    let size = body.len() + variables.map(Variable::size).sum::<usize>();
     let work = budget.begin(size, limits.work);
     let too_much_work = || work.reason(limits.work);
     if work.is_spent() {

@@ -61,6 +61,10 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
     known = _read(path) if path.exists() else {}
     files = [entry for _, entry in sorted({**known, **entries}.items())]
     text = json.dumps({"format": FORMAT, "files": files}, indent=2, ensure_ascii=False)
+    length = len(text.encode()) + 1
+    if length > _MOST_BYTES:
+        message = f"{path}: expected a lock of at most {_MOST_BYTES} bytes, found {length}: nothing is written"
+        raise CallError("RESOURCE_EXHAUSTED", message, blame="caller")
     real = path.resolve(strict=True) if path.is_symlink() else path
     staged = real.with_name(f"{real.name}.{os.getpid()}.part")
     try:

@@ -69,7 +69,9 @@ impl Entry {
         let version = version.unwrap_or_default();
         format!(
             "{}{version}, {} bytes, {}",
-            self.file, self.size, self.digest
+            shown_name(&self.file),
+            self.size,
+            self.digest
         )
     }
 }
@@ -275,11 +277,27 @@ impl Lock {
     }
 }
 
+/// A lock and its text, which no command could read if it were longer.
+pub(super) fn text_of(path: &Path, entries: &Entries) -> Outcome<(LockFile, String)> {
+    let lock = LockFile::new(entries);
+    let text = serde_json::to_string_pretty(&lock);
+    let text = text.map_err(|error| Status::internal(error.to_string()))?;
+    if text.len() >= MOST_BYTES {
+        let message = format!(
+            "expected a lock of at most {MOST_BYTES} bytes, found {} with {} files: nothing is \
+             written",
+            text.len() + 1,
+            entries.len()
+        );
+        let status = Status::new(StatusCode::ResourceExhausted, Blame::Caller, message);
+        return Err(status.context(path.display()).into());
+    }
+    Ok((lock, text))
+}
+
 /// Writes a lock. If its path is a link, the file that it leads to is replaced, and not the link.
 pub(crate) fn write(path: &Path, entries: &Entries) -> Outcome<LockFile> {
-    let lock = LockFile::new(entries);
-    let text =
-        serde_json::to_string_pretty(&lock).map_err(|error| Status::internal(error.to_string()))?;
+    let (lock, text) = text_of(path, entries)?;
     let real = if path.is_symlink() {
         let cannot = |error| Failure::file(format!("expected to write {}", path.display()), &error);
         fs::canonicalize(path).map_err(cannot)?

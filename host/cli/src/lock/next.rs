@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::file::{
-    Entries, LockFile, MOST_BYTES, check_folder, folder_of, is_below, write as write_lock,
+    Entries, LockFile, MOST_BYTES, check_folder, folder_of, is_below, text_of, write as write_lock,
 };
 use crate::failure::{Failure, Outcome};
 use crate::{regular_file, write_file};
@@ -73,6 +73,7 @@ pub(crate) fn change(lock: &Path, entries: &Entries, files: &[NewFile]) -> Outco
         entries,
         files,
     };
+    text_of(lock, entries)?;
     let mut steps = change.steps().into_iter();
     steps.try_for_each(|step| change.run(&step))
 }

@@ -315,3 +315,29 @@ fn kernels_of_the_hub_stay_in_a_lock() {
 fn read(folder: &Folder, name: &str) -> Vec<u8> {
     std::fs::read(folder.path(name)).unwrap()
 }
+
+/// The name of a tensor is a stranger's, and may have any length.
+#[test]
+fn a_lock_that_no_command_could_read_is_not_written() {
+    let folder = folder();
+    let before = folder.read("callbox.lock");
+    let module = std::fs::read(folder.path("k/a.wasm")).unwrap();
+    let header = format!(
+        r#"{{"callbox.{}":{{"dtype":"U8","shape":[{1}],"data_offsets":[0,{1}]}}}}"#,
+        "x".repeat(1_100_000),
+        module.len()
+    );
+    let length = (header.len() as u64).to_le_bytes();
+    let file = [&length[..], header.as_bytes(), &module].concat();
+    folder.write("k/x.safetensors", file);
+    let ran = folder.run(&["lock", "k/x.safetensors", "--json"]);
+    let status = &ran.object()["status"];
+    assert_eq!(status["code"], "RESOURCE_EXHAUSTED");
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.contains("expected a lock of at most 1048576 bytes"),
+        "{message}"
+    );
+    assert_eq!(folder.read("callbox.lock"), before);
+    call(&folder, "k/a.wasm", &["--lock", "callbox.lock"]).done();
+}
