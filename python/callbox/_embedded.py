@@ -22,6 +22,8 @@ MOST_BUNDLE = 16 << 20
 
 #: The longest header of a ``.safetensors`` file, as the command line reads it.
 _MOST_HEADER = 16 << 20
+#: The longest name of a tensor with a package.
+_MOST_NAME = 200
 #: The most memory of a header's values, by an estimate that also counts the brackets in texts.
 _MOST_MEMORY = 128 << 20
 
@@ -154,6 +156,10 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str
     """The name and the bytes of a tensor that is a module."""
     header, start, size = _header(path, file)
     found = {key: info for key, info in header.items() if key.startswith(PREFIX)}
+    for key in found:
+        if len(key) > _MOST_NAME or not key.isprintable():
+            what = f"at most {_MOST_NAME} characters that can be printed"
+            raise _wrong(path, f"expected names of packages of {what}, found {key[:_MOST_NAME]!a}")
     if name is None and len(found) == 1:
         (key,) = found
     else:
@@ -197,7 +203,7 @@ def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
         )
     text = file.read(length)
     # Each takes many times as much memory as text.
-    memory = 704 * text.count(b"{") + 160 * text.count(b"[") + 64 * text.count(b",")
+    memory = 704 * text.count(b"{") + 160 * text.count(b"[") + 64 * text.count(b",") + 90 * text.count(b'"')
     if memory > _MOST_MEMORY:
         message = f"{path}: expected a header whose values take at most {_MOST_MEMORY} bytes of memory, found more"
         raise CallError("RESOURCE_EXHAUSTED", message, blame="caller")
