@@ -66,7 +66,7 @@ def test_constants_that_print_alike_have_entries_of_their_own(tmp_path, monkeypa
         assert kernel(nan).wasm
     assert len(os.listdir(tmp_path)) == 3
     with pytest.raises(callbox.CompileError, match="dtype datetime64"):
-        kernel(np.datetime64("2020-01-01")).wasm
+        assert kernel(np.datetime64("2020-01-01")).wasm
 
 
 def test_an_entry_replaces_compiling(tmp_path, monkeypatch):
