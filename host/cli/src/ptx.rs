@@ -162,10 +162,8 @@ fn run(arguments: &Arguments) -> Outcome<PtxReport> {
             .flatten()
             .filter(|one| is_meant(one))
             .count();
-        let verifier = Verifier {
-            keeps_texts: arguments.emit.is_some() && count == 1,
-            ..Verifier::new(&policy.gpu)
-        };
+        let mut verifier = Verifier::new(&policy.gpu);
+        verifier.keeps_texts = arguments.emit.is_some() && count == 1;
         report.verify(module, entry, launches.as_deref(), &verifier);
         if report.kernels.is_empty() {
             return Err(no_kernel(arguments));
