@@ -20,7 +20,14 @@ def loads(text: bytes) -> Any:
             deep.
     """
     # Python's reader recurses in C, and its limit is too high for a thread with a small stack.
-    brackets = _STRING.sub(b"", text).translate(None, _NO_BRACKETS)
+    found = bytearray()
+    end = 0
+    # `re.sub` would keep a hundred bytes for each string.
+    for string in _STRING.finditer(text):
+        found += text[end : string.start()].translate(None, _NO_BRACKETS)
+        end = string.end()
+    found += text[end:].translate(None, _NO_BRACKETS)
+    brackets = bytes(found)
     for _ in range(_ROUNDS):
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
     if brackets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import marshal
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -189,7 +190,10 @@ class JitFunction:
             raise CompileError(f"callbox.jit needs Numba (pip install 'callbox[jit]'): {error}") from None
         options = {**self._options, "cuda": cuda}
         says = repr((versions, self._kernel, sorted(options.items())))
-        key = hashlib.sha256(says.encode() + payload.digest + _compiler_digest()).hexdigest()
+        # `repr` is the same for all NaNs.
+        defaults = marshal.dumps([attribute.default for attribute in self._kernel.attributes], 2)
+        digested = says.encode() + defaults + payload.digest + _compiler_digest()
+        key = hashlib.sha256(digested).hexdigest()
         if (module := _cache.find(key)) is not None:
             return module
         module = WORKER.compile(self._kernel.name, (payload, self._kernel, options))
