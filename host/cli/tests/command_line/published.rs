@@ -524,7 +524,8 @@ fn the_hub_gets_bundles_beside_packages() {
     // Another signature of the same package.
     let other = bundle_of(&folder.read("1.0.0.wasm"));
     folder.write("1.0.0.wasm.sig", &other);
-    let message = format!("{at}: another bundle of signatures is there: --replace replaces it");
+    let message =
+        format!("{at}: another bundle of signatures is there: --replace replaces or removes it");
     let ran = to_hub("1.0.0.wasm", &[]);
     check_refused(&ran, 1, "FAILED_PRECONDITION", &message);
     to_hub("1.0.0.wasm", &["--replace"]).done();

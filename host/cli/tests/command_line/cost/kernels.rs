@@ -79,7 +79,7 @@ fn launches_of_a_kernel_in_a_large_file() {
 #[test]
 fn launches_of_a_large_kernel() {
     let folder = Folder::new();
-    let body = "ret;".repeat(100_000);
+    let body = format!(".reg .b32 %r; {}ret;", "mov.u32 %r, 1;".repeat(99_999));
     folder
         .write(
             "k.ptx",
