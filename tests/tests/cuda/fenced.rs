@@ -216,7 +216,7 @@ fn ptx_of_all_images_is_limited_together() {
     assert!(status.message().contains("`gpu.ptx_bytes`"), "{status}");
 }
 
-/// The text of a fenced kernel has all variables of its file.
+/// The text of a fenced kernel has all variables of its file, and is another one for each block.
 #[test]
 fn fenced_kernels_of_a_call_are_limited_together() {
     let (_guard, _) = rig::alone();
@@ -228,7 +228,7 @@ fn fenced_kernels_of_a_call_are_limited_together() {
     let plan = |launches: usize| {
         let launch = |number: usize| {
             json!({"image": "k", "entry": "k", "parameters": [{"result": 0}],
-                   "grid": [(number + 1).to_string()], "block": ["1"]})
+                   "grid": ["1"], "block": [(number + 1).to_string()]})
         };
         let manifest = json!({
             "format": 1,
