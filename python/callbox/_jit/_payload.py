@@ -22,8 +22,9 @@ from callbox.types import ElementType
 
 from ._errors import CompileError
 
-#: The most bytes of an array that becomes part of a module.
-MAX_ARRAY = 1 << 20
+#: The most bytes of an array that becomes part of a module. Of a larger one Numba takes the address
+#: in the compiler's process (`make_constant_array` in numba/core/base.py).
+MAX_ARRAY = 10**6
 
 _MODULES = {"callbox.math": kernel_math, "math": None, "numpy": np}
 

@@ -88,7 +88,7 @@ pub(crate) struct Lock {
     next: Entries,
 }
 
-fn wrong_lock(error: &str) -> String {
+pub(super) fn wrong_lock(error: &str) -> String {
     let shown = sanitize(error.as_bytes(), error.len(), MAX_ERROR);
     format!("the lock is wrong: {shown}")
 }

@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 use callbox::{Blame, Status, StatusCode};
 use callbox_core::json::{Object, object};
+use callbox_core::untrusted_text::shown_name;
 use callbox_package::Limits;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::file::{
     Entries, LockFile, MOST_BYTES, check_folder, folder_of, is_below, text_of, write as write_lock,
+    wrong_lock,
 };
 use crate::failure::{Failure, Outcome};
 use crate::{regular_file, write_file};
@@ -202,14 +204,15 @@ fn read(path: &Path) -> Outcome<Next> {
         |message: String| Failure::from(Status::invalid_argument(message).context(path.display()));
     let text = regular_file::read(path, 2 * MOST_BYTES)?;
     let Object(next) = serde_json::from_slice::<Object<NextFile>>(&text)
-        .map_err(|error| wrong(format!("the lock's next form is wrong: {error}")))?;
+        .map_err(|error| wrong(wrong_lock(&error.to_string())))?;
     if next.format != FORMAT {
         let found = next.format;
         return Err(wrong(format!("expected `format` {FORMAT}, found {found}")));
     }
     if let Some(name) = next.files.keys().find(|name| !is_below(name)) {
         return Err(wrong(format!(
-            "expected the paths of files below the folder of the lock, found {name:?}"
+            "expected the paths of files below the folder of the lock, found \"{}\"",
+            shown_name(name)
         )));
     }
     Ok(Next {
