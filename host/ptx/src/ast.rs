@@ -101,9 +101,10 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// The number of items of its text: itself, and its initial contents.
+    /// The work of printing it, in instructions. Numbers of its initial contents take less.
     pub(crate) fn size(&self) -> usize {
-        1 + self.initial.as_ref().map_or(0, Initial::size)
+        const NUMBERS: usize = 8;
+        1 + self.initial.as_ref().map_or(0, Initial::size) / NUMBERS
     }
 }
 
