@@ -17,7 +17,6 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba.core import compiler, errors, ir, types
-from numba.core.cpu import CPUContext
 from numba.np import numpy_support
 
 from callbox import math as kernel_math
@@ -60,8 +59,6 @@ def prepare() -> None:
     """Makes this process a compiler."""
     _numbers.install()
     llvm.initialize_all_targets()
-    # No address of this process becomes part of a module.
-    CPUContext.allow_dynamic_globals = False
     llvm.initialize_all_asmprinters()
     for option in _OPTIONS:
         llvm.set_option("callbox", option)
