@@ -85,7 +85,7 @@ def _read(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
             raise ValueError("expected an object with `format` and `files`")
         # True and 1.0 are equal to 1.
         if type(lock["format"]) is not int or lock["format"] != FORMAT:
-            raise ValueError(f"expected `format` {FORMAT}, found {quoted(repr(lock['format']))}")
+            raise ValueError(f"expected `format` {FORMAT}, found {quoted(repr(lock['format']))[1:-1]}")
         entries: dict[str, dict[str, Any]] = {}
         for entry in lock["files"]:
             _check(entry)
