@@ -8,8 +8,8 @@
 //! [`verify`](verify::verify) proves for one launch what a kernel can reach and what ends its
 //! loops, or refuses it. [`fence`](fence::fence) adds run-time checks for what is not proved, so
 //! that a kernel without a grant stays within its buffers and cannot damage the CUDA context.
-//! `callbox-cuda` launches fenced kernels. [`survey_within`](verify::survey_within) reports on kernels whose
-//! launch is not known.
+//! `callbox-cuda` launches fenced kernels. [`survey_within`](verify::survey_within) reports on
+//! kernels whose launch is not known.
 //!
 //! # Example
 //!
