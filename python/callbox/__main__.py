@@ -14,6 +14,8 @@ import numpy as np
 
 import callbox
 from callbox import _stubs
+from callbox._callbox import shown_path
+from callbox._files import open_regular
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         parsed.run(parsed)
-    except (callbox.CallError, OSError, TypeError, ValueError, KeyError) as error:
+    except (callbox.CallError, OSError, TypeError, ValueError, KeyError, MemoryError) as error:
         reason = error.args[0] if isinstance(error, KeyError) else error
         print(f"error: {_printable(str(reason))}", file=sys.stderr)
         return 1
@@ -68,7 +70,7 @@ def _load(arguments: argparse.Namespace) -> callbox.Module:
 
 def _inspect(arguments: argparse.Namespace) -> None:
     module = _load(arguments)
-    print(f"{arguments.module.name}: {len(module)} targets, SHA-256 {module.digest}")
+    print(f"{shown_path(arguments.module.name)}: {len(module)} targets, SHA-256 {module.digest}")
     for target in module.targets.values():
         documentation = (target.__doc__ or "").splitlines()
         for number, line in enumerate(documentation):
@@ -85,11 +87,21 @@ def _print_stubs(arguments: argparse.Namespace) -> None:
     sys.stdout.write(_stubs.of_module(_load(arguments), arguments.module.name))
 
 
+def _array(path: str) -> Any:
+    with open_regular(path) as file:
+        try:
+            return np.load(file, allow_pickle=False)
+        except Exception as error:  # noqa: BLE001 - NumPy reads a header as Python
+            raise ValueError(
+                f"{shown_path(path)}: expected a .npy file, found {type(error).__name__}: {error!s:.200}"
+            ) from None
+
+
 def _call(arguments: argparse.Namespace) -> None:
     target = _load(arguments)[arguments.target]
     attributes = dict(map(_attribute, arguments.attr))
     # Pickles in .npy files would run code.
-    operands = [np.load(path, allow_pickle=False) for path in arguments.operand]
+    operands = [_array(path) for path in arguments.operand]
     found = target(*operands, deadline=arguments.deadline, attributes=attributes)
     results = found if isinstance(found, tuple) else (found,)
     if not arguments.output:

@@ -13,8 +13,10 @@ __all__ = [
     "FFI_TARGET",
     "FFI_TARGET_COMMAND_BUFFER",
     "Attribute",
+    "Budget",
     "Buffer",
     "CallError",
+    "Contents",
     "Host",
     "InvalidArgumentError",
     "Module",
@@ -29,8 +31,10 @@ __all__ = [
     "is_reference",
     "last_failure",
     "loaded_module",
+    "names_of_file",
     "record",
     "set_trace_annotation",
+    "shown_path",
     "target_stats",
 ]
 
@@ -54,6 +58,22 @@ class _HasShapeAndDtype(Protocol):
 
 _Shape: TypeAlias = _HasShapeAndDtype | tuple[Any, tuple[int, ...]]
 _Array: TypeAlias = Any
+
+@final
+class Contents:
+    """The bytes of a module, read from an open file: `Host._load_contents` takes them."""
+
+    def __init__(self) -> None: ...
+    def add(self, piece: bytes) -> None:
+        """Adds bytes. MemoryError if there is no memory for them."""
+    def sha256(self) -> str:
+        """The SHA-256 digest, in hexadecimal."""
+
+@final
+class Budget:
+    """The time that several calls may take together, as the ``deadline`` of each of them."""
+
+    def __new__(cls, seconds: float, within: Budget | None = None) -> Budget: ...
 
 @final
 class Host:
@@ -148,6 +168,15 @@ class Host:
         digest: str | None,
         lock: str | PathLike[str] | None,
         offline: bool,
+        native: str | PathLike[str] | bool | None,
+        allow_native: str | Sequence[str] | None,
+    ) -> Module: ...
+    def _load_contents(
+        self,
+        contents: Contents,
+        *,
+        name: str | Sequence[str],
+        bundle: bytes | None,
         native: str | PathLike[str] | bool | None,
         allow_native: str | Sequence[str] | None,
     ) -> Module: ...
@@ -303,7 +332,7 @@ class Target:
         *arrays: _Array,
         out: Any = None,
         result_shape_dtypes: _Shape | Sequence[_Shape] | None = None,
-        deadline: float | None = None,
+        deadline: float | Budget | None = None,
         threads: int | None = None,
         attributes: Mapping[str, Any] | None = None,
         opaque: bytes | None = None,
@@ -348,11 +377,13 @@ class Target:
             KeyboardInterrupt: Ctrl-C cancelled the call, on the main thread. `out` is unchanged.
         """
 
-    def infer(self, operands: Sequence[_Shape]) -> list[tuple[str, tuple[int, ...]]]:
+    def infer(self, operands: Sequence[_Shape], *, bounded: bool = False) -> list[tuple[str, tuple[int, ...]]]:
         """Infers the dtypes and shapes of the results from those of the operands.
 
         Args:
             operands: Pairs of dtype and shape, or objects with ``dtype`` and ``shape``.
+            bounded: Whether results that are larger than those of a direct call may be are an
+                error.
 
         Returns:
             Pairs of dtype, by its NumPy name, and shape.
@@ -360,6 +391,7 @@ class Target:
         Raises:
             TypeError: A wrong number or dtype of operands.
             ValueError: The metadata does not determine them, or the operands do not match it.
+            CallError: RESOURCE_EXHAUSTED for results that are too large.
         """
 
     def xla_attributes(
@@ -368,6 +400,7 @@ class Target:
         results: Sequence[_Shape],
         attrs: dict[str, Any],
         *,
+        declared: bool = False,
         on_error: str = "raise",
         deadline: float | None = None,
         threads: int | None = None,
@@ -386,6 +419,8 @@ class Target:
                 objects with ``dtype`` and ``shape``.
             results: The results likewise, without the status.
             attrs: The target's attributes.
+            declared: Whether the results are those that the module declares, with sizes that are
+                checked when the call runs.
             on_error: "raise", or "status" for one more result, int32.
             deadline: The time limit of XLA's call in seconds, for all elements of a batch together.
                 It replaces the policy's, which is for each element.
@@ -480,20 +515,26 @@ def ffi_capsules() -> dict[str, Any]:
 def error_name(code: int) -> str:
     """The name of a status code: ``"OUT_OF_RANGE"`` of 11."""
 
-def last_failure(code: int) -> str | None:
-    """The message of this process's last failure with this code under ``on_error="status"``."""
+def last_failure(code: int) -> CallError | None:
+    """This process's last failure with this code under ``on_error="status"``."""
 
 def find_failure(text: str) -> CallError | None:
     """The last failure of a call in a program whose code and message are in the text."""
 
 def target_stats() -> list[dict[str, Any]]:
-    """The counters of every target that the hosts of this process have loaded."""
+    """The counters of every target that the hosts of this process have called."""
 
-def check_locked(lock: str | PathLike[str], file: str | PathLike[str], tensor: str | None, contents: bytes) -> None:
+def check_locked(lock: str | PathLike[str], file: str | PathLike[str], tensor: str | None, contents: Contents) -> None:
     """Checks that a lock has a file with these contents."""
 
 def is_reference(text: str) -> bool:
     """Whether a text is a reference of a host, and not the path of a file."""
+
+def names_of_file(path: str | PathLike[str]) -> list[str]:
+    """The names of a file for rules about signatures: as asked for, and with links resolved."""
+
+def shown_path(path: str | PathLike[str]) -> str:
+    """A path in a message, without characters that control a terminal."""
 
 def loaded_module(key: str) -> Module | None:
     """The module with this key, if this process has loaded it."""

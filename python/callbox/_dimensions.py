@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+#: Ends names that are keywords of Python. Declared names have ASCII letters alone.
+_MARK = "\N{MIDDLE DOT}"
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -33,7 +38,8 @@ def symbols(expression: str) -> set[str]:
     """The names in an expression."""
     tree = ast.walk(_parsed(expression))
     called = {id(node.func) for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Call)}
-    return {node.id for node in tree if isinstance(node, ast.Name) and id(node) not in called} - _FUNCTIONS.keys()
+    names = {node.id for node in tree if isinstance(node, ast.Name) and id(node) not in called}
+    return {name.rstrip(_MARK) for name in names} - _FUNCTIONS.keys()
 
 
 def evaluate(expression: str, sizes: Mapping[str, Any]) -> Any:
@@ -83,7 +89,10 @@ def paired(declared: Sequence[int | str], shape: Sequence[Any]) -> list[tuple[in
 
 
 def _parsed(expression: str) -> ast.expr:
-    return ast.parse(expression.replace("^", "**"), mode="eval").body
+    # Python has keywords, and no numbers that begin with 0.
+    text = re.sub(r"\b0+(?=[0-9])", "", expression.replace("^", "**"))
+    text = re.sub(r"\b[A-Za-z_]+\b", lambda word: word[0] + _MARK * keyword.iskeyword(word[0]), text)
+    return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
@@ -91,7 +100,7 @@ def _value(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
         case ast.Constant(value=int() as value):
             return value
         case ast.Name(id=name):
-            return sizes[name]
+            return sizes[name.rstrip(_MARK)]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, sizes)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -11,8 +10,18 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from . import _json
-from ._callbox import CallError, Host, InvalidArgumentError, Module, check_locked, is_reference
-from ._files import open_regular
+from ._callbox import (
+    CallError,
+    Contents,
+    Host,
+    InvalidArgumentError,
+    Module,
+    check_locked,
+    is_reference,
+    names_of_file,
+    shown_path,
+)
+from ._files import contents_of, open_regular
 
 #: The beginning of the names of tensors that are modules.
 PREFIX = "callbox."
@@ -89,7 +98,7 @@ def load(
                 raise _wrong(path, f"the file is a module: it has no package {name!r}")
             file.seek(0)
             # The host reads one byte past its limit at most.
-            contents = file.read(_most(host) + 1)
+            contents = contents_of(file, _most(host) + 1)
             if lock is not None:
                 check_locked(lock, path, None, contents)
             return _checked(path, contents, host, digest, None, native=native, allow_native=allow_native)
@@ -119,16 +128,20 @@ def _fetched(reference: str, host: Host, options: tuple[Any, ...]) -> Module:
         raise type(error)(error.code, f"{known}: {error.message}", blame=error.blame) from None
 
 
-def _checked(path: str, contents: bytes, host: Host, wanted: str | None, tensor: str | None, **native: Any) -> Module:
-    found = hashlib.sha256(contents).hexdigest()
+def _checked(
+    path: str, contents: Contents, host: Host, wanted: str | None, tensor: str | None, **native: Any
+) -> Module:
+    found = contents.sha256()
     if wanted is not None and found != wanted:
-        raise CallError("PERMISSION_DENIED", f"{path}: expected the digest {wanted}, found {found}", blame="caller")
+        raise CallError(
+            "PERMISSION_DENIED", f"{shown_path(path)}: expected the digest {wanted}, found {found}", blame="caller"
+        )
     try:
         names = _names(path, tensor)
-        return host.load(contents, name=names, bundle=_bundle(path, names, host), **native)
+        return host._load_contents(contents, name=names, bundle=_bundle(path, names, host), **native)
     except CallError as error:
         kind = type(error)
-        raise kind(error.code, f"{path}: {error.message}", blame=error.blame) from None
+        raise kind(error.code, f"{shown_path(path)}: {error.message}", blame=error.blame) from None
 
 
 def _bundle(path: str, names: list[str], host: Host) -> bytes | None:
@@ -145,14 +158,11 @@ def _bundle(path: str, names: list[str], host: Host) -> bytes | None:
 
 def _names(path: str, tensor: str | None) -> list[str]:
     """The names for rules about signatures: of the file, as for `Host.load`, and of the tensor."""
-    asked = os.path.abspath(path)
-    folder, name = os.path.split(asked)
-    paths = [asked, os.path.join(os.path.realpath(folder), name), os.path.realpath(asked)]
-    names = [path.replace("\\", "/") for path in paths]
+    names = names_of_file(path)
     return names if tensor is None else [*names, *(f"{name}#{tensor}" for name in names)]
 
 
-def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str, bytes]:
+def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str, Contents]:
     """The name and the bytes of a tensor that is a module."""
     header, start, size = _header(path, file)
     found = {key: info for key, info in header.items() if key.startswith(PREFIX)}
@@ -169,7 +179,9 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str
         raise _wrong(path, f"the file has several packages: expected name=, one of {names}")
     if not found or key not in found:
         what = "no package" if name is None else f"no package {name!r}"
-        raise CallError("NOT_FOUND", f"{path}: the file has {what}: a U8 tensor `{PREFIX}NAME` is one", blame="caller")
+        raise CallError(
+            "NOT_FOUND", f"{shown_path(path)}: the file has {what}: a U8 tensor `{PREFIX}NAME` is one", blame="caller"
+        )
     info = found[key]
     offsets = info.get("data_offsets") if isinstance(info, dict) else None
     if (
@@ -184,10 +196,11 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str
     length = offsets[1] - offsets[0]
     if length > most:
         raise CallError(
-            "RESOURCE_EXHAUSTED", f"{path}: expected a module of at most {most} bytes (`module_bytes`), found {length}"
+            "RESOURCE_EXHAUSTED",
+            f"{shown_path(path)}: expected a module of at most {most} bytes (`module_bytes`), found {length}",
         )
     file.seek(start + offsets[0])
-    return key, file.read(length)
+    return key, contents_of(file, length)
 
 
 def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
@@ -199,13 +212,18 @@ def _header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int, int]:
         raise _wrong(path, "expected a .wasm or a .safetensors file, found neither")
     if length > _MOST_HEADER:
         raise CallError(
-            "RESOURCE_EXHAUSTED", f"{path}: expected a header of at most {_MOST_HEADER} bytes, found {length}"
+            "RESOURCE_EXHAUSTED",
+            f"{shown_path(path)}: expected a header of at most {_MOST_HEADER} bytes, found {length}",
         )
     text = file.read(length)
     # Each takes many times as much memory as text.
     memory = 704 * text.count(b"{") + 160 * text.count(b"[") + 64 * text.count(b",") + 90 * text.count(b'"')
+    if not text.isascii() or b"\\u" in text:
+        # One such character makes all of its string take four bytes for each, in the text and in a
+        # name. Twice that, so that the largest header takes no more than the estimate of others.
+        memory += 16 * length
     if memory > _MOST_MEMORY:
-        message = f"{path}: expected a header whose values take at most {_MOST_MEMORY} bytes of memory, found more"
+        message = f"{shown_path(path)}: expected a header whose values take at most {_MOST_MEMORY} bytes of memory, found more"
         raise CallError("RESOURCE_EXHAUSTED", message, blame="caller")
     try:
         header = _json.loads(text)
@@ -227,4 +245,4 @@ def default_host() -> Host:
 
 
 def _wrong(path: str, message: str) -> InvalidArgumentError:
-    return InvalidArgumentError("INVALID_ARGUMENT", f"{path}: {message}", blame="caller")
+    return InvalidArgumentError("INVALID_ARGUMENT", f"{shown_path(path)}: {message}", blame="caller")

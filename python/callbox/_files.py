@@ -6,7 +6,22 @@ import os
 import stat
 from typing import BinaryIO
 
+from ._callbox import Contents, shown_path
+
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+
+
+#: The bytes that are read at a time.
+_PIECE = 1 << 20
+
+
+def contents_of(file: BinaryIO, most: int) -> Contents:
+    """Reads at most `most` bytes of an open file."""
+    contents = Contents()
+    while most > 0 and (piece := file.read(min(most, _PIECE))):
+        contents.add(piece)
+        most -= len(piece)
+    return contents
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
@@ -38,4 +53,4 @@ def _check(path: str | os.PathLike[str], mode: int) -> None:
         return
     found = _KINDS.get(stat.S_IFMT(mode), "a device")
     kind = IsADirectoryError if stat.S_ISDIR(mode) else OSError
-    raise kind(f"cannot read {os.fspath(path)}: expected a regular file, found {found}")
+    raise kind(f"cannot read {shown_path(path)}: expected a regular file, found {found}")

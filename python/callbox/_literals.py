@@ -14,7 +14,7 @@ def literal(value: Any) -> str:
 
     Operators take no other types. In the literal a tuple stands for a value that has no literal in
     Python: its kind, and its parts. `torch.compile` traces this function, so it is kept simple.
-    Formatting a number makes it a constant of the program.
+    `float` and `int` make a number a constant of the program: PyTorch 2.13 formats no symbolic one.
     """
     if isinstance(value, dict):
         return "{" + ", ".join([f"{name!r}: {literal(inner)}" for name, inner in value.items()]) + "}"
@@ -23,11 +23,13 @@ def literal(value: Any) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return f"('array', {value.dtype.name!r}, {value.shape!r}, {value.tobytes()!r})"
     if isinstance(value, float):
-        return f"('float', '{value!r}')"
+        return f"('float', '{float(value)!r}')"
     if isinstance(value, complex):
         return f"('complex', '{value!r}')"
-    if value is None or isinstance(value, (bool, int, str, bytes)):
+    if value is None or isinstance(value, (bool, str, bytes)):
         return f"{value!r}"
+    if isinstance(value, int):
+        return f"{int(value)!r}"
     raise TypeError(
         f"expected a number, a string, a list, a dictionary or an array of NumPy's as an attribute, found {type(value).__name__}"
     )

@@ -27,10 +27,10 @@ def stats(*, format: None = None) -> list[dict[str, Any]]: ...
 @overload
 def stats(*, format: Literal["prometheus"]) -> str: ...
 def stats(*, format: str | None = None) -> list[dict[str, Any]] | str:  # noqa: A002 - what is asked for
-    """Counts the calls of each target that the hosts of this process have loaded.
+    """Counts the calls of each target that the hosts of this process have called.
 
     Calls of the same file and target count together. Counters never fall: the calls of a host stay
-    when it no longer exists. Only a target without any call goes with its last host.
+    when it no longer exists.
 
     Args:
         format: None: a list with a dict of ``module`` (the file's name), ``sha256``, ``target``,

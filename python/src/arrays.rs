@@ -263,7 +263,7 @@ impl Array {
     }
 
     /// Copies the elements.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> callbox::Result<Vec<u8>> {
         // SAFETY: the view keeps the array's memory alive, and this function holds no reference to
         // it.
         unsafe { RawArrays::bytes(self.raw()) }

@@ -11,6 +11,7 @@ use crate::arrays::{Array, dtype, numpy};
 use crate::element::dtype_name;
 use crate::error::or_raise;
 use crate::listing::quoted;
+use crate::stack::on_enough;
 
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) fn dictionary(
         if value.is_none() && declared.is_some_and(|declared| declared.optional) {
             continue;
         }
-        let attribute = attribute(value, declared, MAX_DEPTH)
+        let attribute = on_enough(|| attribute(value, declared, MAX_DEPTH))
             .map_err(|wrong| wrong.inside(name).named(py, &signature.name))?;
         attributes.insert(name.clone(), attribute);
     }
@@ -363,7 +364,10 @@ fn literal(py: Python<'_>, mut array: Array) -> PyResult<Literal> {
     array.put_in_order(py)?;
     let bytes = array.to_bytes();
     array.release(py);
-    or_raise(py, Literal::from_bytes(shape, bytes))
+    or_raise(
+        py,
+        bytes.and_then(|bytes| Literal::from_bytes(shape, bytes)),
+    )
 }
 
 /// Converts a number to the declared type, or as JAX does: to S64, F64, C128 or PRED.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use callbox::call::{CallBuffers, SharedBuffers, copy_bytes};
+use callbox::values::zeroed;
 
 /// The memory of one array.
 #[derive(Clone, Copy, Debug)]
@@ -105,15 +106,18 @@ impl<'a> RawArrays<'a> {
     }
 
     /// Copies the bytes of a result.
-    pub(crate) fn result_bytes(&self, result: usize) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is no memory for them.
+    pub(crate) fn result_bytes(&self, result: usize) -> callbox::Result<Vec<u8>> {
         let array = self.results[result];
-        let mut bytes = vec![0; array.size];
+        let mut bytes = zeroed(array.size)?;
         if array.size > 0 {
             // SAFETY: `bytes` has the size of the result, which `new`'s caller keeps writable and
             // so readable. It is new memory, so the two do not overlap.
             unsafe { copy_bytes(array.data, bytes.as_mut_ptr(), array.size, 0) };
         }
-        bytes
+        Ok(bytes)
     }
 
     /// The size of the hidden result.
@@ -248,12 +252,15 @@ impl RawArrays<'_> {
     }
 
     /// Copies the bytes of one array.
-    pub(crate) unsafe fn bytes(array: RawArray) -> Vec<u8> {
-        let mut bytes = vec![0; array.size];
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is no memory for them.
+    pub(crate) unsafe fn bytes(array: RawArray) -> callbox::Result<Vec<u8>> {
+        let mut bytes = zeroed(array.size)?;
         let operands = [array];
         // SAFETY: the caller guarantees it.
         unsafe { RawArrays::new(&operands, &[]) }.read(0, 0, &mut bytes);
-        bytes
+        Ok(bytes)
     }
 }
 

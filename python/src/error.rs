@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
+use crate::exit::Inside;
+
 /// A class of `callbox._errors`, which is in Python because the stable ABI of 3.11 cannot derive
 /// from RuntimeError.
 pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
@@ -18,6 +20,8 @@ pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyT
 /// `InvalidArgumentError`, which is a ValueError, for an invalid argument of the caller; otherwise
 /// `CallError`.
 pub(crate) fn raised(py: Python<'_>, status: &Status) -> PyErr {
+    // The exception is made by Python code.
+    let _inside = Inside::enter(py);
     let made = || -> PyResult<PyErr> {
         let is_callers =
             status.code() == StatusCode::InvalidArgument && status.blame() == Blame::Caller;

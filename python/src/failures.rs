@@ -34,7 +34,9 @@ pub(crate) fn note(status: &Status, of: Option<(String, String)>) {
     last.push_back(Failure { status, of });
 }
 
-/// Finds the last failed call of a program whose code and message stand in `text`.
+/// Finds the failed call of a program whose code and message stand in `text`: the last one with the
+/// longest message. A guest's message can quote that of another failure: it is longer, and the
+/// other one does not count.
 #[pyfunction]
 pub(crate) fn find_failure<'py>(
     py: Python<'py>,
@@ -44,9 +46,15 @@ pub(crate) fn find_failure<'py>(
         let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in = |failure: &&Failure| {
             let message = failure.status.message().replace('\0', "");
-            text.contains(failure.status.code().name()) && text.contains(&message)
+            let at = text.find(&message);
+            // Quotation marks are around what modules chose.
+            text.contains(failure.status.code().name())
+                && at.is_some_and(|at| !text[..at].contains('"'))
         };
-        last.iter().rev().find(is_in).cloned()
+        let found = last.iter().filter(is_in);
+        found
+            .max_by_key(|failure| failure.status.message().len())
+            .cloned()
     };
     let Some(Failure { status, of }) = found else {
         return Ok(None);

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use callbox::policy::{Gpu, Isolation, Policy, Traps};
+use callbox::policy::{Isolation, Policy, Traps};
 use callbox::process::Worker;
+use callbox::untrusted_text::shown_path;
 use callbox::wasm::{Cache, CacheOptions, Config, Engine};
 use callbox::{Blame, Status, StatusCode};
 use callbox_cli::packages::Wanted;
@@ -17,17 +18,20 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::compiler::{self, compiler};
 use crate::error::or_raise;
-use crate::files;
+use crate::exit::{Inside, argument};
+use crate::files::{Contents, read_module};
 use crate::idle::{self, Idle};
 use crate::interrupts;
 use crate::logs::Logs;
 use crate::module::{Module, ModuleCore};
-use crate::native::{self, Native};
+use crate::native::{Kernels, NativeFrom};
 use crate::reference;
 use crate::registry;
+use crate::stack::on_enough;
 use crate::stats::HostStats;
 use crate::trace;
 use crate::trusted;
+use crate::waiting::on_a_thread;
 
 /// The state that all modules of a host share.
 pub(crate) struct HostCore {
@@ -182,11 +186,12 @@ impl Host {
         policy: Option<&Bound<'_, PyAny>>,
         traps: Option<&str>,
         isolation: Option<&str>,
-        cache_dir: Option<PathBuf>,
+        #[pyo3(from_py_with = argument)] cache_dir: Option<PathBuf>,
         trust: Option<&Bound<'_, PyAny>>,
-        idle_seconds: Option<f64>,
-        idle_bytes: usize,
+        #[pyo3(from_py_with = argument)] idle_seconds: Option<f64>,
+        #[pyo3(from_py_with = argument)] idle_bytes: usize,
     ) -> PyResult<Self> {
+        let _inside = Inside::enter(py);
         interrupts::install(py)?;
         let idle = Idle::new(idle_seconds, idle_bytes)?;
         let policy = read_policy(py, policy, traps, isolation)?;
@@ -197,7 +202,7 @@ impl Host {
                 (_, Ok(bytes)) => bytes.to_vec(),
                 _ => json_text(&mapping(rules, "rules")?)?.into_bytes(),
             };
-            or_raise(py, trusted::rules(&text))
+            or_raise(py, on_enough(|| trusted::rules(&text)))
         });
         let trust = trust.transpose()?;
         let cache = cache_dir.map(|path| {
@@ -213,6 +218,7 @@ impl Host {
     /// The policy of the guests: a dict with all fields of callbox's JSON policy.
     #[getter]
     fn policy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = Inside::enter(py);
         let text = or_raise(py, self.0.policy.to_json())?;
         py.import("json")?.call_method1("loads", (text,))
     }
@@ -254,7 +260,7 @@ impl Host {
         source: &Bound<'_, PyAny>,
         native: Option<NativeFrom>,
         allow_native: Option<&Bound<'_, PyAny>>,
-        name: Option<trusted::Names>,
+        #[pyo3(from_py_with = argument)] name: Option<trusted::Names>,
         bundle: Option<&[u8]>,
     ) -> PyResult<Module> {
         let _span = trace::span(py, || format!("callbox load {}", label(source)));
@@ -275,6 +281,35 @@ impl Host {
         self.finish(py, loading)
     }
 
+    /// The same for contents, which it takes.
+    #[pyo3(signature = (contents, *, name, bundle, native, allow_native))]
+    fn _load_contents(
+        &self,
+        py: Python<'_>,
+        contents: &Bound<'_, Contents>,
+        #[pyo3(from_py_with = argument)] name: trusted::Names,
+        bundle: Option<&[u8]>,
+        native: Option<NativeFrom>,
+        allow_native: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Module> {
+        let names: Vec<String> = name.into();
+        let _span = trace::span(py, || {
+            let shown = names.first().map(Path::new);
+            format!(
+                "callbox load {}",
+                file_label(shown.and_then(Path::file_name))
+            )
+        });
+        let loading = Loading {
+            path: None,
+            native: Kernels::asked(native, allow_native)?,
+            bytes: contents.get().take(),
+            names,
+            bundle,
+        };
+        self.finish(py, loading)
+    }
+
     /// Loads the package of a reference: of a registry, of the Hub or at an address.
     #[pyo3(signature = (reference, digest, lock, offline, native, allow_native))]
     #[expect(clippy::too_many_arguments, reason = "the arguments of callbox.load")]
@@ -283,7 +318,7 @@ impl Host {
         py: Python<'_>,
         reference: &str,
         digest: Option<String>,
-        lock: Option<PathBuf>,
+        #[pyo3(from_py_with = argument)] lock: Option<PathBuf>,
         offline: bool,
         native: Option<NativeFrom>,
         allow_native: Option<&Bound<'_, PyAny>>,
@@ -306,7 +341,7 @@ impl Host {
     }
 
     /// Whether a bundle of signatures can satisfy a rule of `trust` for one of these names.
-    fn _takes_bundles(&self, name: trusted::Names) -> bool {
+    fn _takes_bundles(&self, #[pyo3(from_py_with = argument)] name: trusted::Names) -> bool {
         let names: Vec<String> = name.into();
         let trust = self.0.trust.as_ref();
         trust.is_some_and(|trust| names.iter().any(|name| trust.takes_bundles(name)))
@@ -371,50 +406,6 @@ struct Loading<'a> {
     native: Kernels,
 }
 
-/// Where the native kernels of a module are.
-#[derive(FromPyObject)]
-enum NativeFrom {
-    /// In the package itself, if true.
-    Carried(bool),
-    /// In the files that this manifest names.
-    Manifest(PathBuf),
-}
-
-/// The native kernels to load with a module, and the digests that the caller vouches for.
-struct Kernels {
-    from: Option<NativeFrom>,
-    digests: Vec<String>,
-}
-
-impl Kernels {
-    fn asked(
-        native: Option<NativeFrom>,
-        allow_native: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        Ok(Self {
-            from: native.filter(|from| !matches!(from, NativeFrom::Carried(false))),
-            digests: digests(allow_native)?,
-        })
-    }
-
-    fn load(
-        &self,
-        module: &[u8],
-        signed: Option<[u8; 32]>,
-        gpu: &Gpu,
-    ) -> callbox::Result<Option<Native>> {
-        let Some(from) = &self.from else {
-            return Ok(None);
-        };
-        let grants = native::grants(&self.digests, signed)?;
-        let native = match from {
-            NativeFrom::Manifest(path) => Native::load(path, grants, gpu)?,
-            NativeFrom::Carried(_) => Native::carried(module, grants, gpu)?,
-        };
-        Ok(Some(native))
-    }
-}
-
 impl Host {
     /// Checks a module against the rules, and compiles it.
     fn finish(&self, py: Python<'_>, loading: Loading<'_>) -> PyResult<Module> {
@@ -426,38 +417,53 @@ impl Host {
             native,
         } = loading;
         let in_file = |status: Status| match &path {
-            Some(path) => status.context(path.display()),
+            Some(path) => status.context(shown_path(path)),
             None => status,
         };
         let checked = py.detach(|| {
             let Some(trust) = &self.0.trust else {
                 return Ok(None);
             };
-            trusted::check(trust, &names, &bytes, bundle)?;
-            trusted::signed_twin(trust, &names, &bytes)
+            on_enough(|| {
+                trusted::check(trust, &names, &bytes, bundle)?;
+                trusted::signed_twin(trust, &names, &bytes)
+            })
         });
         let signed = or_raise(py, checked.map_err(in_file))?;
         let gpu = &self.0.policy.gpu;
         let loaded = py.detach(|| {
-            let from_file = matches!(native.from, Some(NativeFrom::Manifest(_)));
-            let loaded = native.load(&bytes, signed, gpu);
+            let manifest = native.manifest();
+            let loaded = on_enough(|| native.load(&bytes, signed, gpu));
             // A manifest's errors have its own path.
-            let loaded =
-                loaded.map_err(|status| if from_file { status } else { in_file(status) })?;
-            if let (Some(trust), Some(native), true) = (&self.0.trust, &loaded, from_file) {
-                let checked = trusted::check_native(trust, &names, &bytes, native, gpu);
+            let loaded = loaded.map_err(|status| {
+                if manifest.is_some() {
+                    status
+                } else {
+                    in_file(status)
+                }
+            })?;
+            if let (Some(trust), Some(native), Some(manifest)) = (&self.0.trust, &loaded, manifest)
+            {
+                let own = trusted::names_of_native(manifest, &native.module);
+                let checked = on_enough(|| {
+                    trusted::check(trust, &own, &bytes, bundle)?;
+                    trusted::check_native(trust, &[&names[..], &own].concat(), &bytes, native, gpu)
+                });
                 checked.map_err(in_file)?;
             }
             Ok(loaded)
         });
         let native = or_raise(py, loaded)?;
-        let shown = path.as_deref().and_then(Path::file_name);
-        let compiling = trace::span(py, || format!("callbox compile {}", file_label(shown)));
-        let core = py.detach(|| ModuleCore::new(&self.0, bytes, path.as_deref(), native));
+        let file = path.as_deref().and_then(Path::file_name);
+        let compiling = trace::span(py, || format!("callbox compile {}", file_label(file)));
+        let (host, name) = (Arc::clone(&self.0), path.clone());
+        let core = on_a_thread(py, move || {
+            on_enough(|| ModuleCore::new(&host, bytes, name.as_deref(), native))
+        })?;
         drop(compiling);
         let core = or_raise(py, core.map_err(in_file))?;
         if core.targets.is_empty() {
-            let from = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
+            let from = path.map_or_else(String::new, |path| format!("{}: ", shown_path(&path)));
             return Err(PyValueError::new_err(format!(
                 "{from}the module has no targets: it exports no function with the type of a target"
             )));
@@ -498,7 +504,8 @@ fn read_policy(
     if !fields.contains("traps")? {
         fields.set_item("traps", "explicit")?;
     }
-    or_raise(py, Policy::from_json(json_text(&fields)?.as_bytes()))
+    let text = json_text(&fields)?;
+    or_raise(py, on_enough(|| Policy::from_json(text.as_bytes())))
 }
 
 /// A mapping, or the object of JSON text, as a dict.
@@ -528,7 +535,7 @@ fn json_text(fields: &Bound<'_, PyDict>) -> PyResult<String> {
 
 /// A module's name in traces: that of its file.
 fn label(source: &Bound<'_, PyAny>) -> String {
-    let path = source.extract::<PathBuf>().ok();
+    let path = argument::<PathBuf>(source).ok();
     file_label(path.as_deref().and_then(Path::file_name))
 }
 
@@ -537,31 +544,4 @@ fn file_label(name: Option<&OsStr>) -> String {
         || "a module".to_owned(),
         |name| name.to_string_lossy().into_owned(),
     )
-}
-
-/// Reads a module, and returns its path if it has one.
-///
-/// `most` is the maximum length of a module.
-fn read_module(source: &Bound<'_, PyAny>, most: usize) -> PyResult<(Option<PathBuf>, Vec<u8>)> {
-    if let Ok(bytes) = source.extract::<&[u8]>() {
-        return Ok((None, bytes.to_vec()));
-    }
-    let path: PathBuf = source.extract().map_err(|_| {
-        let found = source.get_type().name();
-        PyTypeError::new_err(format!(
-            "expected the path of a .wasm file or its bytes, found {}",
-            found.map_or_else(|_| "something else".to_owned(), |name| name.to_string())
-        ))
-    })?;
-    let read = source.py().detach(|| files::read(&path, most));
-    let bytes = read.map_err(|error| files::error(&path, &error))?;
-    Ok((Some(path), bytes))
-}
-
-fn digests(allow_native: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
-    match allow_native {
-        None => Ok(Vec::new()),
-        Some(one) if one.is_instance_of::<PyString>() => Ok(vec![one.extract()?]),
-        Some(several) => several.extract(),
-    }
 }

@@ -15,6 +15,7 @@ use callbox::{Blame, Status, StatusCode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::exit;
 use crate::module::{Loaded, ModuleCore, SiteKey};
 
 /// The shortest time between two looks.
@@ -137,10 +138,18 @@ fn free_of_host(modules: &[(Idle, Arc<Loaded>)], now: Instant) {
     idle.sort_by_key(|(seen, _, _)| *seen);
     let mut kept: usize = modules.iter().map(|(_, loaded)| loaded.kept_bytes()).sum();
     let most = modules.first().map_or(usize::MAX, |(limit, _)| limit.bytes);
+    let before = kept;
     for (_, loaded, key) in idle {
         if kept <= most {
             break;
         }
         kept = kept.saturating_sub(loaded.drop_idle(&key));
+    }
+    if kept < before {
+        exit::attached(|py| {
+            for (_, loaded) in modules {
+                loaded.forget_dropped(py);
+            }
+        });
     }
 }

@@ -30,10 +30,12 @@ mod registry;
 mod shadow;
 mod signature;
 mod site;
+mod stack;
 mod stats;
 mod targets;
 mod trace;
 mod trusted;
+mod waiting;
 mod xla;
 
 use pyo3::prelude::*;
@@ -44,6 +46,8 @@ use pyo3::prelude::*;
 mod _callbox {
     #[pymodule_export]
     use super::failures::find_failure;
+    #[pymodule_export]
+    use super::files::{Contents, shown_path};
     #[pymodule_export]
     use super::host::Host;
     #[pymodule_export]
@@ -59,9 +63,11 @@ mod _callbox {
     #[pymodule_export]
     use super::stats::target_stats;
     #[pymodule_export]
-    use super::targets::Target;
+    use super::targets::{Budget, Target};
     #[pymodule_export]
     use super::trace::set_trace_annotation;
+    #[pymodule_export]
+    use super::trusted::names_of_path;
     #[pymodule_export]
     use super::xla::{error_name, ffi_capsules, last_failure};
 

@@ -8,14 +8,14 @@ mod sites;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use callbox::CallOptions;
 use callbox::call::{CallSite, Mapping, Signature};
 use callbox::policy::Grants;
 use callbox::traced::module_key;
 use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall};
-use callbox::{Blame, Status, StatusCode};
+use callbox::{ArrayShape, Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
@@ -24,6 +24,7 @@ pub(crate) use self::loaded::Loaded;
 use self::sites::Found;
 pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
+use crate::exit::Inside;
 use crate::host::{HostCore, read, replace};
 use crate::listing::listed;
 use crate::native::Native;
@@ -51,12 +52,13 @@ pub(crate) struct ModuleCore {
 
 /// A target of a module.
 pub(crate) struct TargetInfo {
-    pub(crate) signature: Signature,
     /// The index of its grants in [`ModuleCore::grants`].
     group: usize,
-    pub(crate) stats: Arc<Stats>,
+    /// The counters, once it was called. They stay with the host, and a module can have thousands
+    /// of targets.
+    stats: OnceLock<Arc<Stats>>,
     /// The counters of its native code.
-    pub(crate) native_stats: Arc<Stats>,
+    native_stats: OnceLock<Arc<Stats>>,
 }
 
 impl ModuleCore {
@@ -73,31 +75,17 @@ impl ModuleCore {
         let info = file.info();
         let mut grants: Vec<Grants> = Vec::new();
         let mut targets = Vec::new();
-        for signature in info.targets.iter().cloned() {
+        for signature in &info.targets {
             let own = host.policy.grants_for(&signature.name, &info.sha256)?;
             let group = grants.iter().position(|known| known == own);
             let group = group.unwrap_or_else(|| {
                 grants.push(own.clone());
                 grants.len() - 1
             });
-            let counted = |platform| {
-                host.stats.of(Counted {
-                    module: file.label(),
-                    sha256: info.sha256.clone(),
-                    target: signature.name.clone(),
-                    platform,
-                })
-            };
-            let stats = counted("Host");
-            let native_stats = match &native {
-                Some(_) => counted("CUDA"),
-                None => Arc::clone(&stats),
-            };
             targets.push(TargetInfo {
-                stats,
-                native_stats,
-                signature,
                 group,
+                stats: OnceLock::new(),
+                native_stats: OnceLock::new(),
             });
         }
         let shadow = native.as_ref().zip(host.policy.shadow);
@@ -207,9 +195,68 @@ impl ModuleCore {
 
     /// The index of the target with this name.
     pub(crate) fn target(&self, name: &str) -> Option<usize> {
-        self.targets
+        self.signatures()
             .iter()
-            .position(|target| target.signature.name == name)
+            .position(|target| target.name == name)
+    }
+
+    /// The signatures of the targets.
+    pub(crate) fn signatures(&self) -> &[Signature] {
+        &self.file.info().targets
+    }
+
+    /// Checks the sizes of new arrays for results that the module declares: no limit on the guest
+    /// bounds them where its target gets pieces.
+    pub(crate) fn check_declared(
+        &self,
+        target: &Signature,
+        operands: &[ArrayShape],
+        new: impl Iterator<Item = usize>,
+    ) -> callbox::Result<()> {
+        /// The bytes of results for each byte of the operands, beyond an instance's memory.
+        const RATIO: usize = 16;
+        let operands = operands.iter().map(ArrayShape::byte_size);
+        let given = operands.fold(0, usize::saturating_add);
+        let memory = self.host.policy.limits.memory_bytes;
+        let most = memory.saturating_add(given.saturating_mul(RATIO));
+        let found = new.fold(0, usize::saturating_add);
+        if found <= most {
+            return Ok(());
+        }
+        Err(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Guest,
+            format!(
+                "{}(): expected declared results of at most {most} bytes (`memory_bytes`, and \
+                 {RATIO} times the operands), found {found}: pass out= or result_shape_dtypes=",
+                target.name
+            ),
+        ))
+    }
+
+    /// The counters of a target.
+    pub(crate) fn stats(&self, target: usize) -> &Arc<Stats> {
+        let stats = &self.targets[target].stats;
+        stats.get_or_init(|| self.counted(target, "Host"))
+    }
+
+    /// The counters of a target's native code, or of the target if it has none.
+    pub(crate) fn native_stats(&self, target: usize) -> &Arc<Stats> {
+        if self.native.is_none() {
+            return self.stats(target);
+        }
+        let stats = &self.targets[target].native_stats;
+        stats.get_or_init(|| self.counted(target, "CUDA"))
+    }
+
+    #[cold]
+    fn counted(&self, target: usize, platform: &'static str) -> Arc<Stats> {
+        self.host.stats.of(Counted {
+            module: self.label(),
+            sha256: self.sha256.clone(),
+            target: self.signatures()[target].name.clone(),
+            platform,
+        })
     }
 
     /// Returns a call site that is ready to be called. The first call prepares it, within
@@ -236,11 +283,11 @@ impl ModuleCore {
                     module: &loaded.modules[target.group],
                     file: &self.file,
                     host: &self.host,
-                    stats: &target.stats,
+                    stats: self.stats(key.family.target),
                 };
                 Ready::new(
                     &origin,
-                    &target.signature.name,
+                    &self.signatures()[key.family.target].name,
                     text,
                     shapes,
                     key.family.passage,
@@ -281,8 +328,8 @@ pub(crate) struct Module {
 impl Module {
     pub(crate) fn new(py: Python<'_>, core: Arc<ModuleCore>) -> PyResult<Self> {
         let targets = PyDict::new(py);
-        for (number, target) in core.targets.iter().enumerate() {
-            targets.set_item(&target.signature.name, Target::new(&core, number))?;
+        for (number, signature) in core.signatures().iter().enumerate() {
+            targets.set_item(&signature.name, Target::new(&core, number))?;
         }
         Ok(Self {
             core,
@@ -348,6 +395,9 @@ impl Module {
     /// until the same file is loaded again under the same policy. Calls that run now end as usual.
     /// Closing a module twice does nothing. `with host.load(...) as module` closes it at the end.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(loaded) = self.core.loaded_now() {
+            loaded.forget_all(py);
+        }
         let outcome = py.detach(|| self.core.close());
         or_raise(py, outcome)
     }
@@ -369,6 +419,7 @@ impl Module {
     /// The policy of the module's host, as `Host.policy`.
     #[getter]
     fn policy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = Inside::enter(py);
         let text = or_raise(py, self.core.host.policy.to_json())?;
         py.import("json")?.call_method1("loads", (text,))
     }
@@ -397,6 +448,7 @@ impl Module {
 
     fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
+        let _inside = Inside::enter(py);
         let names = py
             .get_type::<PyAny>()
             .call_method1("__dir__", (slf,))?
@@ -440,8 +492,8 @@ impl Module {
 
 impl Module {
     fn names(&self) -> impl Iterator<Item = &str> {
-        let targets = self.core.targets.iter();
-        targets.map(|target| target.signature.name.as_str())
+        let signatures = self.core.signatures().iter();
+        signatures.map(|signature| signature.name.as_str())
     }
 
     fn unknown(&self, name: &str) -> String {

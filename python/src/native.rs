@@ -4,6 +4,8 @@
     reason = "grants native code that the caller in Python vouches for"
 )]
 
+mod kernels;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +16,7 @@ use callbox::policy::Gpu;
 use callbox::{CallOptions, Status};
 use callbox_cli::packages;
 
+pub(crate) use self::kernels::{Kernels, NativeFrom};
 use crate::module::SiteKey;
 use crate::xla::Launches;
 
@@ -110,10 +113,7 @@ impl Native {
 }
 
 /// The grants of `allow_native=`, and of a rule for the signature of a package with this twin.
-pub(crate) fn grants(
-    digests: &[String],
-    signed: Option<[u8; 32]>,
-) -> callbox::Result<NativeGrants> {
+fn grants(digests: &[String], signed: Option<[u8; 32]>) -> callbox::Result<NativeGrants> {
     let mut grants = NativeGrants::none();
     for digest in digests {
         let digest = NativeGrants::parse_digest(digest)?;

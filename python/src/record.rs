@@ -1,7 +1,7 @@
 //! `callbox.record`: writes calls to files, which `callbox replay` of the command line repeats.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use callbox::call::CallBuffers as _;
+use callbox::values::{with_capacity, zeroed};
 use callbox::wasm::ModuleFile;
 use callbox::{CallOptions, CallSite, Deadline, Literal, Shape, Status};
 use callbox_package::{Capsule, StatusRecord};
@@ -18,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::buffers::RawArrays;
+use crate::exit::argument;
 use crate::host::HostCore;
 
 /// The most capsules of a recording.
@@ -85,12 +87,15 @@ fn begin_recorded<'a>(
     let recorder = current().clone()?;
     let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
     let operands = (0..arrays.operands()).map(|operand| {
-        let mut bytes = vec![0; arrays.operand_size(operand)];
+        let mut bytes = zeroed(arrays.operand_size(operand))?;
         arrays.read_operand(operand, &mut bytes);
-        bytes
+        Ok(bytes)
     });
+    let operands = operands
+        .collect::<callbox::Result<_>>()
+        .map_err(|status| say_left_out(call, &status.to_string()));
     Some(Begun {
-        operands: operands.collect(),
+        operands: operands.ok()?,
         deadline: options.deadline.map(|deadline| match deadline {
             Deadline::After(whole) | Deadline::Begun { whole, .. } => whole,
             Deadline::At(end) => end.saturating_duration_since(Instant::now()),
@@ -108,27 +113,30 @@ impl Begun<'_> {
         if failure.is_none() && !self.is_nth {
             return;
         }
+        let results = (0..arrays.results()).map(|result| arrays.result_bytes(result));
         let outcome = match failure {
-            Some(status) => Err(StatusRecord::from(status)),
-            None => {
-                let results = 0..arrays.results();
-                Ok(results.map(|result| arrays.result_bytes(result)).collect())
-            }
+            Some(status) => Ok(Err(StatusRecord::from(status))),
+            None => results.collect::<callbox::Result<_>>().map(Ok),
         };
-        let recorder = Arc::clone(&self.recorder);
-        let target = self.call.site.label().into_owned();
+        let (recorder, call) = (Arc::clone(&self.recorder), self.call);
         match recorder.begun.fetch_add(1, Ordering::Relaxed) {
             ..MOST => {}
             MOST => return say(&format!("only the first {MOST} calls are recorded")),
             _ => return,
         }
-        if let Err(reason) = self.write(outcome) {
-            say(&format!("a call of {target} is not recorded: {reason}"));
+        let outcome = outcome.map_err(|status| status.to_string());
+        if let Err(reason) = outcome.and_then(|outcome| self.write(outcome)) {
+            say_left_out(call, &reason);
         }
     }
 
     fn write(self, outcome: Result<Vec<Vec<u8>>, StatusRecord>) -> Result<(), String> {
         let Recordable { file, host, site } = self.call;
+        let results = outcome.as_ref().map_or(&[][..], Vec::as_slice);
+        let arrays = self.operands.iter().chain(results).map(Vec::len);
+        // What makes the file ends the process where there is no memory for the module and it.
+        let room = 2 * file.bytes().len() + arrays.sum::<usize>();
+        with_capacity::<u8>(room).map_err(|status| status.to_string())?;
         let leaves = site.operands.iter().flat_map(Shape::leaves);
         let operands = leaves
             .zip(self.operands)
@@ -158,17 +166,33 @@ impl Begun<'_> {
     }
 }
 
+fn say_left_out(call: &Recordable, reason: &str) {
+    let target = call.site.label();
+    say(&format!("a call of {target} is not recorded: {reason}"));
+}
+
 /// Writes a file. Threads that write the same capsule write the same bytes.
 fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     static STAGED: AtomicU64 = AtomicU64::new(0);
-    let number = STAGED.fetch_add(1, Ordering::Relaxed);
-    let mut staged = path.as_os_str().to_owned();
-    staged.push(format!(".{}.{number}.part", std::process::id()));
-    let staged = Path::new(&staged);
-    let written = fs::write(staged, bytes).and_then(|()| fs::rename(staged, path));
+    let (staged, mut file) = loop {
+        let number = STAGED.fetch_add(1, Ordering::Relaxed);
+        let mut staged = path.as_os_str().to_owned();
+        staged.push(format!(".{}.{number}.part", std::process::id()));
+        // In a folder that others write, the name can be a link of theirs.
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&staged)
+        {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => break (staged, opened?),
+        }
+    };
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| fs::rename(&staged, path));
     if written.is_err() {
-        // The part file may not exist. Errors are discarded.
-        let _ = fs::remove_file(staged);
+        let _ = fs::remove_file(&staged);
     }
     written
 }
@@ -248,7 +272,10 @@ impl Recording {
 ///     RuntimeError: Calls are recorded already.
 #[pyfunction]
 #[pyo3(signature = (folder, *, every=None))]
-pub(crate) fn record(folder: PathBuf, every: Option<i64>) -> PyResult<Recording> {
+pub(crate) fn record(
+    #[pyo3(from_py_with = argument)] folder: PathBuf,
+    #[pyo3(from_py_with = argument)] every: Option<i64>,
+) -> PyResult<Recording> {
     if let Some(found) = every.filter(|every| *every < 1) {
         return Err(PyValueError::new_err(format!(
             "expected every to be at least 1, found {found}"

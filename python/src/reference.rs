@@ -2,61 +2,44 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
 
-use callbox::Status;
 use callbox_cli::packages::{self, Fetched, Wanted};
 use pyo3::prelude::*;
 
 use crate::error::or_raise;
+use crate::exit::argument;
+use crate::files::Contents;
 use crate::host::HostCore;
+use crate::stack::on_enough;
+use crate::waiting::on_a_thread;
 
-/// How often a download looks for signals, such as that of Ctrl-C.
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Fetches a package on a thread of its own, so that signals interrupt the wait. An interrupted
-/// download ends in the background, or with the process.
+/// Fetches a package.
 pub(crate) fn fetch(
     py: Python<'_>,
     host: &Arc<HostCore>,
     reference: &str,
     wanted: Wanted,
 ) -> PyResult<Fetched> {
-    let (sender, mut receiver) = mpsc::channel();
     let (reference, host) = (reference.to_owned(), Arc::clone(host));
-    let worker = thread::Builder::new().spawn(move || {
-        // The receiver is gone if the caller was interrupted.
-        let _ = sender.send(packages::fetch(&reference, &wanted, host.trust.as_ref()));
-    });
-    let started = worker.map_err(|error| {
-        Status::internal(format!("cannot start a thread for a download: {error}"))
-    });
-    or_raise(py, started)?;
-    loop {
-        let (fetched, back) = py.detach(move || (receiver.recv_timeout(INTERVAL), receiver));
-        receiver = back;
-        match fetched {
-            Ok(fetched) => return or_raise(py, fetched),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return or_raise(py, Err(Status::internal("the download panicked")));
-            }
-        }
-    }
+    let fetched = on_a_thread(py, move || {
+        packages::fetch(&reference, &wanted, host.trust.as_ref())
+    })?;
+    or_raise(py, fetched)
 }
 
 /// Checks that a lock has a file, or a tensor of a file, with these contents.
 #[pyfunction]
 pub(crate) fn check_locked(
     py: Python<'_>,
-    lock: PathBuf,
-    file: PathBuf,
+    #[pyo3(from_py_with = argument)] lock: PathBuf,
+    #[pyo3(from_py_with = argument)] file: PathBuf,
     tensor: Option<&str>,
-    contents: &[u8],
+    contents: &Bound<'_, Contents>,
 ) -> PyResult<()> {
-    let checked = packages::check_locked(&lock, &file, tensor, contents);
+    let contents = contents.get();
+    let checked = py.detach(|| {
+        contents.with(|bytes| on_enough(|| packages::check_locked(&lock, &file, tensor, bytes)))
+    });
     or_raise(py, checked)
 }
 

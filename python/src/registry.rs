@@ -11,6 +11,9 @@ use callbox::{Blame, Status, StatusCode};
 
 use crate::module::ModuleCore;
 
+/// The characters of a key, which has 64, that an error quotes.
+const MOST_SHOWN: usize = 80;
+
 /// By key. None: the module was closed, and the next one with its key takes its place.
 static MODULES: LazyLock<RwLock<HashMap<String, Option<Arc<ModuleCore>>>>> =
     LazyLock::new(RwLock::default);
@@ -98,18 +101,20 @@ pub(crate) fn forget(module: &Arc<ModuleCore>) {
 /// NOT_FOUND if no such module is registered in this process, FAILED_PRECONDITION if it was closed.
 pub(crate) fn find(key: &str) -> callbox::Result<Arc<ModuleCore>> {
     let modules = MODULES.read().unwrap_or_else(PoisonError::into_inner);
+    // A stranger's program may have it.
+    let shown: String = key.chars().take(MOST_SHOWN).collect();
     match modules.get(key) {
         Some(Some(module)) => Ok(Arc::clone(module)),
         Some(None) => Err(Status::new(
             StatusCode::FailedPrecondition,
             Blame::Caller,
             format!(
-                "the program's module, of the key {key:?}, is closed: load the same file again \
+                "the program's module, of the key {shown:?}, is closed: load the same file again \
                  with the same policy"
             ),
         )),
         None => Err(Status::not_found(format!(
-            "expected a module of the key {key:?}, found {} others: a program that was made in \
+            "expected a module of the key {shown:?}, found {} others: a program that was made in \
              another process needs the same module, loaded with the same policy (Module.register)",
             modules.len()
         ))),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::element::dtype_name;
+use crate::exit::Inside;
 
 /// The declaration of an operand or result.
 #[pyclass(frozen, module = "callbox")]
@@ -153,6 +154,9 @@ pub(crate) fn attributes<'py>(
     PyTuple::new(py, attributes.collect::<PyResult<Vec<_>>>()?).map(Some)
 }
 
+/// The most dimensions without names that are displayed one by one.
+const MOST_SHOWN: usize = 16;
+
 /// Formats an operand or result: `x: float32[.., n]`.
 pub(crate) fn buffer(declared: &BufferSignature) -> String {
     let types: Vec<_> = declared
@@ -170,6 +174,7 @@ pub(crate) fn buffer(declared: &BufferSignature) -> String {
             let dimensions: Vec<_> = dimensions.iter().map(ToString::to_string).collect();
             dimensions.join(", ")
         }
+        (None, Some(rank)) if rank > MOST_SHOWN => format!("{rank} dimensions"),
         (None, Some(rank)) => vec!["?"; rank].join(", "),
         (None, None) => "...".to_owned(),
     };
@@ -203,10 +208,20 @@ pub(crate) fn attribute(declared: &AttributeSignature) -> String {
     format!("{}: {kind}{variants}{fields}{optional}", declared.name)
 }
 
+/// The texts of the first items of a list, and how many follow. A line is for people.
+fn some<T>(items: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
+    const MOST: usize = 64;
+    let mut texts: Vec<_> = items.iter().take(MOST).map(text).collect();
+    if let Some(more) = items.len().checked_sub(MOST + 1) {
+        texts.push(format!("... {} more", more + 1));
+    }
+    texts
+}
+
 /// Formats a signature: `add_n(x: float32[..], *, n: float32) -> y: float32[..]`.
 pub(crate) fn line(signature: &Signature) -> String {
     let mut parameters: Vec<String> = match &signature.operands {
-        Some(operands) => operands.iter().map(buffer).collect(),
+        Some(operands) => some(operands, buffer),
         None => vec!["*arrays".to_owned()],
     };
     if signature.operands.is_some() && signature.remaining_operands {
@@ -214,13 +229,12 @@ pub(crate) fn line(signature: &Signature) -> String {
     }
     if let Some(attributes) = signature.attributes.as_deref().filter(|a| !a.is_empty()) {
         parameters.push("*".to_owned());
-        parameters.extend(attributes.iter().map(attribute));
+        parameters.extend(some(attributes, attribute));
     }
     let results = match &signature.results {
         Some(results) if results.len() == 1 => buffer(&results[0]),
         Some(results) => {
-            let results: Vec<_> = results.iter().map(buffer).collect();
-            format!("({})", results.join(", "))
+            format!("({})", some(results, buffer).join(", "))
         }
         None => "...".to_owned(),
     };
@@ -232,6 +246,7 @@ pub(crate) fn for_inspect<'py>(
     py: Python<'py>,
     signature: &Signature,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _inside = Inside::enter(py);
     let inspect = py.import("inspect")?;
     let kind = inspect.getattr("Parameter")?;
     let parameters = PyList::empty(py);

@@ -206,7 +206,7 @@ impl Counts {
     }
 }
 
-/// The counters of every target that this process has loaded, by module and name.
+/// The counters of every target that this process has called, by module and name.
 #[pyfunction]
 pub(crate) fn target_stats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let all: Vec<_> = {

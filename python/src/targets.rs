@@ -4,12 +4,13 @@
     reason = "has calls read and write memory that Python's buffer protocol hands out"
 )]
 
+mod budget;
 mod operands;
 mod options;
 mod results;
 mod sites;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use callbox::call::{DerivativeMode, DerivativeOf, Signature};
 use callbox::{ArrayShape, attributes_to_mlir};
@@ -17,19 +18,22 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+pub(crate) use self::budget::Budget;
 use self::operands::shapes;
 use self::options::{Options, static_info_text};
 use self::results::Results;
-use self::sites::{DirectSites, Request};
+pub(crate) use self::sites::DirectSites;
+use self::sites::Request;
 use crate::arrays::Array;
 use crate::attributes;
 use crate::buffers::{RawArray, RawArrays};
 use crate::checks;
 use crate::element::dtype_name;
 use crate::error::{class, or_raise};
-use crate::exit::Inside;
+use crate::exit::{Inside, argument};
 use crate::module::{Module, ModuleCore};
 use crate::site::Shapes;
+use crate::stack::on_enough;
 use crate::{interrupts, registry, signature, trace};
 
 // A target: a function on arrays, which runs in the sandbox. The class has no docstring, because it
@@ -38,8 +42,6 @@ use crate::{interrupts, registry, signature, trace};
 pub(crate) struct Target {
     core: Arc<ModuleCore>,
     number: usize,
-    /// The call sites of direct calls.
-    direct: Mutex<DirectSites>,
 }
 
 impl Target {
@@ -47,12 +49,11 @@ impl Target {
         Self {
             core: Arc::clone(core),
             number,
-            direct: Mutex::default(),
         }
     }
 
     fn signature(&self) -> &Signature {
-        &self.core.targets[self.number].signature
+        &self.core.signatures()[self.number]
     }
 
     fn derivative(&self, mode: DerivativeMode) -> Option<Self> {
@@ -60,8 +61,8 @@ impl Target {
             target: self.signature().name.clone(),
             mode,
         });
-        let mut targets = self.core.targets.iter();
-        let number = targets.position(|target| target.signature.derivative_of == of)?;
+        let mut signatures = self.core.signatures().iter();
+        let number = signatures.position(|signature| signature.derivative_of == of)?;
         Some(Self::new(&self.core, number))
     }
 }
@@ -168,7 +169,7 @@ impl Target {
 
     /// Counts a call on CUDA that also ran as wasm.
     fn _count_shadow(&self, differs: bool) {
-        let stats = &self.core.targets[self.number].native_stats;
+        let stats = self.core.native_stats(self.number);
         stats.count_shadow(differs);
     }
 
@@ -255,21 +256,35 @@ impl Target {
     ///
     /// Args:
     ///     operands: Pairs of dtype and shape, or objects with `dtype` and `shape`.
+    ///     bounded: Whether results that are larger than those of a direct call may be are an
+    ///         error.
     ///
     /// Returns:
     ///     A list of pairs of dtype and shape.
     ///
     /// Raises:
     ///     ValueError: The metadata does not determine them, or the operands do not match it.
+    ///     CallError: RESOURCE_EXHAUSTED for results that are too large.
+    #[pyo3(signature = (operands, *, bounded=false))]
     fn infer<'py>(
         &self,
         py: Python<'py>,
         operands: &Bound<'py, PyAny>,
+        bounded: bool,
     ) -> PyResult<Bound<'py, PyList>> {
+        let _inside = Inside::enter(py);
         let operands = shapes(operands)?;
         checks::operands(self.signature(), &operands)?;
+        let inferred = or_raise(py, self.signature().infer_results(&operands))?;
+        if bounded {
+            let sizes = inferred.iter().map(ArrayShape::byte_size);
+            or_raise(
+                py,
+                self.core.check_declared(self.signature(), &operands, sizes),
+            )?;
+        }
         let results = PyList::empty(py);
-        for shape in or_raise(py, self.signature().infer_results(&operands))? {
+        for shape in inferred {
             let dtype = dtype_name(shape.element_type()).unwrap_or("token");
             results.append((dtype, PyTuple::new(py, shape.dimensions())?))?;
         }
@@ -286,6 +301,8 @@ impl Target {
     ///         objects with `dtype` and `shape`.
     ///     results: The results likewise, without the status.
     ///     attrs: The target's attributes.
+    ///     declared: Whether the results are those that the module declares, with sizes that are
+    ///         checked when the call runs.
     ///     on_error: "raise", or "status" for one more result, int32.
     ///     deadline: The time limit of the call in seconds, for all elements of a batch together.
     ///     threads: The most threads that share the call. None: the policy's limit.
@@ -294,7 +311,7 @@ impl Target {
     ///
     /// Raises:
     ///     TypeError, ValueError: As in a direct call.
-    #[pyo3(signature = (operands, results, attrs, *, on_error="raise", deadline=None, threads=None, aliases=None, opaque=None, static_info=None, api_version=None))]
+    #[pyo3(signature = (operands, results, attrs, *, declared=false, on_error="raise", deadline=None, threads=None, aliases=None, opaque=None, static_info=None, api_version=None))]
     #[expect(clippy::too_many_arguments, reason = "a call site has them")]
     fn xla_attributes<'py>(
         &self,
@@ -302,14 +319,16 @@ impl Target {
         operands: &Bound<'py, PyAny>,
         results: &Bound<'py, PyAny>,
         attrs: &Bound<'py, PyDict>,
+        declared: bool,
         on_error: &str,
-        deadline: Option<f64>,
-        threads: Option<i64>,
+        #[pyo3(from_py_with = argument)] deadline: Option<f64>,
+        #[pyo3(from_py_with = argument)] threads: Option<i64>,
         aliases: Option<&Bound<'py, PyDict>>,
-        opaque: Option<Vec<u8>>,
+        #[pyo3(from_py_with = argument)] opaque: Option<Vec<u8>>,
         static_info: Option<&Bound<'py, PyAny>>,
         api_version: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let _inside = Inside::enter(py);
         let shapes = Shapes {
             operands: shapes(operands)?,
             results: shapes(results)?,
@@ -331,6 +350,7 @@ impl Target {
         }
         let static_info = static_info.map(static_info_text).transpose()?;
         let mut text = self.call_text(&shapes, opaque.as_deref(), static_info, api_version)?;
+        text.declared = declared;
         text.status = match on_error {
             "raise" => false,
             "status" => true,
@@ -352,7 +372,7 @@ impl Target {
         let strings = PyDict::new(py);
         strings.set_item("module", &self.core.key)?;
         strings.set_item("target", &self.signature().name)?;
-        strings.set_item("attributes", attributes_to_mlir(&dictionary))?;
+        strings.set_item("attributes", on_enough(|| attributes_to_mlir(&dictionary)))?;
         let call = serde_json::to_string(&text);
         strings.set_item(
             "call",
@@ -373,7 +393,8 @@ impl Target {
         let inside = Inside::enter(py);
         let mut options = Options::read(given)?;
         // Preparing the call site is a part of the call.
-        let mut within = options.call_options().from_now_on();
+        let within = options.call_options(&self.signature().name);
+        let mut within = or_raise(py, within)?.from_now_on();
         let named = options.take_operands(self.signature(), arrays.len())?;
         let operands = arrays.iter().chain(named);
         let operands = operands.enumerate();
@@ -395,7 +416,9 @@ impl Target {
             options: &options,
             outs: &outs,
         };
-        let (ready, makers) = self.direct(py, &request, &within)?;
+        // Attributes may nest.
+        let direct = || self.direct(py, inside, &request, &within);
+        let (inside, ready, makers) = on_enough(direct)?;
         for operand in &mut operands {
             operand.put_in_order(py)?;
         }
@@ -406,7 +429,11 @@ impl Target {
         // SAFETY: `operands` and `results` keep the arrays' memory alive until the call has
         // returned, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&from, &to) };
-        let (_inside, outcome) = inside.detach(py, || ready.call(Some(&within), &mut arrays));
+        let budget = options.budget();
+        let (_inside, outcome) = inside.detach(py, || match budget {
+            None => ready.call(Some(&within), &mut arrays),
+            Some(budget) => budget.spend(&within, |within| ready.call(Some(within), &mut arrays)),
+        });
         interrupts::check(py, running.as_ref(), &outcome)?;
         drop(running);
         for operand in operands {

@@ -1,15 +1,18 @@
 //! Rules about signatures, which hold for everything that a host loads.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use callbox::call::TargetModule;
+use callbox::cuda::CudaModule;
 use callbox::policy::Gpu;
 use callbox::{Blame, Status, StatusCode};
 use callbox_cli::packages;
 use callbox_package::{Limits, MANIFEST, Trust, names_of_file};
 use pyo3::prelude::*;
 
+use crate::exit::argument;
 use crate::files;
 use crate::native::Native;
 
@@ -36,6 +39,12 @@ pub(crate) fn rules(text: &[u8]) -> callbox::Result<Trust> {
 /// The names of a file for rules. Bytes without a file have an empty one.
 pub(crate) fn names_of(path: Option<&Path>) -> Vec<String> {
     path.map_or_else(|| vec![String::new()], names_of_file)
+}
+
+/// The same for Python.
+#[pyfunction(name = "names_of_file")]
+pub(crate) fn names_of_path(#[pyo3(from_py_with = argument)] path: PathBuf) -> Vec<String> {
+    names_of_file(&path)
 }
 
 /// The bundle of signatures beside a file, if there is one and a rule asks for it.
@@ -100,8 +109,16 @@ pub(crate) fn signed_twin(
     }
 }
 
-/// Checks native code in files of its own: if a rule is for one of the module's names, it must be
-/// the twin that the signed package carries.
+/// The names of a manifest and of its images for rules.
+pub(crate) fn names_of_native(manifest: &Path, native: &CudaModule) -> Vec<String> {
+    let images: BTreeSet<&str> = native.image_files().collect();
+    let images = images.into_iter();
+    let images = images.flat_map(|file| names_of_file(&manifest.with_file_name(file)));
+    names_of_file(manifest).into_iter().chain(images).collect()
+}
+
+/// Checks native code in files of its own: if a rule is for one of the names of the module or of
+/// these files, it must be the twin that the signed package carries.
 pub(crate) fn check_native(
     trust: &Trust,
     names: &[String],

@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 pub(crate) use self::cuda::Launches;
+use crate::error::raised;
 use crate::site;
 pub(crate) use callbox::traced::{TARGET, TARGET_COMMAND_BUFFER};
 
@@ -54,8 +55,9 @@ pub(crate) fn error_name(code: i64) -> PyResult<&'static str> {
 /// Raises:
 ///     ValueError: `code` is not a status code.
 #[pyfunction]
-pub(crate) fn last_failure(code: i64) -> PyResult<Option<String>> {
-    of_number(code).map(site::last_failure)
+pub(crate) fn last_failure<'py>(py: Python<'py>, code: i64) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = site::last_failure(of_number(code)?);
+    Ok(found.map(|status| raised(py, &status).into_value(py).into_bound(py).into_any()))
 }
 
 fn of_number(code: i64) -> PyResult<StatusCode> {

@@ -1,6 +1,5 @@
 //! Element types, with XLA's names, numbers and sizes.
 
-use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
@@ -161,11 +160,7 @@ impl FromStr for ElementType {
 
     /// Parses a name in either case: `f32`, `F32`.
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::from_name(text).ok_or_else(|| {
-            UnknownName(format!(
-                "expected an element type such as f32, found {text:?}"
-            ))
-        })
+        Self::from_name(text).ok_or_else(|| UnknownName::new("an element type such as f32", text))
     }
 }
 

@@ -193,17 +193,25 @@ impl FromStr for ApiVersion {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::from_name(name).ok_or_else(|| {
-            UnknownName(format!(
-                "expected an api_version such as API_VERSION_TYPED_FFI, found {name:?}"
-            ))
-        })
+        Self::from_name(name)
+            .ok_or_else(|| UnknownName::new("an api_version such as API_VERSION_TYPED_FFI", name))
     }
 }
 
 /// The error of parsing a name that no value has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownName(pub(crate) String);
+pub struct UnknownName(String);
+
+impl UnknownName {
+    /// No name has more bytes. The rest of a stranger's is not quoted.
+    const MAX_SHOWN: usize = 64;
+
+    pub(crate) fn new(expected: &str, found: &str) -> Self {
+        let shown = &found[..found.floor_char_boundary(Self::MAX_SHOWN)];
+        let rest = if shown.len() < found.len() { "..." } else { "" };
+        Self(format!("expected {expected}, found {shown:?}{rest}"))
+    }
+}
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,6 +224,15 @@ impl core::error::Error for UnknownName {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_strangers_are_cut() {
+        let long = "é".repeat(1000);
+        let shown = "é".repeat(32);
+        let message =
+            format!("expected an api_version such as API_VERSION_TYPED_FFI, found {shown:?}...");
+        assert_eq!(long.parse::<ApiVersion>(), Err(UnknownName(message)));
+    }
 
     #[test]
     fn numbers_and_names_read_back() {

@@ -77,7 +77,8 @@ pub use callbox_core::{
     ArrayShape, Attribute, Backtrace, Blame, CallOptions, CallSite, CancelToken, Deadline,
     Dictionary, ElementType, Layout, Literal, NativeType, Platform, RegisteredTarget, Registry,
     Result, Shape, ShapeIndex, StaticInfo, Status, StatusCode, TupleShape, UserData,
-    attributes_from_mlir, attributes_to_mlir, call, graph_launch, policy, traced, values,
+    attributes_from_mlir, attributes_to_mlir, call, graph_launch, policy, traced, untrusted_text,
+    values,
 };
 #[cfg(feature = "cuda")]
 pub use callbox_cuda as cuda;

@@ -13,9 +13,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use callbox::call::ApiVersion;
+use callbox::call::signature::json::MAX_BUFFERS;
 use callbox::{
     ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
 };
+use callbox_core::json::Limited;
 use callbox_package::Package;
 use serde::Deserialize;
 
@@ -64,6 +66,9 @@ enum Expect {
     },
 }
 
+/// Operands or results: as many as a target can declare.
+type List<T> = Limited<T, MAX_BUFFERS>;
+
 /// The JSON of a case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +78,7 @@ struct CaseText {
     _origin: String,
     call: CallText,
     #[serde(default)]
-    operands: Vec<LiteralText>,
+    operands: List<LiteralText>,
     deadline_ms: Option<u64>,
     platforms: Option<Vec<String>>,
     expect: ExpectText,
@@ -84,7 +89,7 @@ struct CaseText {
 struct CallText {
     target: String,
     /// The shapes of the results. If left out, those of the expected results.
-    results: Option<Vec<String>>,
+    results: Option<List<String>>,
     #[serde(default)]
     attributes: BTreeMap<String, AttributeText>,
     #[serde(default)]
@@ -95,7 +100,7 @@ struct CallText {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectText {
-    results: Option<Vec<LiteralText>>,
+    results: Option<List<LiteralText>>,
     #[serde(default)]
     rtol: f64,
     #[serde(default)]
@@ -131,7 +136,7 @@ impl Case {
             )));
         }
         check_memory(text).map_err(too_large)?;
-        let text: CaseText =
+        let mut text: CaseText =
             serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut arrays = Arrays {
@@ -139,12 +144,14 @@ impl Case {
             folder,
             left,
         };
-        let operands = arrays.read("operand", &text.operands)?;
-        let expect = match (&text.expect.results, &text.expect.status) {
+        let operands = within("operands", std::mem::take(&mut text.operands)).map_err(wrong)?;
+        let operands = arrays.read("operand", &operands)?;
+        let expect = match (text.expect.results.take(), &text.expect.status) {
             (Some(results), None) => {
+                let results = within("expected results", results).map_err(wrong)?;
                 let (rtol, atol) = (text.expect.rtol, text.expect.atol);
                 let tolerance = Tolerance::new(rtol, atol).map_err(wrong)?;
-                Expect::Results(arrays.read("expected result", results)?, tolerance)
+                Expect::Results(arrays.read("expected result", &results)?, tolerance)
             }
             (None, Some(status)) => Expect::Status {
                 code: failure_code(&status.code).map_err(wrong)?,
@@ -179,7 +186,7 @@ impl Case {
         let attributes: Vec<(String, Attribute)> = attributes.collect::<Result<_, String>>()?;
         Ok(Self {
             path: path.to_owned(),
-            result: result_shape(&text.call, &expect)?,
+            result: result_shape(text.call.results.take(), &expect)?,
             target: text.call.target,
             operands,
             attributes: attributes.into_iter().collect(),
@@ -201,7 +208,7 @@ impl Case {
         #[serde(deny_unknown_fields)]
         struct BenchmarkText {
             call: CallText,
-            operands: Vec<String>,
+            operands: List<String>,
         }
         check_memory(text)?;
         let text: BenchmarkText =
@@ -209,12 +216,13 @@ impl Case {
         if text.call.results.is_none() {
             return Err("expected the shapes `results` in `call`, found none".to_owned());
         }
-        let shapes = text.operands.iter().map(|shape| parsed(shape));
+        let operands = within("operands", text.operands)?;
+        let shapes = operands.iter().map(|shape| parsed(shape));
         let shapes = shapes.collect::<Result<Vec<ArrayShape>, String>>()?;
         let text = CaseText {
             _origin: String::new(),
             call: text.call,
-            operands: Vec::new(),
+            operands: List::default(),
             deadline_ms: None,
             platforms: None,
             expect: ExpectText::default(),
@@ -259,9 +267,10 @@ impl Case {
 }
 
 /// The shape of the result: the given ones, or those of the expected results.
-fn result_shape(call: &CallText, expect: &Expect) -> Result<Shape, String> {
-    let mut shapes: Vec<Shape> = match (&call.results, expect) {
+fn result_shape(given: Option<List<String>>, expect: &Expect) -> Result<Shape, String> {
+    let mut shapes: Vec<Shape> = match (given, expect) {
         (Some(shapes), _) => {
+            let shapes = within("results", shapes)?;
             let shapes = shapes.iter().map(|shape| parsed(shape));
             shapes.collect::<Result<_, String>>()?
         }
@@ -277,6 +286,12 @@ fn result_shape(call: &CallText, expect: &Expect) -> Result<Shape, String> {
         return Ok(shapes.swap_remove(0));
     }
     Shape::tuple(shapes).map_err(|status| status.message().to_owned())
+}
+
+/// The items of a list that is not too long.
+fn within<T>(what: &str, list: List<T>) -> Result<Vec<T>, String> {
+    list.within()
+        .map_err(|found| format!("expected at most {MAX_BUFFERS} {what}, found {found}"))
 }
 
 fn platforms(names: Option<&[String]>) -> Result<Option<Vec<Platform>>, String> {

@@ -9,7 +9,7 @@ use callbox::call::Signature;
 use callbox_package::Limits;
 
 pub use crate::case::{Tolerance, compare};
-use crate::{case::Case, package};
+use crate::package;
 
 /// The widest tolerances that the cases of a package declare for its targets. A module that is not
 /// a package declares none.
@@ -21,11 +21,5 @@ pub fn declared(bytes: &[u8], targets: &[Signature]) -> Result<BTreeMap<String, 
         return Ok(BTreeMap::new());
     }
     let package = callbox_package::read(bytes, &Limits::default())?;
-    let cases = package::check(&package, targets)?.cases;
-    let of = |name: &str| {
-        let of_target = cases.iter().filter(|case| case.target() == name);
-        Tolerance::widest(of_target.filter_map(Case::tolerance))
-    };
-    let names = targets.iter().map(|target| &target.name);
-    Ok(names.map(|name| (name.clone(), of(name))).collect())
+    package::tolerances(&package, targets)
 }

@@ -8,6 +8,7 @@ pub(super) mod locked;
 pub(super) mod oci;
 pub(super) mod reference;
 pub(super) mod source;
+mod spelling;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -88,19 +88,20 @@ fn write(arguments: &Arguments) -> Outcome<(LockFile, String)> {
         Entries::new()
     };
     let mut entries = Entries::new();
-    let mut files = Vec::new();
-    for file in &arguments.files {
-        if has_weights(file) {
-            files.extend(package::beside_weights(file)?);
-        } else {
-            files.push(file.clone());
-        }
-    }
-    for file in &files {
-        let mut entry = entry(&folder, file)?;
+    let mut add = |mut entry: Entry| {
         // The file has the same origin, whichever version it is.
         entry.from = before.get(&entry.file).and_then(|old| old.from.clone());
         entries.insert(entry.file.clone(), entry);
+    };
+    for file in &arguments.files {
+        if has_weights(file) {
+            package::beside_weights(file, |file, bytes| {
+                add(of_module(&folder, &file, bytes)?);
+                Ok(())
+            })?;
+        } else {
+            add(entry(&folder, file)?);
+        }
     }
     // `callbox fetch` and `callbox.hub.lock` write those of the Hub.
     let of_hub = before.iter().filter(|(_, entry)| entry.commit.is_some());
@@ -132,13 +133,18 @@ fn entry(folder: &Path, file: &Path) -> Outcome<Entry> {
             from: None,
         });
     }
-    let bytes = package::read_file(&file)?;
-    let package = callbox_package::find(&bytes, &Limits::default());
+    of_module(folder, &file, &package::read_file(&file)?)
+}
+
+/// The entry of a module with these bytes.
+fn of_module(folder: &Path, file: &Path, bytes: &[u8]) -> Outcome<Entry> {
+    let name = name_below(folder, file)?.ok_or_else(|| elsewhere(file))?;
+    let package = callbox_package::find(bytes, &Limits::default());
     let package = package.map_err(|status| status.context(file.display()))?;
     let header = package.map(|package| package.header().clone());
     Ok(Entry {
         file: name,
-        digest: hex::encode(Sha256::digest(&bytes)),
+        digest: hex::encode(Sha256::digest(bytes)),
         size: bytes.len() as u64,
         name: header.as_ref().map(|header| header.name.clone()),
         version: header.map(|header| header.version),

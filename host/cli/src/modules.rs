@@ -161,7 +161,9 @@ impl Loader {
     /// The file if it has been read already. Another name of it, which a link makes, must be
     /// allowed, too.
     fn opened(&self, path: &Path) -> Outcome<Option<Arc<OpenedFile>>> {
-        let Some(file) = self.files.get(&real(path)?) else {
+        // A link that leads nowhere is no file that was read: reading it says so.
+        let real = real(path).ok();
+        let Some(file) = real.and_then(|real| self.files.get(&real)) else {
             return Ok(None);
         };
         if file.path != path {

@@ -9,6 +9,7 @@ mod argument;
 
 pub(super) use argument::{NativeArgument, parse};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -179,6 +180,9 @@ impl Loader {
         }
         signing::check_native(self.trust.as_ref(), path)?;
         let module = CudaModule::load_manifest(path, &self.grants, &self.gpu)?;
+        for file in module.image_files().collect::<BTreeSet<_>>() {
+            signing::check_native(self.trust.as_ref(), &path.with_file_name(file))?;
+        }
         if let Some(lock) = &self.lock {
             // The identity ends with the digest of the bytes that were loaded. No kernel has run.
             let digest = module.identity().rsplit(':').next().unwrap_or_default();

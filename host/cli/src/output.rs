@@ -195,6 +195,7 @@ pub(super) fn guest_log(record: &LogRecord<'_>) {
 
 /// Prints a warning on standard error.
 pub(super) fn warn(message: &dyn std::fmt::Display) {
+    let message = on_marked_lines(&message.to_string());
     say_meanwhile(&format!("warning: {message}"));
 }
 

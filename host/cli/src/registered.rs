@@ -10,9 +10,13 @@ use callbox::traced::{TARGET, TARGET_COMMAND_BUFFER, TracedCalls};
 use callbox::{Blame, Platform, Registry, Result, Status, StatusCode};
 
 use super::failure::Outcome;
+use super::output;
 
 /// The name of `callbox.graph.launch` in "RFC: Cuda Graphs support in XLA".
 const XLA_LAUNCH: &str = "xla.graph.launch";
+
+/// The names of targets that callbox itself has.
+const OWN: [&str; 3] = [graph_launch::NAME, TARGET, TARGET_COMMAND_BUFFER];
 
 /// A registry, with the file of each name for messages.
 pub(super) struct Registered {
@@ -28,11 +32,11 @@ impl Registered {
     pub(super) fn new(launch: Arc<dyn TargetModule>) -> Result<Self> {
         let mut registry = Registry::new();
         registry.register_module(Arc::clone(&launch))?;
-        let files = BTreeMap::from([(graph_launch::NAME.to_owned(), "callbox itself".into())]);
+        let files = OWN.map(|name| (name.to_owned(), "callbox itself".into()));
         Ok(Self {
             registry,
             launch,
-            files,
+            files: files.into(),
             refused: BTreeSet::new(),
         })
     }
@@ -57,6 +61,14 @@ impl Registered {
         loaded: Outcome<Arc<dyn TargetModule>>,
         name: &str,
     ) {
+        if OWN.contains(&name) || name == XLA_LAUNCH {
+            // No file in the folder is to fail the calls of callbox's own.
+            let file = file.display();
+            output::warn(&format!(
+                "{file}: its target {name:?} is left out: it is callbox's own"
+            ));
+            return;
+        }
         if self.refused.contains(name) {
             return;
         }

@@ -22,6 +22,10 @@ use super::{call, json, output, progress, signing};
 /// The most bytes of a recorded message that are shown.
 const MOST_SHOWN: usize = 8192;
 
+/// The most bytes of a recorded name, and the most names of a recorded backtrace.
+const MOST_NAME: usize = 1024;
+const MOST_FRAMES: usize = 64;
+
 const EXAMPLES: &str = "\
 Examples:
   callbox call k.wasm f --operand x.npy --result 'f32[2]' --deterministic --record capsules
@@ -68,6 +72,31 @@ struct Replay {
     reproduced: bool,
 }
 
+impl Replay {
+    /// Cuts the texts of the capsule, which a stranger wrote.
+    fn cut(&mut self) {
+        for text in [&mut self.target, &mut self.module, &mut self.callbox] {
+            *text = cut(text, MOST_NAME);
+        }
+        if let Some(recorded) = &mut self.recorded {
+            recorded.code = cut(&recorded.code, MOST_NAME);
+            recorded.blame = cut(&recorded.blame, MOST_NAME);
+            recorded.message = cut(&recorded.message, MOST_SHOWN);
+            recorded.backtrace.truncate(MOST_FRAMES);
+            for frame in &mut recorded.backtrace {
+                *frame = cut(frame, MOST_NAME);
+            }
+        }
+    }
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> String {
+    let kept = &text[..text.floor_char_boundary(most)];
+    let end = if kept.len() < text.len() { "..." } else { "" };
+    format!("{kept}{end}")
+}
+
 pub(super) fn replay(arguments: &Arguments) -> ExitCode {
     let mut report = None;
     let outcome = run(arguments, &mut report);
@@ -76,6 +105,7 @@ pub(super) fn replay(arguments: &Arguments) -> ExitCode {
     }
     let failure = outcome.as_ref().err();
     let code = failure.map_or(ExitCode::SUCCESS, Failure::exit_code);
+    report.iter_mut().for_each(Replay::cut);
     match (arguments.json, report) {
         (true, report) => output::emit(&json::checked("replay", &report, failure), code),
         (false, Some(report)) => output::emit(&report.describe(), code),
@@ -91,7 +121,15 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     }
     let trust = arguments.policy.trust()?;
     signing::check_module(trust.as_ref(), &arguments.file, &capsule.module)?;
-    let policy = adopted(arguments.policy.read()?, &capsule).map_err(in_file)?;
+    let policy = arguments.policy.read()?;
+    // Fuel takes the place of a policy's deadline, and lasts for hours where memory is slow: the
+    // user's deadline is the caller's then.
+    let own = if capsule.policy.deterministic {
+        policy.limits.deadline
+    } else {
+        None
+    };
+    let policy = adopted(policy, &capsule).map_err(in_file)?;
     let grants = policy.grants.clone();
     let backend = arguments.policy.backend_for(policy)?;
     let file = backend.read(capsule.module).map_err(in_file)?;
@@ -104,7 +142,10 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     let deadline = capsule.deadline_ms.map(Duration::from_millis);
     let given = arguments.policy.call_options();
     let options = CallOptions {
-        deadline: deadline.map(Deadline::After).or(given.deadline),
+        deadline: deadline
+            .map(Deadline::After)
+            .or(given.deadline)
+            .or(own.map(Deadline::After)),
         ..given
     };
     let target = capsule.site.target.clone();
@@ -242,12 +283,6 @@ fn ending(status: Option<&StatusRecord>) -> String {
     let Some(status) = status else {
         return "OK".to_owned();
     };
-    let (code, message) = (shortened(&status.code), &status.message);
-    let kept = &message[..message.floor_char_boundary(MOST_SHOWN)];
-    let end = if kept.len() < message.len() {
-        "..."
-    } else {
-        ""
-    };
-    name(&format!("{code}: {kept}{end}"))
+    let (code, message) = (shortened(&status.code), cut(&status.message, MOST_SHOWN));
+    name(&format!("{code}: {message}"))
 }

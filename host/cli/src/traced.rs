@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use callbox::policy::{Policy, Traps};
 use callbox::traced::{AnyModule, TARGET, TracedModules, module_key};
 use callbox::{Result, Status};
+use callbox_core::untrusted_text::shown_name;
 
 use super::failure::Outcome;
 use super::modules::{Loader, OpenedFile, modules_in};
@@ -91,9 +92,10 @@ impl TracedModules for ModuleFolder {
             let more = if names.len() > LISTED { ", ..." } else { "" };
             names.truncate(LISTED);
             return Err(Status::not_found(format!(
-                "no module of the key {key:?} in {}, which has {}{more}: the key is a digest of \
+                "no module of the key \"{}\" in {}, which has {}{more}: the key is a digest of \
                  the module and the policy of the process that traced the program, which --policy \
                  names",
+                shown_name(key),
                 self.place,
                 if names.is_empty() {
                     "none".to_owned()

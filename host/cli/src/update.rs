@@ -2,6 +2,8 @@
 
 mod moved;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,9 +15,13 @@ use serde::Serialize;
 pub(super) use self::moved::is_older;
 use self::moved::{Moved, Report};
 use super::failure::Outcome;
+use super::fetch::cache::digest;
 use super::lock::{Entries, Lock, NewFile, change, finish};
 use super::text::{name, printable};
 use super::{json, output, signing};
+
+/// The most bytes of all new versions of a lock.
+const MOST_BYTES: usize = 512 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,8 +96,16 @@ fn run(arguments: &Arguments) -> Outcome<Updated> {
         return Err(status.context(path.display()).into());
     }
     let (mut reports, mut changes) = (Vec::new(), Vec::new());
+    let mut kept = Kept::default();
     for reference in &references {
-        let (report, moved) = moved::look(&lock, reference, trust.as_ref())?;
+        let (report, mut moved) = moved::look(&lock, reference, trust.as_ref())?;
+        if let Some(moved) = &mut moved {
+            kept.share(&mut moved.bytes)?;
+            moved
+                .bundle
+                .as_mut()
+                .map_or(Ok(()), |bundle| kept.share(bundle))?;
+        }
         if !arguments.json {
             // A closed pipe is not an error.
             let _ = output::emit(&printable(&report.describe()), ExitCode::SUCCESS);
@@ -108,6 +122,37 @@ fn run(arguments: &Arguments) -> Outcome<Updated> {
         written,
         references: reports,
     })
+}
+
+/// The contents to write, which are kept until the user wants them: each once.
+#[derive(Default)]
+struct Kept {
+    contents: HashMap<String, Arc<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Keeps contents, or replaces them by the same ones that are kept already.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is too much.
+    fn share(&mut self, contents: &mut Arc<Vec<u8>>) -> Outcome<()> {
+        match self.contents.entry(digest(contents)) {
+            Slot::Occupied(known) => *contents = Arc::clone(known.get()),
+            Slot::Vacant(new) => {
+                self.bytes += contents.len();
+                new.insert(Arc::clone(contents));
+            }
+        }
+        if self.bytes <= MOST_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "expected new versions of at most {MOST_BYTES} bytes together, found more: divide the \
+             lock"
+        );
+        Err(Status::new(StatusCode::ResourceExhausted, Blame::Caller, message).into())
+    }
 }
 
 /// Whether the user wants the new versions.
@@ -172,5 +217,33 @@ impl Updated {
         } else {
             format!("{lock}: nothing written; --yes takes the new versions\n")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::Arc;
+
+    use callbox::StatusCode;
+
+    use super::{Kept, MOST_BYTES};
+
+    /// Many references of a lock can have one package.
+    #[test]
+    fn the_same_contents_are_kept_once_and_others_within_a_limit() {
+        let mut kept = Kept::default();
+        let mut contents = [0, 0, 1].map(|byte| Arc::new(vec![byte; 1000]));
+        for one in &mut contents {
+            kept.share(one).unwrap();
+        }
+        assert!(Arc::ptr_eq(&contents[0], &contents[1]));
+        assert_eq!(kept.bytes, 2000);
+        // As if there were so many.
+        kept.bytes = MOST_BYTES;
+        kept.share(&mut contents[0]).unwrap();
+        let failure = kept.share(&mut Arc::new(vec![2])).unwrap_err();
+        assert_eq!(failure.status().code(), StatusCode::ResourceExhausted);
     }
 }

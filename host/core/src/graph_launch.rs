@@ -11,6 +11,7 @@ use crate::call::{
     ApiVersion, AttributeSignature, Bounds, CallOptions, CallSite, Deadline, Execution, Functions,
     Platform, PreparedCalls, Signature, Stage, TargetModule,
 };
+use crate::untrusted_text::shown_name;
 use crate::values::{Attribute, Literal, Result, Shape, Status};
 
 /// The target's name.
@@ -74,7 +75,8 @@ pub fn function(site: &CallSite) -> Result<usize> {
     let number = site.functions.iter().position(|f| f.name == *name);
     let Some(number) = number else {
         return Err(wrong(format!(
-            "expected a function of the program, found {name:?}"
+            "expected a function of the program, found \"{}\"",
+            shown_name(name)
         )));
     };
     let reference = &site.functions[number];
@@ -92,13 +94,24 @@ pub fn function(site: &CallSite) -> Result<usize> {
         let (found, expected) = (shapes(found), shapes(expected));
         if found != expected {
             return Err(wrong(format!(
-                "expected {what} ({}) as the function {name:?} has them, found ({})",
-                expected.join(", "),
-                found.join(", ")
+                "expected {what} ({}) as the function \"{}\" has them, found ({})",
+                first(&expected),
+                shown_name(name),
+                first(&found)
             )));
         }
     }
     Ok(number)
+}
+
+/// The first texts, and the count if there are more.
+fn first(texts: &[String]) -> String {
+    const MOST: usize = 16;
+    let first = texts[..texts.len().min(MOST)].join(", ");
+    match texts.len() {
+        count if count > MOST => format!("{first}, ... ({count} in all)"),
+        _ => first,
+    }
 }
 
 impl GraphLaunch {

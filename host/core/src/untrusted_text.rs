@@ -1,6 +1,7 @@
 //! Sanitizes text from guests before it is shown.
 
 use std::fmt::{self, Write};
+use std::path::Path;
 
 use crate::values::Status;
 
@@ -112,6 +113,11 @@ pub fn shown_name(name: &str) -> String {
         }
     }
     shown
+}
+
+/// A path for messages, as [`shown_name`]: a stranger can have named a file.
+pub fn shown_path(path: &Path) -> String {
+    shown_name(&path.to_string_lossy())
 }
 
 /// Whether [`shown_name`] leaves this name as it is. Only plain names can be looked up.

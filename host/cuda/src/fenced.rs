@@ -199,8 +199,14 @@ impl Arrays {
 }
 
 impl FencedImage {
-    /// Reads an image.
-    pub(super) fn read(file: &str, bytes: &[u8], digest: [u8; 32], gpu: &Gpu) -> Result<Self> {
+    /// Reads one of the images of a manifest. Its tokens are taken off the limit.
+    pub(super) fn read(
+        file: &str,
+        bytes: &[u8],
+        digest: [u8; 32],
+        gpu: &Gpu,
+        limits: &mut callbox_ptx::Limits,
+    ) -> Result<Self> {
         if bytes.len() > gpu.ptx_bytes {
             return Err(exhausted(
                 file,
@@ -212,11 +218,7 @@ impl FencedImage {
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|_| refused(&digest, format!("{file}: expected text, found other bytes")))?;
-        let limits = callbox_ptx::Limits {
-            text_bytes: gpu.ptx_bytes,
-            ..callbox_ptx::Limits::default()
-        };
-        let module = callbox_ptx::read(text, file, &limits)
+        let module = callbox_ptx::read_one_of(text, file, limits)
             .map_err(|error| refused(&digest, error.to_string()))?;
         Ok(Self {
             file: file.to_owned(),

@@ -4,9 +4,11 @@
     reason = "the embedder names the files, and they are read with its authority"
 )]
 
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use callbox_core::untrusted_text::shown_path;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 /// The largest file that is read, and the most bytes of a manifest's images together.
@@ -24,18 +26,29 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
             ErrorKind::PermissionDenied => StatusCode::PermissionDenied,
             _ => StatusCode::Unknown,
         };
-        let message = format!("expected to read {}: {error}", path.display());
+        let message = format!("expected to read {}: {error}", shown_path(path));
         Status::new(code, Blame::Caller, message)
     };
-    // Checked before the file is opened: opening a FIFO blocks until it has a writer.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Status::invalid_argument(format!(
-            "{} is not a regular file",
-            path.display()
-        )));
-    }
+    // Checked before the file is opened: opening a FIFO blocks until it has a writer. If one takes
+    // the file's place between the two checks, opening it does not wait.
+    let check = |found: Metadata| {
+        if found.is_file() {
+            return Ok(());
+        }
+        let message = format!("{} is not a regular file", shown_path(path));
+        Err(Status::invalid_argument(message))
+    };
+    check(std::fs::metadata(path).map_err(failed)?)?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let file = options.open(path).map_err(failed)?;
+    check(file.metadata().map_err(failed)?)?;
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
     file.take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
@@ -43,7 +56,7 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
         return Err(Status::new(
             StatusCode::ResourceExhausted,
             Blame::Caller,
-            format!("{} has more than {most} bytes", path.display()),
+            format!("{} has more than {most} bytes", shown_path(path)),
         ));
     }
     Ok(bytes)

@@ -18,6 +18,7 @@ use callbox_core::call::{
 };
 use callbox_core::locks::locked;
 use callbox_core::policy::Gpu;
+use callbox_core::untrusted_text::shown_path;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use sha2::{Digest, Sha256};
 
@@ -94,7 +95,7 @@ impl CudaModule {
             let manifest = Manifest::parse(text)?;
             Ok((text, manifest))
         };
-        let in_manifest = |status: Status| status.context(path.display());
+        let in_manifest = |status: Status| status.context(shown_path(path));
         let (text, manifest) = load().map_err(in_manifest)?;
         let is_ptx = |image: &manifest::Image| image.kind == ImageKind::Ptx;
         let is_fenced = gpu.fenced && grants.is_empty() && manifest.images.iter().all(is_ptx);
@@ -154,9 +155,15 @@ impl CudaModule {
             Err(denied) if !can_fence => return Err(denied),
             Err(_) => {
                 check_ptx(&slices, gpu)?;
+                // A syntax tree takes tens of bytes for each token.
+                let mut limits = callbox_ptx::Limits {
+                    text_bytes: gpu.ptx_bytes,
+                    ..callbox_ptx::Limits::default()
+                };
                 let images = std::iter::zip(&manifest.images, &slices);
-                let images =
-                    images.map(|(image, bytes)| FencedImage::read(&image.file, bytes, digest, gpu));
+                let images = images.map(|(image, bytes)| {
+                    FencedImage::read(&image.file, bytes, digest, gpu, &mut limits)
+                });
                 let images = images.collect::<Result<_>>()?;
                 Some(FencedImages::new(images, gpu.clone()))
             }
@@ -216,6 +223,11 @@ impl Kernels {
     /// Whether the manifest is not granted.
     pub(super) fn is_fenced(&self) -> bool {
         self.fenced.is_some()
+    }
+
+    /// The files of the images, as the manifest names them.
+    pub(super) fn image_files(&self) -> impl Iterator<Item = &str> {
+        self.images.iter().map(|image| image.file.as_str())
     }
 
     /// The bounds of a fenced launch.

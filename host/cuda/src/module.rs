@@ -17,6 +17,7 @@ use callbox_core::call::{
     CallOptions, CallSite, Mapping, Platform, PreparedCalls, Signature, TargetModule,
 };
 use callbox_core::graph_launch;
+use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 pub use self::target::CudaTarget;
@@ -105,6 +106,17 @@ impl CudaModule {
         self.code
             .iter()
             .any(|code| matches!(code, Code::Kernels(kernels, _) if kernels.is_fenced()))
+    }
+
+    /// The files of a manifest's images, as it names them: from its own folder.
+    pub fn image_files(&self) -> impl Iterator<Item = &str> {
+        let kernels = self.code.iter().find_map(|code| match code {
+            Code::Kernels(kernels, _) => Some(kernels),
+            _ => None,
+        });
+        kernels
+            .into_iter()
+            .flat_map(|kernels| kernels.image_files())
     }
 
     /// The same targets, called with these variants of their convention.
@@ -227,7 +239,8 @@ impl CudaModule {
 pub type CudaPreparedCall = callbox_core::call::PreparedCall<CudaCalls>;
 
 fn no_target(name: &str) -> Status {
-    Status::not_found(format!("the module has no target {name:?}"))
+    let name = shown_name(name);
+    Status::not_found(format!("the module has no target \"{name}\""))
 }
 
 /// Registers a target in Rust on the platform CUDA: a handler for `execute` that declares nothing.

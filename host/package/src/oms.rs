@@ -18,6 +18,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use callbox_core::json::Limited;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,7 @@ struct Material {
     /// The certificate of a keyless bundle.
     certificate: Option<RawCertificate>,
     #[serde(default)]
-    tlog_entries: Vec<RawEntry>,
+    tlog_entries: Limited<RawEntry, MAX_ENTRIES>,
     timestamp_verification_data: Option<Timestamps>,
 }
 
@@ -118,7 +119,7 @@ struct Material {
 #[serde(rename_all = "camelCase")]
 struct Timestamps {
     #[serde(default)]
-    rfc3161_timestamps: Vec<RawTimestamp>,
+    rfc3161_timestamps: Limited<RawTimestamp, MAX_TIMESTAMPS>,
 }
 
 #[derive(Deserialize)]
@@ -129,7 +130,7 @@ struct RawTimestamp {
 
 #[derive(Deserialize)]
 struct Chain {
-    certificates: Vec<RawCertificate>,
+    certificates: Limited<RawCertificate, MAX_CERTIFICATES>,
 }
 
 #[derive(Deserialize)]
@@ -143,7 +144,7 @@ struct RawCertificate {
 struct Envelope {
     payload: String,
     payload_type: String,
-    signatures: Vec<EnvelopeSignature>,
+    signatures: Limited<EnvelopeSignature, 1>,
 }
 
 #[derive(Deserialize)]
@@ -184,7 +185,8 @@ struct Serialization {
     hash_type: String,
     #[serde(default)]
     allow_symlinks: bool,
-    #[serde(default)]
+    /// Written alone: the files are those that are listed.
+    #[serde(default, skip_deserializing)]
     ignore_paths: Vec<String>,
 }
 
@@ -220,20 +222,15 @@ impl Bundle {
                 ));
             }
             (Some(one), None) => vec![one],
-            (None, chain) => chain.map_or_else(Vec::new, |chain| chain.certificates),
+            (None, chain) => within(
+                "certificates",
+                chain.map_or_else(Limited::default, |chain| chain.certificates),
+            )?,
         };
-        if chain.len() > MAX_CERTIFICATES {
-            return Err(exhausted("certificates", MAX_CERTIFICATES, chain.len()));
-        }
         let timestamps = material.timestamp_verification_data;
-        let mut timestamps = timestamps.map_or_else(Vec::new, |data| data.rfc3161_timestamps);
-        if timestamps.len() > MAX_TIMESTAMPS {
-            return Err(exhausted("timestamps", MAX_TIMESTAMPS, timestamps.len()));
-        }
-        let mut entries = material.tlog_entries;
-        if entries.len() > MAX_ENTRIES {
-            return Err(exhausted("log entries", MAX_ENTRIES, entries.len()));
-        }
+        let timestamps = timestamps.map_or_else(Limited::default, |data| data.rfc3161_timestamps);
+        let mut timestamps = within("timestamps", timestamps)?;
+        let mut entries = within("log entries", material.tlog_entries)?;
         if chain.is_empty() {
             // They prove nothing about a key.
             entries.clear();
@@ -248,10 +245,11 @@ impl Bundle {
         });
         let envelope = file.dsse_envelope;
         expect("`payloadType`", PAYLOAD_TYPE, &envelope.payload_type)?;
-        let [signature] = &envelope.signatures[..] else {
+        let signatures = envelope.signatures.within();
+        let found = signatures.as_ref().map_or_else(|found| *found, Vec::len);
+        let Some(signature) = signatures.ok().and_then(|mut one| one.pop()) else {
             return Err(invalid(format!(
-                "expected one signature in the bundle, found {}",
-                envelope.signatures.len()
+                "expected one signature in the bundle, found {found}"
             )));
         };
         let payload = decoded("payload", &envelope.payload)?;
@@ -536,6 +534,11 @@ fn expect(what: &str, expected: &str, found: &str) -> Result<()> {
 fn malformed(error: &impl ToString) -> Status {
     let error = error.to_string();
     invalid(format!("the bundle is malformed: {}", shown_name(&error)))
+}
+
+/// The items of a list that is not too long.
+fn within<T, const MOST: usize>(what: &str, list: Limited<T, MOST>) -> Result<Vec<T>> {
+    list.within().map_err(|found| exhausted(what, MOST, found))
 }
 
 fn exhausted(what: &str, most: usize, found: usize) -> Status {

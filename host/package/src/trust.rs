@@ -1,5 +1,7 @@
 //! Rules about signatures: which keys must have signed the modules of which names.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
@@ -11,6 +13,8 @@ use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use serde::Deserialize;
 
+pub use self::names::names_of_file;
+use self::names::{UNRESOLVED, is_absolute, is_for, with_slashes};
 use crate::keys::PublicKey;
 use crate::oms::{Bundle, BundleSigner, Identity, TrustedRoot};
 use crate::signature::{Signatures, Signer};
@@ -114,31 +118,6 @@ struct RuleFile {
 enum OneOrMore {
     One(SignerFile),
     More(Vec<SignerFile>),
-}
-
-/// The names of a file for rules, all of which hold: its path as it was asked for, with the links
-/// of its folder resolved, and with all links resolved. `/` is between names.
-///
-/// A link under a name with a rule thus leads to nothing that the rule does not allow, and a link
-/// by another name to a file with a rule does not evade it.
-#[must_use]
-pub fn names_of_file(path: &Path) -> Vec<String> {
-    let asked = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = asked.parent().and_then(|folder| folder.canonicalize().ok());
-    let in_folder = folder
-        .zip(asked.file_name())
-        .map(|(at, name)| at.join(name));
-    let real = asked.canonicalize().ok();
-    let paths = [Some(asked), in_folder, real];
-    let texts = paths.into_iter().flatten();
-    let mut names = Vec::from_iter(texts.map(|path| with_slashes(&path.to_string_lossy())));
-    names.dedup();
-    names
-}
-
-/// The text with `/` for each backslash, which patterns and names may have.
-fn with_slashes(text: &str) -> String {
-    text.replace('\\', "/")
 }
 
 impl Trust {
@@ -300,7 +279,7 @@ impl Trust {
     /// the packages that satisfy the rule. Ask after [`check_with`](Self::check_with) has passed.
     #[must_use]
     pub fn grants_native(&self, name: &str) -> bool {
-        self.rules_for(name).any(|rule| rule.native)
+        !name.starts_with(UNRESOLVED) && self.rules_for(name).any(|rule| rule.native)
     }
 
     /// Whether a key does not count for these signatures: it is revoked, or a certificate of the
@@ -332,7 +311,7 @@ impl Trust {
 
     fn rules_for(&self, name: &str) -> impl Iterator<Item = &Rule> {
         let name = with_slashes(name);
-        let matching = move |rule: &&Rule| matches(&rule.pattern, &name);
+        let matching = move |rule: &&Rule| is_for(&rule.pattern, &name);
         self.rules.iter().filter(matching)
     }
 
@@ -446,92 +425,6 @@ impl FromStr for TrustedKey {
         match PublicKey::from_file(text.as_bytes()) {
             Ok(key) => Ok(Self::Inside(key)),
             Err(_) => BundleSigner::from_file(text.as_bytes()).map(Self::Beside),
-        }
-    }
-}
-
-/// How absolute paths and references of hosts begin, but for the letters of drives.
-const BEGINNINGS: [&str; 5] = ["/", "hf:", "oci:", "http://", "https://"];
-
-/// Whether a pattern can match an absolute path or a reference of a host.
-fn is_absolute(pattern: &str) -> bool {
-    let (begin, is_whole) = match pattern.split_once('*') {
-        Some((begin, _)) => (begin, false),
-        None => (pattern, true),
-    };
-    let is_drive = begin.get(1..2) == Some(":");
-    let mut known = BEGINNINGS.iter();
-    is_drive || known.any(|known| begin.starts_with(known) || !is_whole && known.starts_with(begin))
-}
-
-/// Whether a name matches a pattern, in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(mut left) = name.strip_prefix(start) else {
-        return false;
-    };
-    let mut parts: Vec<_> = rest.split('*').collect();
-    let end = parts.pop().unwrap_or_default();
-    // The earliest place of each part leaves the most for the parts after it.
-    for part in parts {
-        match left.find(part) {
-            Some(at) => left = &left[at + part.len()..],
-            None => return false,
-        }
-    }
-    left.ends_with(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{is_absolute, matches};
-
-    #[test]
-    fn patterns_that_match_no_path_are_known() {
-        for (pattern, expected) in [
-            ("*", true),
-            ("*.wasm", true),
-            ("/k/*", true),
-            ("C:/k/*", true),
-            ("hf:org/*", true),
-            ("h*", true),
-            ("https://*", true),
-            ("oci:host/*", true),
-            ("kernels/*.wasm", false),
-            ("./kernels/*.wasm", false),
-            ("k.wasm", false),
-            ("h", false),
-            ("", false),
-            ("org/*", false),
-        ] {
-            assert_eq!(is_absolute(pattern), expected, "{pattern}");
-        }
-    }
-
-    #[test]
-    fn patterns_match_whole_names() {
-        for (pattern, name, expected) in [
-            ("*", "", true),
-            ("*", "/a/b.wasm", true),
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("", "", true),
-            ("", "a", false),
-            ("hf:org/*", "hf:org/k@v1", true),
-            ("hf:org/*", "hf:organ/k@v1", false),
-            ("hf:org/*", "x/hf:org/k", false),
-            ("*.wasm", "/k/a.wasm", true),
-            ("*.wasm", "/k/a.wasm.", false),
-            ("*a*b", "ab", true),
-            ("*a*b", "ba", false),
-            ("a*a", "a", false),
-            ("*/k/*.wasm", "/srv/k/x/y.wasm", true),
-            ("*aab", "aaab", true),
-            ("*a*ab*", "aab", true),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -141,7 +141,8 @@ unsafe impl Compiler for CompilerProcess {
             used: job.earlier,
         };
         loop {
-            let Some(place) = shared.places.take(task.used, task.job.until) else {
+            let lost = task.used.saturating_sub(job.earlier);
+            let Some(place) = shared.places.take(task.used, lost, task.job.until) else {
                 let status = waited_too_long(job, task.begun.elapsed());
                 let used = task.used;
                 return Err(NotCompiled::Crowded { status, used });
@@ -203,7 +204,7 @@ impl Shared {
         let (job, used) = (&task.job, task.used);
         let waited = task.begun.elapsed();
         let settings = child.settings().clone();
-        let outcome = match child.compile(job, used, || self.refill(&settings)) {
+        let outcome = match child.compile(job, used, place.kept(), || self.refill(&settings)) {
             Ok(outcome) => outcome,
             Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
             Err(loss) => {

@@ -4,6 +4,7 @@
 //! continues, and a later call takes its worker. Calls with deadlines shorter than a start thus get
 //! a worker eventually.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -13,7 +14,7 @@ use crate::child::{Asking, Process, START};
 use crate::exchange::{Loss, Patience};
 use crate::message::Request;
 use crate::module::ProcessModule;
-use callbox_core::call::{CallSite, CancelToken};
+use callbox_core::call::{CallSite, CancelToken, Stage};
 use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
@@ -35,7 +36,12 @@ pub(super) struct Recipe {
 }
 
 /// A start in progress, or one whose worker has not been taken.
-type Start = Receiver<Result<Process>>;
+#[derive(Debug)]
+struct Start {
+    worker: Receiver<Result<Process>>,
+    /// Whether the worker prepares the call sites now.
+    prepares: Arc<AtomicBool>,
+}
 
 /// Starts an executable's workers.
 #[derive(Debug)]
@@ -48,8 +54,8 @@ pub(super) struct Starter {
 }
 
 impl Recipe {
-    /// Starts a worker and has it prepare the call sites.
-    fn start(&self, cancel: Option<&CancelToken>) -> Result<Process> {
+    /// Starts a worker and has it prepare the call sites, while `prepares` is true.
+    fn start(&self, cancel: Option<&CancelToken>, prepares: &AtomicBool) -> Result<Process> {
         let mut process = self.module.worker(cancel)?;
         let limit = self.module.shared.policy.limits.deadline;
         let until = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(START)));
@@ -58,10 +64,41 @@ impl Recipe {
             calls: self.sites.len(),
             ..Asking::plain(PREPARATION, until)
         };
-        process.ask(&Request::prepare(&self.sites, self.is_alone)?, asking)?;
+        let request = Request::prepare(&self.sites, self.is_alone)?;
+        prepares.store(true, Ordering::Relaxed);
+        let answer = process.ask(&request, asking);
+        prepares.store(false, Ordering::Relaxed);
+        answer?;
         let sized = process.buffers.set_size(self.bytes);
         sized.map_err(|error| process.lose(Loss::Failed(error), PREPARATION))?;
         Ok(process)
+    }
+
+    /// The target whose stage instantiate is part of the preparation.
+    fn instantiated(&self) -> Option<&str> {
+        let targets = &self.module.info().targets;
+        let has_stage = |site: &&CallSite| {
+            let mut targets = targets.iter();
+            targets.any(|target| {
+                target.name == site.target && target.stages.contains(&Stage::Instantiate)
+            })
+        };
+        let site = self.sites.iter().find(has_stage)?;
+        Some(&site.target)
+    }
+
+    /// The status of a call that gave up a start. If its deadline passed while the worker prepared
+    /// a target that runs then, it is the guest that took the time.
+    fn blamed(&self, status: Status, start: &Start) -> Status {
+        let is_late = status.code() == StatusCode::DeadlineExceeded;
+        match self.instantiated() {
+            Some(target) if is_late && start.prepares.load(Ordering::Relaxed) => {
+                let message = format!("stage instantiate: target {target:?} ran past its deadline");
+                let code = StatusCode::DeadlineExceeded;
+                Status::new(code, Blame::Guest, message).context(self.module.label())
+            }
+            _ => status,
+        }
     }
 }
 
@@ -76,7 +113,7 @@ impl Starter {
 
     /// Starts a worker without a time limit.
     pub(super) fn start(&self) -> Result<Process> {
-        self.recipe.start(None)
+        self.recipe.start(None, &AtomicBool::new(false))
     }
 
     /// Starts a worker, or takes an earlier start's, within the time limit of `patience`.
@@ -104,13 +141,18 @@ impl Starter {
     }
 
     fn begin(&self) -> Result<Start> {
-        let (sender, receiver) = mpsc::sync_channel(1);
+        let (sender, worker) = mpsc::sync_channel(1);
+        let prepares = Arc::<AtomicBool>::default();
+        let start = Start {
+            worker,
+            prepares: Arc::clone(&prepares),
+        };
         let recipe = Arc::clone(&self.recipe);
         let end = self.end.clone();
         let thread = thread::Builder::new().name("callbox-starter".to_owned());
         // If the executable was dropped, so was the receiver, and the worker is dropped here.
-        let started = thread.spawn(move || drop(sender.send(recipe.start(Some(&end)))));
-        started.map(|_| receiver).map_err(|error| {
+        let started = thread.spawn(move || drop(sender.send(recipe.start(Some(&end), &prepares))));
+        started.map(|_| start).map_err(|error| {
             Status::new(
                 StatusCode::ResourceExhausted,
                 Blame::Host,
@@ -127,10 +169,11 @@ impl Starter {
         check: impl Fn() -> Result<()>,
     ) -> Result<Result<Process>> {
         loop {
-            match start.recv_timeout(patience.slice().unwrap_or(LOOK)) {
+            match start.worker.recv_timeout(patience.slice().unwrap_or(LOOK)) {
                 Ok(started) => return Ok(started),
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(status) = check() {
+                        let status = self.recipe.blamed(status, &start);
                         self.left().push(start);
                         return Err(status);
                     }

@@ -86,5 +86,5 @@ mod version;
 
 pub use error::Error;
 pub use print::{instruction_name, instruction_text, print};
-pub use read::{Limits, read};
+pub use read::{Limits, read, read_one_of};
 pub use version::needed_version;

@@ -46,10 +46,23 @@ impl Default for Limits {
 /// The first place that is malformed, exceeds a limit, or has what the table of instructions does
 /// not have.
 pub fn read(text: &str, file: &str, limits: &Limits) -> Result<Module, Error> {
-    read_module(text, limits).map_err(|found| found.in_file(file))
+    let mut limits = *limits;
+    read_one_of(text, file, &mut limits)
 }
 
-fn read_module(text: &str, limits: &Limits) -> Result<Module, Found> {
+/// Reads one of several texts, whose tokens are limited together: those of this one are taken off
+/// the limit.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_one_of(text: &str, file: &str, limits: &mut Limits) -> Result<Module, Error> {
+    let (module, tokens) = read_module(text, limits).map_err(|found| found.in_file(file))?;
+    limits.tokens = limits.tokens.saturating_sub(tokens);
+    Ok(module)
+}
+
+/// The module, and the number of tokens.
+fn read_module(text: &str, limits: &Limits) -> Result<(Module, usize), Found> {
     let most = limits.text_bytes;
     if text.len() > most {
         let message = format!(
@@ -59,5 +72,6 @@ fn read_module(text: &str, limits: &Limits) -> Result<Module, Found> {
         return Err(Found::new(Place { line: 1, column: 1 }, message));
     }
     let tokens = lexer::tokens(text, limits)?;
-    module::Reader::new(&tokens, limits).module()
+    let module = module::Reader::new(&tokens, limits).module()?;
+    Ok((module, tokens.len()))
 }

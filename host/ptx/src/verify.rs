@@ -239,7 +239,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
         return None;
     }
     checks.sort_by_key(|check| (check.step, check.operand));
-    let loops = loops::plan(&solution, &uniformity);
+    let loops = loops::plan(&solution, &uniformity)?;
     refusals.extend(loops.refusals);
     if !refusals.is_empty() {
         refusals.sort_by_key(|refusal| refusal.line);

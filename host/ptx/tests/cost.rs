@@ -86,12 +86,23 @@ fn frontiers(count: usize) -> Module {
     kernel(3, &first.chain(second).collect::<String>())
 }
 
+/// What each loop contains is looked for among all others.
+fn loops_in_a_row(count: usize) -> Module {
+    kernel(
+        1,
+        &(0..count)
+            .map(|n| format!("l{n}: @%p bra l{n};\n"))
+            .collect::<String>(),
+    )
+}
+
 #[test]
 fn more_work_than_the_limit_is_refused() {
     for (name, small, large) in [
         ("chain", chain(20), chain(500)),
         ("ladder", ladder(20), ladder(400)),
         ("frontiers", frontiers(20), frontiers(500)),
+        ("loops", loops_in_a_row(20), loops_in_a_row(2000)),
     ] {
         assert!(suffices(&small, 1_000_000), "{name}");
         assert!(!suffices(&large, 1_000_000), "{name}");

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use callbox_ptx::ast::Statement;
 use callbox_ptx::verify::{self, Budget, Launch, Param, Rule, verify, verify_within};
-use callbox_ptx::{Limits, print, read, table};
+use callbox_ptx::{Limits, print, read, read_one_of, table};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
@@ -391,4 +391,22 @@ fn unusual_texts_are_read() {
             assert_eq!(again, module, "{body}");
         }
     }
+}
+
+#[test]
+fn several_texts_share_their_tokens() {
+    let text = entry(&"ret; ".repeat(100));
+    let mut limits = Limits {
+        tokens: 700,
+        ..Limits::default()
+    };
+    read_one_of(&text, "a.ptx", &mut limits).unwrap();
+    let left = limits.tokens;
+    assert!((400..500).contains(&left), "{left}");
+    read_one_of(&text, "b.ptx", &mut limits).unwrap();
+    let error = read_one_of(&text, "c.ptx", &mut limits)
+        .unwrap_err()
+        .to_string();
+    let message = format!("the text has more than {} tokens", limits.tokens);
+    assert!(error.contains(&message), "{error}");
 }

@@ -14,7 +14,7 @@ use crate::callback;
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi;
-use crate::import::{self, memory};
+use crate::import::{self, charge, linear_memory, memory};
 use crate::maths;
 use crate::state::{GuestFailure, GuestState};
 
@@ -58,6 +58,9 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<GuestState>> {
     Ok(linker)
 }
 
+/// The fuel of a byte of a text that is read: its characters are looked at one by one.
+const FUEL_OF_BYTE: u64 = 16;
+
 /// A guest's text: its offset and length.
 #[derive(Clone, Copy)]
 struct Text(Claim<u32>, Claim<u32>);
@@ -99,7 +102,7 @@ fn set_failure(
     code: Claim<u32>,
     message: Text,
     recoverable: Claim<u32>,
-) -> Result<()> {
+) -> wasmtime::Result<()> {
     let failure = |code| StatusCode::from_number(code).filter(|&code| code != StatusCode::Ok);
     let code = code.check(failure).map_err(|code| {
         invalid(format!(
@@ -116,7 +119,7 @@ fn set_failure(
     Ok(())
 }
 
-fn log(mut caller: Caller<'_, GuestState>, level: Claim<u32>, text: Text) -> Result<()> {
+fn log(mut caller: Caller<'_, GuestState>, level: Claim<u32>, text: Text) -> wasmtime::Result<()> {
     let level = level
         .check(LogLevel::from_number)
         .map_err(|level| invalid(format!("log: expected a level from 0 to 4, found {level}")))?;
@@ -128,15 +131,17 @@ fn log(mut caller: Caller<'_, GuestState>, level: Claim<u32>, text: Text) -> Res
     Ok(())
 }
 
-/// Copies the user data that the embedder attached under a name into the guest's memory.
+/// Copies the user data that the embedder attached under a name into the guest's memory, in pieces
+/// between which the call can be stopped.
 fn user_data(
     mut caller: Caller<'_, GuestState>,
     name: Text,
     into: Claim<u32>,
     room: Claim<u32>,
-) -> Result<i64> {
+) -> wasmtime::Result<i64> {
+    const PIECE: usize = 64 << 10;
     let data = caller.data().attached.user_data.clone();
-    let mut memory = memory(&mut caller, "user-data's name")?;
+    let memory = memory(&mut caller, "user-data's name")?;
     let name = memory.read("user-data's name", name.0, name.1)?;
     // A name longer than every key needs no validation, which would take long for a huge one.
     let keys = data.iter().flat_map(|data| data.keys());
@@ -146,7 +151,16 @@ fn user_data(
         .and_then(|name| std::str::from_utf8(name).ok())
         .and_then(|name| data.as_ref()?.get(name));
     let bytes = found.map_or(&[][..], Vec::as_slice);
-    memory.write_prefix("user-data's room", into, room, bytes)?;
+    let room = room.to_check();
+    charge(&mut caller, bytes.len().min(room) as u64)?;
+    let (mut memory, state) =
+        linear_memory(&mut caller, "user-data's room")?.borrow_with_state(&mut caller);
+    let room = memory.room("user-data's room", into, room)?;
+    for (to, from) in room.chunks_mut(PIECE).zip(bytes.chunks(PIECE)) {
+        state.interrupt.check()?;
+        let length = to.len().min(from.len());
+        to[..length].copy_from_slice(&from[..length]);
+    }
     Ok(found.map_or(-1, |bytes| bytes.len() as i64))
 }
 
@@ -156,7 +170,9 @@ fn read_text(
     what: &str,
     Text(offset, length): Text,
     limit: usize,
-) -> Result<String> {
+) -> wasmtime::Result<String> {
+    let shown = length.to_check().min(limit);
+    charge(caller, FUEL_OF_BYTE * shown as u64)?;
     let memory = memory(caller, what)?;
     let bytes = memory.read(what, offset, length)?;
     Ok(sanitize(&bytes, bytes.len(), limit))

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use callbox_core::values::{Result, Status};
 use cap_std::fs::{Dir, File};
 
-use self::directory::{Directory, Links};
+use self::directory::{Directory, Links, check_size};
 pub(crate) use self::entry::VerifiedEntry;
 pub(crate) use self::identity::Identity;
 use self::secret::Secret;
@@ -252,6 +252,7 @@ impl Cache {
     fn store(&self, identity: &Identity, code: &Code) -> Result<()> {
         self.directory.check()?;
         let size = entry::size(code);
+        check_size(size)?;
         evict::make_room(&self.directory, self.options.max_bytes, size)?;
         let write = |file: &mut File| entry::write(&self.secret, identity, code, file);
         self.directory.write(&identity.file_name(), write)?;

@@ -239,7 +239,6 @@ impl LinearMemory {
     }
 
     /// The bytes until the guest runs again, and the store's data.
-    #[cfg(feature = "maths")]
     pub(crate) fn borrow_with_state<'c, T: 'static>(
         self,
         caller: &'c mut Caller<'_, T>,

@@ -141,12 +141,22 @@ impl CompilerSettings {
     }
 }
 
-/// The fuel of instructions, in deterministic mode. Those that call the host to grow a memory or a
-/// table take some hundred times as long as others, even if the growth is refused.
+/// The fuel of instructions, in deterministic mode. Those that call the host take some hundred
+/// times as long as others, even if the growth of a memory is refused or nothing is copied.
 fn fuel_costs() -> wasmtime::OperatorCost {
+    const CALL: u8 = 100;
     wasmtime::OperatorCost {
         MemoryGrow: u8::MAX,
         TableGrow: u8::MAX,
+        MemoryInit: CALL,
+        MemoryCopy: CALL,
+        MemoryFill: CALL,
+        DataDrop: CALL,
+        TableInit: CALL,
+        TableCopy: CALL,
+        TableFill: CALL,
+        ElemDrop: CALL,
+        RefFunc: CALL,
         ..wasmtime::OperatorCost::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use callbox_core::policy::{Grants, Policy};
+use callbox_core::policy::{Grants, Isolation, Policy};
 use callbox_core::values::Result;
 use wasmtime::Enabled;
 
@@ -19,12 +19,37 @@ use crate::state::GuestState;
 use crate::ticker::Ticker;
 use crate::{Config, api, fork};
 
-/// The bytes of memory that the slot of a freed instance keeps for the next one.
+/// The bytes that the slots of freed instances keep for the next ones.
 ///
 /// Small guests then start without page faults. The kernel must tell which pages are dirty (Linux
 /// 6.7 and newer), so that only these are zeroed: zeroing all of them costs more than unmapping
 /// them.
-const KEEP_RESIDENT: usize = 2 << 20;
+struct Kept {
+    memory: usize,
+    table: usize,
+    /// The most slots without an instance that wait for the same module again.
+    unused: u32,
+}
+
+impl Kept {
+    const fn under(isolation: Isolation) -> Self {
+        match isolation {
+            // Each call makes an instance, and few are there at one time.
+            Isolation::Fresh => Self {
+                memory: 2 << 20,
+                table: 512 << 10,
+                unused: 16,
+            },
+            // Each call site has an instance. The slots of a thousand keep 70 MiB for as long as
+            // the engine lives.
+            Isolation::Executable => Self {
+                memory: 64 << 10,
+                table: 8 << 10,
+                unused: 100,
+            },
+        }
+    }
+}
 
 /// A wasmtime engine with callbox's settings and limits. A process needs one; clones share it.
 /// Several hundred are possible, the first of which create instances faster.
@@ -203,6 +228,9 @@ fn on_demand(policy: &Policy, allocation: Allocation) -> wasmtime::Config {
         // One more than is shown, and one for a helper, which is not shown.
         .wasm_backtrace_max_frames(NonZeroUsize::new(limits.backtrace_frames.saturating_add(2)))
         .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
+    // The stacks of asynchronous calls, of which there are none, must not be smaller.
+    #[cfg(feature = "capabilities")]
+    config.async_stack_size(limits.stack_bytes.max(2 << 20));
     config
 }
 
@@ -234,10 +262,12 @@ fn pooled(policy: &Policy, pagemap_scan: bool) -> wasmtime::Config {
     #[cfg(feature = "capabilities")]
     pooling.total_stacks(0);
     if pagemap_scan {
+        let kept = Kept::under(policy.isolation);
         pooling
             .pagemap_scan(Enabled::Yes)
-            .linear_memory_keep_resident(KEEP_RESIDENT)
-            .table_keep_resident(KEEP_RESIDENT);
+            .linear_memory_keep_resident(kept.memory)
+            .table_keep_resident(kept.table)
+            .max_unused_warm_slots(kept.unused);
     }
     let mut config = on_demand(policy, Allocation::Pooled);
     config.allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(pooling));

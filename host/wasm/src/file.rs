@@ -306,7 +306,7 @@ impl Pass<'_> {
         parser.set_features(features::allowed());
         for payload in parser.parse_all(self.wasm) {
             let payload = payload?;
-            self.sections.check(&payload, self.wasm)?;
+            self.sections.check(&payload, self.wasm, &mut self.budget)?;
             let end = match &payload {
                 // Its functions come one by one.
                 Payload::CodeSectionStart { .. } => 0,

@@ -111,6 +111,8 @@ mod requirements;
 mod rewrite;
 mod sections;
 mod shared;
+#[cfg(unix)]
+mod signal_mask;
 mod site;
 mod stack;
 mod start_up;

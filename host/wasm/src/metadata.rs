@@ -13,6 +13,7 @@ use callbox_core::call::{
     ApiVersion, AttributeSignature, BufferSignature, DerivativeMode, DerivativeOf, Signature,
     Stage, signature::derivatives, signature::json,
 };
+use callbox_core::json::Limited;
 use callbox_core::untrusted_text::{is_plain, sanitize, shown_name};
 use callbox_core::values::{Result, Status};
 use serde::Deserialize;
@@ -32,6 +33,11 @@ pub(crate) const STAGE_DROP_TYPE: &str = "(i32)";
 /// The most bytes of a target's documentation that are kept.
 const MAX_DOCUMENTATION: usize = 64 << 10;
 
+/// The most traits of a target.
+const MAX_TRAITS: usize = 64;
+
+type Buffers = Limited<json::Buffer, { json::MAX_BUFFERS }>;
+
 /// An object of the section. Objects of one name describe one target, whose stages may be declared
 /// apart.
 #[derive(Debug, Deserialize)]
@@ -44,17 +50,17 @@ struct Entry {
     ffi_version: String,
     #[serde(default)]
     stages: Vec<String>,
-    operands: Option<Vec<json::Buffer>>,
+    operands: Option<Buffers>,
     #[serde(default)]
     remaining_operands: bool,
-    results: Option<Vec<json::Buffer>>,
+    results: Option<Buffers>,
     #[serde(default)]
     remaining_results: bool,
     attributes: Option<Vec<json::Attribute>>,
     #[serde(default)]
     doc: String,
     #[serde(default)]
-    traits: Vec<String>,
+    traits: Limited<String, MAX_TRAITS>,
     /// The name of the target whose derivatives it computes.
     derivative_of: Option<String>,
     /// Which derivatives. Default: `vjp`.
@@ -198,18 +204,25 @@ fn signature(entry: Entry) -> Result<Signature> {
             "expected the stage {stage} to be declared once, found it again"
         )));
     }
+    let traits = within("traits", entry.traits)?;
     let derivative_of = derivative_of(entry.derivative_of, entry.derivative_mode)?;
     let signature = Signature {
         name: entry.name,
         api_versions: vec![api_version],
         stages,
-        operands: entry.operands.map(buffers).transpose()?,
+        operands: entry
+            .operands
+            .map(|list| buffers("operands", list))
+            .transpose()?,
         remaining_operands: entry.remaining_operands,
-        results: entry.results.map(buffers).transpose()?,
+        results: entry
+            .results
+            .map(|list| buffers("results", list))
+            .transpose()?,
         remaining_results: entry.remaining_results,
         attributes: entry.attributes.map(attributes).transpose()?,
         documentation: sanitize(entry.doc.as_bytes(), entry.doc.len(), MAX_DOCUMENTATION),
-        traits: entry.traits.iter().map(|name| shown_name(name)).collect(),
+        traits: traits.iter().map(|name| shown_name(name)).collect(),
         derivative_of,
     };
     signature.with_implied_traits().map_err(invalid)
@@ -258,8 +271,14 @@ fn check_version(text: &str) -> Result<()> {
     }
 }
 
-fn buffers(declared: Vec<json::Buffer>) -> Result<Vec<BufferSignature>> {
-    let mut declared = json::buffers(declared).map_err(invalid)?;
+/// The items of a list that is not too long.
+fn within<T, const MOST: usize>(what: &str, list: Limited<T, MOST>) -> Result<Vec<T>> {
+    list.within()
+        .map_err(|found| exhausted(format!("expected at most {MOST} {what}, found {found}")))
+}
+
+fn buffers(what: &str, declared: Buffers) -> Result<Vec<BufferSignature>> {
+    let mut declared = json::buffers(within(what, declared)?).map_err(invalid)?;
     for buffer in &mut declared {
         buffer.name = shown_name(&buffer.name);
     }

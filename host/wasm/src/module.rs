@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use callbox_core::call::Signature;
 use callbox_core::policy::Grants;
-use callbox_core::untrusted_text::is_plain;
+use callbox_core::untrusted_text::{is_plain, shown_name};
 use callbox_core::values::{Result, Status};
 
 #[cfg(feature = "cache")]
@@ -141,8 +141,9 @@ impl Module {
         found.ok_or_else(|| {
             let names = targets.iter().take(MOST).map(|t| format!("{:?}", t.name));
             Status::not_found(format!(
-                "expected a target of the module ({}), found {name:?}",
-                names.collect::<Vec<_>>().join(", ")
+                "expected a target of the module ({}), found \"{}\"",
+                names.collect::<Vec<_>>().join(", "),
+                shown_name(name)
             ))
         })
     }

@@ -6,7 +6,7 @@
 
 use callbox_core::untrusted_text::{formatted, sanitize};
 use wasm_encoder::{NameMap, NameSection};
-use wasmparser::{BinaryReaderError, KnownCustom, Name, NameSectionReader, Payload};
+use wasmparser::{BinaryReaderError, CustomSectionReader, Name, NameSectionReader, Payload};
 
 /// The bytes of a name that wasmtime gets.
 const MAX_READ: usize = 4 << 10;
@@ -47,12 +47,17 @@ pub(crate) fn shown(name: &str) -> String {
 
 fn name_section<'a>(payload: &Payload<'a>) -> Option<NameSectionReader<'a>> {
     match payload {
-        Payload::CustomSection(section) => match section.as_known() {
-            KnownCustom::Name(names) => Some(names),
-            _ => None,
-        },
+        Payload::CustomSection(section) => names_in(section),
         _ => None,
     }
+}
+
+/// The names in a custom section, if it has names.
+///
+/// [`CustomSectionReader::as_known`] would read the sections of core dumps at once, with 16 bytes
+/// of memory for each byte.
+pub(crate) fn names_in<'a>(section: &CustomSectionReader<'a>) -> Option<NameSectionReader<'a>> {
+    (section.name() == "name").then(|| NameSectionReader::new(section.data_reader()))
 }
 
 fn for_each(

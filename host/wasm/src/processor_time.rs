@@ -19,13 +19,16 @@ pub fn processor_time(stat: &str) -> Option<Duration> {
     Some(TICK * (ticks()? + ticks()?))
 }
 
-/// The processor time of the calling thread. `None` if `/proc` does not tell.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "`/proc` is the kernel's interface to threads, and this one is the caller's"
-)]
+/// The processor time of the calling thread. `None` if the system does not tell.
+#[cfg(unix)]
 pub(crate) fn of_this_thread() -> Option<Duration> {
-    processor_time(&std::fs::read_to_string("/proc/thread-self/stat").ok()?)
+    use rustix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn of_this_thread() -> Option<Duration> {
+    None
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! - The module imports the *stop memory*, one page in which the host writes a word when the guest
 //!   is to stop ([`stop`](crate::stop)). At the head of each loop and at the entry of each function
-//!   it looks at that word, and traps if it is set ([`look`]). It also looks after every 64 memory
-//!   accesses of a body, each of which may fault in a page. Between two looks a guest executes at
-//!   most the instructions of one body, once.
+//!   it looks at that word, and traps if it is set ([`look`]). It also looks after 64 memory
+//!   accesses, each of which may fault in a page, after 4,096 other instructions, and behind calls,
+//!   on each path through a body ([`paths`]).
 //! - wasmtime runs `memory.fill`, `memory.copy` and `memory.init` as one call into the host each:
 //!   with a gigabyte the call takes a large part of a second. Such an instruction becomes a call of
 //!   a helper function that is appended to the module ([`helpers`]) and does the same work in a
@@ -26,6 +26,7 @@ mod body;
 mod bulk;
 mod helpers;
 mod look;
+pub(crate) mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use wasm_encoder::{Encode, Section, SectionId};
 use wasmparser::{
     BinaryReader, BinaryReaderError, DataKind, DataSectionReader, ExportSectionReader,
-    ExternalKind, FunctionBody, KnownCustom, Parser, Payload, TypeRef,
+    ExternalKind, FunctionBody, Parser, Payload, TypeRef,
 };
 
 use self::body::Bodies;
@@ -45,12 +46,13 @@ pub(crate) use self::look::{IMPORT, STOP_BYTE, TRAP};
 use crate::names;
 
 /// The sources of the rewriting. Engines take no code that another rewriting has made.
-pub(crate) const SOURCES: [&str; 6] = [
+pub(crate) const SOURCES: [&str; 7] = [
     include_str!("rewrite.rs"),
     include_str!("rewrite/body.rs"),
     include_str!("rewrite/bulk.rs"),
     include_str!("rewrite/helpers.rs"),
     include_str!("rewrite/look.rs"),
+    include_str!("rewrite/paths.rs"),
     include_str!("names.rs"),
 ];
 
@@ -71,27 +73,29 @@ pub(crate) fn rewrite(wasm: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
 struct Rewriter {
     /// The number of the module's types.
     types: u32,
+    /// The number of imported functions.
+    imports: u32,
     /// The helpers' indices, which follow those of the module's functions.
     helpers: BTreeMap<Operation, u32>,
 }
 
 impl Rewriter {
     fn of(wasm: &[u8]) -> Result<Self, BinaryReaderError> {
-        let (mut types, mut functions) = (0, 0);
+        let (mut types, mut imports, mut functions) = (0, 0, 0);
         let mut long = LongOperations::default();
         for payload in Parser::new(0).parse_all(wasm) {
             let payload = payload?;
             long.section(&payload)?;
             match &payload {
                 Payload::TypeSection(section) => types = section.count(),
-                Payload::ImportSection(imports) => {
-                    for import in imports.clone().into_imports() {
+                Payload::ImportSection(section) => {
+                    for import in section.clone().into_imports() {
                         let ty = import?.ty;
                         let is_function = matches!(ty, TypeRef::Func(_) | TypeRef::FuncExact(_));
-                        functions += u32::from(is_function);
+                        imports += u32::from(is_function);
                     }
                 }
-                Payload::FunctionSection(section) => functions += section.count(),
+                Payload::FunctionSection(section) => functions = section.count(),
                 Payload::CodeSectionEntry(body) => {
                     let mut operators = body.get_operators_reader()?;
                     while !operators.eof() {
@@ -103,27 +107,25 @@ impl Rewriter {
         }
         Ok(Self {
             types,
-            helpers: long.into_operations().zip(functions..).collect(),
+            imports,
+            helpers: long.into_operations().zip(imports + functions..).collect(),
         })
     }
 
     fn rewrite(&self, wasm: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
         let mut module = wasm_encoder::Module::HEADER.to_vec();
-        let mut code = Code::new(wasm, &self.helpers);
+        let mut code = Code::new(wasm, self);
         let mut imports_stop = false;
         for payload in Parser::new(0).parse_all(wasm) {
             let payload = payload?;
             match &payload {
                 Payload::CodeSectionStart { count, .. } => code.begin(*count, &mut module),
                 Payload::CodeSectionEntry(body) => code.add(body, &mut module)?,
-                Payload::CustomSection(section) => match section.as_known() {
-                    KnownCustom::Name(_) if names::has_long_names(&payload) => {
-                        names::cut_names(&payload).append_to(&mut module);
-                        continue;
-                    }
-                    KnownCustom::Name(_) => {}
-                    _ => continue,
-                },
+                Payload::CustomSection(section) if names::names_in(section).is_none() => continue,
+                Payload::CustomSection(_) if names::has_long_names(&payload) => {
+                    names::cut_names(&payload).append_to(&mut module);
+                    continue;
+                }
                 _ => {}
             }
             let Some((id, range)) = payload.as_section() else {
@@ -175,9 +177,10 @@ struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    fn new(wasm: &'a [u8], helpers: &'a BTreeMap<Operation, u32>) -> Self {
+    fn new(wasm: &'a [u8], rewriter: &'a Rewriter) -> Self {
+        let helpers = &rewriter.helpers;
         Self {
-            bodies: Bodies::new(wasm, helpers),
+            bodies: Bodies::new(wasm, rewriter.imports, helpers),
             helpers,
             left: 0,
             start: 0,

@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 
 use wasmparser::{
-    BinaryReaderError, CompositeInnerType, Export, ExternalKind, FuncType, Import, KnownCustom,
-    MemoryType, Payload, SubType, TypeRef, ValType,
+    BinaryReaderError, CompositeInnerType, Export, ExternalKind, FuncType, Import, MemoryType,
+    Payload, SubType, TypeRef, ValType,
 };
 
 use callbox_core::policy::Limits;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Result, Status};
 
+use crate::budget::Budget;
 use crate::escaping::EscapingWork;
 use crate::failure::{exhausted, invalid};
 use crate::frame::abi;
+use crate::names;
 use crate::start_up::StartUpWork;
 use crate::types;
 use crate::work::FunctionTypes;
@@ -114,6 +116,7 @@ pub(crate) struct Sections<'a> {
     pub(crate) types: Vec<SubType>,
     /// The type indices of all functions, imported ones first.
     pub(crate) functions: Vec<u32>,
+    imported_functions: u32,
     memories: Vec<MemoryBounds>,
     pub(crate) imports: Vec<ImportedItem>,
     pub(crate) exports: Vec<ExportedFunction>,
@@ -127,8 +130,6 @@ pub(crate) struct Sections<'a> {
     globals: usize,
     /// The number of data and element segments.
     segments: usize,
-    /// The number of elements of all element segments.
-    elements: usize,
     /// The bytes of the names of imports and exports.
     interface: usize,
     /// The bytes of the sections of names.
@@ -143,6 +144,7 @@ impl<'a> Sections<'a> {
             limits,
             types: Vec::new(),
             functions: Vec::new(),
+            imported_functions: 0,
             memories: Vec::new(),
             imports: Vec::new(),
             exports: Vec::new(),
@@ -151,7 +153,6 @@ impl<'a> Sections<'a> {
             metadata: None,
             globals: 0,
             segments: 0,
-            elements: 0,
             interface: 0,
             names: 0,
             start_up: StartUpWork::new(limits),
@@ -162,20 +163,33 @@ impl<'a> Sections<'a> {
     /// Checks what a section of the file declares, before the validator copies it.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED, blamed on the guest, past a limit.
-    pub(crate) fn check(&mut self, payload: &Payload<'_>, wasm: &[u8]) -> Result<(), ReadError> {
+    /// RESOURCE_EXHAUSTED, blamed on the guest, past a limit; DEADLINE_EXCEEDED past that on time;
+    /// INVALID_ARGUMENT for what the validator would take although its proposal is not allowed.
+    pub(crate) fn check(
+        &mut self,
+        payload: &Payload<'_>,
+        wasm: &[u8],
+        budget: &mut Budget,
+    ) -> Result<(), ReadError> {
         self.check_count(payload)?;
+        self.start_up.check(payload, wasm, budget)?;
         match payload {
             Payload::TypeSection(types) => types::check(&wasm[types.range()], self.limits)?,
             Payload::ImportSection(imports) => {
                 let imports = imports.clone().into_imports();
-                // The validator reports an import that cannot be read.
+                // The validator reports an import that cannot be read, and takes exact functions.
                 for import in imports.map_while(Result::ok) {
+                    if matches!(import.ty, TypeRef::FuncExact(_)) {
+                        return Err(no_exact_functions());
+                    }
                     self.add_interface(import.module.len() + import.name.len())?;
                 }
             }
             Payload::ExportSection(exports) => {
                 for export in exports.clone().into_iter().map_while(Result::ok) {
+                    if export.kind == ExternalKind::FuncExact {
+                        return Err(no_exact_functions());
+                    }
                     self.add_interface(export.name.len())?;
                     if export.kind == ExternalKind::Func {
                         self.escaping
@@ -189,8 +203,7 @@ impl<'a> Sections<'a> {
                 (self.escaping).globals(globals, &self.functions, &self.types)?;
             }
             Payload::ElementSection(segments) => {
-                self.elements += self.start_up.elements(segments.clone())?;
-                self.check_elements()?;
+                self.start_up.elements(segments.clone())?;
                 let segments = segments.clone();
                 (self.escaping).segments(segments, &self.functions, &self.types)?;
             }
@@ -216,10 +229,9 @@ impl<'a> Sections<'a> {
             Payload::ElementSection(segments) => self.add_segments(segments.count()),
             Payload::DataSection(segments) => self.add_segments(segments.count()),
             Payload::CodeSectionEntry(body) => self.check_body(body.range().len()),
-            Payload::CustomSection(section) => match section.as_known() {
-                KnownCustom::Name(_) => self.check_names(section.data().len()),
-                _ => Ok(()),
-            },
+            Payload::CustomSection(section) if names::names_in(section).is_some() => {
+                self.check_names(section.data().len())
+            }
             _ => Ok(()),
         }
     }
@@ -299,17 +311,6 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    fn check_elements(&self) -> Result<()> {
-        let most = self.limits.table_elements;
-        if self.elements > most {
-            return Err(exhausted(format!(
-                "expected element segments of at most {most} elements in all (`table_elements`), found {}",
-                self.elements
-            )));
-        }
-        Ok(())
-    }
-
     fn check_names(&mut self, size: usize) -> Result<()> {
         self.names += size;
         let most = self.limits.name_bytes;
@@ -340,6 +341,7 @@ impl<'a> Sections<'a> {
         let ty = match import.ty {
             TypeRef::Func(index) | TypeRef::FuncExact(index) => {
                 self.functions.push(index);
+                self.imported_functions += 1;
                 self.type_text(index)
             }
             TypeRef::Memory(memory) => {
@@ -413,9 +415,17 @@ impl FunctionTypes for Sections<'_> {
         self.functions.get(function as usize).copied()
     }
 
+    fn imported_functions(&self) -> u32 {
+        self.imported_functions
+    }
+
     fn globals(&self) -> usize {
         self.globals
     }
+}
+
+fn no_exact_functions() -> ReadError {
+    invalid("expected a valid WebAssembly module: exact functions require the custom-descriptors proposal").into()
 }
 
 pub(crate) fn function(ty: &SubType) -> Option<&FuncType> {

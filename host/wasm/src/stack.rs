@@ -1,9 +1,10 @@
 //! Detection of stacks that overflow into a module's data.
 
 use wasmparser::{
-    ConstExpr, Data, DataKind, Global, KnownCustom, Name, Operator, Parser, Payload, TypeRef,
-    ValType,
+    ConstExpr, Data, DataKind, Global, Name, Operator, Parser, Payload, TypeRef, ValType,
 };
+
+use crate::names;
 
 /// Returns whether the module's stack lies above its data. Such a stack overwrites data when it
 /// overflows, and the call returns wrong results; a stack below the data traps.
@@ -61,7 +62,7 @@ impl Layout {
                 }
             }
             Payload::CustomSection(section) => {
-                if let KnownCustom::Name(names) = section.as_known() {
+                if let Some(names) = names::names_in(&section) {
                     self.has_names = true;
                     for names in names {
                         self.names(names.ok()?);

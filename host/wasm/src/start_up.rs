@@ -5,6 +5,8 @@
 //! offset, and passive element segments. Limits on function bodies do not apply to that function,
 //! so its work is counted here, in the units of [`work`](crate::work).
 
+mod first_look;
+
 use std::ops::Range;
 
 use callbox_core::policy::Limits;
@@ -40,10 +42,13 @@ const MOST_EARLY: u64 = 1 << 20;
 
 /// The work of the start-up function so far.
 ///
-/// Each section is read before it is validated, and only up to the limit.
+/// Each section is read before it is validated. [`StartUpWork::check`] comes first.
 pub(crate) struct StartUpWork {
     units: u64,
     most: u64,
+    /// The number of elements of all element segments.
+    elements: usize,
+    most_elements: usize,
     /// The number of entries of the table that wasmtime fills in advance.
     table: Option<u64>,
     /// The size of the first memory.
@@ -58,6 +63,8 @@ impl StartUpWork {
         Self {
             units: 0,
             most: limits.function_work,
+            elements: 0,
+            most_elements: limits.table_elements,
             table: None,
             memory: None,
             has_late_elements: false,
@@ -80,7 +87,7 @@ impl StartUpWork {
     /// RESOURCE_EXHAUSTED, blamed on the guest, past the limit.
     pub(crate) fn globals(&mut self, globals: GlobalSectionReader<'_>) -> Result<(), ReadError> {
         for global in globals {
-            let value = self.read(&global?.init_expr)?;
+            let value = Expression::read(&global?.init_expr)?;
             if !value.is_constant {
                 self.add(GLOBAL)?;
             }
@@ -88,32 +95,21 @@ impl StartUpWork {
         Ok(())
     }
 
-    /// Counts element segments, and returns the number of all their elements.
+    /// Counts element segments.
     ///
     /// # Errors
     /// As for [`StartUpWork::globals`].
-    pub(crate) fn elements(
-        &mut self,
-        segments: ElementSectionReader<'_>,
-    ) -> Result<usize, ReadError> {
-        let mut count = 0;
+    pub(crate) fn elements(&mut self, segments: ElementSectionReader<'_>) -> Result<(), ReadError> {
         for segment in segments {
             let segment = segment?;
             let (elements, is_list) = match segment.items {
                 ElementItems::Functions(functions) => (functions.count(), true),
-                ElementItems::Expressions(_, expressions) => {
-                    let elements = expressions.count();
-                    for expression in expressions {
-                        self.read(&expression?)?;
-                    }
-                    (elements, false)
-                }
+                ElementItems::Expressions(_, expressions) => (expressions.count(), false),
             };
-            count += elements as usize;
             let elements = u64::from(elements);
             match &segment.kind {
                 ElementKind::Active { offset_expr, .. } => {
-                    let start = self.read(offset_expr)?.constant;
+                    let start = Expression::read(offset_expr)?.constant;
                     let end = start.map(|start| start + elements);
                     let fits = end.zip(self.table).is_some_and(|(end, most)| end <= most);
                     self.has_late_elements |= !(is_list && fits);
@@ -125,7 +121,7 @@ impl StartUpWork {
                 ElementKind::Declared => {}
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Counts data segments. wasmtime makes an image of them if they are in bounds and dense.
@@ -146,7 +142,7 @@ impl StartUpWork {
             };
             active += 1;
             bytes += segment.data.len() as u64;
-            let start = self.read(&offset_expr)?.constant.unwrap_or(u64::MAX);
+            let start = Expression::read(&offset_expr)?.constant.unwrap_or(u64::MAX);
             let end = start.saturating_add(segment.data.len() as u64);
             is_image &= self.memory.is_some_and(|memory| end <= memory);
             if start < end {
@@ -163,34 +159,17 @@ impl StartUpWork {
         self.add(active * DATA + bytes * DATA_BYTE)
     }
 
-    /// Reads a constant expression, of which each operator counts.
-    fn read(&mut self, expression: &ConstExpr<'_>) -> Result<Expression, ReadError> {
-        let mut reader = expression.get_operators_reader();
-        let mut read = Expression {
-            is_constant: true,
-            constant: None,
-        };
-        let mut operators = 0;
-        while !reader.eof() {
-            match reader.read()? {
-                Operator::End => continue,
-                Operator::I32Const { value } => read.constant = Some(u64::from(value as u32)),
-                Operator::I64Const { .. }
-                | Operator::F32Const { .. }
-                | Operator::F64Const { .. }
-                | Operator::V128Const { .. }
-                | Operator::RefNull { .. } => {}
-                _ => read.is_constant = false,
-            }
-            operators += 1;
-            // The first is free: the limits on globals and segments count it.
-            if operators > 1 {
-                self.add(1)?;
-            }
+    fn add_elements(&mut self, count: u32) -> Result<(), ReadError> {
+        self.elements = self.elements.saturating_add(count as usize);
+        let most = self.most_elements;
+        if self.elements > most {
+            return Err(exhausted(format!(
+                "expected element segments of at most {most} elements in all (`table_elements`), found {}",
+                self.elements
+            ))
+            .into());
         }
-        read.is_constant &= operators == 1;
-        read.constant = read.constant.filter(|_| read.is_constant);
-        Ok(read)
+        Ok(())
     }
 
     fn add(&mut self, units: u64) -> Result<(), ReadError> {
@@ -212,4 +191,31 @@ struct Expression {
     is_constant: bool,
     /// Its value, if it is one `i32.const`.
     constant: Option<u64>,
+}
+
+impl Expression {
+    fn read(expression: &ConstExpr<'_>) -> Result<Self, ReadError> {
+        let mut reader = expression.get_operators_reader();
+        let mut read = Self {
+            is_constant: true,
+            constant: None,
+        };
+        let mut operators = 0;
+        while !reader.eof() {
+            match reader.read()? {
+                Operator::End => continue,
+                Operator::I32Const { value } => read.constant = Some(u64::from(value as u32)),
+                Operator::I64Const { .. }
+                | Operator::F32Const { .. }
+                | Operator::F64Const { .. }
+                | Operator::V128Const { .. }
+                | Operator::RefNull { .. } => {}
+                _ => read.is_constant = false,
+            }
+            operators += 1;
+        }
+        read.is_constant &= operators == 1;
+        read.constant = read.constant.filter(|_| read.is_constant);
+        Ok(read)
+    }
 }

@@ -39,6 +39,9 @@ impl GuestFailure {
     }
 }
 
+/// The bytes of a table's element.
+const TABLE_ELEMENT: usize = size_of::<usize>();
+
 /// Growth that was refused. Formatted only if the guest fails because of it: a guest may go on, and
 /// try again often.
 #[derive(Debug)]
@@ -117,6 +120,8 @@ pub(crate) struct GuestState {
     pub(crate) log: GuestLog,
     /// Growth of memory or a table that was refused during the current call.
     pub(crate) growth_refused: Option<RefusedGrowth>,
+    /// The bytes of the instance's tables.
+    table_bytes: usize,
     pub(crate) attached: Attached,
     /// The functions that the current call may call back.
     pub(crate) callable: Arc<[Arc<FunctionReference>]>,
@@ -143,6 +148,7 @@ impl GuestState {
             host_mode: None,
             interrupt: Interrupt::new(watch),
             growth_refused: None,
+            table_bytes: 0,
             attached: Attached::default(),
             callable: Arc::default(),
             callee_failure: None,
@@ -264,7 +270,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
         let refusal = if desired > limit {
             RefusedGrowth::Memory { desired, limit }
-        } else if !self.grow_together(desired, together)? {
+        } else if !self.grow_together(desired.saturating_add(self.table_bytes), together)? {
             RefusedGrowth::Together {
                 desired,
                 limit: together,
@@ -285,7 +291,7 @@ impl wasmtime::ResourceLimiter for GuestState {
 
     fn table_growing(
         &mut self,
-        _: usize,
+        current: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
@@ -293,7 +299,21 @@ impl wasmtime::ResourceLimiter for GuestState {
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
         if desired > limit {
             self.growth_refused = Some(RefusedGrowth::Table { desired, limit });
+            return Ok(false);
         }
-        Ok(desired <= limit)
+        // A table counts with the memory.
+        let more = desired.saturating_sub(current) * TABLE_ELEMENT;
+        let size = self.share.memory_bytes() + more;
+        let together = self.shared.policy.limits.executable_memory_bytes;
+        if !self.grow_together(size, together)? {
+            self.growth_refused = Some(RefusedGrowth::Together {
+                desired: size,
+                limit: together,
+                outside_programs: self.share.is_outside_programs(),
+            });
+            return Ok(false);
+        }
+        self.table_bytes += more;
+        Ok(true)
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Modules are read in this process, at its priority. A file that takes longer than a quantum to
 //! read takes turns with others of the kind: at most half of the processors read such files at any
-//! time, and the turn goes to the file that has taken least. Small modules never wait, and a large
-//! one waits little for others that take longer.
+//! time. A file that has taken less than others goes first, and none waits for ever: its turn comes
+//! before those of files that begin to wait once it has waited for half of what it has taken. Small
+//! modules never wait, and a large one waits little for others that take longer.
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,10 @@ use crate::{fork, processor_time};
 
 /// How long a file is read before others get a turn.
 const QUANTUM: Duration = Duration::from_millis(20);
+
+/// A file that has been read for longer is read for an eighth of that at a time, and for this at
+/// most: it waits longer for each turn.
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// The readers of this process.
 static READERS: Readers = Readers::new();
@@ -30,8 +35,8 @@ struct Readers {
 #[derive(Debug)]
 struct State {
     reading: usize,
-    /// The time that each waiting reader has read, and its number.
-    waiting: Vec<(Duration, u64)>,
+    /// When the turn of each waiting reader is, and its number.
+    waiting: Vec<(Instant, u64)>,
     next: u64,
 }
 
@@ -43,7 +48,7 @@ pub(crate) struct Turns {
     begun: Instant,
     /// The time of earlier turns.
     used: Duration,
-    /// The thread's processor time at the end of the first turn.
+    /// The thread's processor time at the beginning of the first turn.
     processor_time: Option<Duration>,
     /// Whether the current turn counts towards the limit on concurrent turns.
     is_counted: bool,
@@ -59,7 +64,7 @@ impl Turns {
             readers,
             begun: Instant::now(),
             used: Duration::ZERO,
-            processor_time: None,
+            processor_time: processor_time::of_this_thread(),
             is_counted: false,
         }
     }
@@ -69,11 +74,9 @@ impl Turns {
     pub(crate) fn look(&mut self, until: Option<Instant>) {
         let turn = self.begun.elapsed();
         // A forked child lacks the threads that would give their turns back.
-        if turn < QUANTUM || fork::is_child() {
+        let quantum = (self.used / 8).clamp(QUANTUM, LONGEST);
+        if turn < quantum || fork::is_child() {
             return;
-        }
-        if self.used.is_zero() {
-            self.processor_time = processor_time::of_this_thread();
         }
         self.used += turn;
         self.end();
@@ -81,10 +84,10 @@ impl Turns {
         self.begun = Instant::now();
     }
 
-    /// The processor time of all turns, rounded up. `None` if the system does not tell.
+    /// The processor time of all turns. `None` if the system does not tell.
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         let now = processor_time::of_this_thread()?;
-        Some(QUANTUM + now.saturating_sub(self.processor_time?))
+        Some(now.saturating_sub(self.processor_time?))
     }
 
     fn end(&mut self) {
@@ -125,7 +128,7 @@ impl Readers {
         fork::watch();
         let most = *self.most.get_or_init(|| processors().div_ceil(2));
         let mut state = self.locked();
-        let own = (used, state.next);
+        let own = (Instant::now() + used / 2, state.next);
         state.next += 1;
         state.waiting.push(own);
         let has_turn = loop {
@@ -168,7 +171,7 @@ mod tests {
     /// Looks at the end of a turn, after `used`.
     fn look_after(turns: &mut Turns, used: Duration, until: Option<Instant>) {
         turns.used = used;
-        thread::sleep(QUANTUM);
+        thread::sleep(LONGEST);
         turns.look(until);
     }
 

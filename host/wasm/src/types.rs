@@ -9,6 +9,10 @@ use crate::sections::{ReadError, at_most};
 /// The first byte of a function's type.
 const FUNCTION: u8 = 0x60;
 
+/// The first bytes of types that are subtypes of others.
+const SUB_FINAL: u8 = 0x4f;
+const SUB: u8 = 0x50;
+
 /// The first byte of a group of types that refer to one another.
 const GROUP: u8 = 0x4e;
 
@@ -49,7 +53,11 @@ fn read(mut reader: BinaryReader<'_>, limits: &Limits) -> Result<(), ReadError> 
                 // The validator refuses the group.
                 return Ok(());
             }
-            // The validator refuses the type.
+            // The validator takes `sub final` before a function for nothing.
+            SUB_FINAL | SUB => {
+                return Err(invalid("expected a valid WebAssembly module: gc proposal must be enabled to use subtypes").into());
+            }
+            // The validator refuses arrays, structures, continuations and what is shared.
             _ => return Ok(()),
         }
     }

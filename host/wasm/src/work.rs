@@ -34,6 +34,7 @@
 //! The start-up function, which wasmtime makes of a module's initializers, is counted in the same
 //! units by [`sections`](crate::sections).
 
+use crate::rewrite::paths::{self, Paths};
 use wasmparser::{
     BinaryReaderError, BlockType, ContType, FrameKind, FuncType, ModuleArity, Operator, RefType,
     SubType,
@@ -71,6 +72,9 @@ pub(crate) trait FunctionTypes {
     /// The index of a function's type.
     fn type_of(&self, function: u32) -> Option<u32>;
 
+    /// The number of imported functions.
+    fn imported_functions(&self) -> u32;
+
     /// The number of globals.
     fn globals(&self) -> usize;
 }
@@ -84,7 +88,8 @@ pub(crate) struct FunctionWork {
     height: u64,
     /// The accesses to globals.
     global_accesses: u64,
-    /// The looks that the rewritten function has.
+    /// Where the rewritten function has looks.
+    paths: Paths,
     looks: u64,
     /// The basic blocks.
     blocks: u64,
@@ -116,6 +121,7 @@ impl FunctionWork {
             locals: 0,
             height: 0,
             global_accesses: 0,
+            paths: Paths::new(types.imported_functions()),
             looks: 0,
             blocks: 0,
             frames: Vec::new(),
@@ -152,6 +158,9 @@ impl FunctionWork {
         types: &impl FunctionTypes,
     ) -> Result<(), BinaryReaderError> {
         self.units += 1;
+        if self.paths.next(operator)? || paths::has_look(operator) {
+            self.look();
+        }
         let (takes, gives) = self.arity(operator, types);
         let beneath = self.height.saturating_sub(takes);
         match operator {
@@ -168,7 +177,6 @@ impl FunctionWork {
             Operator::Loop { blockty } => {
                 self.carry(takes, gives);
                 self.units += self.loops * self.loops;
-                self.look();
                 self.units += self.looks / LOOKS_PER_UNIT;
                 self.loops += 1;
                 self.begin_block(types);
@@ -224,14 +232,6 @@ impl FunctionWork {
                 return Ok(());
             }
             Operator::Call { .. } | Operator::CallIndirect { .. } => self.carry(takes, gives),
-            Operator::MemoryGrow { .. }
-            | Operator::MemoryFill { .. }
-            | Operator::MemoryCopy { .. }
-            | Operator::MemoryInit { .. }
-            | Operator::TableGrow { .. }
-            | Operator::TableFill { .. }
-            | Operator::TableCopy { .. }
-            | Operator::TableInit { .. } => self.look(),
             _ => {}
         }
         self.height = beneath + gives;

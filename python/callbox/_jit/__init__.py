@@ -6,8 +6,10 @@ import functools
 import hashlib
 import json
 import marshal
+import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from os import PathLike
@@ -123,6 +125,7 @@ class JitFunction:
         self._wasm: bytes | None = None
         self._made_twin: dict[str, Any] | None = None
         self._module: Module | None = None
+        _kernels.add(self)
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         return self.target(*arrays, **options)
@@ -342,8 +345,23 @@ def _compiler_digest() -> bytes:
     return hashlib.sha256(b"".join(hashlib.sha256(source.read_bytes()).digest() for source in sources)).digest()
 
 
+#: All kernels.
+_kernels: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+
 _host: Host | None = None
 _host_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Leaves the locks to the parent's threads, which the child does not have."""
+    global _host_lock
+    _host_lock = threading.Lock()
+    for kernel in list(_kernels):
+        kernel._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _default_host() -> Host:

@@ -30,7 +30,7 @@ def least_seconds(name: str, request: Any) -> float:
     _child.send(sent, request)
     try:
         ended = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, path],
+            [sys.executable, "-P", "-c", _PROGRAM, path],
             input=sent.getvalue(),
             stdout=subprocess.PIPE,
             timeout=_DEADLINE,

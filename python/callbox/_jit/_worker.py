@@ -32,8 +32,11 @@ class Worker:
         self.errors: IO[bytes] | None = None
         self.owner = 0
         self.is_ready = False
+        self.is_stopped = False
 
     def _start(self) -> None:
+        if self.is_stopped:
+            raise CompileError("the compiler has ended, because the interpreter ends")
         if self.process is not None and self.owner == os.getpid():
             if self.process.poll() is None:
                 return
@@ -43,8 +46,9 @@ class Worker:
         # LLVM optimises later, for another machine. Numba's own cache is not used.
         environment.update(NUMBA_OPT="0", NUMBA_LOOP_VECTORIZE="0", NUMBA_ENABLE_CUDASIM="0")
         self.process = subprocess.Popen(
-            # Python's imports leave other entries out, too.
-            [sys.executable, "-c", PROGRAM, json.dumps([path for path in sys.path if isinstance(path, str)])],
+            # Python's imports leave other entries out, too. With `-P`, nothing of the working
+            # folder is imported before the path is set.
+            [sys.executable, "-P", "-c", PROGRAM, json.dumps([path for path in sys.path if isinstance(path, str)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -65,9 +69,19 @@ class Worker:
             os.close(null)
 
     def stop(self) -> None:
-        """Ends the process, if this process started it."""
-        with self.lock:
+        """Ends the process, if this process started it, also while threads wait for it.
+
+        Nothing is compiled later.
+        """
+        self.is_stopped = True
+        while not self.lock.acquire(timeout=0.1):
+            process = self.process
+            if process is not None and self.owner == os.getpid():
+                process.kill()
+        try:
             self._end()
+        finally:
+            self.lock.release()
 
     def _end(self) -> int | None:
         process, self.process = self.process, None

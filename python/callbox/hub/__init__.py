@@ -30,6 +30,9 @@ from ._layout import METADATA, MOST_METADATA, VARIANT, File, Metadata, parse, qu
 
 __all__ = ["Kernel", "get_kernel", "lock"]
 
+#: The targets that the `repr` of a kernel lists.
+_MOST_SHOWN = 16
+
 
 @final
 class Kernel:
@@ -87,7 +90,9 @@ class Kernel:
         return sorted({*super().__dir__(), *self.module.targets})
 
     def __repr__(self) -> str:
-        return f"<callbox.hub.Kernel {self.repo_id} {self.version} with {', '.join(self.module)}>"
+        names = list(self.module)
+        more = ", ..." if len(names) > _MOST_SHOWN else ""
+        return f"<callbox.hub.Kernel {self.repo_id} {self.version} with {', '.join(names[:_MOST_SHOWN])}{more}>"
 
 
 def get_kernel(

@@ -41,6 +41,7 @@ def bind(
             [sizes.of(x) for x in operands],
             [sizes.of(x) for x in results.types],
             dict(attributes),
+            declared=results.are_unchecked,
             on_error=options.on_error,
             deadline=options.deadline,
             threads=options.threads,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from callbox import _json
 from callbox._callbox import FFI_TARGET, FFI_TARGET_COMMAND_BUFFER, CallError, Host, Module, loaded_module
+from callbox._files import contents_of
 
 if TYPE_CHECKING:
     import jax.export
@@ -150,18 +153,20 @@ def deserialize(
     program, files = _parts(data)
     host = Host() if host is None else host
     names = [name] if isinstance(name, str) else list(name or ())
-    modules = tuple(_load(host, names, described, file) for described, file in files)
+    # One at a time: the host takes what it reads, and the bundle is in memory already.
+    modules = tuple(_load(host, names, described, data, at) for described, at in files)
     for module in modules:
         module.register()
     return Exported(jax.export.deserialize(bytearray(program)), modules, True)
 
 
-def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], file: bytes) -> Module:
+def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], data: bytes, at: int) -> Module:
     name = _shown(described["name"])
     known_as = [*names, *(f"{bundle}#{described['name']}" for bundle in names)]
-    if described["policy"] != host.policy:
-        keys = sorted({*host.policy, *described["policy"]})
-        different = [_shown(key) for key in keys if host.policy.get(key) != described["policy"].get(key)]
+    policy = host.policy
+    if described["policy"] != policy:
+        keys = sorted({*policy, *described["policy"]})
+        different = [_shown(key) for key in keys if policy.get(key) != described["policy"].get(key)]
         raise CallError(
             "FAILED_PRECONDITION",
             f"the program was exported under another policy, which differs in {', '.join(different[:16])}: "
@@ -169,7 +174,10 @@ def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], file: 
             blame="caller",
             module=name,
         )
-    module = host.load(file, name=known_as)
+    stream = io.BytesIO(data)
+    stream.seek(at)
+    contents = contents_of(stream, described["length"])
+    module = host._load_contents(contents, name=known_as, bundle=None, native=None, allow_native=None)
     if module.key != described["key"]:
         raise CallError(
             "FAILED_PRECONDITION",
@@ -180,8 +188,8 @@ def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], file: 
     return module
 
 
-def _parts(data: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]]]:
-    """The program and the modules of a bundle.
+def _parts(data: bytes) -> tuple[bytes, list[tuple[dict[str, Any], int]]]:
+    """The program of a bundle, and its modules with their offsets.
 
     Raises:
         ValueError: The bytes are not a bundle.
@@ -198,12 +206,8 @@ def _parts(data: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]]]:
         raise ValueError(f"expected the header of a bundle, found {type(error).__name__}: {error}") from error
     if begin + length + sum(lengths) != len(data):
         raise ValueError(f"expected a bundle of {begin + length + sum(lengths)} bytes, found {len(data)}")
-    parts = []
-    at = begin + length
-    for size in lengths:
-        parts.append(data[at : at + size])
-        at += size
-    return parts[0], list(zip(described, parts[1:], strict=True))
+    ends = list(itertools.accumulate(lengths, initial=begin + length))
+    return data[ends[0] : ends[1]], list(zip(described, ends[1:-1], strict=True))
 
 
 def _described(given: Any) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class Results:
     #: The requested shardings over explicit mesh axes, each None for a result that is not sharded.
     #: None: they follow from the declaration of the target.
     shardings: tuple[Any, ...] | None = None
+    #: Whether they were inferred, and their sizes are to be checked when the call runs.
+    are_unchecked: bool = False
 
     @classmethod
     def of(cls, target: Target, operands: Sequence[jax.Array], given: Any) -> Results:
@@ -38,10 +40,13 @@ class Results:
         if given is None:
             sizes = Sizes(target, operands)
             with sizes.in_messages():
-                inferred = target.infer([sizes.of(x) for x in operands])
+                # Open dimensions have no sizes yet, and no memory of a guest bounds native results.
+                shapes_of = [sizes.of(x) for x in operands]
+                are_unchecked = sizes.are_open or target.has_native
+                inferred = target.infer(shapes_of, bounded=not are_unchecked)
             shapes = sizes.results([shape for _, shape in inferred])
             types = tuple(array_type(shape, jnp.dtype(name)) for shape, (name, _) in zip(shapes, inferred, strict=True))
-            return cls(types, only if len(types) == 1 else tuple)
+            return cls(types, only if len(types) == 1 else tuple, are_unchecked=are_unchecked)
         if isinstance(given, Sequence) and not isinstance(given, (str, tuple, list)):
             given = list(given)
         structure: Any

@@ -27,8 +27,8 @@ def check(status: Any) -> None:
             this function, and each raises.
 
     Raises:
-        CallError: Not all of `status` is 0. The code is the highest of them. The message is that of
-            this process's last failure with this code, because programs do not keep messages.
+        CallError: Not all of `status` is 0. The code is the highest of them. The rest is of this
+            process's last failure with this code, because programs keep nothing else.
         TypeError: `status` is not an array of integers, or is traced. Check statuses outside of
             `jax.jit`.
         ValueError: One of `status` is not a status code, for example a sum of several.
@@ -54,7 +54,6 @@ def check(status: Any) -> None:
     if failed == 0:
         return
     name = error_name(worst)
-    message = last_failure(worst) or "the message is not known in this process"
-    if failed > 1:
-        message = f"{message} ({failed} calls failed)"
-    raise CallError(name, message)
+    last = last_failure(worst) or CallError(name, "the message is not known in this process")
+    message = f"{last.message} ({failed} calls failed)" if failed > 1 else last.message
+    raise CallError(name, message, recoverable=last.recoverable, blame=last.blame, backtrace=last.backtrace)

@@ -33,6 +33,11 @@ class Sizes:
         #: The open dimensions with these numbers.
         self._variables: dict[int, Any] = {}
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a dimension that was asked for is open."""
+        return bool(self._variables)
+
     def of(self, array: Any) -> tuple[str, tuple[int, ...]]:
         """The name of an array's dtype, and its shape in numbers.
 

@@ -58,7 +58,10 @@ def op(
         name: The operator's name, after ``callbox::``. Default: the target's name with a digest of
             its module and options, which is the same in each process that makes the same operators
             in the same order.
-        deadline: The time limit of a call, in seconds. Default: the policy's.
+        deadline: The time limit of a call, in seconds, under `torch.func.vmap` of all elements of
+            the batch together, without PyTorch's own time. Default: the policy's. In a compiled or
+            exported program each element is a call of its own, as is the fuel of the deterministic
+            mode.
         opaque: The opaque bytes, for a target of XLA's older conventions.
         static_info: The static information, for a target of the JAX FFI proposal's convention.
         api_version: The convention, for a target that has several.

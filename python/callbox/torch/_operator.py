@@ -18,6 +18,7 @@ from callbox._callbox import Target
 from callbox._literals import attributes as attributes_of
 from callbox._literals import literal
 
+from . import _batch
 from ._tensors import (
     BITS,
     DTYPES,
@@ -36,6 +37,10 @@ from ._tensors import (
 #: attributes are a Python literal. If `like` is not negative, the results have the types of those
 #: of the first `like` operands that are not integers, as cotangents do.
 _SCHEMA = "(Tensor[] operands, str attributes, int like) -> Tensor[]"
+
+#: The most operators of derivatives, and of their own ones, that an operator has: declarations can
+#: go on and on.
+_MOST_DERIVATIVES = 16
 
 _taken: set[str] = set()
 _taken_lock = threading.Lock()
@@ -56,6 +61,7 @@ class Operator:
     ) -> None:
         self._target = target
         self._options = options
+        self._seconds = _batch.seconds(target, options)
         self._result_shape_dtypes = result_shape_dtypes
         self._vjp, self._jvp = vjp, jvp
         qualified = _qualified(target, options, name)
@@ -87,7 +93,10 @@ class Operator:
         if not isinstance(rule, Target):
             return None if rule is None else operators.get(rule)
         known = self._family.get(rule)
-        return known or Operator(rule, self._options, None, rule.vjp, rule.jvp, name, self._family)
+        if known is not None:
+            return known
+        rules = (rule.vjp, rule.jvp) if len(self._family) < _MOST_DERIVATIVES else (None, None)
+        return Operator(rule, self._options, None, *rules, name, self._family)
 
     def function(self) -> Callable[..., Any]:
         """The operator as a function of tensors and attributes, which `torch.compile` traces."""
@@ -167,11 +176,13 @@ class Operator:
 
     def _call(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
         self._check_device(operands)
-        results = [torch.empty(shape, dtype=dtype) for dtype, shape in self._results(operands, attributes, like)]
+        found = self._results(operands, attributes, like, runs=True)
+        results = [torch.empty(shape, dtype=dtype) for dtype, shape in found]
         arrays = list(map(memory, operands))
         # A copy, because the cached attributes must not change.
         named = dict(attributes_of(attributes))
-        self._target(*arrays, out=tuple(map(memory, results)), attributes=named, **self._options)
+        options = _batch.within(self._options, self._seconds)
+        self._target(*arrays, out=tuple(map(memory, results)), attributes=named, **options)
         return results
 
     def _infer(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[torch.Tensor]:
@@ -189,7 +200,10 @@ class Operator:
                     "callbox.torch calls no native kernels (callbox.jax does)"
                 )
 
-    def _results(self, operands: Sequence[torch.Tensor], attributes: str, like: int) -> list[Result]:
+    def _results(
+        self, operands: Sequence[torch.Tensor], attributes: str, like: int, *, runs: bool = False
+    ) -> list[Result]:
+        """The results of a call. If it runs, those that the module declares have a bound."""
         if like >= 0:
             return [(x.dtype, tuple(x.shape)) for x in operands[:like] if is_inexact(x.dtype)]
         given = self._result_shape_dtypes
@@ -199,7 +213,7 @@ class Operator:
                 if symbolic is not None:
                     return symbolic
             shapes = [(self._dtype_name(operand.dtype), sizes(operand.shape)) for operand in operands]
-            return [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes)]
+            return [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes, bounded=runs)]
         if callable(given) and not hasattr(given, "shape"):
             given = given(*operands, **attributes_of(attributes))
         if hasattr(given, "shape") or (isinstance(given, tuple) and len(given) == 2 and is_dtype(given[1])):
@@ -238,6 +252,7 @@ class Operator:
 
     def _keep(self, ctx: Any, inputs: Any, output: Sequence[torch.Tensor]) -> None:
         operands, ctx.attributes, _ = inputs
+        ctx.batch = _batch.current()
         ctx.count = len(operands)
         # Rules that are targets do not need the results.
         is_needed = self._derivative is None or (self._jvp is not None and self._tangent is None)
@@ -283,11 +298,12 @@ class Operator:
             raise RuntimeError(
                 f"target {self._target.name!r} cannot be differentiated: it has no vjp. Pass vjp= to callbox.torch.op"
             )
-        if self._derivative is not None:
-            given: Sequence[Any] = self._call_vjp(operands, known, ctx.attributes)
-        else:
-            given = self._vjp(operands, packed(results), packed(known), **attributes_of(ctx.attributes))
-            given = given if isinstance(given, (tuple, list)) else (given,)
+        with _batch.of(ctx.batch):
+            if self._derivative is not None:
+                given: Sequence[Any] = self._call_vjp(operands, known, ctx.attributes)
+            else:
+                given = self._vjp(operands, packed(results), packed(known), **attributes_of(ctx.attributes))
+                given = given if isinstance(given, (tuple, list)) else (given,)
         if len(given) != len(operands):
             raise ValueError(
                 f"target {self._target.name!r}: expected vjp to return one tensor for each of the {len(operands)} operands, found {len(given)}"
@@ -324,7 +340,8 @@ class Operator:
             found = self._apply(merged, attributes, like)
             size = info.batch_size
             return [x.reshape(size, x.shape[0] // size, *x.shape[1:]) for x in found], [0] * len(found)
-        calls = [self._apply(tuple(element(number)), attributes, like) for number in range(info.batch_size)]
+        with _batch.mapped(self._seconds):
+            calls = [self._apply(tuple(element(number)), attributes, like) for number in range(info.batch_size)]
         results = [torch.stack(each) for each in zip(*calls, strict=True)]
         return results, [0] * len(results)
 

@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use callbox::policy::Grants;
 use callbox::wasm::{self, Engine, ModuleFile};
+use pyo3::prelude::*;
 
 use super::sites::{SiteKey, Sites};
+use crate::targets::DirectSites;
 
 /// The module as loaded in one process. A forked child needs another.
 pub(crate) struct Loaded {
@@ -14,6 +16,8 @@ pub(crate) struct Loaded {
     /// One module for each set of grants.
     pub(super) modules: Vec<Arc<wasm::Module>>,
     sites: Mutex<Sites>,
+    /// The call sites of direct calls, by the target's number.
+    direct: Vec<Mutex<DirectSites>>,
 }
 
 impl Loaded {
@@ -27,6 +31,12 @@ impl Loaded {
             modules: modules.collect::<callbox::Result<_>>()?,
             engine,
             sites: Mutex::default(),
+            direct: file
+                .info()
+                .targets
+                .iter()
+                .map(|_| Mutex::default())
+                .collect(),
         })
     }
 
@@ -49,5 +59,26 @@ impl Loaded {
         // Dropped without the lock: that takes time.
         let gone = self.sites().drop_idle(key);
         gone.map_or(0, |gone| gone.bytes)
+    }
+
+    /// The call sites that direct calls of a target have prepared. The lock is taken with the GIL
+    /// alone, so that no thread has it when the process forks.
+    pub(crate) fn direct(&self, target: usize) -> MutexGuard<'_, DirectSites> {
+        let direct = self.direct[target].lock();
+        direct.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops what direct calls keep, while the GIL is held: Python objects are part of it.
+    pub(crate) fn forget_all(&self, _py: Python<'_>) {
+        for target in 0..self.direct.len() {
+            *self.direct(target) = DirectSites::default();
+        }
+    }
+
+    /// Drops what direct calls keep of call sites that are gone. Needs the GIL.
+    pub(crate) fn forget_dropped(&self, _py: Python<'_>) {
+        for target in 0..self.direct.len() {
+            self.direct(target).forget_dropped();
+        }
     }
 }

@@ -13,8 +13,8 @@ use crate::site::{Kept, Passage, Ready, Shapes, to_hex};
 /// ever new shapes or attributes do not fill the memory.
 const MOST_SITES: usize = 1024;
 
-/// The maximum size of the memory and attribute texts of a module's other call sites when one is
-/// added. The oldest are dropped first.
+/// The maximum size of the memory, attribute texts and shapes of a module's other call sites when
+/// one is added. The oldest are dropped first.
 const MOST_BYTES: usize = 512 << 20;
 
 /// The maximum length of a text in a key. A longer one is replaced by its digest.
@@ -32,13 +32,13 @@ pub(super) struct Sites {
     order: VecDeque<SiteKey>,
     /// The memory between calls by its address, with the number of call sites that share it.
     kept: HashMap<usize, (Arc<Kept>, usize)>,
-    attribute_bytes: usize,
+    site_bytes: usize,
 }
 
 /// A call site that was dropped.
 pub(super) struct Dropped {
     ready: Arc<Ready>,
-    /// The memory and attribute texts that no other call site has.
+    /// The memory, attribute texts and shapes that no other call site has.
     pub(super) bytes: usize,
 }
 
@@ -65,7 +65,7 @@ impl Sites {
         }
         let kept = self.kept.entry(Arc::as_ptr(ready.kept()).addr());
         kept.or_insert_with(|| (Arc::clone(ready.kept()), 0)).1 += 1;
-        self.attribute_bytes += ready.attribute_bytes();
+        self.site_bytes += ready.site_bytes();
         let mut gone = Vec::new();
         let mut others = self.bytes().saturating_sub(ready.kept().bytes());
         while self.order.len() >= MOST_SITES || others > MOST_BYTES {
@@ -102,10 +102,10 @@ impl Sites {
         idle
     }
 
-    /// The size of the memory and attribute texts together.
+    /// The size of the memory, attribute texts and shapes together.
     pub(super) fn bytes(&self) -> usize {
         let kept = self.kept.values().map(|(kept, _)| kept.bytes());
-        kept.fold(self.attribute_bytes, usize::saturating_add)
+        kept.fold(self.site_bytes, usize::saturating_add)
     }
 
     /// Drops a call site, unless it was called since [`Sites::idle`] looked.
@@ -121,8 +121,8 @@ impl Sites {
     fn remove(&mut self, key: &SiteKey) -> Option<Dropped> {
         let ready = self.ready.remove(key)?;
         self.seen.remove(key);
-        let mut bytes = ready.attribute_bytes();
-        self.attribute_bytes -= bytes;
+        let mut bytes = ready.site_bytes();
+        self.site_bytes -= bytes;
         if let Entry::Occupied(mut kept) = self.kept.entry(Arc::as_ptr(ready.kept()).addr()) {
             kept.get_mut().1 -= 1;
             if kept.get().1 == 0 {

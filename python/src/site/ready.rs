@@ -43,8 +43,8 @@ pub(crate) struct Ready {
     element_sizes: Vec<(usize, bool)>,
     bytes_in: usize,
     bytes_out: usize,
-    /// The length of the attributes' text.
-    attribute_length: usize,
+    text_bytes: usize,
+    shape_bytes: usize,
     kept: Arc<Kept>,
     /// Whether a call has begun since [`Ready::take_used`].
     used: AtomicBool,
@@ -131,7 +131,9 @@ impl Ready {
             None
         };
         let batch_dimensions = text.batch_dimensions(&shapes)?;
-        let site = text.site(target, given.dictionary()?, &shapes)?;
+        let attributes = given.dictionary()?;
+        let text_bytes = given.bytes(&attributes);
+        let site = text.site(target, attributes, &shapes)?;
         let arrays = shapes.operands.iter().chain(&shapes.results);
         let is_large = arrays.map(ArrayShape::byte_size).max() > Some(WHOLE_BYTES);
         let mapping = Mapping {
@@ -171,7 +173,8 @@ impl Ready {
             element_sizes,
             bytes_in: bytes(&shapes.operands),
             bytes_out,
-            attribute_length: given.attributes.len(),
+            text_bytes,
+            shape_bytes: shape_bytes(&shapes),
             used: AtomicBool::new(true),
         })
     }
@@ -182,6 +185,7 @@ impl Ready {
     /// INVALID_ARGUMENT for attributes that the target does not accept.
     pub(crate) fn with_attributes(&self, text: SiteText<'_>) -> callbox::Result<Option<Self>> {
         let attributes = text.dictionary()?;
+        let text_bytes = text.bytes(&attributes);
         let call = self.call.with_attributes(attributes.clone())?;
         let recordable = self.recordable.as_ref().map(|known| Recordable {
             file: known.file.clone(),
@@ -197,7 +201,8 @@ impl Ready {
             element_sizes: self.element_sizes.clone(),
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
-            attribute_length: text.attributes.len(),
+            text_bytes,
+            shape_bytes: self.shape_bytes,
             used: AtomicBool::new(true),
             kept: Arc::clone(&self.kept),
             saved: self.saved.clone(),
@@ -333,8 +338,18 @@ impl Ready {
         &self.kept
     }
 
-    /// Estimates the memory of the copies of a kept call site's attributes.
-    pub(crate) fn attribute_bytes(&self) -> usize {
-        self.attribute_length.saturating_mul(5)
+    /// Estimates the memory of the copies of a kept call site's texts and shapes.
+    pub(crate) fn site_bytes(&self) -> usize {
+        self.text_bytes.saturating_add(self.shape_bytes)
     }
+}
+
+/// Estimates the memory of the copies of shapes: a module can declare a thousand results of sixty
+/// dimensions.
+fn shape_bytes(shapes: &Shapes) -> usize {
+    const COPIES: usize = 10;
+    const WITHOUT_DIMENSIONS: usize = 64;
+    let arrays = shapes.operands.iter().chain(&shapes.results);
+    let bytes = arrays.map(|shape| WITHOUT_DIMENSIONS + 8 * shape.rank());
+    bytes.sum::<usize>() * COPIES
 }

@@ -73,19 +73,19 @@ pub(crate) fn no_status() -> Status {
     Status::invalid_argument("expected a result for the status, found no results")
 }
 
-/// The message of the last failure with each status code, for calls with `on_error="status"`.
-static LAST_FAILURES: Mutex<[Option<String>; StatusCode::ALL.len()]> =
+/// The last failure with each status code, for calls with `on_error="status"`.
+static LAST_FAILURES: Mutex<[Option<Status>; StatusCode::ALL.len()]> =
     Mutex::new([const { None }; StatusCode::ALL.len()]);
 
 pub(crate) fn note_failure(failure: &Status) {
     let mut last = LAST_FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(last) = last.get_mut(usize::from(failure.code().number())) {
-        *last = Some(failure.message().to_owned());
+        *last = Some(failure.clone());
     }
 }
 
-/// The message of this process's last failure with this code under `on_error="status"`.
-pub(crate) fn last_failure(code: StatusCode) -> Option<String> {
+/// This process's last failure with this code under `on_error="status"`.
+pub(crate) fn last_failure(code: StatusCode) -> Option<Status> {
     let last = LAST_FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
     last.get(usize::from(code.number())).cloned().flatten()
 }

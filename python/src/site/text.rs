@@ -1,7 +1,7 @@
 //! The parts of a call site that Python hands over as text.
 
 use callbox::traced::{CallText, InfoText, to_hex};
-use callbox::{Dictionary, attributes_from_mlir};
+use callbox::{Attribute, Dictionary, attributes_from_mlir};
 use pyo3::prelude::*;
 
 /// Static information that a guest makes itself, for the JAX FFI proposal's convention.
@@ -51,10 +51,34 @@ pub(crate) struct SiteText<'a> {
 }
 
 impl SiteText<'_> {
+    /// Estimates the memory of the copies of all texts, and of the attributes that were read.
+    pub(super) fn bytes(self, attributes: &Dictionary) -> usize {
+        const COPIES: usize = 5;
+        let info = match &self.call.static_info {
+            None => 0,
+            Some(InfoText::Value(bytes)) => bytes.len(),
+            Some(InfoText::Reference { argument, .. }) => argument.len(),
+        };
+        let length = self.attributes.len() + self.call.opaque.len() + info;
+        COPIES * length + bytes_of(attributes)
+    }
+
     pub(super) fn dictionary(self) -> callbox::Result<Dictionary> {
         match self.parsed {
             Some(parsed) => Ok(parsed.clone()),
             None => attributes_from_mlir(self.attributes),
         }
     }
+}
+
+/// Estimates the memory of the copies of a dictionary, beyond its text.
+fn bytes_of(dictionary: &Dictionary) -> usize {
+    /// A node has room for several entries.
+    const NODE: usize = 2000;
+    const ENTRY: usize = 400;
+    let inner = dictionary.values().map(|value| match value {
+        Attribute::Dictionary(inner) => bytes_of(inner),
+        _ => 0,
+    });
+    NODE + ENTRY * dictionary.len() + inner.sum::<usize>()
 }

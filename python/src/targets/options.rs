@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use super::budget::Budget;
 use super::results::Outs;
 use crate::arrays::{Array, declared_shape};
 use crate::attributes::Given;
@@ -19,7 +20,7 @@ use crate::site::{InfoText, StaticInfo, to_hex};
 pub(super) struct Options<'py> {
     out: Option<Bound<'py, PyAny>>,
     pub(super) result_shape_dtypes: Option<Bound<'py, PyAny>>,
-    deadline: Option<Duration>,
+    deadline: Option<Limit>,
     threads: Option<usize>,
     pub(super) opaque: Option<Vec<u8>>,
     pub(super) static_info: Option<InfoText>,
@@ -27,6 +28,21 @@ pub(super) struct Options<'py> {
     pub(super) is_cuda: bool,
     /// The attributes.
     pub(super) given: Given<'py>,
+}
+
+/// The time of a call.
+enum Limit {
+    Of(Duration),
+    Shared(Py<Budget>),
+}
+
+impl Limit {
+    fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match value.cast::<Budget>() {
+            Ok(budget) => Ok(Self::Shared(budget.clone().unbind())),
+            Err(_) => duration(value.extract()?).map(Self::Of),
+        }
+    }
 }
 
 impl<'py> Options<'py> {
@@ -45,7 +61,7 @@ impl<'py> Options<'py> {
                 "result_shape_dtypes" if is_none => {}
                 "result_shape_dtypes" => read.result_shape_dtypes = Some(value),
                 "deadline" if is_none => {}
-                "deadline" => read.deadline = Some(duration(value.extract()?)?),
+                "deadline" => read.deadline = Some(Limit::read(&value)?),
                 "threads" if is_none => {}
                 "threads" => read.threads = Some(thread_count(value.extract()?)?),
                 "opaque" if is_none => {}
@@ -122,12 +138,28 @@ impl<'py> Options<'py> {
         self.api_version.as_deref()
     }
 
-    /// The options of this call, if they differ from the policy.
-    pub(super) fn call_options(&self) -> CallOptions {
-        CallOptions {
-            deadline: self.deadline.map(Deadline::After),
+    /// The options of this call of a target, if they differ from the policy.
+    ///
+    /// # Errors
+    /// DEADLINE_EXCEEDED if nothing is left of the budget.
+    pub(super) fn call_options(&self, target: &str) -> callbox::Result<CallOptions> {
+        let deadline = match &self.deadline {
+            None => None,
+            Some(Limit::Of(time)) => Some(*time),
+            Some(Limit::Shared(budget)) => Some(budget.get().rest(target)?),
+        };
+        Ok(CallOptions {
+            deadline: deadline.map(Deadline::After),
             threads: self.threads,
             ..CallOptions::default()
+        })
+    }
+
+    /// The budget that the call shares with others.
+    pub(super) fn budget(&self) -> Option<&Budget> {
+        match &self.deadline {
+            Some(Limit::Shared(budget)) => Some(budget.get()),
+            _ => None,
         }
     }
 
@@ -256,7 +288,7 @@ pub(super) fn static_info_text(value: &Bound<'_, PyAny>) -> PyResult<InfoText> {
 }
 
 /// Converts seconds, which must not be negative.
-fn duration(seconds: f64) -> PyResult<Duration> {
+pub(super) fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         PyValueError::new_err(format!(
             "expected a deadline in seconds, not negative, found {seconds}"

@@ -1,12 +1,13 @@
 //! The call sites of a target: their checks, and the cache of those that direct calls prepared.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use callbox::attributes_to_mlir;
 use callbox::call::{ApiVersion, Mapping, Signature};
-use callbox::{ArrayShape, Blame, CallOptions, CallSite, Dictionary, Status, StatusCode};
+use callbox::values::zeroed;
+use callbox::{CallOptions, CallSite, Dictionary};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -19,17 +20,18 @@ use crate::checks;
 use crate::error::{or_raise, raised};
 use crate::exit::Inside;
 use crate::interrupts;
-use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
+use crate::module::{FamilyKey, SiteKey, key_part};
 use crate::native;
 use crate::shadow::ShadowSite;
 use crate::site::{CallText, InfoText, Passage, Ready, Shapes, SiteText};
+use crate::stack::on_enough;
 
 /// The maximum number of call sites of direct calls. The cache is cleared when full.
 const MOST_SITES: usize = 1024;
 
-/// The call sites of a target's direct calls.
+/// The call sites of a target's direct calls, in one loaded module.
 #[derive(Default)]
-pub(super) struct DirectSites {
+pub(crate) struct DirectSites {
     /// By the encoded key of everything but the attributes.
     families: HashMap<Vec<u8>, DirectFamily>,
     /// The number of call sites.
@@ -45,10 +47,6 @@ struct DirectFamily {
 
 /// The parts of a call site that are not attributes.
 struct Common {
-    /// The loaded module that the call site belongs to. A forked child has another.
-    ///
-    /// A closed module is freed although its targets remain.
-    loaded: Weak<Loaded>,
     key: Arc<FamilyKey>,
     shapes: Shapes,
     text: CallText,
@@ -62,16 +60,9 @@ struct DirectKey {
 }
 
 impl DirectSites {
-    /// The family of a call in this module, and the call site itself if it is ready.
-    fn find(
-        &self,
-        key: &DirectKey,
-        loaded: &Arc<Loaded>,
-    ) -> Option<(Arc<Common>, Option<Arc<Ready>>)> {
+    /// The family of a call, and the call site itself if it is ready.
+    fn find(&self, key: &DirectKey) -> Option<(Arc<Common>, Option<Arc<Ready>>)> {
         let family = self.families.get(&key.family)?;
-        if !std::ptr::eq(family.common.loaded.as_ptr(), Arc::as_ptr(loaded)) {
-            return None;
-        }
         let ready = family.ready.get(&key.attributes).and_then(Weak::upgrade);
         Some((Arc::clone(&family.common), ready))
     }
@@ -79,6 +70,9 @@ impl DirectSites {
     fn keep(&mut self, key: DirectKey, common: &Arc<Common>, ready: &Arc<Ready>) {
         if self.count >= MOST_SITES {
             *self = Self::default();
+        }
+        if !self.families.contains_key(&key.family) {
+            self.forget_dropped();
         }
         let family = self
             .families
@@ -90,6 +84,15 @@ impl DirectSites {
         family.common = Arc::clone(common);
         let before = family.ready.insert(key.attributes, Arc::downgrade(ready));
         self.count += usize::from(before.is_none());
+    }
+
+    /// Forgets the call sites that the module has dropped.
+    pub(crate) fn forget_dropped(&mut self) {
+        self.families.retain(|_, family| {
+            family.ready.retain(|_, ready| ready.strong_count() > 0);
+            !family.ready.is_empty()
+        });
+        self.count = self.families.values().map(|known| known.ready.len()).sum();
     }
 }
 
@@ -169,9 +172,10 @@ impl Target {
     pub(super) fn direct(
         &self,
         py: Python<'_>,
+        inside: Inside,
         request: &Request<'_, '_>,
         within: &CallOptions,
-    ) -> PyResult<(Arc<Ready>, Arc<[Maker]>)> {
+    ) -> PyResult<(Inside, Arc<Ready>, Arc<[Maker]>)> {
         let Request {
             operands,
             options,
@@ -191,28 +195,29 @@ impl Target {
             outs.iter().map(|out| out.as_ref().map(|(_, array)| array)),
         );
         let is_complete = options.write_attributes(&mut key.attributes);
-        let sites = || self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = sites().find(&key, &loaded);
+        let sites = || loaded.direct(self.number);
+        let mut known = sites().find(&key);
         if is_complete && let Some((common, Some(ready))) = &known {
-            return Ok((Arc::clone(ready), Arc::clone(&common.makers)));
+            return Ok((inside, Arc::clone(ready), Arc::clone(&common.makers)));
         }
         let attributes = attributes::dictionary(py, self.signature(), &options.given)?;
         let text = attributes_to_mlir(&attributes);
         if !is_complete {
             key.attributes.extend_from_slice(key_part(&text).as_bytes());
-            known = sites().find(&key, &loaded);
+            known = sites().find(&key);
             if let Some((common, Some(ready))) = &known {
-                return Ok((Arc::clone(ready), Arc::clone(&common.makers)));
+                return Ok((inside, Arc::clone(ready), Arc::clone(&common.makers)));
             }
         }
         let common = match known {
             Some((common, _)) => common,
-            None => Arc::new(self.common(py, &loaded, request, passage, &attributes)?),
+            None => Arc::new(self.common(py, request, passage, &attributes)?),
         };
         let mut within = within.clone();
         let running = interrupts::begin(py, &mut within)?;
         let start = Instant::now();
-        let ready = py.detach(|| {
+        let budget = options.budget();
+        let (inside, ready) = inside.detach(py, || {
             let key = SiteKey {
                 family: Arc::clone(&common.key),
                 attributes: key_part(&text),
@@ -223,21 +228,25 @@ impl Target {
                 parsed: Some(&attributes),
             };
             let core = &self.core;
-            let ready = core.ready(&loaded, key, text, &common.shapes, &within);
-            let stats = &core.targets[self.number].stats;
+            let ready =
+                |within: &CallOptions| core.ready(&loaded, key, text, &common.shapes, within);
+            let ready = match budget {
+                None => ready(&within),
+                Some(budget) => budget.spend(&within, ready),
+            };
+            let stats = core.stats(self.number);
             ready.inspect_err(|failure| stats.count_unprepared(start, failure))
         });
         interrupts::check(py, running.as_ref(), &ready)?;
         let ready = or_raise(py, ready)?;
         sites().keep(key, &common, &ready);
-        Ok((ready, Arc::clone(&common.makers)))
+        Ok((inside, ready, Arc::clone(&common.makers)))
     }
 
     /// The parts of a new call site that are not attributes. Checks the whole call site.
     fn common(
         &self,
         py: Python<'_>,
-        loaded: &Arc<Loaded>,
         request: &Request<'_, '_>,
         passage: Passage,
         attributes: &Dictionary,
@@ -262,40 +271,11 @@ impl Target {
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
         let makers = makers.collect::<PyResult<Vec<_>>>()?;
         Ok(Common {
-            loaded: Arc::downgrade(loaded),
             key: Arc::new(key),
             shapes,
             text,
             makers: makers.into(),
         })
-    }
-
-    /// Checks the sizes of new arrays for results that the module declares: no limit on the guest
-    /// bounds them where its target gets pieces.
-    fn check_declared(
-        &self,
-        operands: &[ArrayShape],
-        new: impl Iterator<Item = usize>,
-    ) -> callbox::Result<()> {
-        /// The bytes of results for each byte of the operands, beyond an instance's memory.
-        const RATIO: usize = 16;
-        let operands = operands.iter().map(ArrayShape::byte_size);
-        let given = operands.fold(0, usize::saturating_add);
-        let memory = self.core.host().policy.limits.memory_bytes;
-        let most = memory.saturating_add(given.saturating_mul(RATIO));
-        let found = new.fold(0, usize::saturating_add);
-        if found <= most {
-            return Ok(());
-        }
-        Err(Status::new(
-            StatusCode::ResourceExhausted,
-            Blame::Guest,
-            format!(
-                "{}(): expected declared results of at most {most} bytes (`memory_bytes`, and \
-                 {RATIO} times the operands), found {found}: pass out= or result_shape_dtypes=",
-                self.signature().name
-            ),
-        ))
     }
 
     /// The shapes of a direct call.
@@ -315,7 +295,10 @@ impl Target {
                     let new = results.iter().enumerate();
                     let new = new.filter(|(number, _)| !given(*number));
                     let new = new.map(|(_, shape)| shape.byte_size());
-                    or_raise(py, self.check_declared(&operands, new))?;
+                    or_raise(
+                        py,
+                        self.core.check_declared(self.signature(), &operands, new),
+                    )?;
                     results
                 }
                 Err(_) if !outs.is_empty() && arrays().all(|array| array.is_some()) => {
@@ -388,14 +371,12 @@ impl Target {
         for operand in &mut operands {
             operand.put_in_order(py)?;
         }
-        let from: Vec<Vec<u8>> = operands.iter().map(Array::to_bytes).collect();
-        let mut to: Vec<Vec<u8>> = shapes
-            .results
-            .iter()
-            .map(|shape| vec![0; shape.byte_size()])
-            .collect();
+        let from = operands.iter().map(Array::to_bytes);
+        let from: Vec<Vec<u8>> = or_raise(py, from.collect())?;
+        let to = shapes.results.iter().map(|shape| zeroed(shape.byte_size()));
+        let mut to: Vec<Vec<u8>> = or_raise(py, to.collect())?;
         let start = Instant::now();
-        let stats = &self.core.targets[self.number].native_stats;
+        let stats = self.core.native_stats(self.number);
         let shadow = self.core.shadow.as_ref();
         let shadowed = shadow
             .is_some_and(|shadow| shadow.chooses(name))
@@ -403,7 +384,8 @@ impl Target {
         let (_inside, outcome) = inside.detach(py, || {
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
             let mut buffers: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
-            native.call(site, within, &from, &mut buffers)?;
+            // The verifier of PTX descends into what nests.
+            on_enough(|| native.call(site, within, &from, &mut buffers))?;
             let Some(site) = shadowed else { return Ok(()) };
             let whole = Mapping::default();
             let wasm = ShadowSite::new(&self.core, self.number, &site, &whole, &shapes.results);

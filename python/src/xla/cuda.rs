@@ -186,7 +186,7 @@ impl Launches {
             call: module.prepare_mapped(site, &mapping)?,
             shadow,
             options: text.options(),
-            stats: Arc::clone(&of.targets[target].native_stats),
+            stats: Arc::clone(of.native_stats(target)),
             has_status: status.is_some(),
             element_sizes: shapes.results.iter().map(element_size).collect(),
             bytes_in: bytes(&shapes.operands),

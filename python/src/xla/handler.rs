@@ -20,6 +20,7 @@ use super::slots::{self, CallAttributes, Found};
 use crate::buffers::{RawArray, RawArrays};
 use crate::failures;
 use crate::interrupts::{self, LastOptions};
+use crate::registry;
 use crate::site::{Ready, fill_with_status};
 
 /// The number of arrays of a call that are listed without an allocation.
@@ -162,6 +163,11 @@ fn as_status(frame: Frame<'_>, failure: Status) -> callbox::Result<()> {
         return Err(failure);
     }
     let sizes = |shapes: &[ArrayShape]| -> Vec<usize> { shapes.iter().map(bytes_in_xla).collect() };
+    if parsed.call.declared {
+        // The results may be too large to be filled. Without its module, nothing says so.
+        let module = registry::find(&parsed.module)?;
+        slots::check_declared(&parsed, &module, &operands, &results)?;
+    }
     let (operand_sizes, result_sizes) = (sizes(&operands), sizes(&results));
     with_raw_arrays((from, &operand_sizes), (to, &result_sizes), |arrays| {
         let is_pred = own.iter().map(|shape| shape.element_type().is_pred());

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread::LocalKey;
 use std::time::Instant;
 
+use callbox::untrusted_text::{sanitize, shown_name};
 use callbox::{ArrayShape, CallOptions, Status};
 
 use super::frame::{Arrays, Frame};
@@ -15,6 +16,10 @@ use crate::interrupts::{self, LastOptions};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::registry;
 use crate::site::{CallText, Passage, Ready, Shapes, SiteText};
+
+/// The bytes of texts and shapes from which on a call site is not cached: a cache outlives modules,
+/// and a lookup takes little time beside a comparison of long texts.
+const LONG: usize = 1 << 14;
 
 /// The number of sets of cached call sites of a thread.
 const SETS: usize = 512;
@@ -184,19 +189,20 @@ fn insert<'a, R>(
     // Preparing the call site is a part of the call.
     let within = parsed.call.options().from_now_on();
     let target = module.target(&parsed.target);
-    let target = target.map(|target| &module.targets[target]);
     let start = Instant::now();
     let last = LastOptions::default();
     let prepared = interrupts::cancellable(frame.run(), &within, &last, |within| {
         CachedSite::new(frame, parsed, &module, within, prepare)
     });
     let (cached, ready) = prepared.inspect_err(|failure| {
-        if let Some(target) = &target {
-            target.stats.count_unprepared(start, failure);
+        if let Some(target) = target {
+            module.stats(target).count_unprepared(start, failure);
         }
     })?;
     let cached = Rc::new(cached);
-    drop(slots.with_borrow_mut(|slots| slots.keep(hint, Rc::clone(&cached))));
+    if cached.bytes() < LONG {
+        drop(slots.with_borrow_mut(|slots| slots.keep(hint, Rc::clone(&cached))));
+    }
     Ok(Found {
         operands: frame.operands()?,
         results: frame.results()?,
@@ -207,6 +213,15 @@ fn insert<'a, R>(
 }
 
 impl<R> CachedSite<R> {
+    /// Estimates the memory of the texts and the shapes.
+    fn bytes(&self) -> usize {
+        const WITHOUT_DIMENSIONS: usize = 64;
+        let texts = &self.attributes;
+        let arrays = self.operands.iter().chain(&self.results);
+        let shapes = arrays.map(|shape| WITHOUT_DIMENSIONS + 8 * shape.rank());
+        texts.attributes.len() + texts.call.len() + shapes.sum::<usize>()
+    }
+
     fn new(
         frame: Frame<'_>,
         parsed: CallAttributes,
@@ -242,9 +257,12 @@ fn prepare(
     shapes: &Shapes,
     options: &CallOptions,
 ) -> callbox::Result<Arc<Ready>> {
-    let target = module.target(&parsed.target).ok_or_else(|| {
-        Status::not_found(format!("the module has no target {:?}", parsed.target))
-    })?;
+    let target = module
+        .target(&parsed.target)
+        .ok_or_else(|| missing(&parsed.target))?;
+    if parsed.call.declared {
+        check_declared(&parsed, module, &shapes.operands, &shapes.results)?;
+    }
     let key = SiteKey {
         family: Arc::new(FamilyKey {
             target,
@@ -262,6 +280,40 @@ fn prepare(
         parsed: None,
     };
     module.ready(&loaded, key, text, shapes, options)
+}
+
+/// Checks the sizes of results that the module declares, for each element of a batch.
+pub(super) fn check_declared(
+    parsed: &CallAttributes,
+    module: &ModuleCore,
+    operands: &[ArrayShape],
+    results: &[ArrayShape],
+) -> callbox::Result<()> {
+    let ranks = &parsed.call.operand_ranks;
+    let batch = std::iter::zip(ranks, operands);
+    let batch = batch.map(|(rank, shape)| shape.rank().saturating_sub(*rank));
+    let batch = batch.max().unwrap_or(0);
+    let element = |shape: &ArrayShape| {
+        let dimensions = shape.dimensions().get(batch..).unwrap_or_default();
+        ArrayShape::new(shape.element_type(), dimensions)
+    };
+    let operands = operands.iter().map(element);
+    let operands = operands.collect::<callbox::Result<Vec<_>>>()?;
+    // A status comes last.
+    let results = results.iter().take(parsed.call.result_ranks.len());
+    let results = results.map(element).collect::<callbox::Result<Vec<_>>>()?;
+    let sizes = results.iter().map(ArrayShape::byte_size);
+    let target = module
+        .target(&parsed.target)
+        .ok_or_else(|| missing(&parsed.target))?;
+    module.check_declared(&module.signatures()[target], &operands, sizes)
+}
+
+fn missing(target: &str) -> Status {
+    Status::not_found(format!(
+        "the module has no target \"{}\"",
+        shown_name(target)
+    ))
 }
 
 /// The attributes of a frame, which name a module, a target and a call site.
@@ -295,8 +347,12 @@ impl CallAttributes {
             )
         };
         let call_text: String = call_text.ok_or_else(missing)?;
-        let call = serde_json::from_str(&call_text)
-            .map_err(|error| Status::invalid_argument(format!("attribute \"call\": {error}")))?;
+        let call = serde_json::from_str(&call_text).map_err(|error| {
+            const MOST_SHOWN: usize = 256;
+            let error = error.to_string();
+            let error = sanitize(error.as_bytes(), error.len(), MOST_SHOWN);
+            Status::invalid_argument(format!("attribute \"call\": {error}"))
+        })?;
         Ok(Self {
             module: module.ok_or_else(missing)?,
             target: target.ok_or_else(missing)?,
@@ -309,7 +365,7 @@ impl CallAttributes {
 
 fn unknown(name: &[u8]) -> Status {
     Status::invalid_argument(format!(
-        "expected the attributes module, target, attributes and call as text, found {:?}",
-        String::from_utf8_lossy(name)
+        "expected the attributes module, target, attributes and call as text, found \"{}\"",
+        shown_name(&String::from_utf8_lossy(name))
     ))
 }

@@ -9,6 +9,7 @@ import ctypes as c
 import json
 import os
 import re
+import resource
 import shutil
 import sys
 import tempfile
@@ -535,7 +536,7 @@ def statuses():
         host.good("cuda", add_n(module, n=-1.0, shape=(3, 2), on_error="status"), [x], [y, status])
         host.wait()
         assert status.get() == INVALID_ARGUMENT
-        assert callbox.last_failure(INVALID_ARGUMENT) == "Info must be >= 0"
+        assert callbox.last_failure(INVALID_ARGUMENT).message == "Info must be >= 0"
         assert (y.get().view(np.uint8) == 0xFF).all()
         # Each element has a status, and the failure does not affect the others.
         y, status = nothing((3, 2)), nothing((3,), np.int32)
@@ -546,7 +547,7 @@ def statuses():
         assert status.get().tolist() == [0, RESOURCE_EXHAUSTED, 0]
         assert np.isnan(y.get()[1]).all()
         assert y.get()[[0, 2]].tolist() == [[5, 6], [9, 10]]
-        message = callbox.last_failure(RESOURCE_EXHAUSTED)
+        message = callbox.last_failure(RESOURCE_EXHAUSTED).message
         assert "batch element 1: " in message and "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)" in message, message
         host.good("cuda", attributes, [x], [y, status])
         host.wait()
@@ -740,6 +741,17 @@ def direct():
     made = calls()
     assert made.count("cuModuleLoadDataEx") == 1, made
     assert "cuDevicePrimaryCtxRelease_v2" not in made
+    # The operand's copy does not fit into what is left.
+    x = np.zeros(50 << 20, np.float32)
+    with open("/proc/self/status") as status:
+        used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + (100 << 20), resource.RLIM_INFINITY))
+    try:
+        module.add_n(x, n=1.0, platform="CUDA")
+    except callbox.CallError as error:
+        assert error.code == "RESOURCE_EXHAUSTED", error
+    else:
+        raise AssertionError("expected a call without memory to fail")
 
 
 def shadowed():
@@ -962,7 +974,7 @@ def shadowed_in_batches_and_with_statuses():
         strict = policed(altered(folder), {"share": 1, "fails": True})
         host.good("cuda", add_n(strict, shape=(2,), on_error="status"), [x], [y, status])
         assert status.get().tolist() == [INTERNAL] * 2 and np.isnan(y.get()).all()
-        assert "the native kernel and the wasm differ" in callbox.last_failure(INTERNAL)
+        assert "the native kernel and the wasm differ" in callbox.last_failure(INTERNAL).message
         assert counted(good) == (5, 1)
 
 

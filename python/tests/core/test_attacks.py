@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,9 +42,14 @@ import sys, threading, callbox
 
 def load():
     try:
-        callbox.load(sys.argv[1])
+        if sys.argv[1].endswith("json"):
+            callbox.Host().load(sys.argv[2], native=sys.argv[1])
+        else:
+            callbox.load(sys.argv[1])
     except callbox.CallError as error:
         print(error)
+    else:
+        print("loaded")
 
 callbox.Host()
 threading.stack_size(32 << 10)
@@ -55,6 +62,63 @@ thread.join()
 def custom_section(name: bytes, content: bytes) -> bytes:
     content = bytes([len(name)]) + name + content
     return bytes([0, len(content) & 127 | 128, len(content) >> 7]) + content
+
+
+@pytest.mark.parametrize(
+    ("grid", "outcome"),
+    [
+        # The deepest that is allowed.
+        ('"' + "(" * 31 + "1" + ")" * 31 + '"', "loaded"),
+        ("[" * 120 + "]" * 120, "INVALID_ARGUMENT"),
+    ],
+)
+def test_deep_manifests_on_a_thread_with_a_small_stack(tmp_path, guests, grid, outcome):
+    sources = Path(__file__).parents[3] / "guests/add_n"
+    text = (sources / "callbox.json").read_text()
+    path = tmp_path / "callbox.json"
+    path.write_text(text.replace('"min(ceil_div(results[0].elements, 256), 65536)"', grid))
+    shutil.copy(sources / "add_n.ptx", tmp_path)
+    command = [sys.executable, "-c", ON_A_SMALL_STACK, path, guests / "add_n.wasm"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith(outcome), ran.stdout
+
+
+NESTED = """
+import sys, threading
+import numpy as np
+import callbox
+
+f = callbox.Host().load(bytes.fromhex(sys.argv[1])).f
+attribute = 1
+for _ in range(int(sys.argv[2])):
+    attribute = {"a": attribute}
+
+def call():
+    try:
+        f(np.ones(1, np.float32), a=attribute)
+    except (callbox.CallError, ValueError) as error:
+        print(error)
+    else:
+        print("called")
+
+f(np.ones(1, np.float32), a=1)
+threading.stack_size(32 << 10)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("depth", "outcome"), [(63, "called"), (70, "expected dictionaries that nest at most 64 deep")]
+)
+def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, depth, outcome):
+    result = {"element_types": ["f32"], "dimensions": ["1"]}
+    guest = assemble({"f": b"\x41\x00"}, [{"name": "f", "results": [result]}])
+    ran = subprocess.run([sys.executable, "-c", NESTED, guest.hex(), str(depth)], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert outcome in ran.stdout, ran.stdout
 
 
 def test_deep_json_is_refused_on_a_thread_with_a_small_stack(tmp_path):

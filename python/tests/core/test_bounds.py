@@ -249,7 +249,118 @@ def test_declared_results_have_a_bound(assemble):
     with pytest.raises(callbox.CallError, match=expected) as refused:
         f(x)
     assert (refused.value.code, refused.value.blame) == ("RESOURCE_EXHAUSTED", "guest")
+    # Those that frameworks ask for, too.
+    with pytest.raises(callbox.CallError, match=expected):
+        f.infer([("float32", (3, 1))], bounded=True)
+    assert f.infer([("float32", (3, 1))]) == [("float32", (3, 100000))]
     assert f(x[:2]).shape == (2, 100000)
     assert f(x, result_shape_dtypes=("float32", (3, 100000))).shape == (3, 100000)
     out = np.empty((3, 100000), np.float32)
     assert f(x, out=out) is out
+
+
+RESIDENT = """
+import ctypes, sys, time
+import numpy as np
+import callbox
+
+def resident():
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
+"""
+
+KEPT = """
+host = callbox.Host()
+module = host.load(bytes.fromhex(sys.argv[1]))
+call = lambda size: module.f(np.ones(size, np.float32), result_shape_dtypes=("float32", (1,)))
+call(1)
+before = resident()
+for size in range(2, 202):
+    call(size)
+module.close()
+print(resident() - before)
+"""
+
+
+def test_instances_that_are_gone_keep_little(assemble, python):
+    """Each of 200 call sites grew its memory by 2 MiB, and filled it."""
+    grow = b"\x41\x20\x40\x00\x1a"
+    fill = b"\x41\x80\x80\x04\x41\x01\x41\x80\x80\x80\x01\xfc\x0b\x00"
+    guest = assemble({"f": grow + fill + b"\x41\x00"}, [{"name": "f"}])
+    assert int(python(RESIDENT + KEPT, guest.hex())) < 100
+
+
+# The maximum number of dimensions in NumPy 1.
+RANK = 32
+
+DESCRIBED = """
+is_idle = sys.argv[2] == "idle"
+host = callbox.Host(idle_seconds=0.2 if is_idle else None, idle_bytes=0)
+f = host.load(sys.argv[1]).f
+f(np.ones(1, np.float32))
+before = resident()
+for size in range(2, 402):
+    f(np.ones(size, np.float32))
+for _ in range(100 if is_idle else 0):
+    time.sleep(0.1)
+    if resident() - before < 100:
+        break
+print(resident() - before)
+"""
+
+
+def test_shapes_of_call_sites_count(assemble, python, tmp_path):
+    """Each call site of a thousand results has megabytes of shapes."""
+    results = [{"element_types": ["f32"], "dimensions": ["1"] * RANK}] * 1024
+    declared = {"name": "f", "operands": [{"element_types": ["f32"], "dimensions": ["n"]}], "results": results}
+    path = tmp_path / "f.wasm"
+    path.write_bytes(assemble({"f": b"\x41\x00"}, [declared]))
+    assert int(python(RESIDENT + DESCRIBED, str(path), "busy")) < 700
+    assert int(python(RESIDENT + DESCRIBED, str(path), "idle")) < 100
+
+
+OPAQUE = """
+import os
+host = callbox.Host(idle_seconds=None)
+f = host.load(os.environ["CALLBOX_GUESTS"] + "/conventions.wasm").echo_opaque
+before = resident()
+for number in range(150):
+    opaque = b"%8d" % number + bytes(1 << 20)
+    f(opaque=opaque, result_shape_dtypes=("uint8", (4,)), api_version="API_VERSION_STATUS_RETURNING_UNIFIED")
+print(resident() - before)
+"""
+
+
+def test_the_opaque_bytes_of_call_sites_count(python):
+    assert int(python(RESIDENT + OPAQUE)) < 800
+
+
+FORKED = """
+host = callbox.Host(idle_seconds=0.02, idle_bytes=0)
+f = host.load(sys.argv[1]).f
+ones = [np.ones(size, np.float32) for size in range(1, 40)]
+for number in range(30):
+    for x in ones:
+        f(x)
+    time.sleep(0.01)
+    child = os.fork()
+    if not child:
+        f(ones[0])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+for number in range(3000):
+    f(ones[0], attributes={"n": number})
+print("done")
+"""
+
+
+def test_calls_beside_the_thread_that_frees(assemble, python, tmp_path):
+    """It must have no lock when the process forks, nor wait for a call that waits for it."""
+    results = [{"element_types": ["f32"], "dimensions": ["1"] * RANK}] * 100
+    operands = [{"element_types": ["f32"], "dimensions": ["n"]}]
+    attributes = [{"name": "n", "kind": "scalar", "element_type": "s32", "optional": True}]
+    declared = {"name": "f", "operands": operands, "results": results, "attributes": attributes}
+    path = tmp_path / "f.wasm"
+    path.write_bytes(assemble({"f": b"\x41\x00"}, [declared]))
+    assert python("import os\n" + RESIDENT + FORKED, str(path)) == "done\n"

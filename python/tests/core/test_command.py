@@ -90,6 +90,42 @@ def test_pickles_are_not_loaded(run, guests, tmp_path):
     assert "allow_pickle=False" in errors
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"'''",
+        b"(" * 200,
+        b"-" * 9000 + b"1",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"9" * 5000 + b",)}",
+        b"{'descr': '\x1b[31m', 'fortran_order': False, 'shape': (1,)}",
+    ],
+)
+def test_wrong_headers_of_arrays(run, guests, tmp_path, header):
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header)
+    code, output, errors = run("call", guests / "add_n.wasm", "add_n", "--operand", path, "--attr", "n=1")
+    assert (code, output) == (1, "")
+    assert errors.startswith(f"error: {path}: expected a .npy file, found ")
+    assert errors[:-1].isprintable()
+    assert len(errors) < 1000
+
+
+def test_names_of_files_are_no_lines_of_callbox(run, guests, tmp_path):
+    forged = "k\x1b[31m\nerror: INTERNAL: \u202e"
+    module, operand = tmp_path / f"{forged}.wasm", tmp_path / f"{forged}.npy"
+    module.write_bytes((guests / "add_n.wasm").read_bytes())
+    operand.write_bytes(b"x")
+    code, output, _ = run("inspect", module)
+    assert code == 0
+    assert output.splitlines()[0].isprintable()
+    assert "1 targets" in output.splitlines()[0]
+    code, _, errors = run("call", module, "add_n", "--operand", operand, "--attr", "n=1")
+    assert code == 1
+    assert errors[:-1].isprintable()
+
+
 def test_wrong_usage(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["unknown"])

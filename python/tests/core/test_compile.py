@@ -113,6 +113,45 @@ def test_a_module_that_compiles_too_long_is_stopped_and_refused(guests):
     assert other.load(guests / "broadcast_add.wasm").compiled_in == "process"
 
 
+KILLED = """
+import os, signal, sys, threading, time
+import callbox
+
+# The kernel then waits for the children.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+limits = {"function_work": 1 << 40, "module_work": 1 << 40}
+host = callbox.Host(policy={"compile": "process", "limits": limits})
+host.load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm")
+
+def children():
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as stat:
+                parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        if parent == os.getpid():
+            yield int(name)
+
+def kill():
+    time.sleep(1)
+    for child in children():
+        os.kill(child, signal.SIGKILL)
+
+threading.Thread(target=kill).start()
+try:
+    host.load(sys.argv[1])
+except callbox.CallError as error:
+    print(error.code, "was killed" in error.message)
+"""
+
+
+def test_a_compiler_that_was_killed_is_not_its_modules_doing(python, tmp_path):
+    path = tmp_path / "slow.wasm"
+    path.write_bytes(_slow())
+    assert python(KILLED, str(path)) == "RESOURCE_EXHAUSTED True\n"
+
+
 def test_a_forked_child_compiles_in_children_of_its_own(python):
     python("""
         import os, warnings

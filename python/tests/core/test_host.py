@@ -128,3 +128,8 @@ def test_a_limit_of_the_policy_holds(guests):
     with pytest.raises(callbox.CallError, match="the limit is 4194304") as raised:
         module.grow_memory(X, result_shape_dtypes=X)
     assert raised.value.code == "RESOURCE_EXHAUSTED"
+
+
+def test_a_guest_may_have_a_large_stack(guests):
+    host = callbox.Host(policy={"limits": {"stack_bytes": 4 << 20}})
+    assert host.load(guests / "add_n.wasm").add_n(np.ones(3, np.float32), n=1.0).tolist() == [2, 2, 2]

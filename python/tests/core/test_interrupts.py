@@ -96,6 +96,38 @@ def test_the_stage_instantiate_is_cancelled(guests, staged, tmp_path):
     check(run(guests, tmp_path, program))
 
 
+def test_a_load_raises_keyboard_interrupt(guests, tmp_path):
+    """Its compilation would take minutes."""
+
+    def uleb(number):
+        return bytes([128 | number & 127, number >> 7])
+
+    def sized(content):
+        return uleb(len(content)) + content
+
+    # Many locals that are live in nested loops compete for registers.
+    number = 1000
+    counts = b"".join(b"\x20" + uleb(i) + b"\x41\1\x6a\x21" + uleb(i) for i in range(1, number + 1))
+    loops = number * b"\x03\x40" + counts + number * b"\x20\0\x0d\0\x0b"
+    body = b"\1" + uleb(number) + b"\x7f" + loops + b"\x41\0\x0b"
+    module = b"\0asm\1\0\0\0\1\6\1\x60\1\x7f\1\x7f\3\2\1\0\5\3\1\0\1\7\x0e\2\1f\0\0\6memory\2\0"
+    (tmp_path / "loops.wasm").write_bytes(module + b"\x0a" + sized(b"\1" + sized(body)))
+    program = f"""
+    limits = {{"compile_time_ms": 600_000, "function_work": 10**15, "module_work": 10**15}}
+    host = callbox.Host(policy={{"limits": limits}})
+    interrupt_when_spinning(2)
+    for load in (host.load, lambda path: callbox.load(path, host=host)):
+        try:
+            load({str(tmp_path / "loops.wasm")!r})  # SPIN
+        except KeyboardInterrupt:
+            assert add_n(x, n=1).tolist() == [2, 2, 2]
+        else:
+            raise SystemExit("no interrupt")
+    print("done")
+    """
+    check(run(guests, tmp_path, program))
+
+
 def test_an_uncaught_interrupt_ends_the_process_as_ever(guests, tmp_path):
     done = run(guests, tmp_path, "interrupt_when_spinning()\nspin()  # SPIN")
     assert done.returncode == -2, done

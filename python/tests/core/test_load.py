@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +194,123 @@ def test_damaged_files_are_refused(tmp_path, contents, code, message):
     path = tmp_path / "m.safetensors"
     path.write_bytes(contents)
     fails(code, message, path)
+
+
+def large(add_n: bytes, path: Path) -> Path:
+    """Writes a module with a custom section of 40 MiB."""
+    size = 40 << 20
+    section = [0x80 | size & 0x7F, 0x80 | size >> 7 & 0x7F, 0x80 | size >> 14 & 0x7F, size >> 21]
+    path.write_bytes(add_n + b"\0" + bytes(section) + b"\0" * size)
+    return path
+
+
+LIMITED = """
+import callbox, resource, sys
+host = callbox.Host()
+path, left = sys.argv[1], int(sys.argv[2])
+source = open(path, "rb").read()
+with open("/proc/self/status") as status:
+    used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (used + left, used + left))
+for load in (lambda: callbox.load(path, host=host), lambda: host.load(path), lambda: host.load(source)):
+    try:
+        load()
+    except (MemoryError, OSError) as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("mebibytes", [2, 20])
+def test_a_file_may_be_larger_than_the_memory_that_is_left(add_n, tmp_path, mebibytes):
+    path = large(add_n, tmp_path / "large.wasm")
+    command = [sys.executable, "-c", LIMITED, path, str(mebibytes << 20)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.split() == ["MemoryError", "OSError", "MemoryError"]
+
+
+def test_the_process_may_end_while_a_thread_loads(add_n, tmp_path):
+    """A thread that waits for the GIL then must have no frames of Rust."""
+    path = large(add_n, tmp_path / "large.wasm")
+    program = f"""
+import callbox, sys, threading, time
+callbox.load({str(path.parent / "small.wasm")!r})
+threading.Thread(target=lambda: callbox.load({str(path)!r}), daemon=True).start()
+time.sleep(float(sys.argv[1]))
+"""
+    (tmp_path / "small.wasm").write_bytes(add_n)
+    for seconds in (0.002, 0.006, 0.01, 0.02):
+        ran = subprocess.run([sys.executable, "-c", program, str(seconds)], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, ""), seconds
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "module.add_n.__signature__",
+        "host.policy",
+        "module.policy",
+        "dir(module)",
+        "callbox._callbox.shown_path(Path())",
+        "callbox._callbox.names_of_file(Path())",
+    ],
+)
+def test_the_process_may_end_while_threads_read(guests, read):
+    program = f"""
+import callbox, threading, time
+host = callbox.Host()
+module = host.load({str(guests / "add_n.wasm")!r})
+class Path:
+    def __fspath__(self):
+        return "".join(chr(97 + i % 3) for i in range(100))
+def body():
+    while True:
+        {read}
+for _ in range(4):
+    threading.Thread(target=body, daemon=True).start()
+time.sleep(0.05)
+"""
+    for _ in range(2):
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_an_exit_handler_may_wait_for_calls(guests):
+    """One that was registered before callbox's own runs after it."""
+    program = f"""
+import atexit, queue, sys, threading
+import numpy as np
+work = queue.Queue()
+def worker():
+    while True:
+        call = work.get()
+        call()
+        work.task_done()
+threading.Thread(target=worker, daemon=True).start()
+atexit.register(lambda: (work.join(), print("done")))
+import callbox
+add_n = callbox.Host().load({str(guests / "add_n.wasm")!r}).add_n
+for _ in range(20000):
+    work.put(lambda: add_n(np.ones(3, np.float32), n=1.0))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
+
+
+def test_messages_have_no_control_characters_of_a_path(tmp_path):
+    path = tmp_path / "a\x1b[31m\u202e\nb.wasm"
+    path.write_bytes(b"\0asm")
+    (tmp_path / "c.json").write_text("{}")
+    (tmp_path / "c.json").rename(tmp_path / "c\x1b.json")
+    host = callbox.Host()
+    for load in (
+        lambda: callbox.load(path),
+        lambda: callbox.load(path, digest="0" * 64),
+        lambda: callbox.load(path, name="x"),
+        lambda: host.load(path),
+        lambda: host.load(path, native=tmp_path / "c\x1b.json"),
+        lambda: host.load(path, native=tmp_path / "d\x1b.json"),
+    ):
+        with pytest.raises((callbox.CallError, OSError)) as caught:
+            load()
+        assert str(caught.value).isprintable(), ascii(caught.value)

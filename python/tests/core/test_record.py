@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,27 @@ def test_mistakes_are_told(tmp_path):
     recording.close()
     with pytest.raises(RuntimeError, match="the recording is closed"), recording:
         pass
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import callbox
+add_n = callbox.Host().load(sys.argv[1]).add_n
+x = np.zeros(50 << 20, np.float32)
+out = np.empty_like(x)
+add_n(x, n=1.0, out=out)
+callbox.record(sys.argv[2])
+with open("/proc/self/status") as status:
+    used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (used + (100 << 20), resource.RLIM_INFINITY))
+add_n(x, n=1.0, out=out)
+print(out[-1])
+"""
+
+
+def test_a_call_for_which_there_is_no_memory_is_not_recorded(guests, tmp_path):
+    program = [sys.executable, "-c", LIMITED, guests / "add_n.wasm", tmp_path / "capsules"]
+    ran = subprocess.run(program, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "1.0\n"), ran.stderr
+    assert "a call of add_n is not recorded: RESOURCE_EXHAUSTED: " in ran.stderr

@@ -21,7 +21,8 @@ def counted(target: str, sha256: str) -> dict[str, object]:
 def test_each_target_counts_its_calls_time_bytes_and_failures(host, guests):
     # A module of these tests alone: other hosts of the process count with it.
     module = host.load((guests / "add_n.wasm").read_bytes() + b"\0\x06\x05stats")
-    assert counted("add_n", module.digest)["calls"] == 0
+    # Not before its first call: a module can have thousands of targets that no program calls.
+    assert module.digest not in {target["sha256"] for target in callbox.stats()}
     for n in (1.0, 2.0, 3.0):
         module.add_n(np.zeros(2, np.float32), n=n)
     with pytest.raises(callbox.CallError):

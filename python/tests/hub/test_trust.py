@@ -140,6 +140,42 @@ def test_a_host_loads_only_what_its_rules_allow(add_n, tmp_path):
     denied(f"{rule}no signature", callbox.load, path, host=host)
 
 
+def test_dots_after_a_link_evade_no_rule(add_n, tmp_path, monkeypatch):
+    (tmp_path / "vendor/sub").mkdir(parents=True)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "vendor/k.wasm").write_bytes(add_n)
+    (tmp_path / "app/link").symlink_to(tmp_path / "vendor/sub")
+    host = callbox.Host(trust=rules("*/vendor/*"))
+    monkeypatch.chdir(tmp_path / "app")
+    # The system follows the link, and goes up from where it leads.
+    for path in ("../vendor/k.wasm", "link/../k.wasm", tmp_path / "app/link/../k.wasm"):
+        denied("no signature", callbox.load, path, host=host)
+        denied("no signature", host.load, path)
+
+
+def test_manifests_and_images_have_names_in_rules(add_n, twin, tmp_path):
+    for name, data in twin.items():
+        for folder in ("app", "app/vendor"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).write_bytes(data)
+    elsewhere = tmp_path / "app/elsewhere.json"
+    elsewhere.write_bytes(twin["callbox.json"].replace(b'"add_n.ptx"', b'"vendor/add_n.ptx"'))
+    host = callbox.Host(trust=rules("*/vendor/*"))
+    assert host.load(add_n, native=tmp_path / "app/callbox.json").add_n.has_native
+    for manifest in (tmp_path / "app/vendor/callbox.json", elsewhere):
+        denied("found no signature", host.load, add_n, native=manifest)
+        denied("does not cover native code", host.load, sign(add_n, 1), native=manifest)
+    signed = sign(package(add_n, twin), 1)
+    assert host.load(signed, native=tmp_path / "app/vendor/callbox.json").add_n.has_native
+
+
+def test_rules_for_the_hub_hold_for_small_and_capital_letters(add_n):
+    host = callbox.Host(trust=rules("hf:Good/*"))
+    for name in ("hf:Good/k@main", "hf:good/k@main"):
+        denied("found no signature", host.load, add_n, name=name)
+    host.load(add_n, name="hf:other/k@main")
+
+
 def test_the_contents_of_a_file_choose_no_rule(add_n, tmp_path):
     path = tmp_path / "m.safetensors"
     trust = rules("*/m.safetensors")

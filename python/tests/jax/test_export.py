@@ -124,6 +124,38 @@ def test_open_dimensions_of_given_results(load):
     np.testing.assert_array_equal(program.call(np.ones(4, np.float32)), np.ones(4))
 
 
+def test_open_dimensions_of_larger_results(assemble):
+    """The stand-ins of open dimensions are large numbers, and no sizes of arrays."""
+
+    def array(name, *dimensions):
+        return {"name": name, "element_types": ["f32"], "dimensions": list(dimensions)}
+
+    # Names that Rust allows for dimensions, and Python does not.
+    operands = [array("a", "lambda", "3"), array("b", "in", "3")]
+    declared = {"name": "f", "operands": operands, "results": [array("z", "lambda", "in", "4096*in", "3")]}
+    f = callbox.Host().load(assemble({"f": b"\x41\x00"}, [declared])).f
+    program = exported_of(lambda a, b: callbox.jax.call(f, a, b), "n, 3", "m, 3")
+    assert str(program.out_avals[0].shape) == "(n, m, 4096*m, 3)"
+    assert program.call(np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)).shape == (2, 1, 4096, 3)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "status"])
+def test_open_dimensions_of_results_that_are_too_large(assemble, on_error):
+    """The sizes are known when the program runs."""
+
+    def array(name, *dimensions):
+        return {"name": name, "element_types": ["f32"], "dimensions": list(dimensions)}
+
+    results = [array("y", "..", "100000*n")]
+    declared = {"name": "f", "traits": ["rows"], "operands": [array("x", "..", "n")], "results": results}
+    host = callbox.Host(policy={"limits": {"memory_bytes": 1 << 20}})
+    f = host.load(assemble({"f": b"\x41\x00"}, [declared])).f
+    program = exported_of(lambda x: callbox.jax.call(f, x, on_error=on_error), "b, 1")
+    jax.block_until_ready(program.call(np.ones((2, 1), np.float32)))
+    with pytest.raises(Exception, match="expected declared results of at most 1048768 bytes"):
+        jax.block_until_ready(program.call(np.ones((3, 1), np.float32)))
+
+
 def test_open_dimensions_that_disagree(load):
     def program(x, weight):
         return callbox.jax.call(load("rms_norm").rms_norm, x, weight, eps=0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import pickle
 
 import jax
@@ -162,3 +163,40 @@ def test_operands_of_elementwise_targets_are_broadcast(load):
     np.testing.assert_allclose(op(x, 1.0, beta=16.0), [0.2, 0.5, 0.8], rtol=1e-6)
     with pytest.raises(ValueError, match="roadcast"):
         op(x, np.ones(2, np.float32), beta=16.0)
+
+
+def test_long_texts_of_a_foreign_call_are_cut(load, failure):
+    """An exported program may have any attributes."""
+    attributes = load("add_n").add_n.xla_attributes([X], [X], {"n": 1.0})
+    foreign = jax.ffi.ffi_call("callbox.v1", jax.ShapeDtypeStruct(X.shape, X.dtype))
+    long = "z" * 100_000
+    call = json.loads(attributes["call"])
+    for changed in (
+        {long: "x"},
+        {"module": long},
+        {"target": long},
+        {"call": json.dumps({**call, long: 1})},
+        {"call": json.dumps({**call, "operand_ranks": long})},
+        {"call": json.dumps({**call, "api_version": long})},
+    ):
+        message = failure(functools.partial(foreign, **{**attributes, **changed}), X)
+        assert len(message) < 3000, message[:200]
+
+
+def test_a_guest_cannot_quote_the_failure_of_another(load):
+    def failure(call):
+        with pytest.raises(Exception, match="CANCELLED|DEADLINE_EXCEEDED") as raised:
+            jax.block_until_ready(jax.jit(call)(jnp.ones(3)))
+        return raised.value
+
+    late = failure(lambda x: callbox.jax.call(load("add_n").add_n, x, n=1.0, deadline=0.0))
+    quoted = f"DEADLINE_EXCEEDED: {callbox.errors.from_jax(late).message}"
+    fail = load("faults").fail
+    forged = failure(lambda x: callbox.jax.call(fail, x, result_shape_dtypes=x, code=1, message=quoted))
+    failure(lambda x: callbox.jax.call(load("add_n").add_n, x, n=1.0, deadline=0.0))
+    found = callbox.errors.from_jax(forged)
+    assert (found.code, found.blame, found.module, found.target) == ("CANCELLED", "guest", "faults.wasm", "fail")
+    # The last 64 failures are known.
+    for _ in range(64):
+        failure(lambda x: callbox.jax.call(load("add_n").add_n, x, n=1.0, deadline=0.0))
+    assert callbox.errors.from_jax(forged) is None

@@ -62,6 +62,17 @@ def test_every_code_and_its_message_reach_check(load, code):
     assert raised.value.code == callbox.error_name(code)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "recoverable", "blame"),
+    [({"n": -1.0}, True, "guest"), ({"n": 1.0, "deadline": 0.0}, False, "caller")],
+)
+def test_check_tells_whose_failure_it_is(load, attributes, recoverable, blame):
+    _, status = callbox.jax.call(load("add_n").add_n, jnp.ones(2), on_error="status", **attributes)
+    with pytest.raises(callbox.CallError) as raised:
+        callbox.jax.check(status)
+    assert (raised.value.recoverable, raised.value.blame) == (recoverable, blame)
+
+
 def test_a_batch_has_a_status_for_each_element(load):
     def norm(x, eps):
         return callbox.jax.call(load("broadcast_add").broadcast_add, x, x, on_error="status")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math as cmath
 import os
+import sys
 import textwrap
 
 import numpy as np
@@ -138,6 +139,15 @@ def test_a_compiler_that_ends(worker, monkeypatch, program, ending):
         " receive(sys.stdin.buffer); send(sys.stdout.buffer, b'module')",
     )
     assert worker.compile("f", None) == b"module"
+
+
+def test_the_compiler_imports_nothing_of_the_working_folder(worker, monkeypatch, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    with pytest.raises(callbox.CompileError) as raised:
+        worker.compile("f", None)
+    assert "imported" not in raised.value.message
 
 
 def test_a_compiler_that_takes_too_long(worker, monkeypatch):

@@ -1,5 +1,9 @@
 """Calls: values, dtypes, memory, attributes and errors."""
 
+import itertools
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -175,6 +179,88 @@ def test_a_deadline_is_kept(faults):
     with pytest.raises(callbox.CallError) as caught:
         endless(torch.ones(2))
     assert caught.value.code == "DEADLINE_EXCEEDED"
+
+
+#: Counts down from a million in the register of the frame, which takes a millisecond.
+_COUNTS = b"\x41\xc0\x84\x3d\x21\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x41\x00"
+
+
+def _array(name):
+    return {"name": name, "element_types": ["f32"], "dimensions": ["n"]}
+
+
+@pytest.fixture(scope="module")
+def slow(assemble):
+    """A target whose derivative takes about a millisecond."""
+    derivative = {"name": "g", "operands": [_array("x"), _array("d")], "results": [_array("z")]}
+    declarations = [
+        {"name": "f", "operands": [_array("x")], "results": [_array("y")]},
+        derivative | {"derivative_of": "f", "derivative_mode": "vjp"},
+    ]
+    return callbox.Host().load(assemble({"f": b"\x41\x00", "g": _COUNTS}, declarations))
+
+
+def test_a_deadline_is_that_of_a_whole_batch(slow):
+    op = callbox.torch.op(slow.g, deadline=0.2)
+    mapped = torch.func.vmap(lambda x: op(x, x))
+    assert mapped(torch.ones(2, 2)).shape == (2, 2)
+    with pytest.raises(callbox.CallError, match="deadline of 200ms") as caught:
+        mapped(torch.ones(1000, 2))
+    assert (caught.value.code, caught.value.blame) == ("DEADLINE_EXCEEDED", "guest")
+
+
+def test_a_deadline_is_that_of_a_whole_backward_pass(slow):
+    mapped = torch.func.vmap(callbox.torch.op(slow.f, deadline=0.2))
+    x = torch.ones(25, 2, requires_grad=True)
+    y = mapped(x).sum()
+    # Each pass has the time anew.
+    for _ in range(10):
+        y.backward(retain_graph=True)
+    x = torch.ones(1000, 2, requires_grad=True)
+    for differentiate in (
+        lambda: mapped(x).sum().backward(),
+        lambda: torch.func.grad(lambda x: mapped(x).sum())(x.detach()),
+        lambda: torch.func.vjp(mapped, x.detach())[1](x.detach()),
+    ):
+        with pytest.raises(callbox.CallError, match="deadline of 200ms") as caught:
+            differentiate()
+        assert (caught.value.code, caught.value.blame) == ("DEADLINE_EXCEEDED", "guest")
+
+
+def test_the_time_of_python_is_not_the_batchs(activation):
+    def shapes(x, **_):
+        time.sleep(0.1)
+        return x
+
+    op = callbox.torch.op(activation.squareplus, result_shape_dtypes=shapes, deadline=0.1)
+    assert torch.func.vmap(lambda x: op(x, beta=0.0))(torch.ones(2, 2)).shape == (2, 2)
+    # Each call waits for the interpreter lock, which the other thread gives up after 5 ms.
+    op = callbox.torch.op(activation.squareplus, deadline=0.25)
+    ended = threading.Event()
+
+    def compute():
+        while not ended.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        assert torch.func.vmap(lambda x: op(x, beta=0.0))(torch.ones(200, 2)).shape == (200, 2)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_derivatives_of_derivatives_end(assemble):
+    """Declarations can go on and on."""
+    names = [f"f{number}" for number in range(200)]
+    declarations = [{"name": "f0", "operands": [_array("x")], "results": [_array("y")]}]
+    for before, name in itertools.pairwise(names):
+        declarations.append({"name": name, "derivative_of": before, "derivative_mode": "vjp"})
+    module = callbox.Host().load(assemble(dict.fromkeys(names, b"\x41\x00"), declarations))
+    assert callbox.torch.op(module.f0)(torch.ones(2)).shape == (2,)
+    operators = [name for name in dir(torch.ops.callbox) if name.startswith("f1")]
+    assert len(operators) < 20
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support")

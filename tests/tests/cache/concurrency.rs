@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, thread};
 
+use callbox::StatusCode;
 use callbox::policy::Policy;
 use callbox::wasm::{Cache, CacheOptions, CacheOutcome, CacheProblem};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Place, check, check_hit, engine, engine_with, module, take};
 
@@ -192,4 +194,36 @@ fn a_file_that_cannot_be_written_is_no_reason_to_fail() {
     assert!(place.entries().is_empty());
     assert!(place.files("unfinished").is_empty());
     assert_eq!(fs::metadata(place.secret()).unwrap().len(), 32);
+}
+
+/// Runs in a child process; otherwise it does nothing.
+#[test]
+fn writer_of_small_files() {
+    let Some(directory) = directory() else { return };
+    let limit = |bytes| {
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let current = Some(bytes);
+        setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+    };
+    // Not enough for the secret, then not enough for an entry.
+    limit(16);
+    let refused = Cache::open_ambient(&directory, CacheOptions::default()).err();
+    let status = refused.unwrap();
+    assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+    limit(1024);
+    let (engine, reports) = engine(&directory, u64::MAX, Policy::default());
+    check(&engine.load(&module(0)).unwrap(), 0);
+    let expected = [(CacheProblem::NotStored, StatusCode::ResourceExhausted)];
+    assert_eq!(take(&reports), expected);
+}
+
+/// A write past the limit on the size of files would end the process by SIGXFSZ.
+#[test]
+fn a_limit_on_the_size_of_files_is_looked_at_first() {
+    let place = Place::new();
+    let mut child = child("writer_of_small_files", &place).spawn().unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(place.entries(), [] as [PathBuf; 0]);
+    assert_eq!(place.files("unfinished"), [] as [PathBuf; 0]);
 }

@@ -100,6 +100,8 @@ pub(crate) enum Generator {
     },
     /// The section `callbox.targets`.
     Metadata(Vec<Piece>),
+    /// A custom section.
+    Custom { name: String, data: Vec<Piece> },
     /// `count` custom sections of `bytes` bytes, whose names have `name` bytes.
     CustomSections { count: u32, bytes: u32, name: u32 },
     /// The target calls the host's function `function` `count` times with these arguments.
@@ -119,6 +121,8 @@ pub(crate) enum Generator {
     Plain { functions: u32, count: u32 },
     /// What each of these adds.
     Several(Vec<Generator>),
+    /// The whole module.
+    Bytes(Vec<Piece>),
 }
 
 /// The instruction of a [`Generator::Row`].
@@ -139,9 +143,21 @@ struct Custom {
     names: Option<NameSection>,
 }
 
+impl Custom {
+    fn add(&mut self, name: &str, data: &[Piece]) {
+        self.sections.push(CustomSection {
+            name: name.to_owned().into(),
+            data: join(data).into(),
+        });
+    }
+}
+
 impl Generator {
     /// The module's bytes.
     pub(crate) fn module(&self) -> Vec<u8> {
+        if let Self::Bytes(pieces) = self {
+            return join(pieces);
+        }
         let mut sections = Sections::new();
         let mut custom = Custom::default();
         self.add_to(&mut sections, &mut custom);
@@ -155,6 +171,7 @@ impl Generator {
                     one.add_to(sections, custom);
                 }
             }
+            Self::Bytes(_) => panic!("a whole module is no part of another one"),
             Self::Blocks { depth, values } => bodies::blocks(sections, depth, values),
             Self::BranchTables {
                 functions,
@@ -267,13 +284,8 @@ impl Generator {
                 let name = "n".repeat(bytes as usize);
                 custom.names = Some(names::locals(sections, functions, count, &name));
             }
-            Self::Metadata(ref pieces) => {
-                let section = CustomSection {
-                    name: "callbox.targets".into(),
-                    data: join(pieces).into(),
-                };
-                custom.sections.push(section);
-            }
+            Self::Metadata(ref data) => custom.add("callbox.targets", data),
+            Self::Custom { ref name, ref data } => custom.add(name, data),
             Self::CustomSections { count, bytes, name } => {
                 let section = CustomSection {
                     name: "n".repeat(name as usize).into(),

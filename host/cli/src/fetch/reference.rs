@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use callbox::StatusCode;
 
 use super::http::{Address, quoted};
+use super::spelling;
 use crate::failure::Failure;
 
 /// What to fetch, and the digest that it must have.
@@ -146,6 +147,10 @@ pub(crate) fn digest(text: &str) -> Result<String, String> {
 /// An https address. Without TLS, only this machine is asked.
 fn web(text: &str) -> Result<Address, String> {
     let address = Address::parse(text)?;
+    let port = if address.is_secure() { 443 } else { 80 };
+    spelling::authority(address.authority(), port)
+        .and_then(|()| spelling::path(address.path()))
+        .map_err(|expected| format!("{expected}, found {}", quoted(&address.text())))?;
     if address.is_secure() || address.is_loopback() {
         return Ok(address);
     }
@@ -213,6 +218,11 @@ fn oci(text: &str) -> Result<OciReference, String> {
             "expected the host of a registry in lower case, found {found}"
         ));
     }
+    // Registries of this machine are asked without TLS.
+    let plain = Address::parse(&format!("http://{host}/"));
+    let is_plain = plain.is_ok_and(|plain| plain.is_loopback());
+    spelling::authority(host, if is_plain { 80 } else { 443 })
+        .map_err(|expected| format!("{expected}, found {}", quoted(host)))?;
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
         part.starts_with(is_plain)
@@ -318,6 +328,22 @@ mod tests {
             ("oci:host.example/a:b/c", "expected a tag"),
             ("oci:host.example/a@sha512:00", "expected oci:HOST/PATH:TAG"),
             ("oci:host.example/a@sha256:00", "expected a SHA-256 of 64"),
+            (
+                "oci:host.example:443/a:1",
+                "expected the default port to be left out",
+            ),
+            ("oci:localhost:05000/a:1", "expected a port from 1 to 65535"),
+            ("oci:host.example./a:1", "expected a host in lower case"),
+            ("https://Host.example/a", "expected a host in lower case"),
+            (
+                "https://host.example:443/a",
+                "expected the default port to be left out",
+            ),
+            ("https://host.example/a//b", "expected a path without `//`"),
+            (
+                "https://host.example/%61",
+                "expected letters, digits, `-._~`",
+            ),
             ("http://example.com/k.wasm", "expected an https address"),
             (
                 "http://127.0.0.1.example.com/k",

@@ -45,6 +45,17 @@ impl<F: Read + Seek> Tensors<F> {
         })
     }
 
+    /// The tensors of a type, each with its bytes, in the order of their elements.
+    pub(crate) fn names_of(&self, ty: ElementType) -> impl Iterator<Item = (String, usize)> {
+        let metadata = &self.metadata;
+        let names = metadata.offset_keys().into_iter();
+        names.filter_map(move |name| {
+            let info = metadata.info(&name)?;
+            let (start, end) = info.data_offsets;
+            (info.dtype == holder(ty)).then_some((name, end - start))
+        })
+    }
+
     /// Reads a tensor. If the format has no name for `expected`, the tensor may be stored as
     /// another type.
     ///
@@ -202,6 +213,8 @@ fn element_type(info: &TensorInfo, meant: Option<ElementType>) -> Result<Element
 /// The element type that the file's metadata declares for a tensor.
 fn declared(name: &str, metadata: &Metadata) -> Option<ElementType> {
     let shapes = metadata.metadata().as_ref()?.get(SHAPES)?;
+    const ENTRY: usize = 160;
+    json::check_memory(shapes.as_bytes(), ENTRY, MOST_MEMORY).ok()?;
     let shapes: HashMap<String, String> = serde_json::from_str(shapes).ok()?;
     let shape: ArrayShape = shapes.get(name)?.parse().ok()?;
     Some(shape.element_type())

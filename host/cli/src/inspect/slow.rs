@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wasmparser::{CustomSectionReader, FunctionBody, KnownCustom, Name, Operator, Parser, Payload};
+use wasmparser::{
+    CustomSectionReader, FunctionBody, Name, NameSectionReader, Operator, Parser, Payload,
+};
 
 /// How LLVM notes in the section `target_features` that a module may have vectors.
 const HAS_SIMD128: &[u8] = b"+\x07simd128";
@@ -92,10 +94,10 @@ impl Module {
             let mut features = section.data().windows(HAS_SIMD128.len());
             self.may_have_vectors |= features.any(|found| found == HAS_SIMD128);
         }
-        let KnownCustom::Name(sections) = section.as_known() else {
+        if section.name() != "name" {
             return;
-        };
-        for names in sections.into_iter().flatten() {
+        }
+        for names in NameSectionReader::new(section.data_reader()).flatten() {
             if let Name::Function(functions) = names {
                 let cured = functions
                     .into_iter()

@@ -17,10 +17,10 @@ use callbox::call::{
 };
 use callbox::values::zeroed;
 use callbox::{ArrayShape, Blame, CallOptions, CallSite, Platform, Result, Status, StatusCode};
-use callbox_package::{Limits, Package};
+use callbox_package::Limits;
 
 use super::counters::Counter;
-use crate::case::{Case, Tolerance, compare};
+use crate::case::{Tolerance, compare};
 use crate::failure::{Failure, Outcome};
 use crate::modules::Loader;
 use crate::policy::PolicyArguments;
@@ -199,17 +199,15 @@ impl Shadowed {
         let in_file = |status: Status| status.context(path.display());
         let package = callbox_package::read(file.contents.bytes(), &Limits::default());
         let package = package.map_err(in_file)?;
-        let cases = cases(&package, targets).map_err(in_file)?;
+        let tolerances = package::tolerances(&package, targets).map_err(in_file)?;
         let mut twins = BTreeMap::new();
         for name in module.targets().iter().map(|target| &target.name) {
             let target = targets.iter().find(|target| target.name == *name);
             if target.is_some_and(|target| target.has_trait(PURE)) {
-                let of_target = cases.iter().filter(|case| case.target() == name);
+                let declared = tolerances.get(name).copied().unwrap_or_default();
                 let twin = Twin {
                     module: loader.load(&file, name)?,
-                    tolerance: shadow.tolerance.unwrap_or_else(|| {
-                        Tolerance::widest(of_target.filter_map(Case::tolerance))
-                    }),
+                    tolerance: shadow.tolerance.unwrap_or(declared),
                 };
                 twins.insert(name.clone(), twin);
             }
@@ -257,10 +255,6 @@ impl Shadowed {
 fn is_wasm(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "wasm")
-}
-
-fn cases(package: &Package<'_>, targets: &[Signature]) -> Result<Vec<Case>> {
-    Ok(package::check(package, targets)?.cases)
 }
 
 impl TargetModule for Shadowed {

@@ -123,7 +123,10 @@ fn parts<'a>(package: &Package<'a>) -> Result<Option<Parts<'a>>> {
     };
     let text = str::from_utf8(bytes)
         .map_err(|_| wrong("expected UTF-8, found other bytes".to_owned()).context(MANIFEST))?;
-    let manifest = Manifest::parse(text).map_err(|status| status.context(MANIFEST))?;
+    let manifest = Manifest::parse(text).map_err(|status| {
+        let message = status.message().to_owned();
+        Status::new(status.code(), Blame::Guest, message).context(MANIFEST)
+    })?;
     // Several images can name one file, so that the package's size is no bound.
     let mut left = Limits::default().package_bytes;
     let images = manifest.images.iter().map(|image| {

@@ -117,11 +117,14 @@ fn publish_bundle(
     }
     for _ in 0..TRIES {
         let list = referrers::list(registry, &subject)?;
-        if list.is_kept || list.has(&artefact) {
+        if list.has(&artefact) {
             return Ok(());
         }
-        let index = list.with(&artefact, manifest.len()).into_bytes();
-        put(registry, &referrers::tag_of(&subject), INDEX_TYPE, &index)?;
+        let Some(index) = list.with(&artefact, manifest.len()) else {
+            return Ok(());
+        };
+        let tag = referrers::tag_of(&subject);
+        put(registry, &tag, INDEX_TYPE, index.as_bytes())?;
         // Another command may have replaced the list at the same time: it is looked at again.
     }
     let message = format!("the list of the artefacts of {subject} is changed again and again");

@@ -160,6 +160,40 @@ impl Parts {
     }
 }
 
+/// Fuel can last for hours.
+#[test]
+fn a_deterministic_capsule_has_the_users_deadline_too() {
+    let folder = folder(
+        r#"(module
+          (memory (export "memory") 1)
+          (func (export "f") (param i32) (result i32) (loop $on (br $on)) unreachable))"#,
+    );
+    folder.write("fuel.json", r#"{"limits": {"fuel": 1000000}}"#);
+    let flags = ["--deterministic", "--policy", "fuel.json"];
+    let (_, capsule) = record(&folder, "f", &flags);
+    let bytes = std::fs::read(folder.path(&capsule)).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let mut record: Value = serde_json::from_slice(file.tensor("capsule").unwrap().data()).unwrap();
+    record["policy"]["limits"]["fuel"] = json!(20_000_000_000_u64);
+    record["policy"]["limits"]["deadline_ms"] = json!(100);
+    let record = record.to_string().into_bytes();
+    let views = file.tensors().into_iter().map(|(name, view)| match &*name {
+        "capsule" => (
+            name,
+            TensorView::new(Dtype::U8, vec![record.len()], &record).unwrap(),
+        ),
+        _ => (name, view),
+    });
+    folder.write("c.capsule", serialize(views, None).unwrap());
+    folder.write("user.json", r#"{"limits": {"deadline_ms": 100}}"#);
+    let replay = ["replay", "c.capsule", "--policy", "user.json", "--json"];
+    let object = folder.run(&replay).object();
+    let found = &object["replay"]["found"];
+    assert_eq!(found["code"], "DEADLINE_EXCEEDED", "{object}");
+    let message = found["message"].as_str().unwrap();
+    assert!(message.contains("its deadline of 100ms"), "{object}");
+}
+
 #[test]
 fn another_ending_is_told() {
     let mut parts = Parts::new();
@@ -173,6 +207,22 @@ fn another_ending_is_told() {
         "blame": "guest", "backtrace": []});
     let message = "the call ended with OK, and with ABORTED: \\u{1b}[2J when it was recorded";
     parts.refused("FAILED_PRECONDITION", message);
+}
+
+#[test]
+fn a_strangers_texts_are_cut() {
+    let long = "\u{1b}x".repeat(500_000);
+    let mut parts = Parts::new();
+    parts.record["status"] = json!({"code": "ABORTED", "message": long, "recoverable": false,
+        "blame": "guest", "backtrace": vec!["f"; 100_000]});
+    parts.record["module"]["file"] = json!(long);
+    let object = parts.refused("FAILED_PRECONDITION", "the call ended with OK");
+    let length = object.to_string().len();
+    assert!(length < 100_000, "{length}");
+    let mut parts = Parts::new();
+    parts.record["api_version"] = json!(long);
+    let object = parts.refused("INVALID_ARGUMENT", "expected an api_version such as");
+    assert!(object.to_string().len() < 1_000, "{object}");
 }
 
 #[test]
@@ -280,6 +330,18 @@ fn a_capsule_of_many_results_that_are_not_read_takes_time_in_proportion() {
     parts.record["scratch"] = json!([1, 0]);
     let message = "expected scratch in ascending order, found 0 after 1";
     parts.refused("INVALID_ARGUMENT", message);
+}
+
+/// They took 21 bytes for each byte.
+#[test]
+fn the_lists_of_a_capsule_take_bounded_memory() {
+    let mut parts = Parts::new();
+    parts.record["operands"] = json!(vec!["s8[]"; 2_000_000]);
+    let folder = Folder::new();
+    folder.write("c", parts.file());
+    let ran = limited(&folder, 100, &["replay", "c"]);
+    let message = "error: INVALID_ARGUMENT: c: the capsule is wrong: expected JSON whose values";
+    assert!(ran.code == 1 && ran.stderr.starts_with(message), "{ran:?}");
 }
 
 #[test]

@@ -293,3 +293,29 @@ fn packages_that_are_added_at_one_time_are_all_in_the_file() {
     }
     assert_eq!(file.len(), 2 + COUNT);
 }
+
+#[test]
+fn packages_beside_weights_are_limited() {
+    let folder = Folder::new();
+    let module = b"\0asm\x01\0\0\0";
+    let view = || TensorView::new(Dtype::U8, vec![module.len()], module).unwrap();
+    for (count, outcome) in [
+        (256, None),
+        (257, Some("expected at most 256 packages, found 257")),
+    ] {
+        let tensors = (0..count).map(|number| (format!("callbox.k{number}"), view()));
+        folder.write("m.safetensors", serialize(tensors, None).unwrap());
+        let lock = ["lock", "m.safetensors", "-o", "m.lock"];
+        match outcome {
+            None => {
+                folder.run(&lock).done();
+                let lock: serde_json::Value =
+                    serde_json::from_slice(&folder.read("m.lock")).unwrap();
+                assert!(lock.to_string().contains("m.safetensors#callbox.k255"));
+            }
+            Some(message) => {
+                refuse(&folder, &lock, 1, "RESOURCE_EXHAUSTED", message);
+            }
+        }
+    }
+}

@@ -56,6 +56,7 @@ mod programs;
 mod ptx;
 #[cfg(all(unix, feature = "fetch"))]
 mod published;
+mod published_folders;
 #[cfg(all(unix, feature = "fetch"))]
 mod real_registry;
 mod recorded;

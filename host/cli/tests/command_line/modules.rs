@@ -95,6 +95,16 @@ fn a_folder_is_loaded_whole() {
             .starts_with("warning: a file is left out: INVALID_ARGUMENT: k/broken.wasm: "),
         "{ran:?}"
     );
+
+    // So are those of a link that leads nowhere.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("none", folder.path("k/dangling.wasm")).unwrap();
+        let ran = folder.run(&run);
+        assert_eq!((ran.code, &ran.stdout), (0, &expected), "{ran:?}");
+        let warning = "warning: a file is left out: NOT_FOUND: expected to read k/dangling.wasm: ";
+        assert!(ran.stderr.contains(warning), "{ran:?}");
+    }
 }
 
 #[test]
@@ -122,6 +132,20 @@ fn a_module_that_does_not_load_fails_only_programs_that_call_it() {
     let message = "two modules have the target \"table\": k/0.wasm and k/a.wasm";
     folder.refuse(&run("table.hlo"), 1, "ALREADY_EXISTS", message);
     folder.run(&run("own.hlo")).done();
+}
+
+#[test]
+fn names_of_targets_that_callbox_has_are_left_out() {
+    let folder = Folder::new();
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder
+        .module("k/hostile.wasm", &exporting("callbox.v1"))
+        .module("k/negate.wasm", NEGATE);
+    folder.write("own.hlo", calling("negate"));
+    let ran = folder.run(&["run", "own.hlo", "--input", "0=x.npy", "--targets", "k"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let message = "k/hostile.wasm: its target \"callbox.v1\" is left out: it is callbox's own";
+    assert!(ran.stderr.contains(message), "{ran:?}");
 }
 
 #[test]

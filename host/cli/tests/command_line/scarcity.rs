@@ -247,6 +247,23 @@ fn little_memory_is_enough_for_a_small_call() {
     }
 }
 
+/// The file is not too long. This process has too little memory.
+#[test]
+fn a_file_that_cannot_be_read_is_not_to_blame() {
+    let folder = folder();
+    let module = std::fs::File::create(folder.path("long.wasm")).unwrap();
+    module.set_len(60 << 20).unwrap();
+    let text = "ulimit -d 40000; exec \"$0\" inspect long.wasm";
+    let ran = Ran::new(&script(&folder, text).output().unwrap());
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("RESOURCE_EXHAUSTED: expected to read long.wasm"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("blame: host"), "{ran:?}");
+}
+
 #[test]
 fn a_small_stack_of_the_main_thread_is_enough() {
     let folder = folder();

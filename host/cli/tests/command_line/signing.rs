@@ -458,6 +458,32 @@ fn native_code_in_files_of_its_own_is_refused_by_a_rule() {
         ]);
         check_denied(&ran, "found native code that is not part of a package");
     }
+    // An image under a rule that the manifest is not under.
+    let manifest = include_str!("../../../../guests/add_n/callbox.json");
+    let elsewhere = manifest.replace("\"add_n.ptx\"", "\"vendor/add_n.ptx\"");
+    assert_ne!(elsewhere, manifest);
+    folder.write("other/callbox.json", elsewhere);
+    let ptx = include_str!("../../../../guests/add_n/add_n.ptx");
+    folder.write("other/vendor/add_n.ptx", ptx);
+    let rules = json!({"signatures": {"*/vendor/*": {"signed_by": public(7)}}});
+    folder.write("vendor.json", rules.to_string());
+    let call = [
+        "call",
+        "--platform",
+        "CUDA",
+        "other",
+        "add_n",
+        "--attr",
+        "n=1.0",
+    ];
+    let ran = folder.run(
+        &[
+            &call[..],
+            &["--operand", "x.npy", "--trust", "vendor.json", "--json"],
+        ]
+        .concat(),
+    );
+    check_denied(&ran, "found native code that is not part of a package");
     let plain = packages::folder();
     plain.run(&["pack", "k", "-o", "k.wasm"]).done();
     folder.module("plain.wasm", NEGATE);

@@ -92,6 +92,31 @@ fn the_key_covers_the_policy() {
     folder.run(&run).done();
 }
 
+/// A stranger wrote the program.
+#[test]
+fn long_texts_of_a_program_are_cut() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let long = "a".repeat(1 << 20);
+    let field = format!(",\\22{long}\\22:1");
+    for (program, message) in [
+        (program(&long, "negate", VECTOR, ""), "no module of the key"),
+        (program(&key, &long, VECTOR, ""), "target"),
+        (program(&key, "negate", VECTOR, &field), "unknown field"),
+        (
+            program(&key, "negate", VECTOR, "")
+                .replace("{attributes", &format!("{{{long} = 1 : i32, attributes")),
+            "attributes",
+        ),
+    ] {
+        folder.write("p.hlo", program);
+        let ran = folder.run(&[&RUN[..], &IN_K].concat());
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.contains(message), "{ran:?}");
+        assert!(ran.stderr.len() < 8192, "{}", ran.stderr.len());
+    }
+}
+
 /// `vmap` of a traced call is one call for the batch.
 #[test]
 fn batches_are_called_element_by_element() {

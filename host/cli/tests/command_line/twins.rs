@@ -165,6 +165,11 @@ fn a_twin_of_another_module_is_refused() {
             "\"attributes\": [{\"name\": \"a\", \"kind\": \"string\"}]",
             "module and twin declare the attribute \"a\" differently",
         ),
+        (
+            "\"element_types\": [\"f32\", \"f64\"]",
+            "\"element_types\": [\"f32\", \"f32\"]",
+            "expected the element type f32 once, found it again",
+        ),
     ] {
         let folder = softmax();
         let other = text.replacen(from, to, 1);

@@ -12,6 +12,7 @@ use crate::call::{
     TargetModule,
 };
 use crate::text::attributes_from_mlir;
+use crate::untrusted_text::shown_name;
 use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Result, Shape, Status};
 
 /// The size of the pieces in which large arrays of an elementwise target are passed, in bytes.
@@ -139,8 +140,11 @@ impl TracedCalls {
         let target = self.targets.iter().find(|known| known.name == site.target);
         let target = target.ok_or_else(|| Status::internal("no target of this name"))?;
         target.check(site)?;
-        let text: CallText = serde_json::from_str(string(&site.attributes, "call")?)
-            .map_err(|error| Status::invalid_argument(format!("the attribute `call`: {error}")))?;
+        let text: CallText =
+            serde_json::from_str(string(&site.attributes, "call")?).map_err(|error| {
+                let error = shown_name(&error.to_string());
+                Status::invalid_argument(format!("the attribute `call`: {error}"))
+            })?;
         let mut shapes = Shapes {
             operands: arrays(&site.operands)?,
             results: arrays(std::slice::from_ref(&site.result))?,

@@ -23,6 +23,10 @@ pub struct CallText {
     /// Whether a failure is a result, not a failure of the program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub status: bool,
+    /// Whether the results are those that the module declares, with sizes that are checked when
+    /// the call runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declared: bool,
     /// The time limit of each call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,

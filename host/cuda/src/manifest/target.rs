@@ -3,6 +3,7 @@
 use callbox_core::call::{
     ApiVersion, AttributeSignature, BufferSignature, Signature, Stage, signature::json,
 };
+use callbox_core::json::Limited;
 use callbox_core::values::{Result, StatusCode};
 use serde_json::{Map, Value};
 
@@ -159,7 +160,7 @@ fn buffer(place: &Field<'_>) -> Result<json::Buffer> {
     let name = object.find("name").map(|place| place.name());
     Ok(json::Buffer {
         name: name.transpose()?.unwrap_or_default().to_owned(),
-        element_types: element_types.transpose()?,
+        element_types: element_types.transpose()?.map(Limited::from),
         rank: rank.transpose()?,
         dimensions: dimensions.transpose()?,
         optional: object.flag("optional")?,

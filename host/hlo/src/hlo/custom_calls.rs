@@ -5,14 +5,13 @@ use super::lower::Context;
 use super::syntax::Instruction;
 use crate::instruction::{ComputationId, CustomCall, Opcode, Schedule};
 use callbox_core::call::{ApiVersion, StaticInfo};
-use callbox_core::json::{Object, object};
+use callbox_core::json::{Flat, Object, object};
 use callbox_core::text::{
     Cursor, Diagnostic, Parsed, Placed, read_attributes, read_literal_with_shape,
 };
 use callbox_core::values::{Dictionary, Shape};
-use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use std::fmt;
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Custom calls by which JAX tells XLA how to split a value over devices
 /// (xla/service/sharding_remover.cc and XLA's import of Shardy). On one device they are copies.
@@ -237,9 +236,9 @@ pub(super) fn unwrapped(text: &[u8], key: &str) -> Option<String> {
         _ => custom_call_config.attributes,
     };
     match member {
-        Member::Missing => Some(String::new()),
-        Member::Text(text) => Some(text),
-        Member::Other => None,
+        None => Some(String::new()),
+        Some(Flat(Value::String(text))) => Some(text),
+        Some(_) => None,
     }
 }
 
@@ -253,68 +252,6 @@ struct Wrapped {
 
 #[derive(Deserialize)]
 struct Members {
-    #[serde(default)]
-    opaque: Member,
-    #[serde(default)]
-    attributes: Member,
-}
-
-#[derive(Default)]
-enum Member {
-    #[default]
-    Missing,
-    Text(String),
-    /// Another value than a text.
-    Other,
-}
-
-impl<'de> Deserialize<'de> for Member {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MemberVisitor)
-    }
-}
-
-/// Reads a [`Member`], and keeps nothing of another value.
-struct MemberVisitor;
-
-impl<'de> Visitor<'de> for MemberVisitor {
-    type Value = Member;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Member, E> {
-        Ok(Member::Text(text.to_owned()))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Member, E> {
-        Ok(Member::Other)
-    }
-
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Member, E> {
-        Ok(Member::Other)
-    }
-
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Member, E> {
-        Ok(Member::Other)
-    }
-
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Member, E> {
-        Ok(Member::Other)
-    }
-
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Member, E> {
-        Ok(Member::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Member, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Member::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Member, A::Error> {
-        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Member::Other)
-    }
+    opaque: Option<Flat>,
+    attributes: Option<Flat>,
 }

@@ -1,6 +1,7 @@
 //! The JSON of a capsule.
 
 use callbox_core::call::{Alias, ApiVersion};
+use callbox_core::json;
 use callbox_core::policy::{Grants, Policy};
 use callbox_core::text::shortened;
 use callbox_core::{
@@ -13,6 +14,9 @@ use super::{Capsule, one_line};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
+
+/// The memory that the lists and objects of the JSON may take.
+const MOST_MEMORY: usize = 64 << 20;
 
 /// Everything but the arrays and the module.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,12 +131,13 @@ impl Record {
     }
 
     pub(super) fn from_json(text: &[u8]) -> Result<Self> {
-        let record: Self = serde_json::from_slice(text).map_err(|error| {
-            Status::invalid_argument(format!(
-                "the capsule is wrong: {}",
-                one_line(&shortened(&error.to_string()))
-            ))
-        })?;
+        let wrong = |error: String| {
+            let error = one_line(&shortened(&error));
+            Status::invalid_argument(format!("the capsule is wrong: {error}"))
+        };
+        json::check_memory(text, json::MAP, MOST_MEMORY).map_err(wrong)?;
+        let record: Self =
+            serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         if record.format == FORMAT {
             return Ok(record);
         }

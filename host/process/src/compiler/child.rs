@@ -51,6 +51,21 @@ const LAST_WORDS: u64 = 4096;
 /// The message that Rust's allocator prints before it aborts.
 const NO_MEMORY: &str = "memory allocation of";
 
+/// Whether a process ended by a signal that its own faults do not raise. Daemons that watch the
+/// memory of a machine begin with SIGTERM.
+fn is_from_outside(signal: Option<i32>) -> bool {
+    const FAULTS: [Signal; 7] = [
+        Signal::SEGV,
+        Signal::BUS,
+        Signal::ILL,
+        Signal::FPE,
+        Signal::ABORT,
+        Signal::TRAP,
+        Signal::SYS,
+    ];
+    signal.is_some_and(|signal| FAULTS.iter().all(|fault| fault.as_raw() != signal))
+}
+
 /// The settings that a child keeps for life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -157,11 +172,15 @@ impl CompilerChild {
             Ok(Ok(_)) => "it answered something else".to_owned(),
             Ok(Err(status)) => status.message().to_owned(),
             Err(Loss::Ended) => match self.ending() {
-                Some(ending) => {
+                Ok(Some(ending)) => {
                     is_lost = ending.signal().is_some();
                     format!("it ended ({ending})")
                 }
-                None => "it closed its socket".to_owned(),
+                Ok(None) => "it closed its socket".to_owned(),
+                Err(_) => {
+                    is_lost = true;
+                    "it ended".to_owned()
+                }
             },
             Err(Loss::Deadline | Loss::Cancelled) => {
                 is_lost = true;
@@ -269,11 +288,13 @@ impl CompilerChild {
     }
 
     /// Compiles a module, whose earlier attempts used this much processor time. A loss leaves the
-    /// child unusable. `on_old` is called once it is known that this is the child's last job.
+    /// child unusable. The child keeps its priority for at least `kept`. `on_old` is called once it
+    /// is known that this is the child's last job.
     pub(super) fn compile(
         &mut self,
         job: &CompileJob<'_>,
         earlier: Duration,
+        kept: Duration,
         on_old: impl Fn(),
     ) -> Result<Result<Code>, Loss> {
         let until = job.until;
@@ -294,7 +315,7 @@ impl CompilerChild {
         let request = encode(&request).map_err(violation)?;
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
-        self.grow_old(earlier, until, on_old)?;
+        self.grow_old(earlier, kept, until, on_old)?;
         self.wait_for_answer(earlier, until, late)?;
         let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
         let reply = self.exchange.receive(most, patience)?;
@@ -316,6 +337,7 @@ impl CompilerChild {
     fn grow_old(
         &mut self,
         earlier: Duration,
+        kept: Duration,
         until: Option<Instant>,
         on_old: impl Fn(),
     ) -> Result<(), Loss> {
@@ -328,12 +350,11 @@ impl CompilerChild {
                     [] => begun.elapsed(),
                     times => times.iter().sum(),
                 };
-                let Some(left) = age
-                    .checked_sub(earlier + used)
-                    .filter(|left| !left.is_zero())
-                else {
+                let left = age.saturating_sub(earlier).max(kept);
+                let left = left.saturating_sub(used);
+                if left.is_zero() {
                     break;
-                };
+                }
                 let then = Instant::now() + left;
                 if until.is_some_and(|until| until <= then) || self.exchange.has_answer(then)? {
                     return Ok(());
@@ -381,11 +402,11 @@ impl CompilerChild {
         let problem = match loss {
             Loss::Ended => match (self.ending(), self.last_words()) {
                 (_, words) if words.contains(NO_MEMORY) => return no_memory(job),
-                (Some(ending), _) if ending.signal() == Some(Signal::KILL.as_raw()) => {
-                    return killed();
-                }
-                (Some(ending), _) => format!("the compiler crashed on the module ({ending})"),
-                (None, _) => "the compiler closed its socket".to_owned(),
+                (Ok(Some(ending)), _) if is_from_outside(ending.signal()) => return killed(),
+                // Another part of the program has waited for it, and knows how it ended.
+                (Err(_), words) if words.is_empty() => return killed(),
+                (Ok(Some(ending)), _) => format!("the compiler crashed on the module ({ending})"),
+                (Ok(None) | Err(_), _) => "the compiler closed its socket".to_owned(),
             },
             Loss::Violation(text) => format!("the compiler broke the protocol: {text}"),
             Loss::Deadline | Loss::Cancelled => "the compiler was given up".to_owned(),
@@ -397,14 +418,16 @@ impl CompilerChild {
         clean_message(status, job.message_bytes.saturating_add(CONTEXT))
     }
 
-    /// Waits briefly for the process to end, and returns its exit status.
-    fn ending(&mut self) -> Option<ExitStatus> {
-        let child = self.child.as_mut()?;
+    /// Waits briefly for the process to end, and returns its exit status if it has ended.
+    fn ending(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(child) = self.child.as_mut() else {
+            return Ok(None);
+        };
         let until = Instant::now() + END;
         loop {
             match child.try_wait() {
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
-                ended => return ended.ok().flatten(),
+                ended => return ended,
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The limit on concurrent compilations, and which of them give way to others.
 //!
-//! The places go to first attempts, in order, and then to those whose earlier attempts used least
-//! processor time. If all are taken, the next attempt takes the place of the job that has used
-//! most, once that has used the quantum. Time on the clock would not do: on a busy machine, a
-//! module that takes little would lose its place as one does that takes long. A job that lost its
-//! place begins anew, and takes the place only of a job that has used twice as much as its own
-//! earlier attempts.
+//! The places go to the attempts in order, where one after others comes later by several times the
+//! processor time that those used, and at most every second place goes to such a one while others
+//! wait. If all are taken, the next attempt takes the place of the job
+//! that has used most, once that has used the quantum. Time on the clock would not do: on a busy
+//! machine, a module that takes little would lose its place as one does that takes long. A job that
+//! lost its place begins anew, and takes the place only of a job that has used twice as much as its
+//! own earlier attempts. A few such jobs keep their places until they have used twice as much as
+//! they lost: otherwise a stream of small modules would keep a larger one from ever being compiled.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +24,14 @@ pub(super) const PLACES: usize = 16;
 /// The processor time for which a job keeps its place although others wait: several times what a
 /// healthy module takes.
 pub(super) const QUANTUM: Duration = Duration::from_millis(125);
+
+/// An attempt after others waits behind those that begin within this many times what they used.
+const DELAY: u32 = 8;
+
+/// The most jobs at one time that keep their places, and their priority, for longer, and the most
+/// processor time for which they do.
+const KEPT: usize = 4;
+const MOST_KEPT: Duration = Duration::from_secs(2);
 
 /// A process is charged at least this fraction of the time on the clock (one part in
 /// `IDLE_SHARE`), even while it is stopped.
@@ -45,11 +55,14 @@ struct Jobs {
     running: Vec<Job>,
     /// The attempts that wait, the next one first.
     waiting: BTreeSet<Waiting>,
+    /// Whether the next place goes to a first attempt, if one waits: an attempt after others had
+    /// the last one.
+    is_turn_of_first: bool,
     next: u64,
 }
 
-/// An attempt that waits: the processor time of the earlier ones, and its number.
-type Waiting = (Duration, u64);
+/// An attempt that waits: when its turn is, its number, and whether it is a first one.
+type Waiting = (Instant, u64, bool);
 
 /// A job with a place.
 #[derive(Debug)]
@@ -58,6 +71,8 @@ struct Job {
     begun: Instant,
     /// The processor time of its earlier attempts.
     before: Duration,
+    /// The processor time for which it keeps its place and its priority, if longer than others.
+    kept: Duration,
     /// The clock of its process, once it has one, and how to end it.
     clock: Option<Clock>,
     closer: Option<Closer>,
@@ -72,36 +87,49 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a job whose earlier attempts used this much processor time, or `None` if it gets
-    /// none until then.
-    pub(super) fn take(&self, before: Duration, until: Option<Instant>) -> Option<Place> {
+    /// A place for a job whose earlier attempts used this much processor time, those that lost
+    /// their places in this load `lost` of it, or `None` if it gets none until then.
+    pub(super) fn take(
+        &self,
+        before: Duration,
+        lost: Duration,
+        until: Option<Instant>,
+    ) -> Option<Place> {
         let mut jobs = self.0.locked();
         let number = jobs.next;
         jobs.next += 1;
         // An attempt that used less than the quantum shows nothing.
         let is_first = before < QUANTUM;
-        let own = (if is_first { Duration::ZERO } else { before }, number);
+        let before = if is_first { Duration::ZERO } else { before };
+        let own = (Instant::now() + DELAY * before, number, is_first);
         jobs.waiting.insert(own);
         let has_place = loop {
-            let is_next = jobs.waiting.first() == Some(&own);
+            let is_next = jobs.next_waiting() == Some(&own);
             if is_next && jobs.running.len() < PLACES {
                 break true;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 break false;
             }
-            let look = is_next.then(|| {
-                jobs.make_room(own.0);
+            // Behind an attempt that may take no place, a first one makes room for both.
+            let may_look = is_next || jobs.first_attempt() == Some(&own);
+            let look = may_look.then(|| {
+                jobs.make_room(before);
                 Instant::now() + LOOK
             });
             jobs = self.0.wait(jobs, until.into_iter().chain(look).min());
         };
         jobs.waiting.remove(&own);
         if has_place {
+            jobs.is_turn_of_first = !is_first;
+            let kept = jobs.running.iter().filter(|job| !job.kept.is_zero());
+            let is_kept = lost >= QUANTUM && kept.count() < KEPT;
+            let kept = if is_kept { 2 * lost } else { Duration::ZERO };
             jobs.running.push(Job {
                 number,
                 begun: Instant::now(),
                 before,
+                kept: kept.min(MOST_KEPT),
                 clock: None,
                 closer: None,
                 has_lost: false,
@@ -137,6 +165,16 @@ impl Shared {
 }
 
 impl Jobs {
+    fn next_waiting(&self) -> Option<&Waiting> {
+        let first = self.first_attempt().filter(|_| self.is_turn_of_first);
+        first.or(self.waiting.first())
+    }
+
+    /// The first attempt that waits longest.
+    fn first_attempt(&self) -> Option<&Waiting> {
+        self.waiting.iter().find(|(_, _, is_first)| *is_first)
+    }
+
     /// Takes the place of the job that has used most, for an attempt after others that used
     /// `before`. A job that has lost its place gives it back soon, so that one at a time is enough.
     fn make_room(&mut self, before: Duration) {
@@ -148,7 +186,8 @@ impl Jobs {
         let jobs = started.filter_map(|job| {
             let used = job.used();
             let all = job.before + used;
-            (used >= QUANTUM && all >= 2 * before).then_some((all, job))
+            let is_over = used >= QUANTUM.max(job.kept) && all >= 2 * before;
+            is_over.then_some((all, job))
         });
         if let Some((_, job)) = jobs.max_by_key(|(all, _)| *all) {
             job.lose();
@@ -188,12 +227,16 @@ impl Place {
         });
     }
 
-    fn with_job(&self, change: impl FnOnce(&mut Job)) {
+    /// The processor time for which the job is to keep its priority, if longer than others.
+    pub(super) fn kept(&self) -> Duration {
+        self.with_job(|job| job.kept).unwrap_or_default()
+    }
+
+    fn with_job<T>(&self, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let mut jobs = self.shared.locked();
         let mut jobs = jobs.running.iter_mut();
-        if let Some(job) = jobs.find(|job| job.number == self.number) {
-            change(job);
-        }
+        let job = jobs.find(|job| job.number == self.number)?;
+        Some(change(job))
     }
 
     /// Whether another job takes this place.
@@ -233,6 +276,11 @@ mod tests {
         });
     }
 
+    /// A place for a job that lost none in this load.
+    fn take(places: &Places, before: Duration, until: Option<Instant>) -> Option<Place> {
+        places.take(before, Duration::ZERO, until)
+    }
+
     fn lost(running: &[Place]) -> Vec<usize> {
         let all = running.iter().enumerate();
         all.filter(|(_, place)| place.is_lost())
@@ -244,10 +292,10 @@ mod tests {
 
     /// As many jobs as places, of which the fourth one used nine seconds before.
     fn full(places: &Places) -> Vec<Place> {
-        let before = |i| if i == 3 { 9 * SECOND } else { Duration::ZERO };
-        (0..PLACES)
-            .map(|i| places.take(before(i), None).unwrap())
-            .collect()
+        let running = (0..PLACES).map(|_| take(places, Duration::ZERO, None).unwrap());
+        let running = Vec::from_iter(running);
+        running[3].with_job(|job| job.before = 9 * SECOND);
+        running
     }
 
     #[test]
@@ -258,12 +306,12 @@ mod tests {
             uses(place, QUANTUM - QUANTUM / 8);
         }
         // However long they take on the clock, and however long one ran before.
-        assert!(places.take(Duration::ZERO, soon()).is_none());
+        assert!(take(&places, Duration::ZERO, soon()).is_none());
         assert!(lost(&running).is_empty());
         uses(&running[2], SECOND);
         uses(&running[3], QUANTUM);
         thread::scope(|scope| {
-            let first = scope.spawn(|| places.take(Duration::ZERO, None));
+            let first = scope.spawn(|| take(&places, Duration::ZERO, None));
             while lost(&running).is_empty() {
                 thread::yield_now();
             }
@@ -278,14 +326,38 @@ mod tests {
     fn an_attempt_after_others_takes_the_place_of_one_that_used_twice_as_much() {
         let places = Places::default();
         let mut running = full(&places);
-        uses(&running[3], SECOND);
-        uses(&running[5], 2 * SECOND);
-        assert!(places.take(6 * SECOND, soon()).is_none());
+        uses(&running[3], 18 * SECOND);
+        uses(&running[5], 19 * SECOND);
+        let mut jobs = places.0.locked();
+        jobs.make_room(14 * SECOND);
+        drop(jobs);
         assert!(lost(&running).is_empty());
-        assert!(places.take(5 * SECOND, soon()).is_none());
+        places.0.locked().make_room(13 * SECOND);
         assert_eq!(lost(&running), vec![3]);
         running.remove(3);
-        assert!(places.take(9 * SECOND, soon()).is_some());
+        assert!(take(&places, Duration::ZERO, soon()).is_some());
+    }
+
+    #[test]
+    fn a_few_jobs_after_others_keep_their_places_for_longer() {
+        let places = Places::default();
+        let running = (0..PLACES).map(|_| places.take(QUANTUM, QUANTUM, None).unwrap());
+        let running = Vec::from_iter(running);
+        for place in &running[..=KEPT] {
+            uses(place, QUANTUM);
+        }
+        assert!(take(&places, Duration::ZERO, soon()).is_none());
+        assert_eq!(lost(&running), vec![KEPT]);
+        running[KEPT].with_job(|job| job.has_lost = false);
+        uses(&running[0], 2 * QUANTUM);
+        assert!(take(&places, Duration::ZERO, soon()).is_none());
+        assert_eq!(lost(&running), vec![0]);
+        drop(running);
+        // What other loads used does not count, and little can be lost.
+        let place = take(&places, 60 * SECOND, None).unwrap();
+        assert_eq!(place.kept(), Duration::ZERO);
+        let place = places.take(60 * SECOND, 60 * SECOND, None).unwrap();
+        assert_eq!(place.kept(), MOST_KEPT);
     }
 
     #[test]
@@ -298,17 +370,44 @@ mod tests {
         running[7].with_job(|job| {
             job.begun = Instant::now().checked_sub(60 * SECOND).unwrap();
         });
-        assert!(places.take(Duration::ZERO, soon()).is_none());
+        assert!(take(&places, Duration::ZERO, soon()).is_none());
         assert_eq!(lost(&running), vec![7]);
     }
 
     #[test]
-    fn first_attempts_come_first() {
+    fn a_first_attempt_makes_room_behind_one_that_may_not() {
         let places = Places::default();
         let mut running = full(&places);
         thread::scope(|scope| {
-            let again = scope.spawn(|| places.take(QUANTUM, None));
-            let first = scope.spawn(|| places.take(QUANTUM / 2, None));
+            let again = scope.spawn(|| take(&places, QUANTUM, None));
+            while places.0.locked().waiting.is_empty() {
+                thread::yield_now();
+            }
+            thread::sleep(DELAY * QUANTUM);
+            let first = scope.spawn(|| take(&places, Duration::ZERO, None));
+            // Less than twice what the other one used.
+            uses(&running[5], QUANTUM);
+            while lost(&running).is_empty() {
+                thread::yield_now();
+            }
+            assert_eq!(lost(&running), vec![5]);
+            running.remove(5);
+            running.push(again.join().unwrap().unwrap());
+            // The next place is not for one after others, however long it waits.
+            let third = scope.spawn(|| take(&places, QUANTUM, None));
+            running.pop();
+            drop(first.join().unwrap().unwrap());
+            assert!(third.join().unwrap().is_some());
+        });
+    }
+
+    #[test]
+    fn attempts_after_others_come_later() {
+        let places = Places::default();
+        let mut running = full(&places);
+        thread::scope(|scope| {
+            let again = scope.spawn(|| take(&places, QUANTUM, None));
+            let first = scope.spawn(|| take(&places, QUANTUM / 2, None));
             while places.0.locked().waiting.len() < 2 {
                 thread::yield_now();
             }

@@ -46,10 +46,13 @@ pub(super) fn end(policy: &Policy, readable: [i32; 2]) -> Result<()> {
     // Other processes of the user cannot attach to this one, and it writes no core dump.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot)?;
     let limits = &policy.limits;
+    // The tables of the pool's few instances, of 8 bytes for each element.
+    let tables = (limits.table_elements as u64).saturating_mul(64);
     // The guest's memory, two copies of the buffers, and the compiler's memory.
     let memory = (limits.memory_bytes as u64)
         .saturating_mul(4)
         .saturating_add(limits.stack_bytes as u64)
+        .saturating_add(tables)
         .saturating_add(MEMORY);
     // The buffers are a file to the kernel. They are not larger than a guest's memory, but a buffer
     // that is both operand and result counts twice.

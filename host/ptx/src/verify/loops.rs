@@ -79,7 +79,9 @@ fn wait_of(flow: &Flow<'_>, block: &Block) -> Option<Wait> {
     first_wait(waits)
 }
 
-pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
+/// `None` if there is too much work.
+pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Option<Loops> {
+    let work = solution.subject.work;
     let flow = solution.subject.flow;
     let waits: Vec<_> = flow
         .blocks
@@ -101,6 +103,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
     let mut totals: Vec<Option<i128>> = vec![None; flow.loops.len()];
     for (place, &index) in order.iter().enumerate() {
         let one = &flow.loops[index];
+        work.spend(place)?;
         let inner: i128 = order[..place]
             .iter()
             .filter(|&&other| one.body.binary_search(&flow.loops[other].header).is_ok())
@@ -118,6 +121,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
             found.reports.push(LoopReport { line, end });
             continue;
         }
+        work.spend(flow.blocks.len())?;
         let period = (MOST_TURNS / inner.max(1)).clamp(1, MOST_PERIOD) as u32;
         match leaving(solution, uniformity, &waits, one.header) {
             Ok(leaving) => {
@@ -139,7 +143,7 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Loops {
     {
         found.look_first(solution, uniformity, &waits);
     }
-    found
+    Some(found)
 }
 
 /// How many instructions all threads of a grid run at most, without loops that look at the stop

@@ -13,7 +13,7 @@ use cap_std::fs::{Dir, File, OpenOptions};
 use super::failure::corrupt;
 use super::identity::ENTRY;
 use super::owner;
-use crate::failure::status;
+use crate::failure::{host_exhausted, status};
 
 /// The suffix of files that are being written.
 const UNFINISHED: &str = ".callbox-unfinished";
@@ -70,6 +70,25 @@ pub(super) fn open_ambient(path: &Path) -> Result<Dir> {
             None => failed("cannot open the directory", &error),
         }
     })
+}
+
+/// Checks that this process may write a file of this size. A write past the limit would be a
+/// signal, which ends the process.
+#[cfg(unix)]
+pub(super) fn check_size(bytes: u64) -> Result<()> {
+    use rustix::process::{Resource, getrlimit};
+    match getrlimit(Resource::Fsize).current {
+        Some(most) if most < bytes => Err(host_exhausted(format!(
+            "expected a file of at most {most} bytes, as this process's limit on files says, \
+             found {bytes}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn check_size(_: u64) -> Result<()> {
+    Ok(())
 }
 
 impl Directory {

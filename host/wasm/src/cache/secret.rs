@@ -4,7 +4,7 @@ use callbox_core::values::{Result, Status};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::directory::{Directory, Links, no_random_bytes};
+use super::directory::{Directory, Links, check_size, no_random_bytes};
 use super::failure::{corrupt, denied};
 
 /// The name of its file.
@@ -33,6 +33,7 @@ impl Secret {
         }
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes).map_err(no_random_bytes)?;
+        check_size(LENGTH as u64).map_err(context)?;
         directory.create(FILE, &bytes).map_err(context)?;
         let secret = Self::read(directory).map_err(context)?;
         secret.ok_or_else(|| {

@@ -2,11 +2,15 @@
 
 use wasmtime::Store;
 
+#[cfg(unix)]
+use callbox_core::policy::Traps;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use crate::claim::{Claim, GuestFunction, Returned};
 use crate::failure::{caller_exhausted, status};
 use crate::interrupt::Interrupted;
+#[cfg(unix)]
+use crate::signal_mask;
 use crate::state::GuestState;
 use crate::trap;
 use callbox_core::float_mode::FloatMode;
@@ -57,12 +61,17 @@ pub(super) fn disarm(store: &mut Store<GuestState>) {
     }
 }
 
-/// Runs the guest in WebAssembly's floating-point mode, and notes the thread's own for imports.
+/// Runs the guest in WebAssembly's floating-point mode, and notes the thread's own for imports. The
+/// thread takes the signals of traps.
 #[inline]
 pub(super) fn in_wasm_mode<T>(
     store: &mut Store<GuestState>,
     run: impl FnOnce(&mut Store<GuestState>) -> T,
 ) -> T {
+    #[cfg(unix)]
+    if store.data().shared.policy.traps == Traps::Signals {
+        signal_mask::take_traps();
+    }
     let mode = FloatMode::WASM.set();
     store.data_mut().host_mode = mode.before();
     run(store)

@@ -8,30 +8,29 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 
 use super::bulk::{Finder, Operation};
 use super::look::{self, GUEST_MEMORY};
+use super::paths::{Paths, accesses_memory};
 use super::{helpers, leb128};
 
 /// The bit of a memory access's first byte by which the index of its memory follows the alignment.
 const HAS_INDEX: u8 = 0x40;
 
-/// The most accesses between two looks. One of memory may fault in a page, which the system fills
-/// with zeros: 25,000 stores in a straight line took 100 ms. One of functions, tables and segments
-/// calls wasmtime: 130,000 `ref.func` took 9 ms.
-const MOST_ACCESSES: u32 = 64;
-
 /// Rewrites the bodies of a module.
 pub(super) struct Bodies<'a> {
     wasm: &'a [u8],
     helpers: &'a BTreeMap<Operation, u32>,
+    /// The number of imported functions.
+    imports: u32,
     look: Vec<u8>,
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(wasm: &'a [u8], helpers: &'a BTreeMap<Operation, u32>) -> Self {
+    pub(super) fn new(wasm: &'a [u8], imports: u32, helpers: &'a BTreeMap<Operation, u32>) -> Self {
         let mut look = Vec::new();
         look::look(&mut InstructionSink::new(&mut look));
         Self {
             wasm,
             helpers,
+            imports,
             look,
         }
     }
@@ -43,7 +42,7 @@ impl<'a> Bodies<'a> {
         let mut operators = body.get_operators_reader()?;
         let mut written = Vec::with_capacity(2 * (end - start) + self.look.len());
         let mut finder = Finder::default();
-        let mut accesses = 0;
+        let mut paths = Paths::new(self.imports);
         // After the locals.
         let mut copied = operators.original_position();
         written.extend_from_slice(&self.wasm[start..copied]);
@@ -55,17 +54,15 @@ impl<'a> Bodies<'a> {
             let long = finder.next(&operator);
             let helper = long.and_then(|long| self.helpers.get(&long));
             let change = Change::of(&operator, helper.copied());
-            if change != Change::None {
+            let is_due = paths.next(&operator)?;
+            if is_due || change != Change::None {
                 written.extend_from_slice(&self.wasm[copied..at]);
-                accesses = match change {
-                    Change::Access | Change::Costly => accesses + 1,
-                    Change::Size => accesses,
-                    _ => 0,
-                };
-                if accesses > MOST_ACCESSES {
-                    accesses = 1;
-                    written.extend_from_slice(&self.look);
-                }
+                copied = at;
+            }
+            if is_due {
+                written.extend_from_slice(&self.look);
+            }
+            if change != Change::None {
                 self.write(&mut written, &self.wasm[at..after], change);
                 copied = after;
             }
@@ -77,7 +74,7 @@ impl<'a> Bodies<'a> {
     /// Writes an operator, given its bytes.
     fn write(&self, written: &mut Vec<u8>, operator: &[u8], change: Change) {
         match change {
-            Change::None | Change::Costly => written.extend_from_slice(operator),
+            Change::None => written.extend_from_slice(operator),
             Change::LookAfter => {
                 written.extend_from_slice(operator);
                 written.extend_from_slice(&self.look);
@@ -115,8 +112,6 @@ enum Change {
     LookBefore,
     /// The index of the memory is added to an access.
     Access,
-    /// The operator stays as it is, and counts as an access.
-    Costly,
     Call(u32),
     Size,
     Grow,
@@ -134,11 +129,6 @@ impl Change {
             | Operator::TableCopy { .. }
             | Operator::TableInit { .. }
             | Operator::TableGrow { .. } => Self::LookBefore,
-            Operator::RefFunc { .. }
-            | Operator::TableGet { .. }
-            | Operator::TableSet { .. }
-            | Operator::ElemDrop { .. }
-            | Operator::DataDrop { .. } => Self::Costly,
             Operator::MemorySize { .. } => Self::Size,
             Operator::MemoryGrow { .. } => Self::Grow,
             Operator::MemoryFill { .. } => Self::Bulk(Operation::Fill),
@@ -174,27 +164,6 @@ fn leb128_length(bytes: &[u8]) -> usize {
     (continued + 1).min(bytes.len())
 }
 
-/// Whether an operator accesses memory at an address.
-fn accesses_memory(operator: &Operator<'_>) -> bool {
-    macro_rules! is_access {
-        (memarg $($others:ident)*) => {
-            true
-        };
-        ($($others:ident)*) => {
-            false
-        };
-    }
-    macro_rules! accesses {
-        ($( @$proposal:ident $op:ident $({ $($field:ident: $ty:ty),* })? => $visit:ident ($($arity:tt)*) )*) => {
-            match operator {
-                $(Operator::$op { .. } => is_access!($($($field)*)?),)*
-                _ => false,
-            }
-        };
-    }
-    wasmparser::for_each_operator!(accesses)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -215,11 +184,11 @@ mod tests {
             "(drop (i32.load (i32.const 0)))",
             "(drop (i32.load (i32.const 0))) (drop (memory.size))",
         ] {
-            const COUNT: u32 = 10 * MOST_ACCESSES;
+            const COUNT: usize = 640;
             let wasm = wat::parse_str(format!(
                 r#"(module (memory 1) (table 1 funcref) (data $d "") (elem $e func $f)
                   (func $f {}))"#,
-                row.repeat(COUNT as usize)
+                row.repeat(COUNT)
             ));
             let rewritten = rewrite(&wasm.unwrap()).unwrap();
             let looks = rewritten.windows(look.len()).filter(|code| *code == look);

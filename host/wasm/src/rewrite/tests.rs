@@ -277,6 +277,74 @@ fn loops_and_functions_look() {
     }
 }
 
+/// The path that runs has a look for each 64 accesses or 4,096 instructions, wherever the looks of
+/// other paths lie.
+#[test]
+fn the_path_that_runs_has_looks() {
+    const LOAD: &str = "(drop (i32.load (i32.const 0)))";
+    const PLAIN: &str = "(local.set 0 (i32.add (local.get 0) (local.get 0)))";
+    let loads = LOAD.repeat(64);
+    let body = |between: &str| format!("{loads}{between}").repeat(10);
+    let plain = |between: &str| format!("{}{between}", PLAIN.repeat(1024)).repeat(10);
+    let callees = format!(
+        "(func $loads (param i32)
+          (if (local.get 0) (then (call $loads (i32.sub (local.get 0) (i32.const 1)))))
+          {loads})
+        (func $plain (param i32)
+          (if (local.get 0) (then (call $plain (i32.sub (local.get 0) (i32.const 1)))))
+          {})",
+        PLAIN.repeat(20)
+    );
+    let untaken_fill = "(if (local.get 0)
+      (then (memory.fill (i32.const 0) (i32.const 0) (local.get 1))))";
+    let indirect = "(call_indirect (param i32) (i32.const 9) (i32.const 0))";
+    for (what, body, least) in [
+        ("a straight line", body(""), 10),
+        ("an if", body("(if (local.get 0) (then (loop)))"), 10),
+        (
+            "an else",
+            body("(if (i32.eqz (local.get 0)) (then) (else (loop)))"),
+            10,
+        ),
+        ("both", body("(if (local.get 0) (then) (else))"), 10),
+        (
+            "a branch",
+            body("(block (br_if 0 (i32.eqz (local.get 0))) (loop))"),
+            10,
+        ),
+        ("a jump", body("(block (br 0) (loop))"), 10),
+        (
+            "a table",
+            body("(block (br_table 0 0 (local.get 0)) (loop))"),
+            10,
+        ),
+        ("a long instruction", body(untaken_fill), 10),
+        ("a loop", body("(loop)"), 21),
+        ("plain instructions", plain(""), 10),
+        (
+            "an if in them",
+            plain("(if (local.get 0) (then (loop)))"),
+            10,
+        ),
+        ("imports", "(call $import (i32.const 0))".repeat(640), 10),
+        // One of each function, one behind each call, and one between the loads.
+        ("a recursion", "(call $loads (i32.const 9))".to_owned(), 31),
+        ("a plain one", "(call $plain (i32.const 9))".to_owned(), 21),
+        ("calls in a table", indirect.to_owned(), 31),
+    ] {
+        let text = format!(
+            r#"(module
+              (import "m" "import" (func $import (param i32)))
+              (memory (export "memory") 1) (table funcref (elem $loads)) {callees}
+              (func (export "f") (param i32 i32 i32) {body}))"#
+        );
+        let wasm = wat::parse_str(text).unwrap();
+        let found = looks(&wasm, "f", (0, 0, 0));
+        let most = least + 3;
+        assert!((least..=most).contains(&found), "{what}: {found}");
+    }
+}
+
 #[test]
 fn a_dropped_segment_has_no_bytes() {
     let mut both = Both::new();

@@ -42,15 +42,18 @@ impl Address {
         host == "localhost" || ip.parse().is_ok_and(is_loopback)
     }
 
+    pub(crate) fn authority(&self) -> &str {
+        self.0.authority().map_or("", |found| found.as_str())
+    }
+
     pub(crate) fn path(&self) -> &str {
         self.0.path()
     }
 
     /// The address without its query.
     pub(crate) fn text(&self) -> String {
-        let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
-        let authority = authority.map_or("", |authority| authority.as_str());
-        let (scheme, path) = (scheme.unwrap_or_default(), self.0.path());
+        let scheme = self.0.scheme_str().unwrap_or_default();
+        let (authority, path) = (self.authority(), self.path());
         format!("{scheme}://{authority}{path}")
     }
 
@@ -78,8 +81,7 @@ impl Address {
     pub(crate) fn redirected(&self, location: &str) -> std::result::Result<Self, String> {
         if location.starts_with('/') && !location.starts_with("//") {
             let scheme = self.0.scheme_str().unwrap_or_default();
-            let authority = self.0.authority().map_or("", |found| found.as_str());
-            return Self::parse(&format!("{scheme}://{authority}{location}"));
+            return Self::parse(&format!("{scheme}://{}{location}", self.authority()));
         }
         if location.starts_with('?') {
             return Self::parse(&format!("{}{location}", self.text()));

@@ -52,40 +52,35 @@ struct SubjectFile {
 
 /// A list of artefacts.
 #[derive(Debug)]
-pub(crate) struct List {
-    /// The index, with members that are not used.
-    index: Value,
-    /// Whether the registry keeps it.
-    pub(crate) is_kept: bool,
+pub(crate) enum List {
+    /// The digests of the bundles in the list that the registry keeps. The pages together may have
+    /// many members that are not used.
+    Kept(Vec<String>),
+    /// The index that clients keep, with members that are not used.
+    Tagged(Value),
 }
 
 /// The artefacts that refer to a manifest, `sha256:HEX`.
 pub(crate) fn list(registry: &Registry, subject: &str) -> Result<List> {
     let registry = registry.within(LIST_TIME);
-    if let Some(manifests) = kept(&registry, subject)? {
-        return Ok(List {
-            index: index(manifests),
-            is_kept: true,
-        });
+    if let Some(digests) = kept(&registry, subject)? {
+        return Ok(List::Kept(digests));
     }
     let address = registry.address(&format!("manifests/{}", tag_of(subject)))?;
     let reply = registry.ask("GET", &address, &ACCEPTED, None, MOST_LIST)?;
-    let mut found = if reply.status == 404 {
-        index(Vec::new())
+    let index = if reply.status == 404 {
+        json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": []})
     } else {
         reply.done(&address)?.json(&address)?
     };
-    check_index(&address, &mut found)?;
-    Ok(List {
-        index: found,
-        is_kept: false,
-    })
+    manifests(&address, &index)?;
+    Ok(List::Tagged(index))
 }
 
 const ACCEPTED: [(&str, &str); 1] = [("Accept", INDEX_TYPE)];
 
-/// The pages of the registry's own list, or `None` if it keeps none.
-fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
+/// The digests of the bundles on all pages of the registry's own list, or `None` if it keeps none.
+fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<String>>> {
     let too_long = |most: usize, of: &str| {
         let message = format!(
             "expected at most {most} {of} in the list of the artefacts of {subject}, found more"
@@ -93,7 +88,7 @@ fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
         Status::new(StatusCode::ResourceExhausted, Blame::Host, message)
     };
     let mut address = registry.address(&format!("referrers/{subject}"))?;
-    let mut manifests = Vec::new();
+    let mut digests = Vec::new();
     let mut left = MOST_LIST;
     for page in 0..MOST_PAGES {
         let reply = registry.ask("GET", &address, &ACCEPTED, None, left);
@@ -107,12 +102,11 @@ fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
         }
         let reply = reply.done(&address)?;
         left = left.saturating_sub(reply.body.len());
-        let mut found: Value = reply.json(&address)?;
-        // The pages together may have many members that are not used.
-        let listed = check_index(&address, &mut found)?.iter();
-        manifests.extend(listed.filter_map(used));
+        let page = reply.json(&address)?;
+        let bundles = manifests(&address, &page)?.iter().filter_map(bundle);
+        digests.extend(bundles.map(str::to_owned));
         let Some(target) = next(reply.headers("link")) else {
-            return Ok(Some(manifests));
+            return Ok(Some(digests));
         };
         let following = address
             .redirected(target)
@@ -127,11 +121,11 @@ fn kept(registry: &Registry, subject: &str) -> Result<Option<Vec<Value>>> {
     Err(too_long(MOST_PAGES, "pages"))
 }
 
-/// What is used of an entry of a list.
-fn used(listed: &Value) -> Option<Value> {
+/// The digest of an entry of a list that is a bundle.
+fn bundle(listed: &Value) -> Option<&str> {
+    let kind = listed.get("artifactType")?.as_str()?;
     let digest = listed.get("digest")?.as_str()?;
-    let kind = listed.get("artifactType").and_then(Value::as_str);
-    Some(json!({"digest": digest, "artifactType": kind}))
+    kind.starts_with(BUNDLE_TYPES).then_some(digest)
 }
 
 /// The target of the link with the relation `next` (RFC 8288).
@@ -162,13 +156,9 @@ fn next<'a>(links: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     None
 }
 
-fn index(manifests: Vec<Value>) -> Value {
-    json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests})
-}
-
 /// The manifests of an index.
-fn check_index<'a>(address: &Address, index: &'a mut Value) -> Result<&'a mut Vec<Value>> {
-    let manifests = index.get_mut("manifests").and_then(Value::as_array_mut);
+fn manifests<'a>(address: &Address, index: &'a Value) -> Result<&'a Vec<Value>> {
+    let manifests = index.get("manifests").and_then(Value::as_array);
     manifests.ok_or_else(|| lie(format!("{address}: expected an index of manifests")))
 }
 
@@ -178,29 +168,32 @@ pub(crate) fn tag_of(subject: &str) -> String {
 }
 
 impl List {
-    fn listed(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
-        let listed = self.index["manifests"].as_array().into_iter().flatten();
-        listed.map(|listed| {
-            let field = |name: &str| listed[name].as_str().unwrap_or_default();
-            (field("digest"), field("artifactType"))
-        })
-    }
-
-    /// Whether the list has an artefact.
-    pub(crate) fn has(&self, digest: &str) -> bool {
-        self.listed().any(|(known, _)| known == digest)
-    }
-
-    /// The text of the list with one more artefact.
-    pub(crate) fn with(&self, digest: &str, size: usize) -> String {
-        let mut index = self.index.clone();
-        if let Some(manifests) = index["manifests"].as_array_mut() {
-            manifests.push(
-                json!({"mediaType": MANIFEST_TYPE, "digest": digest, "size": size,
-                "artifactType": BUNDLE_TYPE}),
-            );
+    /// The digests of the bundles.
+    fn bundles(&self) -> Vec<&str> {
+        match self {
+            Self::Kept(digests) => digests.iter().map(String::as_str).collect(),
+            Self::Tagged(index) => {
+                let listed = index["manifests"].as_array().into_iter().flatten();
+                listed.filter_map(bundle).collect()
+            }
         }
-        index.to_string()
+    }
+
+    /// Whether the list has a bundle.
+    pub(crate) fn has(&self, digest: &str) -> bool {
+        self.bundles().contains(&digest)
+    }
+
+    /// The text of the index that clients keep, with one more bundle. `None` if the registry keeps
+    /// the list.
+    pub(crate) fn with(self, digest: &str, size: usize) -> Option<String> {
+        let Self::Tagged(mut index) = self else {
+            return None;
+        };
+        index["manifests"].as_array_mut()?.push(json!({
+            "mediaType": MANIFEST_TYPE, "digest": digest, "size": size, "artifactType": BUNDLE_TYPE
+        }));
+        Some(index.to_string())
     }
 
     /// The last bundle of the list that is wanted, or else one that is not, or why there is none.
@@ -211,9 +204,7 @@ impl List {
         package: &Subject<'_>,
         is_wanted: impl Fn(&[u8]) -> bool,
     ) -> Result<Option<Vec<u8>>> {
-        let is_bundle = |kind: &str| kind.starts_with(BUNDLE_TYPES);
-        let digests = self.listed().filter(|(_, kind)| is_bundle(kind));
-        let digests: Vec<_> = digests.map(|(digest, _)| digest).collect();
+        let digests = self.bundles();
         let (mut left, mut looked_at) = (MOST_BYTES, 0);
         let (mut other, mut failure) = (None, None);
         for digest in digests.iter().rev().take(MOST_BUNDLES) {

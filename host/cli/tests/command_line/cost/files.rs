@@ -190,24 +190,25 @@ fn instructions_in_very_many_blocks() {
 /// A tree of the description's values took 683 MiB.
 #[test]
 fn metadata_with_very_many_operands() {
-    let declared = serde_json::json!({
-        "name": "f",
-        "api_versions": ["API_VERSION_TYPED_FFI"],
-        "operands": vec![serde_json::json!({}); 349_000],
-    });
-    let declared = declared.to_string().replace('"', "\\\"");
+    let operands = ["{}"; 1024].join(",");
+    let declared = (0..335).map(|i| format!(r#"{{"name": "f{i}", "operands": [{operands}]}}"#));
+    let declared = declared.collect::<String>().replace('"', "\\\"");
+    let exported = (0..335).map(|i| format!(r#"(export "f{i}" (func 0))"#));
+    let exported: String = exported.collect();
     let folder = Folder::new();
     folder.module(
         "many.wasm",
         &format!(
             r#"(module (@custom "callbox.targets" "{declared}\n")
-                (func (export "f") (param i32) (result i32) (i32.const 0)))"#
+                (func (param i32) (result i32) (i32.const 0)) {exported})"#
         ),
     );
     let ran = limited(&folder, MEMORY, &["inspect", "many.wasm", "--json"]);
     let object = ran.object();
-    let operands = object["module"]["targets"][0]["operands"].as_array();
-    assert_eq!(operands.map(Vec::len), Some(349_000), "{}", shown(&ran));
+    let targets = object["module"]["targets"].as_array();
+    let operands = targets.into_iter().flatten();
+    let operands = operands.map(|target| target["operands"].as_array().unwrap().len());
+    assert_eq!(operands.sum::<usize>(), 335 * 1024, "{}", shown(&ran));
 }
 
 /// Trees of JSON take up to a hundred times as much memory as their text, and attributes were
@@ -235,6 +236,11 @@ fn attributes_and_values_of_a_case() {
             "expected 1 values for f32[1]",
         ),
         (
+            nested(3, wide(33_000)),
+            "RESOURCE_EXHAUSTED",
+            "expected cases of at most 32768 objects in all",
+        ),
+        (
             nested(3, wide(11_000)),
             "RESOURCE_EXHAUSTED",
             "bytes of memory, found more",
@@ -260,4 +266,21 @@ fn attributes_and_values_of_a_case() {
         let found = status["message"].as_str().unwrap();
         assert!(found.contains(message), "{found}");
     }
+}
+
+/// The shape of each result took ten times its text, in each of a thousand cases.
+#[test]
+fn results_of_a_case() {
+    let folder = packages::folder();
+    let call = format!(r#""call": {{"results": [{}], "#, list(r#""u8[]""#, 140_000));
+    folder.write(
+        "k/cases/three.json",
+        packages::CASE.replace("\"call\": {", &call),
+    );
+    let ran = limited(&folder, MEMORY, &["pack", "k", "--json"]);
+    let status = &ran.object()["status"];
+    assert_eq!(status["code"], "INVALID_ARGUMENT", "{}", shown(&ran));
+    let found = status["message"].as_str().unwrap();
+    let message = "expected at most 1024 results, found 140000";
+    assert!(found.contains(message), "{found}");
 }

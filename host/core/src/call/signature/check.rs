@@ -14,6 +14,7 @@ use super::bindings::Bindings;
 use super::dimensions::{Common, ELEMENTWISE, MOST_PASSES, label, shortened};
 use super::{AttributeSignature, BufferSignature, Dimension, Signature};
 use crate::call::CallSite;
+use crate::untrusted_text::shown_name;
 use crate::values::{ArrayShape, Attribute, Dictionary, Result, Shape, Status};
 
 /// The most names or types that a message lists.
@@ -165,8 +166,9 @@ fn check_names(declared: &[AttributeSignature], found: &Dictionary) -> Result<()
     let known: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
     match found.keys().find(|name| !known.contains(name.as_str())) {
         Some(unknown) => Err(Status::invalid_argument(format!(
-            "Unknown attribute: expected one of {} but got {unknown}",
-            listed(declared.iter().map(|a| a.name.as_str()), ", ")
+            "Unknown attribute: expected one of {} but got {}",
+            listed(declared.iter().map(|a| a.name.as_str()), ", "),
+            shown_name(unknown)
         ))),
         None => Ok(()),
     }
@@ -393,7 +395,7 @@ impl BufferSignature {
 }
 
 fn names(attributes: &Dictionary) -> String {
-    listed(attributes.keys().map(String::as_str), ", ")
+    listed(attributes.keys().map(|name| shown_name(name)), ", ")
 }
 
 /// The first names, and the count if there are more.

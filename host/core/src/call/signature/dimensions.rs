@@ -373,6 +373,9 @@ fn is_alike(a: &BufferSignature, b: &BufferSignature) -> bool {
         && is_long_enough(b.rank, a.dimensions.as_deref())
 }
 
+/// The most dimensions without names that are displayed one by one.
+const MOST_SHOWN: usize = 16;
+
 /// Displays the declared dimensions of a buffer, in brackets.
 pub(super) struct Extent<'a>(pub(super) &'a BufferSignature);
 
@@ -380,6 +383,7 @@ impl fmt::Display for Extent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.0.dimensions, self.0.rank) {
             (Some(dimensions), _) => Declared(dimensions).fmt(f),
+            (None, Some(rank)) if rank > MOST_SHOWN => write!(f, "[{rank} dimensions]"),
             (None, Some(rank)) => write!(f, "[{}]", vec!["?"; rank].join(",")),
             (None, None) => f.write_str("[...]"),
         }

@@ -13,17 +13,25 @@ pub(super) const MAX_TEXT: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expression {
     /// The expression without spaces.
-    text: String,
-    /// The same in postfix notation.
-    steps: Vec<Step>,
+    text: Box<str>,
+    /// The same in postfix notation. A manifest can have a hundred thousand expressions.
+    steps: Box<[Step]>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    Number(u64),
-    Symbol(String),
+    /// Of 64 bits.
+    Number(Place),
+    Symbol(Place),
     /// Takes the two values before it.
     Operator(u8),
+}
+
+/// A part of an expression's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    start: u8,
+    end: u8,
 }
 
 /// What an expression says about the size of a dimension.
@@ -81,9 +89,18 @@ impl Expression {
     /// Returns the symbols, in the order of the text. One that is repeated comes again.
     pub fn symbols(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Symbol(symbol) => Some(symbol.as_str()),
+            Step::Symbol(place) => Some(self.at(*place)),
             Step::Number(_) | Step::Operator(_) => None,
         })
+    }
+
+    fn at(&self, place: Place) -> &str {
+        let range = usize::from(place.start)..usize::from(place.end);
+        self.text.get(range).unwrap_or_default()
+    }
+
+    fn number(&self, place: Place) -> Option<i128> {
+        self.at(place).parse().ok()
     }
 
     /// Compares the expression with the size of a dimension. The size determines at most one
@@ -116,9 +133,9 @@ impl Expression {
         let mut forms: Vec<Form> = Vec::new();
         for step in &self.steps {
             let form = match step {
-                Step::Number(number) => Form::Constant(Some(i128::from(*number))),
-                Step::Symbol(symbol) if symbol == unknown => Form::Linear(Some(1)),
-                Step::Symbol(symbol) if is_known(symbol) => Form::Constant(None),
+                Step::Number(place) => Form::Constant(self.number(*place)),
+                Step::Symbol(place) if self.at(*place) == unknown => Form::Linear(Some(1)),
+                Step::Symbol(place) if is_known(self.at(*place)) => Form::Constant(None),
                 Step::Symbol(_) => return None,
                 Step::Operator(operator) => {
                     let (right, left) = (forms.pop()?, forms.pop()?);
@@ -139,12 +156,14 @@ impl Expression {
         let mut values: Vec<Linear> = Vec::new();
         for step in &self.steps {
             let value = match step {
-                Step::Number(number) => constant(i128::from(*number)),
-                Step::Symbol(symbol) if unknown == Some(symbol) => Linear {
+                Step::Number(place) => constant(self.number(*place).ok_or(NoValue::Undefined)?),
+                Step::Symbol(place) if unknown == Some(self.at(*place)) => Linear {
                     slope: 1,
                     constant: 0,
                 },
-                Step::Symbol(symbol) => constant(size(symbol).ok_or(NoValue::Open)? as i128),
+                Step::Symbol(place) => {
+                    constant(size(self.at(*place)).ok_or(NoValue::Open)? as i128)
+                }
                 Step::Operator(operator) => {
                     let (Some(right), Some(left)) = (values.pop(), values.pop()) else {
                         return Err(NoValue::Undefined);
@@ -309,14 +328,15 @@ impl Reader {
                 self.is_value_next = true;
             }
             (b'0'..=b'9', true) => {
-                let number = token
-                    .parse()
-                    .map_err(|_| format!("whose {token} is no number"))?;
-                self.steps.push(Step::Number(number));
+                let number = token.parse::<u64>();
+                number.map_err(|_| format!("whose {token} is no number"))?;
+                let place = self.next(token)?;
+                self.steps.push(Step::Number(place));
                 self.is_value_next = false;
             }
             (b'_' | b'a'..=b'z' | b'A'..=b'Z', true) => {
-                self.steps.push(Step::Symbol(token.to_owned()));
+                let place = self.next(token)?;
+                self.steps.push(Step::Symbol(place));
                 self.is_value_next = false;
             }
             (_, true) => {
@@ -327,6 +347,16 @@ impl Reader {
             (_, false) => return Err(format!("which has {token:?} in place of an operator")),
         }
         Ok(())
+    }
+
+    /// The place of a token that follows the text so far.
+    fn next(&self, token: &str) -> Result<Place, String> {
+        let place = |at: usize| u8::try_from(at).map_err(|_| "which is too long".to_owned());
+        let start = self.text.len();
+        Ok(Place {
+            start: place(start)?,
+            end: place(start + token.len())?,
+        })
     }
 
     /// Moves the operators of at least this precedence to the steps, up to a parenthesis.
@@ -348,8 +378,8 @@ impl Reader {
             return Err("whose `(` has no `)`".to_owned());
         }
         let expression = Expression {
-            text: self.text,
-            steps: self.steps,
+            text: self.text.into(),
+            steps: self.steps.into(),
         };
         if expression.symbols().next().is_some() {
             return Ok(Parsed::Expression(expression));

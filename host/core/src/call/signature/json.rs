@@ -4,21 +4,25 @@
 //! Callers check names: those of untrusted modules are displayed differently from those in a file
 //! that the user wrote.
 
-use std::fmt;
-
 use callbox_abi::UnknownName;
-use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::dimensions::{Declared, extent};
 use super::expression::{self, MAX_TEXT, Parsed};
 use super::{AttributeSignature, BufferSignature, Dimension};
-use crate::json::Entries;
+use crate::json::{Entries, Flat, Limited};
+use crate::text::shortened;
 use crate::values::ElementType;
 
 /// The most dimensions that a declaration can have.
 const MAX_RANK: usize = 255;
+
+/// The most operands or results that a declaration can have.
+pub const MAX_BUFFERS: usize = 1024;
+
+/// The most types that a buffer can have: as many as there are.
+const MAX_TYPES: usize = ElementType::ALL.len();
 
 /// The kinds of attributes.
 const KINDS: [&str; 5] = ["scalar", "array", "string", "dictionary", "function"];
@@ -30,7 +34,7 @@ pub struct Buffer {
     #[serde(default)]
     pub name: String,
     /// The names of the allowed element types.
-    pub element_types: Option<Vec<String>>,
+    pub element_types: Option<Limited<String, MAX_TYPES>>,
     /// The rank.
     pub rank: Option<usize>,
     /// Sizes, symbols and a leading `..`.
@@ -58,61 +62,6 @@ pub struct Attribute {
     /// Whether it can be left out.
     #[serde(default)]
     pub optional: bool,
-}
-
-/// A value without what lists and objects have in them, which no declaration needs: as trees they
-/// take a hundred times as much memory as their text.
-struct Flat(Value);
-
-/// Reads a [`Flat`].
-struct FlatVisitor;
-
-impl<'de> Deserialize<'de> for Flat {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FlatVisitor)
-    }
-}
-
-impl<'de> Visitor<'de> for FlatVisitor {
-    type Value = Flat;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Flat, E> {
-        Ok(Flat(Value::Null))
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Flat, E> {
-        Ok(Flat(value.into()))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Flat, E> {
-        Ok(Flat(value.into()))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Flat, E> {
-        Ok(Flat(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Flat, E> {
-        Ok(Flat(value.into()))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Flat, E> {
-        Ok(Flat(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Flat, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Flat(Value::Array(Vec::new())))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Flat, A::Error> {
-        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Flat(Value::Object(Map::new())))
-    }
 }
 
 /// Reads a list of values that are not to be lists or objects.
@@ -160,10 +109,7 @@ fn buffer(declared: Buffer) -> Result<BufferSignature, String> {
     let types = declared.element_types.unwrap_or_default();
     Ok(BufferSignature {
         name: declared.name,
-        element_types: types
-            .iter()
-            .map(|name| element_type(name))
-            .collect::<Result<_, _>>()?,
+        element_types: element_types(types)?,
         rank,
         dimensions,
         optional: declared.optional,
@@ -247,7 +193,8 @@ pub fn attribute(declared: Attribute) -> Result<AttributeSignature, String> {
     if !KINDS.contains(&declared.kind.as_str()) {
         return Err(format!(
             "attribute {:?}: expected the kind scalar, array, string, dictionary or function, found {:?}",
-            declared.name, declared.kind
+            declared.name,
+            shortened(&declared.kind)
         ));
     }
     if declared.fields.is_some() && declared.kind != "dictionary" {
@@ -300,6 +247,23 @@ fn variants_of(
             )),
         })
         .collect()
+}
+
+fn element_types(names: Limited<String, MAX_TYPES>) -> Result<Vec<ElementType>, String> {
+    let names = names.within().map_err(|found| {
+        format!("expected each of {MAX_TYPES} element types at most once, found {found} names")
+    })?;
+    let mut types = Vec::with_capacity(names.len());
+    for name in &names {
+        let ty = element_type(name)?;
+        if types.contains(&ty) {
+            return Err(format!(
+                "expected the element type {ty} once, found it again"
+            ));
+        }
+        types.push(ty);
+    }
+    Ok(types)
 }
 
 fn element_type(name: &str) -> Result<ElementType, String> {

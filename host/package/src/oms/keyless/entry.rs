@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use callbox_core::json;
+use callbox_core::json::{self, Limited};
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Result, StatusCode};
 use serde::de::{self, Visitor};
@@ -67,7 +67,7 @@ struct RawProof {
     #[serde(deserialize_with = "number")]
     tree_size: u64,
     #[serde(default)]
-    hashes: Vec<String>,
+    hashes: Limited<String, MAX_HASHES>,
     checkpoint: Option<RawCheckpoint>,
 }
 
@@ -225,13 +225,10 @@ impl LogEntry {
 
 impl Proof {
     fn read(raw: RawProof) -> Result<Self> {
-        if raw.hashes.len() > MAX_HASHES {
-            let message = format!(
-                "expected a proof of at most {MAX_HASHES} hashes, found {}",
-                raw.hashes.len()
-            );
-            return Err(guest(StatusCode::ResourceExhausted, message));
-        }
+        let hashes = raw.hashes.within().map_err(|found| {
+            let message = format!("expected a proof of at most {MAX_HASHES} hashes, found {found}");
+            guest(StatusCode::ResourceExhausted, message)
+        })?;
         let hash = |text: &String| {
             let bytes = decoded("hash", text)?;
             <[u8; 32]>::try_from(bytes)
@@ -241,7 +238,7 @@ impl Proof {
             index: raw.log_index,
             size: raw.tree_size,
             root: hash(&raw.root_hash)?,
-            hashes: raw.hashes.iter().map(hash).collect::<Result<_>>()?,
+            hashes: hashes.iter().map(hash).collect::<Result<_>>()?,
             checkpoint: raw.checkpoint.map(|checkpoint| checkpoint.envelope),
         })
     }

@@ -167,8 +167,10 @@ fn what_is_no_expression_is_refused() {
     ] {
         assert_eq!(refused(text), reason, "{text}");
     }
-    let nested = format!("{}n{}", "(".repeat(100_000), ")".repeat(100_000));
+    let nested = format!("{}n{}", "(".repeat(120), ")".repeat(120));
     assert_eq!(expression(&nested).evaluate(|_| Some(5)), Some(5));
+    let long = format!("{}n", "(".repeat(300));
+    assert_eq!(refused(&long), "which is too long");
 }
 
 /// Texts of all expressions of a few operators over these terms.
