@@ -21,21 +21,32 @@ pub(crate) enum Outcome {
     NotRun(String),
 }
 
-/// Numbers of tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Failed tests that the summary names for each step.
+const MAX_NAMES: usize = 50;
+
+/// Numbers of tests, and the names of those that failed.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     passed: usize,
     failed: usize,
     /// Tests that were ignored, skipped, or expected to fail.
     other: usize,
+    names: Vec<String>,
 }
 
 impl Counts {
     /// Adds the numbers in a line of a test runner's output, if it is the line that sums up:
     /// - cargo's `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; ...`,
     /// - pytest's `3 passed, 1 skipped in 0.12s`,
-    /// - the conformance runner's row `all`: passed, failed, and three kinds of others.
+    /// - the conformance runner's row `all`: passed, failed, and three kinds of others,
+    ///
+    /// or the name of a failed test:
+    /// - cargo's `test NAME ... FAILED`,
+    /// - pytest's `FAILED NAME - reason`, and `ERROR` likewise.
     pub(crate) fn add_line(&mut self, line: &str) {
+        if let Some(name) = failed(line) {
+            self.names.push(name.to_owned());
+        }
         let words: Vec<&str> = line.split_whitespace().collect();
         let time = line.rsplit_once(" in ").map_or("", |(_, time)| time);
         let is_pytest = time.starts_with(|first: char| first.is_ascii_digit());
@@ -61,16 +72,28 @@ impl Counts {
         }
     }
 
-    fn add(&mut self, more: Self) {
+    fn add(&mut self, more: &Self) {
         self.passed += more.passed;
         self.failed += more.failed;
         self.other += more.other;
     }
 
     /// The number of tests that were counted.
-    pub(crate) fn total(self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.passed + self.failed + self.other
     }
+}
+
+/// The name of the test of which a line says that it failed.
+fn failed(line: &str) -> Option<&str> {
+    if let Some(rest) = line.strip_prefix("test ") {
+        let (name, end) = rest.rsplit_once(" ... ")?;
+        return end.starts_with("FAILED").then(|| name.trim_end());
+    }
+    let rest = line.strip_prefix("FAILED ");
+    let rest = rest.or_else(|| line.strip_prefix("ERROR "))?;
+    let name = rest.split_once(" - ").map_or(rest, |(name, _)| name);
+    name.contains(".py").then_some(name)
 }
 
 impl fmt::Display for Counts {
@@ -102,7 +125,7 @@ pub(crate) fn run(steps: &[Step]) -> ExitCode {
         let start = Instant::now();
         let mut counts = Counts::default();
         let outcome = (step.run)(&mut counts);
-        all.add(counts);
+        all.add(&counts);
         let time = minutes(start.elapsed());
         lines.push(match outcome {
             Ok(Outcome::Ran) if counts.total() == 0 => format!("ran       {} ({time})", step.name),
@@ -119,6 +142,8 @@ pub(crate) fn run(steps: &[Step]) -> ExitCode {
                 format!("FAILED    {}: {error:#} ({time})", step.name)
             }
         });
+        let names = counts.names.iter().take(MAX_NAMES);
+        lines.extend(names.map(|name| format!("          {name}")));
     }
     say("Summary");
     for line in &lines {
@@ -159,6 +184,7 @@ mod tests {
             passed,
             failed,
             other,
+            names: Vec::new(),
         };
         for (line, expected) in [
             (
@@ -178,6 +204,35 @@ mod tests {
             ("3 passed", counts(0, 0, 0)),
         ] {
             assert_eq!(counted(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn failed_tests_are_named() {
+        for (line, expected) in [
+            ("test a::b ... FAILED", &["a::b"][..]),
+            ("test lazy/c       ... FAILED", &["lazy/c"]),
+            (
+                "test a::b - should panic ... FAILED",
+                &["a::b - should panic"],
+            ),
+            (
+                "FAILED tests/test_a.py::b[1] - assert 1 == 2",
+                &["tests/test_a.py::b[1]"],
+            ),
+            (
+                "ERROR tests/test_a.py::b - Boom: no - such",
+                &["tests/test_a.py::b"],
+            ),
+            ("ERROR tests/test_a.py", &["tests/test_a.py"]),
+            ("test a::b ... ok", &[]),
+            ("FAILED (failures=1)", &[]),
+            (
+                "test result: FAILED. 0 passed; 1 failed; finished in 0.00s",
+                &[],
+            ),
+        ] {
+            assert_eq!(counted(line).names, expected, "{line}");
         }
     }
 }

@@ -249,12 +249,15 @@ pub(super) fn execute_leaves(
 ) -> Result<Vec<Vec<u8>>> {
     let shape = site.result.clone();
     let leaves = shape.leaves().into_iter().enumerate();
-    let results = leaves.map(|(i, leaf)| {
-        let is_scratch = site.is_scratch(i);
-        zeroed(if is_scratch { 0 } else { leaf.byte_size() })
+    let sizes = leaves.map(|(i, leaf)| match site.is_scratch(i) {
+        true => 0,
+        false => leaf.byte_size(),
     });
-    let mut results = results.collect::<Result<Vec<_>>>()?;
+    let sizes: Vec<_> = sizes.collect();
+    // A stranger's capsule or case can name any shape. The preparation compares it with the limits.
     let calls = Arc::clone(module).prepare(vec![site], options)?;
+    let results = sizes.into_iter().map(zeroed);
+    let mut results = results.collect::<Result<Vec<_>>>()?;
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();
     let mut execution = calls.begin(options, None, &[0])?;

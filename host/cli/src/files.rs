@@ -52,19 +52,21 @@ pub fn to_row_major(
         strides[dimension] = stride;
         stride *= dimensions[dimension];
     }
-    let mut index = vec![0; dimensions.len()];
+    // An array can have two hundred dimensions of one element, which lead nowhere.
+    let along = std::iter::zip(dimensions, strides).filter(|(size, _)| **size != 1);
+    let mut along: Vec<_> = along.map(|(&size, stride)| (0, size, stride)).collect();
     let mut at = 0;
     let mut elements = Vec::with_capacity(bytes.len());
     while elements.len() < bytes.len() {
         elements.extend_from_slice(&bytes[at..at + width]);
-        for dimension in (0..dimensions.len()).rev() {
-            index[dimension] += 1;
-            at += strides[dimension];
-            if index[dimension] < dimensions[dimension] {
+        for (index, size, stride) in along.iter_mut().rev() {
+            *index += 1;
+            at += *stride;
+            if *index < *size {
                 break;
             }
-            at -= strides[dimension] * dimensions[dimension];
-            index[dimension] = 0;
+            at -= *stride * *size;
+            *index = 0;
         }
     }
     elements
@@ -85,6 +87,10 @@ mod tests {
         assert_eq!(to_row_major(&columns, 1, &[2, 3], &[1, 0]), columns);
         assert_eq!(to_row_major(&[1, 2], 2, &[], &[]), [1, 2]);
         assert!(to_row_major(&[], 4, &[3, 0], &[0, 1]).is_empty());
+        assert_eq!(
+            to_row_major(&columns, 1, &[1, 2, 1, 3, 1], &[0, 1, 2, 3, 4]),
+            [0, 1, 2, 3, 4, 5]
+        );
         // f[i][j][k] = 4i + 2j + k, with j fastest, then i, then k.
         let mixed = [0, 2, 4, 6, 1, 3, 5, 7];
         assert_eq!(

@@ -46,7 +46,11 @@ pub(super) fn registry(
     let mut registered = Registered::new(GraphLaunch::on_host())?;
     if let Some(folders) = traced_in {
         match ModuleFolder::read(folders, policy)? {
-            Some(modules) => registered.traced(TracedCalls::new(Arc::new(modules)))?,
+            Some(modules) => {
+                let policy = policy.read()?;
+                let longest = policy.limits.deadline.filter(|_| !policy.deterministic);
+                registered.traced(TracedCalls::new(Arc::new(modules), longest))?;
+            }
             None => registered.without_traced(&traced::without_modules()),
         }
     }

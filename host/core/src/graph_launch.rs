@@ -11,14 +11,19 @@ use crate::call::{
     ApiVersion, AttributeSignature, Bounds, CallOptions, CallSite, Deadline, Execution, Functions,
     Platform, PreparedCalls, Signature, Stage, TargetModule,
 };
+use crate::text::shortened;
 use crate::untrusted_text::shown_name;
-use crate::values::{Attribute, Literal, Result, Shape, Status};
+use crate::values::{Attribute, Blame, Literal, Result, Shape, Status, StatusCode};
 
 /// The target's name.
 pub const NAME: &str = "callbox.graph.launch";
 
 /// The attribute that names the function.
 pub const CAPTURE: &str = "capture";
+
+/// The deepest nesting of functions that targets without a policy call: this one, and those on a
+/// device.
+pub const MAX_DEPTH: usize = 8;
 
 /// The target on the Host. Part of callbox, not a guest: it only passes operands on.
 #[derive(Debug)]
@@ -190,6 +195,16 @@ impl Execution for Running<'_> {
         let Some(functions) = &self.functions else {
             return Err(Status::internal("a function without a program"));
         };
+        if functions.depth() >= MAX_DEPTH {
+            let message = format!(
+                "expected functions that launch others at most {MAX_DEPTH} deep, found more"
+            );
+            return Err(Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Caller,
+                message,
+            ));
+        }
         let mut leaves = operands.iter();
         let arguments = reference.parameters.iter().map(|shape| {
             let bytes = leaves.by_ref().take(shape.leaf_count());
@@ -198,7 +213,9 @@ impl Execution for Running<'_> {
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let result = functions
             .call(reference.id, &arguments, &self.bounds)
-            .map_err(|status| status.context(format_args!("function {:?}", reference.name)))?;
+            .map_err(|status| {
+                status.context(format_args!("function {:?}", shortened(&reference.name)))
+            })?;
         for (number, (to, (_, from))) in std::iter::zip(results, result.leaves()).enumerate() {
             if !site.is_scratch(number) {
                 to.copy_from_slice(from);

@@ -115,6 +115,12 @@ pub fn check_memory(text: &[u8], object: usize, most: usize) -> Result<(), Strin
 }
 
 impl<T, const MOST: usize> Limited<T, MOST> {
+    /// How many items the list has.
+    #[must_use]
+    pub fn found(&self) -> usize {
+        self.found
+    }
+
     /// The items.
     ///
     /// # Errors

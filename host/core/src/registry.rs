@@ -96,6 +96,12 @@ impl Registry {
         self.entries.insert((platform, name.to_owned()), Err(error));
     }
 
+    /// Whether a target has this name, or the name is refused.
+    #[must_use]
+    pub fn has(&self, name: &str, platform: Platform) -> bool {
+        self.entries.contains_key(&(platform, name.to_owned()))
+    }
+
     /// The target with this name.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod read_mlir_type;
 mod read_shape;
 mod suggestion;
 
+pub(crate) use attribute_text::attributes_within;
 pub use attribute_text::{attributes_from_mlir, attributes_to_mlir};
 pub use cursor::{Cursor, Name};
 pub use diagnostic::{Diagnostic, Parsed, Placed, bounded_message, line_number, shortened};
@@ -36,8 +37,8 @@ use crate::values::{Blame, Result, Status, StatusCode};
 pub const MAX_TEXT_BYTES: usize = 1 << 28;
 
 /// The most bytes that the arrays of one text may take whose elements are written once and
-/// repeated.
-pub const MAX_SPLAT_BYTES: usize = 1 << 28;
+/// repeated. Prepared calls have three copies of them.
+pub const MAX_SPLAT_BYTES: usize = 1 << 24;
 
 /// Checks a text's length before it is read.
 ///

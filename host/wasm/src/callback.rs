@@ -15,6 +15,7 @@ use std::sync::Arc;
 use wasmtime::{Caller, Linker};
 
 use callbox_core::call::{Bounds, Fuel, FunctionReference, Functions};
+use callbox_core::text::shortened;
 use callbox_core::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status};
 
 use crate::claim::{Claim, Extent};
@@ -91,7 +92,8 @@ fn try_call(
 ) -> Result<(), NotCalled> {
     let (functions, function) = callee(caller.data(), number).map_err(NotCalled::Refused)?;
     let in_function = |status: Status| {
-        NotCalled::Refused(status.context(format_args!("function {:?}", function.name)))
+        let name = shortened(&function.name);
+        NotCalled::Refused(status.context(format_args!("function {name:?}")))
     };
     let operand_shapes: Vec<_> = function.parameters.iter().flat_map(Shape::leaves).collect();
     let memory = memory(caller, "call-function's buffers")?;

@@ -33,10 +33,16 @@ pub(crate) const STAGE_DROP_TYPE: &str = "(i32)";
 /// The most bytes of a target's documentation that are kept.
 const MAX_DOCUMENTATION: usize = 64 << 10;
 
+/// The most operands, results and attributes of all targets together. The shortest declaration has
+/// three bytes, and takes a hundred bytes of memory.
+const MAX_DECLARED: usize = 1 << 16;
+
 /// The most traits of a target.
 const MAX_TRAITS: usize = 64;
 
 type Buffers = Limited<json::Buffer, { json::MAX_BUFFERS }>;
+
+type Attributes = Limited<json::Attribute, { json::MAX_ATTRIBUTES }>;
 
 /// An object of the section. Objects of one name describe one target, whose stages may be declared
 /// apart.
@@ -56,7 +62,7 @@ struct Entry {
     results: Option<Buffers>,
     #[serde(default)]
     remaining_results: bool,
-    attributes: Option<Vec<json::Attribute>>,
+    attributes: Option<Attributes>,
     #[serde(default)]
     doc: String,
     #[serde(default)]
@@ -65,6 +71,15 @@ struct Entry {
     derivative_of: Option<String>,
     /// Which derivatives. Default: `vjp`.
     derivative_mode: Option<String>,
+}
+
+impl Entry {
+    /// The number of operands, results and attributes.
+    fn declared(&self) -> usize {
+        let buffers = [&self.operands, &self.results].into_iter().flatten();
+        let attributes = self.attributes.as_ref().map_or(0, Limited::found);
+        attributes + buffers.map(Limited::found).sum::<usize>()
+    }
 }
 
 fn typed_ffi() -> String {
@@ -104,9 +119,17 @@ fn targets(section: &[u8], exports: &[ExportedFunction], most: usize) -> Result<
             "expected lists and objects at most {most} deep, found {depth}"
         )));
     }
+    let mut declared = 0;
     for entry in serde_json::Deserializer::from_slice(section).into_iter::<Entry>() {
         let entry = entry.map_err(not_json)?;
         let name = entry.name.clone();
+        declared += entry.declared();
+        if declared > MAX_DECLARED {
+            return Err(exhausted(format!(
+                "expected at most {MAX_DECLARED} operands, results and attributes of all targets, \
+                 found more"
+            )));
+        }
         let signature = signature(entry)
             .map_err(|status| status.context(format_args!("target \"{}\"", shown_name(&name))))?;
         match targets.get_mut(&name) {
@@ -285,7 +308,8 @@ fn buffers(what: &str, declared: Buffers) -> Result<Vec<BufferSignature>> {
     Ok(declared)
 }
 
-fn attributes(declared: Vec<json::Attribute>) -> Result<Vec<AttributeSignature>> {
+fn attributes(declared: Attributes) -> Result<Vec<AttributeSignature>> {
+    let declared = within("attributes", declared)?;
     check_attributes(&declared)?;
     let declared = declared.into_iter();
     declared

@@ -40,6 +40,9 @@ impl StaticInfo {
     }
 }
 
+/// The copies of a call site's texts and arrays.
+const COPIES: usize = 5;
+
 /// The parts of a call site that are text in a program.
 #[derive(Clone, Copy)]
 pub(crate) struct SiteText<'a> {
@@ -53,7 +56,6 @@ pub(crate) struct SiteText<'a> {
 impl SiteText<'_> {
     /// Estimates the memory of the copies of all texts, and of the attributes that were read.
     pub(super) fn bytes(self, attributes: &Dictionary) -> usize {
-        const COPIES: usize = 5;
         let info = match &self.call.static_info {
             None => 0,
             Some(InfoText::Value(bytes)) => bytes.len(),
@@ -78,6 +80,8 @@ fn bytes_of(dictionary: &Dictionary) -> usize {
     const ENTRY: usize = 400;
     let inner = dictionary.values().map(|value| match value {
         Attribute::Dictionary(inner) => bytes_of(inner),
+        // It may be a single element in the text.
+        Attribute::Array(array) => COPIES * array.bytes().map_or(0, <[u8]>::len),
         _ => 0,
     });
     NODE + ENTRY * dictionary.len() + inner.sum::<usize>()

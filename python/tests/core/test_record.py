@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -63,6 +64,29 @@ def test_a_call_that_fails_is_recorded(host, guests, tmp_path, capfd):
         again[record["target"]](arrays["operand.0"], n=-1.0)
     assert repeated.value.message == caught.value.message
     assert record["status"]["message"] == caught.value.message
+
+
+def test_links_in_the_folder_are_not_followed(host, guests, tmp_path):
+    kernels = host.load(guests / "add_n.wasm")
+    x = np.arange(4, dtype=np.float32)
+
+    def record(folder):
+        with callbox.record(folder, every=1) as recording:
+            kernels.add_n(x, n=1.0)
+        (path,) = recording.capsules
+        return path
+
+    name = record(tmp_path / "learned").name
+    victim = tmp_path / "victim"
+    victim.write_text("before")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for number in range(2000):
+        (folder / f"{name}.{os.getpid()}.{number}.part").symlink_to(victim)
+    capsule = record(folder)
+    assert victim.read_text() == "before"
+    assert not capsule.is_symlink()
+    assert read(capsule)[0]["target"] == "add_n"
 
 
 def test_each_nth_call_is_recorded_with_the_operands_before_it(host, guests, tmp_path):

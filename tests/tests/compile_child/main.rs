@@ -18,6 +18,7 @@ use callbox::process::{CompilerProcess, Worker};
 use callbox::wasm::{Cache, CacheOptions, CompiledIn, Compiler, Config, Engine, Module};
 use callbox::{Blame, CallSite, Shape, Status, StatusCode};
 use callbox_tests::worker::{COMPILER, HOSTILE, PROBES, TALKATIVE, WORKER};
+use rustix::process::Signal;
 
 mod beside;
 mod limits;
@@ -26,8 +27,8 @@ mod limits;
 mod workers;
 
 use workers::{
-    PROGRAM, alone, assert_confined, children, descriptors, facts, is_zombie, kill, probe, slow,
-    until,
+    PROGRAM, alone, assert_confined, children, descriptors, facts, is_zombie, kill, probe, send,
+    slow, until, worked,
 };
 
 fn compiler() -> Arc<CompilerProcess> {
@@ -187,12 +188,17 @@ fn a_child_that_is_killed_costs_one_load() {
         until("the child to end", || children().iter().all(is_zombie));
     }
     let wasm = slow(0);
-    for _ in 0..2 {
+    // Daemons that watch the memory of a machine begin with SIGTERM.
+    for signal in [Signal::KILL, Signal::TERM] {
         let status = thread::scope(|scope| {
             let load = scope.spawn(|| refused(&engine, &wasm));
             // Past the start, and in the middle of the compilation.
-            thread::sleep(SECOND);
-            children().into_iter().for_each(kill);
+            until("the child to compile", || {
+                children()
+                    .iter()
+                    .any(|pid| !is_zombie(pid) && worked(*pid) >= 100)
+            });
+            children().into_iter().for_each(|pid| send(pid, signal));
             load.join().unwrap()
         });
         // The module may not have been the reason, so that it is not refused at once.

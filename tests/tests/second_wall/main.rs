@@ -16,11 +16,12 @@ use callbox::policy::Grants;
 use callbox::process::{Sandbox, Worker};
 use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::{Blame, CallOptions, Deadline, Literal, Platform, Registry, StatusCode};
-use callbox_tests::worker::HOSTILE;
+use callbox_tests::worker::{HOSTILE, WORKER};
 
 mod confinement;
 mod deadlines;
 #[path = "../workers/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod workers;
 
 use workers::{
@@ -116,6 +117,21 @@ fn workers_can_be_killed_at_any_moment() {
         .prepare_call(site("double"))
         .unwrap();
     assert_eq!(double(&call), Ok(42));
+}
+
+#[test]
+fn workers_have_room_for_any_limit_on_tables() {
+    let _alone = alone();
+    let wasm = module();
+    for table_elements in [1 << 20, 1 << 30, 1 << 32, usize::MAX] {
+        let mut config = config(Worker::new(PROGRAM, [WORKER]));
+        config.policy.limits.table_elements = table_elements;
+        let call = Sandbox::new(config)
+            .and_then(|sandbox| sandbox.load(&wasm))
+            .and_then(|module| module.prepare_call(site("double")))
+            .unwrap_or_else(|status| panic!("{table_elements}: {status}"));
+        assert_eq!(double(&call), Ok(42), "{table_elements}");
+    }
 }
 
 /// Calls back a function of the program, in which another target loops.

@@ -90,9 +90,22 @@ pub(crate) fn descriptors() -> usize {
 }
 
 pub(crate) fn kill(pid: i32) {
+    send(pid, rustix::process::Signal::KILL);
+}
+
+pub(crate) fn send(pid: i32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    // A process that ended meanwhile can no longer be killed.
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    // A process that ended meanwhile can no longer be signalled.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// The processor time of a process, which has not ended, in hundredths of a second.
+pub(crate) fn worked(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit(')').next().unwrap();
+    // In user mode and in the kernel.
+    let times = rest.split_whitespace().skip(11).take(2);
+    times.map(|time| time.parse::<u64>().unwrap()).sum()
 }
 
 pub(crate) fn config(worker: Worker) -> SandboxConfig {

@@ -344,6 +344,21 @@ fn the_lists_of_a_capsule_take_bounded_memory() {
     assert!(ran.code == 1 && ran.stderr.starts_with(message), "{ran:?}");
 }
 
+/// Six gigabytes were allocated, and then refused.
+#[test]
+fn the_results_of_a_capsule_are_compared_with_the_limits_first() {
+    let mut parts = Parts::new();
+    parts.record["result"] = json!("f32[1000000000]");
+    parts.record["status"] = json!({"code": "ABORTED", "message": "", "recoverable": false,
+        "blame": "guest", "backtrace": []});
+    let folder = Folder::new();
+    folder.write("c", parts.file());
+    let ran = limited(&folder, 200, &["replay", "c"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let message = "expected operands, results and attributes of at most 1073741824 bytes in all";
+    assert!(ran.stdout.contains(message), "{ran:?}");
+}
+
 #[test]
 fn long_texts_of_a_capsule_are_cut() {
     let long = "\u{1b}".repeat(1 << 18);

@@ -18,8 +18,10 @@ const TIME: Duration = Duration::from_secs(60);
 /// Its memory for data is limited, except that an engine reserves more than it uses: for arguments
 /// that need one, the peak of the resident memory is checked.
 pub(crate) fn limited(folder: &Folder, mebibytes: u64, arguments: &[&str]) -> Ran {
-    let needs_engine =
-        ["call", "replay"].contains(&arguments[0]) || arguments.contains(&"--target");
+    let needs_engine = ["call", "replay"].contains(&arguments[0])
+        || ["--target", "--targets"]
+            .iter()
+            .any(|flag| arguments.contains(flag));
     let command = folder.command(arguments);
     let data = if needs_engine {
         "unlimited".to_owned()

@@ -92,6 +92,43 @@ fn the_key_covers_the_policy() {
     folder.run(&run).done();
 }
 
+/// Each call had a limit of its own: ten took four gigabytes for four kilobytes of text.
+#[test]
+fn arrays_of_one_value_in_all_calls_share_a_limit() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let array = "attributes = \"{a = dense<1> : tensor<10000000xi8>}\"";
+    let one = program(&key, "negate", VECTOR, "").replace("attributes = \"{}\"", array);
+    folder.write("p.hlo", &one);
+    let run = [&RUN[..], &IN_K].concat();
+    folder.run(&run).done();
+    let (before, call) = one.split_once("  ROOT ffi_call.1 = ").unwrap();
+    let second = call.replace("(x.1)", "(ffi_call.1)");
+    let call = call.trim_end_matches("}\n");
+    let two = format!("{before}  ffi_call.1 = {call}}}\n  ROOT ffi_call.2 = {second}");
+    folder.write("p.hlo", two);
+    folder.refuse(
+        &run,
+        1,
+        "RESOURCE_EXHAUSTED",
+        "expected arrays that fit into memory, found s8[10000000] of one value",
+    );
+}
+
+/// A stranger's program gave its calls hours.
+#[test]
+fn a_program_gives_its_calls_no_more_time_than_the_policy() {
+    let folder = folder();
+    let policy = r#"{"limits": {"deadline_ms": 200}}"#;
+    folder.write("policy.json", policy);
+    let policy = Policy::from_json(policy.as_bytes()).unwrap();
+    let key = key(&folder, "k/faults.wasm", policy);
+    let further = ",\\22deadline_ms\\22:18446744073709551615";
+    folder.write("p.hlo", program(&key, "spin", VECTOR, further));
+    let run = [&RUN[..], &IN_K, &["--policy", "policy.json"]].concat();
+    folder.refuse(&run, 1, "DEADLINE_EXCEEDED", "its deadline");
+}
+
 /// A stranger wrote the program.
 #[test]
 fn long_texts_of_a_program_are_cut() {

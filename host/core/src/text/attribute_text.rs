@@ -25,9 +25,17 @@ use crate::values::{Dictionary, Result};
 /// # }
 /// ```
 pub fn attributes_from_mlir(text: &str) -> Result<Dictionary> {
+    attributes_within(text, &mut { MAX_SPLAT_BYTES })
+}
+
+/// [`attributes_from_mlir`] for one of several texts, whose arrays of one repeated value share
+/// `splat_bytes`.
+///
+/// # Errors
+/// As for [`attributes_from_mlir`].
+pub(crate) fn attributes_within(text: &str, splat_bytes: &mut usize) -> Result<Dictionary> {
     check_length(text)?;
-    read_attributes(text, &mut { MAX_SPLAT_BYTES })
-        .map_err(|diagnostic| diagnostic.into_status(text))
+    read_attributes(text, splat_bytes).map_err(|diagnostic| diagnostic.into_status(text))
 }
 
 /// Prints attributes in MLIR's notation. [`attributes_from_mlir`] reads them back bit for bit,

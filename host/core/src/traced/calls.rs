@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::text::{CallText, Shapes};
 use super::{TARGET, TARGET_COMMAND_BUFFER};
@@ -11,7 +12,7 @@ use crate::call::{
     Functions, Mapping, Platform, PreparedCall, PreparedCalls, Signature, Slices, Stage,
     TargetModule,
 };
-use crate::text::attributes_from_mlir;
+use crate::text::{MAX_SPLAT_BYTES, attributes_within};
 use crate::untrusted_text::shown_name;
 use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Result, Shape, Status};
 
@@ -122,21 +123,25 @@ impl<C: crate::call::DirectCalls> AnyCall for PreparedCall<C> {
 #[derive(Debug)]
 pub struct TracedCalls {
     modules: Arc<dyn TracedModules>,
+    longest: Option<Duration>,
     targets: [Signature; 2],
 }
 
 impl TracedCalls {
-    /// The target for programs whose modules these are.
+    /// The target for programs whose modules these are. If the caller of a program gives no
+    /// deadline, none of its calls may have a later one than after the `longest` time.
     #[must_use]
-    pub fn new(modules: Arc<dyn TracedModules>) -> Self {
+    pub fn new(modules: Arc<dyn TracedModules>, longest: Option<Duration>) -> Self {
         Self {
             modules,
+            longest,
             targets: [TARGET, TARGET_COMMAND_BUFFER].map(signature),
         }
     }
 
-    /// Reads the call site that a traced call describes, and finds its module.
-    fn read(&self, site: &CallSite) -> Result<Described> {
+    /// Reads the call site that a traced call describes, and finds its module. All calls of a
+    /// program share `splat_bytes`.
+    fn read(&self, site: &CallSite, splat_bytes: &mut usize) -> Result<Described> {
         let target = self.targets.iter().find(|known| known.name == site.target);
         let target = target.ok_or_else(|| Status::internal("no target of this name"))?;
         target.check(site)?;
@@ -159,7 +164,7 @@ impl TracedCalls {
         }
         let batch = text.batch_dimensions(&shapes)?;
         let name = string(&site.attributes, "target")?;
-        let attributes = attributes_from_mlir(string(&site.attributes, "attributes")?)?;
+        let attributes = attributes_within(string(&site.attributes, "attributes")?, splat_bytes)?;
         let own = CallSite {
             name: site.name.clone(),
             scratch: site.scratch.clone(),
@@ -278,17 +283,24 @@ impl TargetModule for TracedCalls {
         sites: Vec<CallSite>,
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
+        let mut splat_bytes = MAX_SPLAT_BYTES;
         let prepared = sites.iter().map(|site| {
-            let described = self.read(site);
+            let described = self.read(site, &mut splat_bytes);
             let described = described.map_err(|status| status.context(site.label()))?;
             described.prepare(options)
         });
-        Ok(Box::new(Calls(prepared.collect::<Result<_>>()?)))
+        Ok(Box::new(Calls {
+            calls: prepared.collect::<Result<_>>()?,
+            longest: self.longest,
+        }))
     }
 }
 
 #[derive(Debug)]
-struct Calls(Vec<Call>);
+struct Calls {
+    calls: Vec<Call>,
+    longest: Option<Duration>,
+}
 
 /// A traced call, ready to be called.
 #[derive(Debug)]
@@ -327,11 +339,14 @@ impl Execution for Running<'_> {
     }
 
     fn call(&mut self, site: usize, operands: &[&[u8]], results: &mut [&mut [u8]]) -> Result<()> {
-        let call = &self.calls.0[site];
-        let own = call.options.deadline.map(Deadline::instant);
-        let deadlines = [self.options.deadline.map(Deadline::instant), own];
+        let call = &self.calls.calls[site];
+        // A call without a deadline of its own has the policy's.
+        let own = call.options.deadline;
+        let longest = own.and(self.calls.longest).map(Deadline::After);
+        let given = self.options.deadline.or(longest);
+        let deadlines = [given, own].into_iter().flatten();
         let options = CallOptions {
-            deadline: deadlines.into_iter().flatten().min().map(Deadline::At),
+            deadline: deadlines.map(Deadline::instant).min().map(Deadline::At),
             threads: call.options.threads.or(self.options.threads),
             ..self.options.clone()
         };

@@ -14,6 +14,7 @@ use super::space::{DeviceSpace, DeviceValue, HostSpace};
 use super::{ExecuteOptions, Inner, check_arguments};
 use crate::instruction::{Computation, ComputationId};
 use callbox_core::call::{Bounds, Deadline, DeviceBuffer, DeviceQueue, Functions};
+use callbox_core::graph_launch::MAX_DEPTH;
 use callbox_core::text::shortened;
 use callbox_core::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
 
@@ -46,8 +47,8 @@ impl Functions for Callbacks {
         if bounds.fuel.is_some() {
             options.call.fuel.clone_from(&bounds.fuel);
         }
-        Run::begin(&executable, id, &options, self.depth + 1, HostSpace)?
-            .computation(id, operands.to_vec())
+        let mut run = Run::begin(&executable, id, &options, self.depth + 1, HostSpace)?;
+        stacker::maybe_grow(STACK, 2 * STACK, || run.computation(id, operands.to_vec()))
     }
 
     fn enqueue(
@@ -61,10 +62,9 @@ impl Functions for Callbacks {
         let computation = &executable.core.program.computations[id.index()];
         let arguments = arguments(computation, operands)?;
         let depth = self.depth + 1;
-        if depth > MAX_DEVICE_DEPTH {
-            let message = format!(
-                "call-function: expected calls back at most {MAX_DEVICE_DEPTH} deep, found more"
-            );
+        if depth > MAX_DEPTH {
+            let message =
+                format!("call-function: expected calls back at most {MAX_DEPTH} deep, found more");
             return Err(Status::new(
                 StatusCode::ResourceExhausted,
                 Blame::Guest,
@@ -73,12 +73,13 @@ impl Functions for Callbacks {
         }
         let space = DeviceSpace::new(queue);
         let mut run = Run::begin(&executable, id, &self.options, depth, space)?;
-        Ok(run.computation(id, arguments)?.buffers())
+        let result = stacker::maybe_grow(STACK, 2 * STACK, || run.computation(id, arguments));
+        Ok(result?.buffers())
     }
 }
 
-/// The deepest nesting of calls back on a device. Native targets have no policy that sets a limit.
-const MAX_DEVICE_DEPTH: usize = 8;
+/// The stack that a function may need: the executor recurses for each computation.
+const STACK: usize = 1 << 20;
 
 /// The arguments of a function, from the buffers of its parameters' leaves.
 fn arguments(computation: &Computation, buffers: &[DeviceBuffer]) -> Result<Vec<DeviceValue>> {

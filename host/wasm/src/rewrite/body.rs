@@ -8,7 +8,7 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 
 use super::bulk::{Finder, Operation};
 use super::look::{self, GUEST_MEMORY};
-use super::paths::{Paths, accesses_memory};
+use super::paths::{Paths, accesses_memory, has_look};
 use super::{helpers, leb128};
 
 /// The bit of a memory access's first byte by which the index of its memory follows the alignment.
@@ -125,16 +125,13 @@ impl Change {
         }
         match *operator {
             Operator::Loop { .. } => Self::LookAfter,
-            Operator::TableFill { .. }
-            | Operator::TableCopy { .. }
-            | Operator::TableInit { .. }
-            | Operator::TableGrow { .. } => Self::LookBefore,
             Operator::MemorySize { .. } => Self::Size,
             Operator::MemoryGrow { .. } => Self::Grow,
             Operator::MemoryFill { .. } => Self::Bulk(Operation::Fill),
             Operator::MemoryCopy { .. } => Self::Bulk(Operation::Copy),
             Operator::MemoryInit { data_index, .. } => Self::Bulk(Operation::Init(data_index)),
             _ if accesses_memory(operator) => Self::Access,
+            _ if has_look(operator) => Self::LookBefore,
             _ => Self::None,
         }
     }

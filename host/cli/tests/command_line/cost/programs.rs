@@ -166,6 +166,83 @@ fn many_computations_that_share_call_sites() {
     check_with(&text, &flags, "DEADLINE_EXCEEDED", "deadline");
 }
 
+/// Each call had a record of the dimensions of each of its operands: 8 KB for two bytes of text.
+#[test]
+fn custom_calls_of_many_dimensions() {
+    let shape = format!("f32[{}]", list("1", 255));
+    let call = |i| {
+        format!(
+            "c{i} = f32[2] custom-call({}), custom_call_target=\"negate\", \
+             api_version=API_VERSION_TYPED_FFI, custom_call_has_side_effect=true\n",
+            list("x", 1_000)
+        )
+    };
+    let calls: String = (0..20).map(call).collect();
+    let body = format!("x = {shape} iota(), iota_dimension=0\n{calls}ROOT r = f32[2] negate(c0)");
+    check_with(
+        &module("", &body),
+        &["--target", "negate=negate.wasm"],
+        "RESOURCE_EXHAUSTED",
+        "expected at most 4194304 dimensions of operands and results of custom calls, found more",
+    );
+}
+
+/// callbox runs these functions. Each was looked for among the names of a module first, and compared
+/// with all of them for a message that nobody saw.
+#[test]
+fn functions_of_lapack_beside_many_targets() {
+    let exports = (0..10_000).map(|i| format!(r#"(export "lapack_spotrf_ffi_{i:040}" (func $f))"#));
+    let wasm = format!(
+        r#"(module (memory (export "memory") 1) (func $f (param i32) (result i32) i32.const 0) {})"#,
+        exports.collect::<String>()
+    );
+    let call = |i| {
+        format!(
+            "c{i} = (f32[1,1]{{0,1}}, s32[]) custom-call(x), \
+             custom_call_target=\"lapack_spotrf_ffi\", api_version=API_VERSION_TYPED_FFI, \
+             operand_layout_constraints={{f32[1,1]{{0,1}}}}, backend_config={{uplo = 76 : ui8}}\n"
+        )
+    };
+    let calls: String = (0..4_000).map(call).collect();
+    let body = format!("x = f32[1,1] constant({{{{1}}}})\n{calls}ROOT r = f32[1,1] negate(x)");
+    let folder = Folder::new();
+    folder.write("p.hlo", module("", &body));
+    folder.write("k/many.wasm", wat::parse_str(wasm).unwrap());
+    let ran = limited(&folder, 256, &["run", "p.hlo", "--targets", "k"]);
+    assert_eq!(ran.code, 0, "{}", shown(&ran));
+}
+
+/// 3,400 functions that launch each other overflowed the stack.
+#[test]
+fn functions_that_launch_each_other() {
+    let shape = "f32[]";
+    let launch = |i| {
+        format!(
+            "{shape} custom-call(x), custom_call_target=\"callbox.graph.launch\", \
+             api_version=API_VERSION_TYPED_FFI, called_computations={{c{i}}}, \
+             backend_config={{capture = @c{i}}}"
+        )
+    };
+    let program = |count| {
+        let mut before =
+            format!("c0 {{\nx = {shape} parameter(0)\nROOT y = {shape} negate(x)\n}}\n");
+        for i in 1..count {
+            let body = launch(i - 1);
+            before += &format!("c{i} {{\nx = {shape} parameter(0)\nROOT y = {body}\n}}\n");
+        }
+        let last = launch(count - 1);
+        module(
+            &before,
+            &format!("x = {shape} constant(1)\nROOT r = {last}"),
+        )
+    };
+    check(&program(8), "OK", "");
+    let message = "expected functions that launch others at most 8 deep, found more";
+    for count in [9, 5_000] {
+        check(&program(count), "RESOURCE_EXHAUSTED", message);
+    }
+}
+
 #[test]
 fn arrays_of_many_dimensions() {
     for (dimensions, status) in [

@@ -163,8 +163,8 @@ fn check_names(declared: &[AttributeSignature], found: &Dictionary) -> Result<()
     if least == most {
         return Ok(());
     }
-    let known: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
-    match found.keys().find(|name| !known.contains(name.as_str())) {
+    let is_declared = |name: &str| declared.iter().any(|a| a.name == name);
+    match found.keys().find(|name| !is_declared(name)) {
         Some(unknown) => Err(Status::invalid_argument(format!(
             "Unknown attribute: expected one of {} but got {}",
             listed(declared.iter().map(|a| a.name.as_str()), ", "),
@@ -315,10 +315,10 @@ fn attributes<'a>(
     found: &'a Dictionary,
 ) -> impl Iterator<Item = (&'a str, String)> {
     let all_are_required = declared.iter().all(|attribute| !attribute.optional);
-    let sorted: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
-    // XLA compares the call's sorted names with the target's, position by position.
-    let places = std::iter::zip(sorted, found.keys());
     let other_names: BTreeMap<&str, &String> = if all_are_required {
+        // XLA compares the call's sorted names with the target's, position by position.
+        let sorted: BTreeSet<&str> = declared.iter().map(|a| a.name.as_str()).collect();
+        let places = std::iter::zip(sorted, found.keys());
         places.filter(|(name, found)| name != found).collect()
     } else {
         BTreeMap::new()

@@ -21,6 +21,9 @@ const MAX_RANK: usize = 255;
 /// The most operands or results that a declaration can have.
 pub const MAX_BUFFERS: usize = 1024;
 
+/// The most attributes that a declaration can have. Each call site is compared with all of them.
+pub const MAX_ATTRIBUTES: usize = 1024;
+
 /// The most types that a buffer can have: as many as there are.
 const MAX_TYPES: usize = ElementType::ALL.len();
 

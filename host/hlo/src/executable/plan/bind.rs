@@ -16,12 +16,26 @@ use callbox_core::call::{
     CallOptions, CallSite, FunctionReference, Platform, PreparedCalls, TargetModule,
 };
 use callbox_core::text::shortened;
-use callbox_core::values::{Blame, Literal, Result, Shape, Status, StatusCode};
+use callbox_core::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
 use callbox_core::{RegisteredTarget, Registry};
 
 /// The most arrays that the operands and results of all custom calls have. Modules keep a record of
 /// each, although a program names a whole tuple of them with a few bytes.
 const MAX_ARRAYS: usize = 1 << 20;
+
+/// The most dimensions that these arrays have together. A record has 16 bytes for each.
+const MAX_DIMENSIONS: usize = 1 << 22;
+
+/// Subtracts from what is left of a limit on all custom calls.
+fn count(left: &mut usize, found: usize, most: usize, what: &str) -> Result<()> {
+    *left = left.checked_sub(found).ok_or_else(|| {
+        let message = format!(
+            "expected at most {most} {what} operands and results of custom calls, found more"
+        );
+        Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
+    })?;
+    Ok(())
+}
 
 /// Collects call sites by module.
 pub(super) struct Binder<'a> {
@@ -32,6 +46,8 @@ pub(super) struct Binder<'a> {
     modules: Vec<(Arc<dyn TargetModule>, Vec<CallSite>)>,
     /// The number of arrays that further calls may have.
     arrays_left: usize,
+    /// The number of dimensions that they may have together.
+    dimensions_left: usize,
     /// References to functions, shared by all call sites.
     shared: HashMap<ComputationId, Arc<FunctionReference>>,
 }
@@ -50,6 +66,7 @@ impl<'a> Binder<'a> {
             platform,
             modules: Vec::new(),
             arrays_left: MAX_ARRAYS,
+            dimensions_left: MAX_DIMENSIONS,
             shared: HashMap::new(),
         }
     }
@@ -61,19 +78,21 @@ impl<'a> Binder<'a> {
         instruction: &Instruction,
         call: &CustomCall,
     ) -> Result<Option<&'a RegisteredTarget>> {
-        match self.registry.lookup(&call.target, self.platform) {
-            Err(status) if status.code() == StatusCode::NotFound => {
-                let shapes = instruction.operands.iter().map(|&id| computation.shape(id));
-                if routine(call, &Vec::from_iter(shapes), &instruction.shape)?.is_some() {
-                    return Ok(None);
-                }
-                Err(match owner(&call.target) {
-                    Some(owner) => status.map_message(|message| format!("{message}; {owner}")),
-                    None => status,
-                })
+        // A message that a name is unknown compares it with all others.
+        if !self.registry.has(&call.target, self.platform) {
+            let shapes = instruction.operands.iter().map(|&id| computation.shape(id));
+            if routine(call, &Vec::from_iter(shapes), &instruction.shape)?.is_some() {
+                return Ok(None);
             }
-            found => found.map(Some),
         }
+        let found = self.registry.lookup(&call.target, self.platform);
+        let found = found.map_err(|status| match owner(&call.target) {
+            Some(owner) if status.code() == StatusCode::NotFound => {
+                status.map_message(|message| format!("{message}; {owner}"))
+            }
+            _ => status,
+        });
+        found.map(Some)
     }
 
     /// Adds a custom call to the call sites of its target's module. `scratch` are the leaves of
@@ -126,19 +145,20 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    /// Counts the arrays of a call.
+    /// Counts the arrays of a call, and their dimensions.
     fn count_arrays(&mut self, computation: &Computation, instruction: &Instruction) -> Result<()> {
         let operands = instruction.operands.iter().map(|&id| computation.shape(id));
-        let shapes = operands.chain([&instruction.shape]);
-        let arrays = shapes.map(Shape::leaf_count).sum();
-        self.arrays_left = self.arrays_left.checked_sub(arrays).ok_or_else(|| {
-            let message = format!(
-                "expected at most {MAX_ARRAYS} arrays as operands and results of custom calls, \
-                 found more"
-            );
-            Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
-        })?;
-        Ok(())
+        let shapes: Vec<_> = operands.chain([&instruction.shape]).collect();
+        let arrays = shapes.iter().map(|shape| shape.leaf_count()).sum();
+        count(&mut self.arrays_left, arrays, MAX_ARRAYS, "arrays as")?;
+        let leaves = shapes.iter().flat_map(|shape| shape.leaves());
+        let dimensions = leaves.map(ArrayShape::rank).sum();
+        count(
+            &mut self.dimensions_left,
+            dimensions,
+            MAX_DIMENSIONS,
+            "dimensions of",
+        )
     }
 
     /// Has each module prepare its call sites.
