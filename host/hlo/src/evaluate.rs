@@ -58,7 +58,7 @@ use callbox_core::values::{ElementType, Literal, Result, Shape, Status};
 
 use array::{Elements, array, leaf};
 
-pub(crate) use callbox_core::values::{with_capacity, zeroed};
+pub(crate) use callbox_core::values::{collected, push, with_capacity, zeroed};
 pub(crate) use layout::{from_layout, is_row_major, to_layout};
 pub(crate) use pass::{Member, Pass, Source, run_pass, untouched};
 pub(crate) use teamwork::{Check, Team, available as available_threads};
@@ -96,6 +96,13 @@ pub(crate) fn evaluate(
 ) -> Result<Literal> {
     let _mode = FloatMode::WASM.set();
     let shape = &instruction.shape;
+    // What an instruction keeps beside its result can be as large as the other dimensions.
+    if shape
+        .as_array()
+        .is_some_and(|to| to.dimensions().contains(&0))
+    {
+        return leaf(shape, Vec::new());
+    }
     match &instruction.opcode {
         Opcode::Reduce {
             dimensions,

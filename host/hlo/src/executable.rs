@@ -5,6 +5,7 @@ mod plan;
 mod run;
 mod space;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -46,7 +47,7 @@ struct Core {
 
 impl Core {
     /// The call sites that a computation and its callees use.
-    fn sites(&self, id: ComputationId) -> &Sites {
+    fn sites(&self, id: ComputationId) -> Cow<'_, Sites> {
         self.plan.sites(&self.program, id)
     }
 }

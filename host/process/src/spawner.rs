@@ -1,7 +1,9 @@
-//! The thread that starts workers and reaps them.
+//! The threads that start workers and reap them.
 //!
-//! The kernel kills a worker when the thread that started it ends. This thread therefore lives as
-//! long as the sandbox, and no worker outlives the process.
+//! The kernel kills a worker when the thread that started it ends. That thread therefore lives as
+//! long as the sandbox, and no worker outlives the process. Another one reaps: the kernel may take
+//! long to free a worker's memory, and `wait4` was seen to take seconds, also with `WNOHANG`, where
+//! a killed worker of low priority gets no processor.
 
 use std::fmt;
 use std::io;
@@ -9,9 +11,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
@@ -22,9 +23,6 @@ use crate::config::Worker;
 /// The most threads that a worker compiles on.
 const MOST_THREADS: usize = 8;
 
-/// The interval at which killed workers are polled until they are gone.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// All descriptors of a worker: its socket is standard input, the memory of its buffers standard
 /// output.
 pub(super) struct Descriptors {
@@ -34,10 +32,8 @@ pub(super) struct Descriptors {
     pub(super) errors: Option<OwnedFd>,
 }
 
-enum Job {
-    Start(Descriptors, Sender<io::Result<Child>>),
-    Reap(Child),
-}
+/// A worker to be started, and where it is sent.
+struct Start(Descriptors, Sender<io::Result<Child>>);
 
 /// What the end of a spawner waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +46,13 @@ pub(super) enum End {
 
 /// Starts and reaps workers.
 pub(super) struct Spawner {
-    jobs: Mutex<Option<Sender<Job>>>,
-    /// Returns the workers that are killed and not yet gone.
-    thread: Option<JoinHandle<Vec<Child>>>,
+    starts: Mutex<Option<Sender<Start>>>,
+    starter: Option<JoinHandle<()>>,
+    /// Killed workers.
+    dying: Mutex<Option<Sender<Child>>>,
+    reaper: Option<JoinHandle<()>>,
     end: End,
-    /// The process that the thread belongs to. A forked child does not have the thread.
+    /// The process that the threads belong to. A forked child does not have them.
     process: u32,
 }
 
@@ -65,18 +63,22 @@ impl fmt::Debug for Spawner {
 }
 
 impl Spawner {
-    /// Starts the thread.
+    /// Starts the threads.
     ///
     /// # Errors
     /// The system's error if it cannot start one.
     pub(super) fn start(worker: Worker, end: End) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("callbox-spawner".to_owned())
-            .spawn(move || run(&worker, &receiver))?;
+        let (starts, received) = mpsc::channel();
+        let (dying, killed) = mpsc::channel();
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        let reaper = named("callbox-reaper").spawn(move || wait_for(&killed))?;
+        let orphans = dying.clone();
+        let starter = named("callbox-spawner").spawn(move || run(&worker, &received, &orphans))?;
         Ok(Self {
-            jobs: Mutex::new(Some(sender)),
-            thread: Some(thread),
+            starts: Mutex::new(Some(starts)),
+            starter: Some(starter),
+            dying: Mutex::new(Some(dying)),
+            reaper: Some(reaper),
             end,
             process: process::id(),
         })
@@ -93,7 +95,10 @@ impl Spawner {
     /// The system's error: no such program, too many processes.
     pub(super) fn spawn(&self, descriptors: Descriptors) -> io::Result<Child> {
         let (sender, receiver) = mpsc::channel();
-        self.send(Job::Start(descriptors, sender));
+        if let Some(starts) = &*locked(&self.starts) {
+            // The thread does not end before.
+            let _ = starts.send(Start(descriptors, sender));
+        }
         // A worker that is started after the timeout finds no receiver, and is reaped. If the
         // machine was paused, the first timeout is no sign of trouble.
         let answer = receiver.recv_timeout(START);
@@ -105,74 +110,55 @@ impl Spawner {
         })?
     }
 
-    /// Kills a worker in the background.
+    /// Kills a worker, and reaps it in the background.
     pub(super) fn reap(&self, child: Child) {
         // In a forked child, the worker belongs to the parent.
-        if self.is_here() {
-            self.send(Job::Reap(child));
-        }
-    }
-
-    fn send(&self, job: Job) {
-        let jobs = locked(&self.jobs);
-        if let Some(jobs) = &*jobs {
-            // If the thread has ended, its workers have been killed.
-            let _ = jobs.send(job);
+        if self.is_here()
+            && let Some(dying) = &*locked(&self.dying)
+        {
+            kill(child, dying);
         }
     }
 }
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        let mut jobs = locked(&self.jobs);
-        *jobs = None;
-        drop(jobs);
-        if let Some(thread) = self.thread.take()
-            && self.is_here()
+        *locked(&self.starts) = None;
+        if !self.is_here() {
+            return;
+        }
+        // The threads do not panic.
+        if let Some(starter) = self.starter.take() {
+            let _ = starter.join();
+        }
+        *locked(&self.dying) = None;
+        if self.end == End::AllGone
+            && let Some(reaper) = self.reaper.take()
         {
-            // The thread does not panic.
-            let mut dying = thread.join().unwrap_or_default();
-            dying.retain_mut(is_alive);
-            if self.end == End::AllGone || dying.is_empty() {
-                wait_for(dying);
-                return;
-            }
-            // Without a thread, the closure is dropped: the processes end unreaped.
-            let reaper = thread::Builder::new().name("callbox-reaper".to_owned());
-            let _ = reaper.spawn(move || wait_for(dying));
+            let _ = reaper.join();
         }
     }
 }
 
-fn wait_for(workers: Vec<Child>) {
-    for mut worker in workers {
-        let _ = worker.wait();
+/// Starts workers. One that is not awaited any more is killed.
+fn run(worker: &Worker, starts: &Receiver<Start>, orphans: &Sender<Child>) {
+    for Start(descriptors, answer) in starts {
+        if let Err(mpsc::SendError(Ok(child))) = answer.send(spawn(worker, descriptors)) {
+            kill(child, orphans);
+        }
     }
 }
 
-/// Serves jobs. It polls killed workers rather than waiting for one: the kernel may take long to
-/// free a worker's memory.
-fn run(worker: &Worker, jobs: &Receiver<Job>) -> Vec<Child> {
-    let mut dying = Vec::new();
-    loop {
-        let job = if dying.is_empty() {
-            jobs.recv().map_err(RecvTimeoutError::from)
-        } else {
-            jobs.recv_timeout(LOOK)
-        };
-        match job {
-            Ok(Job::Start(descriptors, answer)) => {
-                if let Err(mpsc::SendError(Ok(child))) = answer.send(spawn(worker, descriptors)) {
-                    dying.extend(killed(child));
-                }
-            }
-            Ok(Job::Reap(child)) => dying.extend(killed(child)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        dying.retain_mut(is_alive);
+fn kill(mut child: Child, dying: &Sender<Child>) {
+    // Killing fails if the process has ended. The reaper does not end before.
+    let _ = child.kill();
+    let _ = dying.send(child);
+}
+
+fn wait_for(killed: &Receiver<Child>) {
+    for mut child in killed {
+        let _ = child.wait();
     }
-    dying
 }
 
 /// The number of threads on which a worker compiles: one for each processor, up to a limit.
@@ -195,16 +181,4 @@ fn spawn(worker: &Worker, descriptors: Descriptors) -> io::Result<Child> {
         .stderr(errors)
         .process_group(0)
         .spawn()
-}
-
-/// Kills a worker, and returns it unless its process is gone already.
-fn killed(mut child: Child) -> Option<Child> {
-    // Killing fails if the process has ended.
-    let _ = child.kill();
-    is_alive(&mut child).then_some(child)
-}
-
-/// Whether the process still exists.
-fn is_alive(child: &mut Child) -> bool {
-    matches!(child.try_wait(), Ok(None))
 }

@@ -33,6 +33,8 @@ pub struct Module {
     /// The index of the first helper function: see [`rewrite`](crate::rewrite).
     pub(crate) helpers_from: u32,
     info: Arc<ModuleInfo>,
+    /// The indices of the exported functions, sorted by name.
+    exports_by_name: Vec<u32>,
     /// The module's name in messages.
     pub(crate) label: Arc<str>,
     pub(crate) identity: String,
@@ -80,6 +82,8 @@ impl Module {
         let outside_programs = shared.outside_programs(file.digest());
         let compiled = Compiled::of(shared, &mut file)?;
         let module = &compiled.module;
+        let mut exports_by_name: Vec<_> = (0..).take(info.exports.len()).collect();
+        exports_by_name.sort_by_key(|&at: &u32| info.exports[at as usize].name.as_str());
         let linker = capabilities
             .linker(linker)
             .map_err(|error| Status::internal(format!("imports cannot be defined: {error:#}")))?;
@@ -92,6 +96,7 @@ impl Module {
             identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
             grants: grants.clone(),
             info,
+            exports_by_name,
             label: file.label().into(),
             compiled,
             outside_programs,
@@ -127,18 +132,23 @@ impl Module {
 
     /// The type of the exported function of this name.
     pub(crate) fn export_type(&self, name: &str) -> Option<&str> {
-        let mut exports = self.info.exports.iter();
-        exports
-            .find(|export| export.name == name && is_plain(name))
-            .map(|export| export.ty.as_str())
+        if !is_plain(name) {
+            return None;
+        }
+        let exports = &self.info.exports;
+        let found = self
+            .exports_by_name
+            .binary_search_by(|&at| exports[at as usize].name.as_str().cmp(name));
+        let at = self.exports_by_name[found.ok()?];
+        Some(exports[at as usize].ty.as_str())
     }
 
     /// The target of this name.
     pub(crate) fn target(&self, name: &str) -> Result<&Signature> {
         const MOST: usize = 8;
         let targets = &self.info.targets;
-        let found = targets.iter().find(|target| target.name == name);
-        found.ok_or_else(|| {
+        let found = targets.binary_search_by(|target| target.name.as_str().cmp(name));
+        found.map(|at| &targets[at]).map_err(|_| {
             let names = targets.iter().take(MOST).map(|t| format!("{:?}", t.name));
             Status::not_found(format!(
                 "expected a target of the module ({}), found \"{}\"",

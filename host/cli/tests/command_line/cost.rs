@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Folder, Ran};
 
+mod executions;
 mod files;
 mod kernels;
 mod programs;

@@ -1,7 +1,7 @@
 //! Applies a computation of scalars to the elements of arrays.
 
 use super::array::{Array, array};
-use super::{Callee, bug, lift};
+use super::{Callee, bug, lift, with_capacity};
 use crate::instruction::ComputationId;
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result};
 
@@ -18,7 +18,8 @@ pub(super) fn apply(
     let program = callee.program();
     let called = lift::called_by(program, computation)?;
     if lift::is_scalar(called, program) {
-        return Ok(lift::run(called, lines, count, program)?.into_elements());
+        let check = callee.team().check;
+        return Ok(lift::run(called, lines, count, program, check)?.into_elements());
     }
     let results = called.result_shape().leaves();
     let types = Vec::from_iter(results.iter().map(|leaf| leaf.element_type()));
@@ -44,7 +45,8 @@ pub(super) fn line(element_type: ElementType, bytes: Vec<u8>) -> Result<Literal>
 
 /// The elements of `x` with these numbers, as an array of one dimension.
 pub(super) fn chosen(x: &Array<'_>, numbers: impl Iterator<Item = usize>) -> Result<Literal> {
-    let mut bytes = Vec::new();
+    let (least, most) = numbers.size_hint();
+    let mut bytes = with_capacity(most.unwrap_or(least).saturating_mul(x.width()))?;
     for number in numbers {
         bytes.extend_from_slice(x.elements().part(number, 1)?);
     }

@@ -6,7 +6,7 @@ use super::apply::{apply, chosen};
 use super::array::{Array, array};
 use super::movement::indices as integers;
 use super::strided::{Strides, copy};
-use super::{Callee, bug, zeroed};
+use super::{Callee, bug, collected, push, zeroed};
 use crate::instruction::{ComputationId, IndexedWindows};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
@@ -62,6 +62,11 @@ pub(super) fn scatter(
     let update = updates
         .first()
         .ok_or_else(|| bug("a scatter lacks updates"))?;
+    // Without this, windows that have no elements have places for them.
+    if update.shape.element_count() == 0 {
+        let leaves = operands[..number].iter().flat_map(Literal::shared_leaves);
+        return Literal::from_shared_leaves(shape.clone(), leaves.cloned().collect()).map_err(bug);
+    }
     let mut sizes = vec![1; first.dimensions().len()];
     let lacking = |i: &usize| windows.collapsed.contains(i) || windows.operand_batch.contains(i);
     let kept = (0..sizes.len()).filter(|i| !lacking(i)).collect::<Vec<_>>();
@@ -75,7 +80,7 @@ pub(super) fn scatter(
         indices,
         update.dimensions(),
     )?;
-    let targets = targets(&all, first.dimensions(), &sizes);
+    let targets = targets(&all, first.dimensions(), &sizes)?;
     let mut results = Vec::with_capacity(number);
     for x in &operands[..number] {
         results.push(array(x)?.bytes.to_vec());
@@ -85,9 +90,13 @@ pub(super) fn scatter(
 }
 
 /// The elements that the windows in the array take, and their updates.
-fn targets(windows: &Windows, dimensions: &[usize], sizes: &[usize]) -> Vec<(usize, usize)> {
+fn targets(
+    windows: &Windows,
+    dimensions: &[usize],
+    sizes: &[usize],
+) -> Result<Vec<(usize, usize)>> {
     let mut targets = Vec::new();
-    let offsets = windows.offsets();
+    let offsets = windows.offsets()?;
     for window in windows.positions(dimensions, sizes) {
         let mut bounds = zip(&window.starts, zip(dimensions, sizes));
         let fits = bounds
@@ -97,11 +106,12 @@ fn targets(windows: &Windows, dimensions: &[usize], sizes: &[usize]) -> Vec<(usi
             let start: usize = start
                 .map(|(&start, &step)| start as usize * step as usize)
                 .sum();
-            let moved = offsets.iter();
-            targets.extend(moved.map(|&(to, from)| (start + to, window.at + from)));
+            for &(to, from) in &offsets {
+                push(&mut targets, (start + to, window.at + from))?;
+            }
         }
     }
-    targets
+    Ok(targets)
 }
 
 /// Combines elements of `updates` into elements of `results`, in order: for each pair the number
@@ -117,14 +127,14 @@ pub(super) fn combine(
     callee: &mut dyn Callee,
 ) -> Result<()> {
     let widest = targets.iter().map(|&(to, _)| to + 1).max().unwrap_or(0);
-    let mut times = vec![0u32; widest];
+    let mut times = zeroed::<u32>(widest)?;
     let mut rounds: Vec<Vec<(usize, usize)>> = Vec::new();
     for (to, from) in targets {
         let round = times[to] as usize;
         times[to] += 1;
         match rounds.get_mut(round) {
-            Some(pairs) => pairs.push((to, from)),
-            None => rounds.push(vec![(to, from)]),
+            Some(pairs) => push(pairs, (to, from))?,
+            None => push(&mut rounds, vec![(to, from)])?,
         }
     }
     for pairs in rounds {
@@ -267,15 +277,15 @@ impl Windows {
 
     /// The positions of a window's elements, from its first one on, in the operand and in the
     /// windowed array.
-    fn offsets(&self) -> Vec<(usize, usize)> {
+    fn offsets(&self) -> Result<Vec<(usize, usize)>> {
         let mut offsets = vec![(0, 0)];
         let steps = zip(&self.operand_steps, &self.windowed_steps);
         for (&size, (&operand, &windowed)) in zip(&self.sizes, steps) {
             let along = |(a, b): (usize, usize)| {
                 (0..size).map(move |i| (a + i * operand as usize, b + i * windowed as usize))
             };
-            offsets = offsets.into_iter().flat_map(along).collect();
+            offsets = collected(offsets.into_iter().flat_map(along))?;
         }
-        offsets
+        Ok(offsets)
     }
 }

@@ -1,7 +1,7 @@
 //! Computations of scalars, evaluated on whole arrays: each instruction once for all elements.
 
 use super::array::{array, repeat};
-use super::{bug, evaluate_alone, leaf};
+use super::{Check, bug, evaluate_alone, leaf};
 use crate::instruction::{Computation, ComputationId, Instruction, Opcode, Program};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
@@ -16,35 +16,69 @@ pub(super) fn is_scalar(computation: &Computation, program: &Program) -> bool {
 }
 
 /// Evaluates such a computation on arrays of `count` elements. Its results are arrays of `count`
-/// elements.
+/// elements. Looks at the deadline before each instruction.
 pub(super) fn run(
     computation: &Computation,
     arguments: &[Literal],
     count: usize,
     program: &Program,
+    check: &dyn Check,
 ) -> Result<Literal> {
-    let mut values: Vec<Literal> = Vec::with_capacity(computation.instructions.len());
-    for instruction in &computation.instructions {
+    let instructions = &computation.instructions;
+    let last_uses = last_uses(computation);
+    // `None` for those that nothing reads any more.
+    let mut values: Vec<Option<Literal>> = Vec::with_capacity(instructions.len());
+    for (number, instruction) in instructions.iter().enumerate() {
+        check.check()?;
         let ids = instruction.operands.iter();
-        let operands = ids.map(|id| values.get(id.index()).cloned());
+        let operands = ids.map(|id| values.get(id.index()).cloned().flatten());
         let operands = operands.collect::<Option<Vec<_>>>();
         let operands = operands.ok_or_else(|| bug("an operand comes after its use"))?;
         let mut lifted = |scalar: &ArrayShape| ArrayShape::new(scalar.element_type(), &[count]);
         let shape = instruction.shape.map_arrays(&mut lifted)?;
-        values.push(match &instruction.opcode {
+        let value = match &instruction.opcode {
             Opcode::Parameter(number) => {
                 let argument = arguments.get(*number).cloned();
                 argument.ok_or_else(|| bug("an argument is missing"))?
             }
             Opcode::Constant(scalar) => leaf(&shape, repeat(array(scalar)?.bytes, count)?)?,
-            Opcode::Call(called) | Opcode::Fusion(_, called) => {
-                run(called_by(program, *called)?, &operands, count, program)?
-            }
+            Opcode::Call(called) | Opcode::Fusion(_, called) => run(
+                called_by(program, *called)?,
+                &operands,
+                count,
+                program,
+                check,
+            )?,
             opcode => evaluate_alone(&of_arrays(opcode, shape), &operands)?,
-        });
+        };
+        values.push(Some(value));
+        for id in &instruction.operands {
+            if last_uses.get(id.index()) == Some(&number) {
+                values[id.index()] = None;
+            }
+        }
     }
     let root = values.into_iter().nth(computation.root.index());
-    root.ok_or_else(|| bug("a computation has no root"))
+    root.flatten()
+        .ok_or_else(|| bug("a computation has no root"))
+}
+
+/// For each instruction, the last one that reads it. Nothing is the last to read the root.
+fn last_uses(computation: &Computation) -> Vec<usize> {
+    let instructions = &computation.instructions;
+    let mut last_uses = vec![instructions.len(); instructions.len()];
+    for (number, instruction) in instructions.iter().enumerate() {
+        for operand in instruction
+            .operands
+            .iter()
+            .filter(|id| **id != computation.root)
+        {
+            if let Some(last) = last_uses.get_mut(operand.index()) {
+                *last = number;
+            }
+        }
+    }
+    last_uses
 }
 
 /// The computation with this id.

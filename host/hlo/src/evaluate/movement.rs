@@ -8,7 +8,7 @@ use super::array::{Array, Elements, repeat};
 use super::convert::convert;
 use super::strided::{Strides, copy};
 use super::wide::{Kind, Wide};
-use super::{bug, zeroed};
+use super::{bug, collected, zeroed};
 use crate::instruction::{PaddingDimension, SliceDimension};
 use callbox_core::values::{ArrayShape, ElementType, Result, Status};
 
@@ -209,17 +209,18 @@ fn part(x: &Array<'_>, sizes: &[usize], starts: &[Array<'_>]) -> Result<Strides>
 /// The integers in these arrays: a scalar for each dimension, or one array of all.
 pub(super) fn indices(starts: &[Array<'_>]) -> Result<Vec<i128>> {
     fn decoded<T: Wide + Into<i128>>(x: Elements<'_>) -> Result<Vec<i128>> {
-        let mut integers = vec![T::default(); x.count()];
+        let mut integers = zeroed(x.count())?;
         T::decode(x.element_type, x.bytes, &mut integers)?;
-        Ok(integers.into_iter().map(T::into).collect())
+        collected(integers.into_iter().map(T::into))
     }
-    let starts = starts
-        .iter()
-        .map(Array::elements)
-        .map(|x| match Kind::of(x.element_type)? {
-            Kind::Unsigned => decoded::<u64>(x),
-            _ => decoded::<i64>(x),
-        });
+    let decoded = |x: Elements<'_>| match Kind::of(x.element_type)? {
+        Kind::Unsigned => decoded::<u64>(x),
+        _ => decoded::<i64>(x),
+    };
+    if let [all] = starts {
+        return decoded(all.elements());
+    }
+    let starts = starts.iter().map(|start| decoded(start.elements()));
     Ok(starts.collect::<Result<Vec<_>>>()?.concat())
 }
 

@@ -4,6 +4,7 @@
 //! two instructions stay in the processor's caches; only values that are read after the pass are
 //! stored as a whole. A result takes the memory of an input of its size that nothing else reads.
 
+use std::collections::BTreeMap;
 use std::iter::zip;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use zerocopy::FromZeros;
 
 use super::array::{Array, Elements, array, fill, leaf, repeat};
 use super::strided::Strides;
-use super::teamwork::Team;
+use super::teamwork::{Check, Team};
 use super::{bug, evaluate_elements, keeps_bytes, zeroed};
 use crate::instruction::{Computation, Instruction, InstructionId, Opcode};
 use callbox_core::float_mode::FloatMode;
@@ -89,7 +90,7 @@ pub(crate) fn run_pass(
     let results = pass.members.iter().filter(|member| member.is_result);
     let shapes = Vec::from_iter(results.map(|m| &instructions[m.instruction.index()].shape));
     let sizes = Vec::from_iter(shapes.iter().map(|shape| shape.leaves()[0].byte_size()));
-    let taken = take_memory(pass, computation, &mut inputs, &sizes);
+    let (taken_by, taken) = take_memory(pass, computation, &mut inputs, &sizes);
     let mut spread = Vec::with_capacity(inputs.len());
     for input in &inputs {
         let input = array(input)?;
@@ -101,8 +102,7 @@ pub(crate) fn run_pass(
     }
     let mut prepared = Vec::with_capacity(inputs.len());
     for (number, (input, spread)) in zip(&inputs, &spread).enumerate() {
-        let takes = |taken: &Option<(usize, _)>| taken.as_ref().is_some_and(|t| t.0 == number);
-        if let Some(result) = taken.iter().position(takes) {
+        if let Some(result) = taken_by[number] {
             let shape = instructions[pass.inputs[number].index()].shape.as_array();
             let shape = shape.ok_or_else(|| bug("an input of a pass is not an array"))?;
             prepared.push(Input::Taken(shape.element_type(), result));
@@ -119,7 +119,7 @@ pub(crate) fn run_pass(
         });
     }
     let outputs = zip(taken, sizes).map(|(taken, size)| match taken {
-        Some((_, memory)) => Ok(memory),
+        Some(memory) => Ok(memory),
         None => untouched(size),
     });
     let mut outputs = outputs.collect::<Result<Vec<_>>>()?;
@@ -135,7 +135,7 @@ pub(crate) fn run_pass(
         (Tile { start, count }, Vec::from_iter(parts))
     });
     team.share(tiles, count * pass.members.len(), |(tile, parts)| {
-        run_tile(pass, instructions, &prepared, tile, parts)
+        run_tile(pass, instructions, &prepared, tile, parts, team.check)
     })?;
     zip(shapes, outputs)
         .map(|(shape, bytes)| leaf(shape, bytes))
@@ -144,38 +144,50 @@ pub(crate) fn run_pass(
 
 /// Takes the memory of inputs that nothing else reads, for results of the same size.
 ///
-/// Gives for each result the number of the input that it takes, and the memory with the input's
-/// elements. The input becomes a scalar without meaning.
+/// Gives for each input the number of the result that takes it, and for each result the memory with
+/// the input's elements. The input becomes a scalar without meaning.
 fn take_memory(
     pass: &Pass,
     computation: &Computation,
     inputs: &mut [Literal],
     sizes: &[usize],
-) -> Vec<Option<(usize, Vec<u8>)>> {
+) -> (Vec<Option<usize>>, Vec<Option<Vec<u8>>>) {
+    let mut is_broadcast = vec![false; inputs.len()];
+    for member in &pass.members {
+        let instruction = &computation.instructions[member.instruction.index()];
+        if let (Opcode::Broadcast(_), [Source::Input(input)]) =
+            (&instruction.opcode, &*member.operands)
+        {
+            is_broadcast[*input] = true;
+        }
+    }
+    // The results without memory by their sizes, the first one last.
+    let mut free: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (result, &size) in sizes.iter().enumerate().rev() {
+        free.entry(size).or_default().push(result);
+    }
+    let mut taken_by = vec![None; inputs.len()];
     let mut taken = vec![None; sizes.len()];
     for (number, input) in inputs.iter_mut().enumerate() {
-        let is_broadcast = pass.members.iter().any(|member| {
-            let instruction = &computation.instructions[member.instruction.index()];
-            matches!(instruction.opcode, Opcode::Broadcast(_))
-                && member.operands.contains(&Source::Input(number))
-        });
         let [leaf] = input.shared_leaves() else {
             continue;
         };
         let is_array = array(input).is_ok_and(|x| x.dimensions() == pass.dimensions);
-        if !is_array || is_broadcast || Arc::strong_count(leaf) != 1 {
+        if !is_array || is_broadcast[number] || Arc::strong_count(leaf) != 1 {
             continue;
         }
-        let free =
-            zip(&mut taken, sizes).find(|(taken, size)| taken.is_none() && **size == leaf.len());
-        if let Some((taken, _)) = free {
+        if let Some(result) = free.get_mut(&leaf.len()).and_then(Vec::pop) {
             let leaf = Arc::clone(leaf);
             *input = Literal::scalar(0_u8);
-            *taken = Some((number, Arc::unwrap_or_clone(leaf)));
+            taken_by[number] = Some(result);
+            taken[result] = Some(Arc::unwrap_or_clone(leaf));
         }
     }
-    taken
+    (taken_by, taken)
 }
+
+/// The instructions that run on a tile between two looks at the deadline.
+const BETWEEN_LOOKS: usize = 8;
 
 fn run_tile(
     pass: &Pass,
@@ -183,6 +195,7 @@ fn run_tile(
     inputs: &[Input<'_>],
     tile: Tile,
     parts: Vec<&mut [u8]>,
+    check: &dyn Check,
 ) -> Result<()> {
     // The elements of inputs whose memory results take.
     let mut taken = vec![Vec::new(); parts.len()];
@@ -193,7 +206,10 @@ fn run_tile(
     }
     let mut parts = parts.into_iter();
     let mut values: Vec<Vec<u8>> = Vec::with_capacity(pass.members.len());
-    for member in &pass.members {
+    for (number, member) in pass.members.iter().enumerate() {
+        if number % BETWEEN_LOOKS == BETWEEN_LOOKS - 1 {
+            check.check()?;
+        }
         let instruction = &instructions[member.instruction.index()];
         let value = match (&instruction.opcode, &*member.operands) {
             (Opcode::Broadcast(to), [Source::Input(input)]) => {

@@ -45,7 +45,8 @@ pub(super) fn reduce(
     }
     let inputs = collect(inputs, |x| rows.literal(x))?;
     if lift::is_scalar(called, program) {
-        neighbours::combine(shape, inputs, initial, rows, called, program)
+        let check = callee.team().check;
+        neighbours::combine(shape, inputs, initial, rows, called, program, check)
     } else {
         step(shape, &inputs, initial, rows, computation, callee)
     }
@@ -64,7 +65,8 @@ pub(super) fn map(
     let program = callee.program();
     let called = lift::called_by(program, computation)?;
     if lift::is_scalar(called, program) {
-        return share(shape, &[&lift::run(called, &lines, count, program)?]);
+        let check = callee.team().check;
+        return share(shape, &[&lift::run(called, &lines, count, program, check)?]);
     }
     let mut bytes = Vec::new();
     for i in 0..count {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::apply::{apply, chosen};
 use super::array::{Array, array};
 use super::movement::transposed;
-use super::{Callee, bug};
+use super::{Callee, bug, collected, with_capacity};
 use crate::instruction::ComputationId;
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
@@ -44,7 +44,7 @@ pub(super) fn sort(
         .collect::<Result<Vec<_>>>()?;
     let mut sorter = Sorter {
         rows: rows.iter().map(array).collect::<Result<_>>()?,
-        order: (0..first.shape.element_count()).collect(),
+        order: collected(0..first.shape.element_count())?,
         computation,
         callee,
     };
@@ -84,9 +84,9 @@ impl Sorter<'_> {
     /// Merges neighbouring sorted runs in rows of `count` elements.
     fn merge(&mut self, count: usize, run: usize) -> Result<()> {
         // For each element, the part of the other run in which its place is still sought.
-        let mut places = Vec::from_iter((0..self.order.len()).map(|at| other(at, count, run)));
+        let mut places = collected((0..self.order.len()).map(|at| other(at, count, run)))?;
         loop {
-            let open = Vec::from_iter((0..places.len()).filter(|&at| !places[at].is_empty()));
+            let open = collected((0..places.len()).filter(|&at| !places[at].is_empty()))?;
             if open.is_empty() {
                 break;
             }
@@ -100,7 +100,7 @@ impl Sorter<'_> {
                     (this, that)
                 }
             });
-            let is_before = self.less(&Vec::from_iter(pairs))?;
+            let is_before = self.less(&collected(pairs)?)?;
             for (&at, is_before) in zip(&open, is_before) {
                 let middle = places[at].start + places[at].len() / 2;
                 if is_before == is_left(at, count, run) {
@@ -117,15 +117,17 @@ impl Sorter<'_> {
             row + base + own % run + (places[at].start - other(at, count, run).start)
         };
         // A comparison that is no order gives some places twice.
-        let mut by_place = Vec::from_iter((0..places.len()).map(|at| (place(at), self.order[at])));
-        by_place.sort_by_key(|&(place, _)| place);
-        self.order = by_place.into_iter().map(|(_, element)| element).collect();
+        let mut by_place = collected((0..places.len()).map(|at| (place(at), self.order[at])))?;
+        by_place.sort_unstable();
+        for (to, (_, element)) in zip(&mut self.order, by_place) {
+            *to = element;
+        }
         Ok(())
     }
 
     /// For each pair, whether its first element comes before its second.
     fn less(&mut self, pairs: &[(usize, usize)]) -> Result<Vec<bool>> {
-        let mut less = Vec::with_capacity(pairs.len());
+        let mut less = with_capacity(pairs.len())?;
         for pairs in pairs.chunks(PIECE) {
             let mut arguments = Vec::with_capacity(2 * self.rows.len());
             for x in &self.rows {

@@ -51,6 +51,15 @@ impl Strides {
         Ok(Self { start: 0, steps })
     }
 
+    /// The positions from another element on: the one with this number along a dimension.
+    pub(super) fn moved(&self, dimension: usize, number: usize) -> Self {
+        let step = self.steps.get(dimension).copied().unwrap_or_default();
+        Self {
+            start: self.start.wrapping_add(number.wrapping_mul(step as usize)),
+            steps: self.steps.clone(),
+        }
+    }
+
     /// These positions in this memory.
     pub(super) fn of<B>(self, bytes: B) -> Strided<B> {
         Strided {

@@ -13,12 +13,14 @@ use super::indexing::combine;
 use super::movement::{gather, pad, scatter};
 use super::strided::Strides;
 use super::teamwork::Team;
-use super::{Callee, bug, zeroed};
+use super::{Callee, bug, with_capacity, zeroed};
 use crate::DotDimensions;
 use crate::instruction::{
     ComputationId, Convolution, PaddingDimension, SliceDimension, WindowDimension,
 };
-use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
+use callbox_core::values::{
+    ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, StatusCode,
+};
 
 /// Reduces each position of the window, in row-major order of its elements. Padding is left out, as
 /// XLA's backends do.
@@ -35,6 +37,10 @@ pub(super) fn reduce_window(
         .first()
         .ok_or_else(|| bug("a reduction has no result"))?;
     let count = result.element_count();
+    if count == 0 {
+        let leaves = vec![Vec::new(); leaves.len()];
+        return Literal::from_leaves(shape.clone(), leaves).map_err(bug);
+    }
     let mut padded = Vec::with_capacity(inputs.len());
     let mut sums = Vec::with_capacity(inputs.len());
     for (x, initial) in zip(inputs, initial) {
@@ -46,23 +52,21 @@ pub(super) fn reduce_window(
         Some(x) if has_padding(window) => Some(inside(&array(x)?, window)?),
         _ => None,
     };
-    if count > 0 {
-        for offset in Offsets::of(window) {
-            let mut arguments = sums.clone();
-            for x in &padded {
-                arguments.push(x.part(window, &offset, result.dimensions())?);
-            }
-            let combined = apply(computation, &arguments, count, callee)?;
-            sums = match &inside {
-                Some(inside) => {
-                    let inside = inside.part(window, &offset, result.dimensions())?;
-                    let pairs = zip(&combined, &sums);
-                    let kept = pairs.map(|(new, old)| replaced(&inside, new, old));
-                    kept.collect::<Result<_>>()?
-                }
-                None => combined,
-            };
+    for offset in Offsets::of(window) {
+        let mut arguments = sums.clone();
+        for x in &padded {
+            arguments.push(x.part(window, &offset, result.dimensions())?);
         }
+        let combined = apply(computation, &arguments, count, callee)?;
+        sums = match &inside {
+            Some(inside) => {
+                let inside = inside.part(window, &offset, result.dimensions())?;
+                let pairs = zip(&combined, &sums);
+                let kept = pairs.map(|(new, old)| replaced(&inside, new, old));
+                kept.collect::<Result<_>>()?
+            }
+            None => combined,
+        };
     }
     let leaves = sums.iter().map(|sum| Ok(array(sum)?.bytes.to_vec()));
     Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug)
@@ -134,12 +138,13 @@ fn selected(
     let count = source.shape.element_count();
     let values = Padded::new(x, initial, window)?;
     // The number of each element, and 0 for the padding.
-    let numbers = (1..=x.shape.element_count() as u64).flat_map(u64::to_le_bytes);
+    let mut numbers = with_capacity(8 * x.shape.element_count())?;
+    numbers.extend((1..=x.shape.element_count() as u64).flat_map(u64::to_le_bytes));
     let numbered = ArrayShape::new(ElementType::U64, x.dimensions()).map_err(bug)?;
     let numbers = Padded::new(
         &Array {
             shape: &numbered,
-            bytes: &Vec::from_iter(numbers),
+            bytes: &numbers,
         },
         &Array {
             shape: &ArrayShape::new(ElementType::U64, &[]).map_err(bug)?,
@@ -147,7 +152,7 @@ fn selected(
         },
         window,
     )?;
-    let mut selected = vec![0u64; count];
+    let mut selected = zeroed::<u64>(count)?;
     let mut best = line(x.shape.element_type(), repeat(initial.bytes, count)?)?;
     if count == 0 {
         return Ok(selected);
@@ -177,7 +182,10 @@ fn selected(
     Ok(selected)
 }
 
-/// The sums of products of the window's elements and the kernel, as a dot of all windows with the
+/// The bytes of windows whose products are computed at a time, about.
+const PIECE: usize = 64 << 20;
+
+/// The sums of products of the window's elements and the kernel, as dots of many windows with the
 /// kernel.
 pub(super) fn convolution(
     [x, kernel]: [Array<'_>; 2],
@@ -190,40 +198,51 @@ pub(super) fn convolution(
         return Ok(bytes);
     }
     let sizes = ConvolutionSizes::of(convolution, [&x, &kernel], shape);
-    let ConvolutionSizes {
-        groups,
-        batch,
-        outputs,
-        ..
-    } = sizes;
-    let count = batch * sizes.positions.iter().product::<usize>();
+    let (groups, outputs) = (sizes.groups, sizes.outputs);
     let inner = sizes.features * sizes.elements.iter().product::<usize>();
     let of = |element_type, sizes: &[usize]| ArrayShape::new(element_type, sizes).map_err(bug);
-    let products = super::dot::dot(
-        &Array {
-            shape: &of(x.shape.element_type(), &[groups, count, inner])?,
-            bytes: &windows(&x, convolution, &sizes)?,
-        },
-        &Array {
-            shape: &of(x.shape.element_type(), &[groups, inner, outputs])?,
-            bytes: &kernels(&kernel, convolution, &sizes)?,
-        },
-        &DotDimensions {
-            lhs_batch: vec![0],
-            rhs_batch: vec![0],
-            lhs_contracting: vec![2],
-            rhs_contracting: vec![1],
-        },
-        shape.element_type(),
-        team,
-    )?;
-    let sizes = [&[groups, batch], &*sizes.positions, &[outputs]].concat();
-    let products = Array {
-        shape: &of(shape.element_type(), &sizes)?,
-        bytes: &products,
+    let kernel = Array {
+        shape: &of(x.shape.element_type(), &[groups, inner, outputs])?,
+        bytes: &kernels(&kernel, convolution, &sizes)?,
     };
+    let windows = Windows::of(&x, convolution, &sizes)?;
     let places = places_of_products(convolution, shape, outputs);
-    scatter(&products, &mut bytes, places)?;
+    // The batch and the positions, along the longest of which the windows are parted.
+    let along = [&[sizes.batch], &*sizes.positions].concat();
+    let longest = (0..along.len()).max_by_key(|&i| along[i]).unwrap_or(0);
+    let all = [&[groups, inner, x.width()], &*along].concat();
+    let all = all.into_iter().fold(1, usize::saturating_mul);
+    let step = along[longest].div_ceil(all.div_ceil(PIECE).max(1));
+    for start in (0..along[longest]).step_by(step) {
+        let mut along = along.clone();
+        along[longest] = step.min(along[longest] - start);
+        let products = super::dot::dot(
+            &Array {
+                shape: &of(
+                    x.shape.element_type(),
+                    &[groups, along.iter().product(), inner],
+                )?,
+                bytes: &windows.gather(&along, longest, start)?,
+            },
+            &kernel,
+            &DotDimensions {
+                lhs_batch: vec![0],
+                rhs_batch: vec![0],
+                lhs_contracting: vec![2],
+                rhs_contracting: vec![1],
+            },
+            shape.element_type(),
+            team,
+        )?;
+        let products = Array {
+            shape: &of(
+                shape.element_type(),
+                &[&[groups], &*along, &[outputs]].concat(),
+            )?,
+            bytes: &products,
+        };
+        scatter(&products, &mut bytes, places.moved(1 + longest, start))?;
+    }
     Ok(bytes)
 }
 
@@ -274,57 +293,68 @@ impl ConvolutionSizes {
 
 /// The elements of all windows: group of the batch, group of features, batch, position, element,
 /// feature.
-fn windows(x: &Array<'_>, convolution: &Convolution, sizes: &ConvolutionSizes) -> Result<Vec<u8>> {
-    let Convolution { window, input, .. } = convolution;
-    let zero = zero(x.shape.element_type())?;
-    let zero = Array {
-        shape: &ArrayShape::new(x.shape.element_type(), &[]).map_err(bug)?,
-        bytes: &zero,
-    };
-    let mut all = vec![WindowDimension::of_size(1); x.dimensions().len()];
-    for (&at, dimension) in zip(&input.spatial, window) {
-        all[at] = *dimension;
-    }
-    let padded = Padded::new(x, &zero, &all)?;
-    let padded = padded.array();
-    let dense = Strides::dense(padded.dimensions(), x.width()).steps;
-    let mut from = Strides {
-        start: 0,
-        steps: vec![
-            dense[input.outer] * sizes.batch as isize,
-            dense[input.features] * sizes.features as isize,
-            dense[input.outer],
-        ],
-    };
-    let spatial = || zip(window, &input.spatial).map(|(dimension, &at)| (dimension, dense[at]));
-    // A step that overflows is of one position or one element: more of them lie within the array.
-    from.steps
-        .extend(spatial().map(|(dimension, step)| step.wrapping_mul(dimension.stride as isize)));
-    for (dimension, step) in spatial() {
-        let step = step.wrapping_mul(dimension.window_dilation as isize);
-        if dimension.is_reversed {
-            from.start += (dimension.size - 1).wrapping_mul(step as usize);
+struct Windows {
+    padded: Padded,
+    from: Strides,
+    /// The sizes before those of the batch and the positions, and behind them.
+    head: [usize; 2],
+    tail: Vec<usize>,
+}
+
+impl Windows {
+    fn of(x: &Array<'_>, convolution: &Convolution, sizes: &ConvolutionSizes) -> Result<Self> {
+        let Convolution { window, input, .. } = convolution;
+        let zero = zero(x.shape.element_type())?;
+        let zero = Array {
+            shape: &ArrayShape::new(x.shape.element_type(), &[]).map_err(bug)?,
+            bytes: &zero,
+        };
+        let mut all = vec![WindowDimension::of_size(1); x.dimensions().len()];
+        for (&at, dimension) in zip(&input.spatial, window) {
+            all[at] = *dimension;
         }
-        from.steps.push(if dimension.is_reversed {
-            step.wrapping_neg()
-        } else {
-            step
-        });
+        let padded = Padded::new(x, &zero, &all)?;
+        let dense = Strides::dense(padded.shape.dimensions(), x.width()).steps;
+        let mut from = Strides {
+            start: 0,
+            steps: vec![
+                dense[input.outer] * sizes.batch as isize,
+                dense[input.features] * sizes.features as isize,
+                dense[input.outer],
+            ],
+        };
+        let spatial = || zip(window, &input.spatial).map(|(dimension, &at)| (dimension, dense[at]));
+        // A step that overflows is of one position or one element: more of them lie within the array.
+        from.steps.extend(
+            spatial().map(|(dimension, step)| step.wrapping_mul(dimension.stride as isize)),
+        );
+        for (dimension, step) in spatial() {
+            let step = step.wrapping_mul(dimension.window_dilation as isize);
+            if dimension.is_reversed {
+                from.start += (dimension.size - 1).wrapping_mul(step as usize);
+            }
+            from.steps.push(if dimension.is_reversed {
+                step.wrapping_neg()
+            } else {
+                step
+            });
+        }
+        from.steps.push(dense[input.features]);
+        Ok(Self {
+            padded,
+            from,
+            head: [convolution.batch_groups, convolution.feature_groups],
+            tail: [&*sizes.elements, &[sizes.features]].concat(),
+        })
     }
-    from.steps.push(dense[input.features]);
-    let head = [
-        convolution.batch_groups,
-        convolution.feature_groups,
-        sizes.batch,
-    ];
-    let sizes = [
-        &head[..],
-        &sizes.positions,
-        &sizes.elements,
-        &[sizes.features],
-    ]
-    .concat();
-    gather(&padded, &sizes, from)
+
+    /// The windows of a batch and of positions of these sizes, which begin at `start` of one of
+    /// them.
+    fn gather(&self, along: &[usize], which: usize, start: usize) -> Result<Vec<u8>> {
+        let sizes = [&self.head, along, &*self.tail].concat();
+        let from = self.from.moved(self.head.len() + which, start);
+        gather(&self.padded.array(), &sizes, from)
+    }
 }
 
 /// The elements of the kernel: group, element, feature, output.
@@ -357,6 +387,10 @@ fn zero(element_type: ElementType) -> Result<Vec<u8>> {
     convert(zero, element_type)
 }
 
+/// The most elements that padding and dilation may make of each, and of all if they are few.
+const MOST_PADDED: usize = 1024;
+const FEW_PADDED: usize = 1 << 22;
+
 /// An array with the padding and the base dilation of a window.
 struct Padded {
     shape: ArrayShape,
@@ -378,6 +412,20 @@ impl Padded {
             usize::try_from(size.max(0)).map_err(bug)
         });
         let sizes = sizes.collect::<Result<Vec<_>>>()?;
+        let count = sizes.iter().map(|&size| size as u128);
+        let count = count.fold(1, u128::saturating_mul);
+        let most = x.shape.element_count().saturating_mul(MOST_PADDED);
+        let most = most.max(FEW_PADDED);
+        if count > most as u128 {
+            return Err(Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Caller,
+                format!(
+                    "expected a window for which {} is padded and dilated to at most {most} elements, found {count}",
+                    x.shape
+                ),
+            ));
+        }
         let shape = ArrayShape::new(x.shape.element_type(), &sizes)?;
         let bytes = pad(x, value, &shape, &padding)?;
         Ok(Self { shape, bytes })

@@ -10,8 +10,10 @@ mod reach;
 mod references;
 mod scratch;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use self::bind::Binder;
 use self::passes::Unit;
@@ -24,10 +26,16 @@ use callbox_core::call::{Platform, PreparedCalls};
 use callbox_core::text::shortened;
 use callbox_core::values::{Result, Shape, Status};
 
+/// The call sites that lists of them may have together: many functions can use many call sites.
+/// Longer lists are made again for each execution.
+const MAX_KEPT: usize = 1 << 20;
+
 /// The plan of a program.
 #[derive(Debug)]
 pub(super) struct Plan {
     computations: Vec<ComputationPlan>,
+    /// The call sites that further lists may have.
+    sites_left: AtomicUsize,
 }
 
 /// The plan of a computation.
@@ -103,7 +111,11 @@ impl Plan {
         for number in order {
             reach::add_calls(program, number, &mut computations);
         }
-        Ok((Self { computations }, binder.prepare()?))
+        let plan = Self {
+            computations,
+            sites_left: AtomicUsize::new(MAX_KEPT),
+        };
+        Ok((plan, binder.prepare()?))
     }
 
     /// Checks that no computation that is applied to elements has custom calls.
@@ -144,9 +156,19 @@ impl Plan {
 
     /// The call sites that a computation and its callees use. They are collected for each function
     /// that is executed: many computations may share many call sites.
-    pub(super) fn sites(&self, program: &Program, id: ComputationId) -> &Sites {
-        let sites = &self.computation(id).sites;
-        sites.get_or_init(|| reach::sites(program, id, &self.computations))
+    pub(super) fn sites(&self, program: &Program, id: ComputationId) -> Cow<'_, Sites> {
+        let kept = &self.computation(id).sites;
+        if let Some(sites) = kept.get() {
+            return Cow::Borrowed(sites);
+        }
+        let sites = reach::sites(program, id, &self.computations);
+        let count: usize = sites.values().map(Vec::len).sum();
+        let subtract = |left: usize| left.checked_sub(count);
+        let left = &self.sites_left;
+        if left.fetch_update(Relaxed, Relaxed, subtract).is_err() {
+            return Cow::Owned(sites);
+        }
+        Cow::Borrowed(kept.get_or_init(|| sites))
     }
 }
 

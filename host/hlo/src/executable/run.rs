@@ -58,7 +58,7 @@ impl<'a, S: Space> Run<'a, S> {
         });
         let modules = &executable.modules;
         let mut executions = Vec::from_iter(modules.iter().map(|_| None));
-        for (&module, sites) in executable.core.sites(function) {
+        for (&module, sites) in executable.core.sites(function).iter() {
             let execution = modules[module].begin(&call, functions.as_ref(), sites)?;
             executions[module] = Some(execution);
         }

@@ -360,13 +360,13 @@ impl CompilerChild {
                     return Ok(());
                 }
             }
-            if !self.has_lost_priority {
-                self.has_lost_priority = true;
-                on_old();
-            }
             if let Some(child) = self.child.as_ref().and_then(pid) {
                 // The child leads a group of its own. It may have ended.
                 let _ = setpriority_pgrp(Some(child), (own + lower).min(19));
+            }
+            if !self.has_lost_priority {
+                self.has_lost_priority = true;
+                on_old();
             }
         }
         Ok(())

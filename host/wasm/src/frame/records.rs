@@ -3,9 +3,12 @@
 //! Targets of typed FFI get the call site's `literal`, which XLA does not pass. Older conventions
 //! cannot pass it.
 
+use std::collections::HashMap;
+
 use super::abi::{attribute, buffer, call_frame};
 use super::block::{ARENA_ALIGNMENT, Block, FrameImage, Mark, put};
 use callbox_core::call::{CallSite, Stage};
+use callbox_core::text::shortened;
 use callbox_core::values::{
     ArrayShape, Attribute, Dictionary, ElementType, Layout, Literal, Result, Status,
 };
@@ -94,7 +97,8 @@ pub(super) fn write_attributes(
 impl Block {
     /// Writes what follows the buffers. `site` has everything but the attributes.
     fn behind_buffers(&mut self, attributes: &Dictionary, site: &CallSite) -> Result<()> {
-        self.dictionary(call_frame::ATTRIBUTES, attributes, site)?;
+        let functions = FunctionNumbers::of(site);
+        self.dictionary(call_frame::ATTRIBUTES, attributes, &functions)?;
         self.opaque(&site.opaque);
         if let Some(literal) = &site.literal {
             self.literal(literal);
@@ -159,7 +163,12 @@ impl Block {
     }
 
     /// Writes nested dictionaries iteratively, so that their depth does not use the stack.
-    fn dictionary(&mut self, field: usize, attributes: &Dictionary, site: &CallSite) -> Result<()> {
+    fn dictionary(
+        &mut self,
+        field: usize,
+        attributes: &Dictionary,
+        functions: &FunctionNumbers<'_>,
+    ) -> Result<()> {
         let mut pending: Vec<(usize, &Dictionary)> = vec![(field, attributes)];
         while let Some((field, dictionary)) = pending.pop() {
             let first = self.reserve(attribute::SIZE * dictionary.len(), 4);
@@ -176,14 +185,19 @@ impl Block {
                     self.byte(record + attribute::KIND, attribute::KIND_DICTIONARY);
                     pending.push((record + attribute::VALUE, inner));
                 } else {
-                    self.attribute(record, value, site)?;
+                    self.attribute(record, value, functions)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn attribute(&mut self, record: usize, value: &Attribute, site: &CallSite) -> Result<()> {
+    fn attribute(
+        &mut self,
+        record: usize,
+        value: &Attribute,
+        functions: &FunctionNumbers<'_>,
+    ) -> Result<()> {
         let (kind, literal) = match value {
             Attribute::Scalar(literal) => (attribute::KIND_SCALAR, literal),
             Attribute::Array(literal) => (attribute::KIND_ARRAY, literal),
@@ -193,7 +207,7 @@ impl Block {
                 return Ok(());
             }
             Attribute::Function(name) => {
-                let number = function_number(name, site)?.to_le_bytes();
+                let number = functions.number(name)?.to_le_bytes();
                 self.byte(record + attribute::KIND, attribute::KIND_FUNCTION);
                 self.list(record + attribute::VALUE, &number, number.len(), 4);
                 return Ok(());
@@ -224,18 +238,33 @@ impl Block {
     }
 }
 
-/// The number of the function of this name: its index among the call site's functions.
-fn function_number(name: &str, site: &CallSite) -> Result<u32> {
-    let place = site.functions.iter().position(|f| f.name == name);
-    place.map(|place| place as u32).ok_or_else(|| {
-        const MOST: usize = 8;
-        let names = site.functions.iter().map(|f| f.name.as_str()).take(MOST);
-        let names: Vec<_> = names.collect();
-        Status::invalid_argument(format!(
-            "expected an attribute to refer to a function of the program ({}), found {name:?}",
-            names.join(", ")
-        ))
-    })
+/// The numbers of a call site's functions, by name: their indices among them.
+struct FunctionNumbers<'s> {
+    site: &'s CallSite,
+    numbers: HashMap<&'s str, u32>,
+}
+
+impl<'s> FunctionNumbers<'s> {
+    fn of(site: &'s CallSite) -> Self {
+        let mut numbers = HashMap::new();
+        for (number, function) in (0..).zip(&site.functions) {
+            numbers.entry(&*function.name).or_insert(number);
+        }
+        Self { site, numbers }
+    }
+
+    fn number(&self, name: &str) -> Result<u32> {
+        self.numbers.get(name).copied().ok_or_else(|| {
+            const MOST: usize = 8;
+            let functions = self.site.functions.iter().take(MOST);
+            let names: Vec<_> = functions.map(|f| shortened(&f.name)).collect();
+            Status::invalid_argument(format!(
+                "expected an attribute to refer to a function of the program ({}), found {:?}",
+                names.join(", "),
+                shortened(name)
+            ))
+        })
+    }
 }
 
 fn array_of(literal: &Literal) -> Result<(&ArrayShape, &[u8])> {

@@ -11,7 +11,7 @@ fn check(text: &str, status: &str, contains: &str) {
 }
 
 #[track_caller]
-fn check_with(text: &str, flags: &[&str], status: &str, contains: &str) {
+pub(super) fn check_with(text: &str, flags: &[&str], status: &str, contains: &str) {
     let folder = Folder::new();
     folder.write("p.hlo", text).module("negate.wasm", NEGATE);
     let ran = limited(
@@ -187,8 +187,8 @@ fn custom_calls_of_many_dimensions() {
     );
 }
 
-/// callbox runs these functions. Each was looked for among the names of a module first, and compared
-/// with all of them for a message that nobody saw.
+/// callbox runs these functions. Each was compared with all names of a module's targets, for a
+/// message that was thrown away.
 #[test]
 fn functions_of_lapack_beside_many_targets() {
     let exports = (0..10_000).map(|i| format!(r#"(export "lapack_spotrf_ffi_{i:040}" (func $f))"#));

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::super::teamwork::THREE;
 use super::*;
 use crate::evaluate::tests::{computation, counting, instruction, row};
 use crate::instruction::{BinaryOperation, FusionKind, UnaryOperation};
@@ -52,9 +53,9 @@ fn scalar_operations_run_on_arrays() {
     ]);
     let called = &program.computations[0];
     assert!(is_scalar(called, &program));
-    let found = run(called, &[counting("f32[5]")], 5, &program).unwrap();
+    let found = run(called, &[counting("f32[5]")], 5, &program, THREE.check).unwrap();
     assert_eq!(found, row(&[2, 6, 10, 14, 18]));
-    let found = run(called, &[counting("f32[0]")], 0, &program).unwrap();
+    let found = run(called, &[counting("f32[0]")], 0, &program, THREE.check).unwrap();
     assert_eq!(
         found.shape().as_array().unwrap().element_type(),
         ElementType::S32

@@ -5,7 +5,7 @@ use std::iter::zip;
 
 use super::super::array::{Array, array, repeat};
 use super::super::movement::{concatenate, slice};
-use super::super::{bug, lift, share};
+use super::super::{Check, bug, lift, share};
 use super::{Rows, collect, line, new_array};
 use crate::instruction::{Computation, Program, SliceDimension};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
@@ -18,6 +18,7 @@ pub(super) fn combine(
     rows: Rows,
     called: &Computation,
     program: &Program,
+    check: &dyn Check,
 ) -> Result<Literal> {
     let mut count = rows.count;
     while count > 1 {
@@ -25,7 +26,8 @@ pub(super) fn combine(
         let even = collect(&inputs, |x| flat_columns(x, 0, half))?;
         let odd = collect(&inputs, |x| flat_columns(x, 1, half))?;
         let size = rows.results * half;
-        let combined = lift::run(called, &[even, odd].concat(), size, program)?.into_elements();
+        let lines = [even, odd].concat();
+        let combined = lift::run(called, &lines, size, program, check)?.into_elements();
         let widened = zip(&inputs, &combined).map(|(x, half)| with_last(x, half, count));
         inputs = widened.collect::<Result<_>>()?;
         count = count.div_ceil(2);
@@ -39,10 +41,8 @@ pub(super) fn combine(
     })?;
     let lines = inputs.iter().map(line).collect::<Result<Vec<_>>>()?;
     let arguments = [initial, lines].concat();
-    share(
-        shape,
-        &[&lift::run(called, &arguments, rows.results, program)?],
-    )
+    let result = lift::run(called, &arguments, rows.results, program, check)?;
+    share(shape, &[&result])
 }
 
 /// `count` columns of a matrix, every second one from `start` on, as one row.
