@@ -193,7 +193,7 @@ impl Engine {
 
 /// Makes wasmtime's engine with the best allocation that the process has address space for.
 ///
-/// With `images`, the initial memory of instances is mapped from a file in memory.
+/// With `images`, the data of a module are merged when it is compiled.
 fn allocate(policy: &Policy, images: bool) -> Result<(wasmtime::Engine, Allocation, PoolShare)> {
     let (mut allocation, mut share) = Allocation::choose(&policy.limits);
     let make = |mut config: wasmtime::Config| {

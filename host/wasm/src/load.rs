@@ -6,7 +6,6 @@
 
 #[cfg(feature = "cache")]
 use crate::cache::VerifiedEntry;
-use crate::code::LARGE;
 use crate::compiler::CompiledCode;
 
 /// Compiled code from a source that callbox vouches for.
@@ -57,11 +56,5 @@ pub(crate) fn load(
     let bytes = code.to_bytes()?;
     // SAFETY: the bytes are unaltered output of the compiler, see above. They are in private memory
     // and borrowed for the whole call, which copies them.
-    let module = unsafe { wasmtime::Module::deserialize(engine, bytes) }?;
-    if code.size() >= LARGE {
-        // The first instance would copy the data otherwise, past its caller's deadline. If this
-        // fails, as without a descriptor, that instance tries again.
-        let _ = module.initialize_copy_on_write_image();
-    }
-    Ok(module)
+    unsafe { wasmtime::Module::deserialize(engine, bytes) }
 }
