@@ -13,7 +13,7 @@ use crate::call::{
 };
 use crate::text::shortened;
 use crate::untrusted_text::shown_name;
-use crate::values::{Attribute, Blame, Literal, Result, Shape, Status, StatusCode};
+use crate::values::{Attribute, Blame, Literal, Result, Shape, Status, StatusCode, with_capacity};
 
 /// The target's name.
 pub const NAME: &str = "callbox.graph.launch";
@@ -85,6 +85,15 @@ pub fn function(site: &CallSite) -> Result<usize> {
         )));
     };
     let reference = &site.functions[number];
+    let all = site.operands.iter().chain([&site.result]);
+    if let Some(leaf) = all
+        .flat_map(Shape::leaves)
+        .find(|leaf| !leaf.is_row_major())
+    {
+        return Err(wrong(format!(
+            "expected operands and results in row-major order, found {leaf}"
+        )));
+    }
     let shapes = |shapes: &[Shape]| -> Vec<String> {
         let leaves = shapes.iter().flat_map(Shape::leaves);
         leaves
@@ -208,7 +217,12 @@ impl Execution for Running<'_> {
         let mut leaves = operands.iter();
         let arguments = reference.parameters.iter().map(|shape| {
             let bytes = leaves.by_ref().take(shape.leaf_count());
-            Literal::from_leaves(shape.clone(), bytes.map(|b| b.to_vec()).collect())
+            let copies = bytes.map(|bytes| {
+                let mut copy = with_capacity(bytes.len())?;
+                copy.extend_from_slice(bytes);
+                Ok(copy)
+            });
+            Literal::from_leaves(shape.clone(), copies.collect::<Result<_>>()?)
         });
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let result = functions

@@ -32,7 +32,7 @@ use super::fenced::{
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
 use super::manifest::{self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedParameter};
-use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule};
+use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule, check_stop};
 use super::queue::CudaQueue;
 
 /// The targets and images of a manifest.
@@ -250,6 +250,7 @@ impl Kernels {
         target: usize,
         site: &CallSite,
         aliases: &[Option<usize>],
+        options: &CallOptions,
     ) -> Result<PlannedKernels> {
         let target = &self.targets[target];
         let planned = match target.check(site) {
@@ -261,6 +262,7 @@ impl Kernels {
             check_scratch(planned, &fenced.gpu)?;
             let mut call = Preparation::default();
             for launch in &planned.launches {
+                check_stop(options)?;
                 fenced.prepare(&mut call, launch, &planned.scratch, &arrays, USUAL_ALIGN)?;
             }
         }
@@ -283,6 +285,7 @@ impl Kernels {
         call: &PlannedKernels,
         device: &CudaDevice,
         align: u32,
+        options: &CallOptions,
     ) -> Result<Arc<ReadyKernels>> {
         let planned = call.planned.as_ref().map_err(Clone::clone)?;
         // The lock is held while the kernels are loaded: a concurrent call waits, and finds them.
@@ -295,6 +298,7 @@ impl Kernels {
         let _relaxed = device.check("loading kernels", Relaxed::begin())?;
         let mut preparation = Preparation::default();
         let functions = planned.launches.iter().map(|launch| {
+            check_stop(options)?;
             let image = &self.images[launch.image];
             let Some(fenced) = &self.fenced else {
                 let module = device.module(image.digest, || image.load(device))?;

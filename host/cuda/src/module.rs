@@ -23,6 +23,7 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 pub use self::target::CudaTarget;
 
 use self::calls::CudaCalls;
+pub(super) use self::execution::check_stop;
 pub(super) use self::target::undeclared;
 use super::c_abi::CFunction;
 use super::device::CudaDevice;
@@ -272,9 +273,9 @@ impl TargetModule for CudaModule {
     fn prepare(
         self: Arc<Self>,
         sites: Vec<CallSite>,
-        _: &CallOptions,
+        options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
-        Ok(Box::new(CudaCalls::new(&self, sites)?))
+        Ok(Box::new(CudaCalls::new(&self, sites, options)?))
     }
 }
 

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use self::functions::with_stack;
 use self::plan::{Plan, Sites};
 use self::run::Run;
 use self::space::{DeviceSpace, HostSpace, Space};
@@ -166,14 +167,14 @@ impl Executable {
         let computation = self.inner.core.program.exports[ordinal];
         let Some(device) = &self.inner.device else {
             let mut run = Run::begin(&self.inner, computation, options, 0, HostSpace)?;
-            return run.computation(computation, arguments.to_vec());
+            return with_stack(|| run.computation(computation, arguments.to_vec()));
         };
         let mut queue = Arc::clone(device).queue()?;
         let space = DeviceSpace::new(queue.as_mut());
         let mut run = Run::begin(&self.inner, computation, options, 0, space)?;
         let arguments = arguments.iter().map(|literal| run.space.upload(literal));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        let result = run.computation(computation, arguments)?;
+        let result = with_stack(|| run.computation(computation, arguments))?;
         run.space.read(&result)
     }
 

@@ -16,7 +16,9 @@ use wasmtime::{Caller, Linker};
 
 use callbox_core::call::{Bounds, Fuel, FunctionReference, Functions};
 use callbox_core::text::shortened;
-use callbox_core::values::{ArrayShape, Blame, ElementType, Literal, Result, Shape, Status};
+use callbox_core::values::{
+    ArrayShape, Blame, ElementType, Literal, Result, Shape, Status, with_capacity,
+};
 
 use crate::claim::{Claim, Extent};
 use crate::failure::{exhausted, invalid, status};
@@ -247,7 +249,9 @@ fn arguments(
         let bytes = leaves.map(|buffer| {
             let what = "an operand of call-function";
             let bytes = memory.read(what, buffer.offset, buffer.size)?;
-            Ok(bytes.to_vec())
+            let mut copy = with_capacity(bytes.len())?;
+            copy.extend_from_slice(&bytes);
+            Ok(copy)
         });
         Literal::from_leaves(shape.clone(), bytes.collect::<Result<_>>()?)
     };

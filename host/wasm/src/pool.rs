@@ -55,21 +55,49 @@ impl Pool {
 
 /// Pools whose idle instances may be evicted.
 #[derive(Default)]
-pub(crate) struct Pools(Mutex<Vec<Weak<dyn Evict>>>);
+pub(crate) struct Pools(Mutex<List>);
+
+/// There can be as many pools as call sites.
+#[derive(Default)]
+struct List {
+    pools: Vec<Weak<dyn Evict>>,
+    /// The number of pools at which those that are gone are removed.
+    full: usize,
+    /// The pool of the last eviction: those before it had nothing to evict.
+    next: usize,
+}
 
 impl Pools {
     pub(crate) fn add(&self, pool: Weak<dyn Evict>) {
-        let mut pools = locked(&self.0);
-        pools.retain(|pool| pool.strong_count() > 0);
-        pools.push(pool);
+        const FEWEST: usize = 16;
+        let mut list = locked(&self.0);
+        if list.pools.len() >= list.full {
+            list.pools.retain(|pool| pool.strong_count() > 0);
+            list.full = FEWEST.max(2 * list.pools.len());
+        }
+        list.pools.push(pool);
     }
 
     /// Discards an idle instance of any pool, and returns false if there is none.
     pub(crate) fn evict_one(&self) -> bool {
-        let pools = locked(&self.0);
-        let alive: Vec<_> = pools.iter().filter_map(Weak::upgrade).collect();
-        drop(pools);
-        alive.iter().any(|pool| pool.evict_one())
+        let count = locked(&self.0).pools.len();
+        (0..count).any(|_| {
+            let mut list = locked(&self.0);
+            let at = if list.next < list.pools.len() {
+                list.next
+            } else {
+                0
+            };
+            let pool = list.pools.get(at).and_then(Weak::upgrade);
+            list.next = at + 1;
+            // Discarding an instance may run its deleters.
+            drop(list);
+            let has_evicted = pool.is_some_and(|pool| pool.evict_one());
+            if has_evicted {
+                locked(&self.0).next = at;
+            }
+            has_evicted
+        })
     }
 }
 

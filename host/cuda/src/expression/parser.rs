@@ -145,6 +145,8 @@ impl Parser {
                 right,
             });
         }
+        // Most chains have one, and a vector makes room for four.
+        links.shrink_to_fit();
         if links.is_empty() {
             Ok(first)
         } else {

@@ -1,5 +1,6 @@
 //! A manifest's JSON, with the path of each value, so that an error names line and path.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -22,6 +23,10 @@ const MOST_MEMORY: usize = 64 << 20;
 
 /// The most elements of a list.
 const MAX_ELEMENTS: usize = 4096;
+
+/// The most units of a manifest: the bytes of expressions and messages, and the elements of lists.
+/// As parts of syntax trees they take hundreds of bytes each.
+const MAX_UNITS: usize = 1 << 17;
 
 /// The names that messages can quote.
 const PLAIN_NAME: &str = "a name of 1 to 1024 bytes without quotation marks, backslashes, and control and invisible characters";
@@ -49,6 +54,8 @@ pub(super) enum PathStep {
 pub(super) struct Document<'a> {
     text: &'a str,
     root: Json,
+    /// The units that further parts may have.
+    units_left: Cell<usize>,
 }
 
 /// A value, with its path.
@@ -78,7 +85,11 @@ impl<'a> Document<'a> {
             .map_err(Status::invalid_argument)?;
         let root = serde_json::from_str(text)
             .map_err(|error| Status::invalid_argument(format!("expected JSON: {error}")))?;
-        Ok(Self { text, root })
+        Ok(Self {
+            text,
+            root,
+            units_left: Cell::new(MAX_UNITS),
+        })
     }
 
     pub(super) fn root(&'a self) -> Field<'a> {
@@ -113,6 +124,25 @@ impl<'a> Field<'a> {
             Json::Object(_) => "an object".to_owned(),
         };
         self.wrong(format!("expected {expected}, found {found}"))
+    }
+
+    /// Counts units of this value.
+    pub(super) fn count(&self, units: usize) -> Result<()> {
+        let left = &self.document.units_left;
+        let Some(rest) = left.get().checked_sub(units) else {
+            return Err(self.wrong(format!(
+                "expected expressions, messages and lists of at most {MAX_UNITS} bytes and elements in all, found more"
+            )));
+        };
+        left.set(rest);
+        Ok(())
+    }
+
+    /// The text of an expression, or one with expressions.
+    pub(super) fn expressions(&self) -> Result<&'a str> {
+        let text = self.string()?;
+        self.count(text.len())?;
+        Ok(text)
     }
 
     fn enter(&self, step: PathStep, json: &'a Json) -> Self {
@@ -183,6 +213,7 @@ impl<'a> Field<'a> {
     pub(super) fn list(&self) -> Result<Vec<Self>> {
         match self.json {
             Json::List(list) if list.len() <= MAX_ELEMENTS => {
+                self.count(list.len())?;
                 let element = |(i, json)| self.enter(PathStep::Index(i), json);
                 Ok(list.iter().enumerate().map(element).collect())
             }

@@ -8,6 +8,9 @@ use super::target::expression;
 use super::{Image, Launch, Parameter};
 use crate::expression::{Expression, Kind, PARAMETER_TYPES, kinds, nearest};
 
+/// The units of a launch, beside those of its expressions.
+const UNITS: usize = 16;
+
 /// The longest name of a kernel, in bytes.
 const MAX_ENTRY: usize = 1024;
 
@@ -18,6 +21,7 @@ pub(super) fn read(
     scratch: usize,
     images: &[Image],
 ) -> Result<Launch> {
+    place.count(UNITS)?;
     let object = place.object(&[
         "image",
         "entry",

@@ -46,13 +46,18 @@ impl Message {
                         "expected braces in pairs, and {{ and }} for a brace, found one alone",
                     ));
                 };
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                }
                 pieces.push(Piece::Value(Expression::parse(inner, signature, &any)?));
                 rest = after;
             }
         }
         plain.push_str(rest);
-        pieces.push(Piece::Text(plain));
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        pieces.shrink_to_fit();
         Ok(Self(pieces))
     }
 

@@ -77,7 +77,7 @@ pub(super) fn expression(
     signature: &Signature,
     kinds: &[Kind],
 ) -> Result<Expression> {
-    Expression::parse(place.string()?, signature, kinds).map_err(|status| place.blame(&status))
+    Expression::parse(place.expressions()?, signature, kinds).map_err(|status| place.blame(&status))
 }
 
 fn signature(object: &Object<'_>) -> Result<Signature> {
@@ -172,7 +172,7 @@ fn dimensions(place: &Field<'_>) -> Result<Vec<Value>> {
     let entries = place.list()?.into_iter();
     entries
         .map(|place| match place.string() {
-            Ok(text) => Ok(Value::from(text)),
+            Ok(_) => Ok(Value::from(place.expressions()?)),
             Err(_) => place
                 .index()
                 .map(Value::from)
@@ -241,7 +241,7 @@ fn check(place: &Field<'_>, signature: &Signature) -> Result<Check> {
         recoverable: recoverable.transpose()?.unwrap_or(false),
         require: expression(&object.field("require")?, signature, &[Kind::Boolean])?,
         code: code.transpose()?.unwrap_or(StatusCode::InvalidArgument),
-        message: Message::parse(message.string()?, signature)
+        message: Message::parse(message.expressions()?, signature)
             .map_err(|status| message.blame(&status))?,
     })
 }

@@ -39,10 +39,14 @@ pub(super) struct Site {
 }
 
 impl CudaCalls {
-    pub(crate) fn new(module: &Arc<CudaModule>, sites: Vec<CallSite>) -> Result<Self> {
+    pub(crate) fn new(
+        module: &Arc<CudaModule>,
+        sites: Vec<CallSite>,
+        options: &CallOptions,
+    ) -> Result<Self> {
         let sites = sites.into_iter().map(|site| {
             let name = site.name.clone();
-            Site::new(module, site).map_err(|status| status.context(name))
+            Site::new(module, site, options).map_err(|status| status.context(name))
         });
         Ok(Self {
             module: Arc::clone(module),
@@ -52,7 +56,7 @@ impl CudaCalls {
 }
 
 impl Site {
-    fn new(module: &CudaModule, site: CallSite) -> Result<Self> {
+    fn new(module: &CudaModule, site: CallSite, options: &CallOptions) -> Result<Self> {
         let mut signatures = module.signatures.iter();
         let Some(target) = signatures.position(|s| s.name == site.target) else {
             return Err(Status::not_found(format!(
@@ -81,7 +85,7 @@ impl Site {
             }
             Code::C(function) => function.check(&site)?,
             Code::Kernels(kernels, number) => {
-                planned = Some(kernels.plan(*number, &site, &aliases)?)
+                planned = Some(kernels.plan(*number, &site, &aliases, options)?)
             }
         }
         Ok(Self {
@@ -109,14 +113,14 @@ impl PreparedCalls for CudaCalls {
 impl DirectModule for CudaModule {
     type Calls = CudaCalls;
 
-    /// Native stages cannot be interrupted, so that the options bound nothing here.
+    /// Native stages cannot be interrupted. The options bound the verification of fenced kernels.
     fn prepare_direct(
         module: &Arc<Self>,
         sites: Vec<CallSite>,
-        _: &CallOptions,
+        options: &CallOptions,
         _: bool,
     ) -> Result<CudaCalls> {
-        CudaCalls::new(module, sites)
+        CudaCalls::new(module, sites, options)
     }
 
     fn policy(&self) -> Option<&Policy> {

@@ -126,7 +126,7 @@ impl<'e> CudaExecution<'e> {
                 let planned = planned.ok_or_else(|| Status::internal("kernels without a plan"))?;
                 // A failure is reported by the call, if there is one.
                 self.running[number].kernels =
-                    Some(kernels.make_ready(planned, queue.device(), USUAL_ALIGN));
+                    Some(kernels.make_ready(planned, queue.device(), USUAL_ALIGN, &self.options));
             }
         }
         Ok(())
@@ -227,7 +227,7 @@ impl CudaExecution<'_> {
         let align = alignment(operands, results);
         let planned = site.planned.as_ref().filter(|_| align < USUAL_ALIGN);
         let realigned = planned
-            .map(|planned| kernels.make_ready(planned, queue.device(), align))
+            .map(|planned| kernels.make_ready(planned, queue.device(), align, &self.options))
             .transpose()?;
         // A kernel may read its results: they must not have data of other calls.
         for (result, alias) in std::iter::zip(results, &site.aliases) {
@@ -271,7 +271,7 @@ fn in_stage(site: &CallSite, stage: Stage, status: Status) -> Status {
     status.context(format_args!("{}: {stage}", site.name))
 }
 
-pub(super) fn check_stop(options: &CallOptions) -> Result<()> {
+pub(in super::super) fn check_stop(options: &CallOptions) -> Result<()> {
     let stopped = |code, message| Err(Status::new(code, Blame::Caller, message));
     if options
         .cancel

@@ -48,7 +48,7 @@ impl Functions for Callbacks {
             options.call.fuel.clone_from(&bounds.fuel);
         }
         let mut run = Run::begin(&executable, id, &options, self.depth + 1, HostSpace)?;
-        stacker::maybe_grow(STACK, 2 * STACK, || run.computation(id, operands.to_vec()))
+        with_stack(|| run.computation(id, operands.to_vec()))
     }
 
     fn enqueue(
@@ -73,13 +73,16 @@ impl Functions for Callbacks {
         }
         let space = DeviceSpace::new(queue);
         let mut run = Run::begin(&executable, id, &self.options, depth, space)?;
-        let result = stacker::maybe_grow(STACK, 2 * STACK, || run.computation(id, arguments));
+        let result = with_stack(|| run.computation(id, arguments));
         Ok(result?.buffers())
     }
 }
 
-/// The stack that a function may need: the executor recurses for each computation.
-const STACK: usize = 1 << 20;
+/// Runs a function with the stack that it may need: the executor recurses for each computation.
+pub(super) fn with_stack<T>(run: impl FnOnce() -> T) -> T {
+    const NEEDED: usize = 1 << 20;
+    stacker::maybe_grow(NEEDED, 2 * NEEDED, run)
+}
 
 /// The arguments of a function, from the buffers of its parameters' leaves.
 fn arguments(computation: &Computation, buffers: &[DeviceBuffer]) -> Result<Vec<DeviceValue>> {
