@@ -115,10 +115,10 @@ pub fn check_memory(text: &[u8], object: usize, most: usize) -> Result<(), Strin
 }
 
 impl<T, const MOST: usize> Limited<T, MOST> {
-    /// How many items the list has.
+    /// How many items were kept.
     #[must_use]
-    pub fn found(&self) -> usize {
-        self.found
+    pub fn kept(&self) -> usize {
+        self.kept.len()
     }
 
     /// The items.

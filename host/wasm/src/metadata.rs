@@ -77,8 +77,8 @@ impl Entry {
     /// The number of operands, results and attributes.
     fn declared(&self) -> usize {
         let buffers = [&self.operands, &self.results].into_iter().flatten();
-        let attributes = self.attributes.as_ref().map_or(0, Limited::found);
-        attributes + buffers.map(Limited::found).sum::<usize>()
+        let attributes = self.attributes.as_ref().map_or(0, Limited::kept);
+        attributes + buffers.map(Limited::kept).sum::<usize>()
     }
 }
 

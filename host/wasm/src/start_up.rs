@@ -124,9 +124,9 @@ impl StartUpWork {
         Ok(())
     }
 
-    /// Counts data segments. If they are in bounds and dense, wasmtime makes an image of them, which
-    /// start-up code copies as a whole: it is mapped only where no memory is imported, as the stop
-    /// word's is.
+    /// Counts data segments. If they are in bounds and dense, wasmtime makes an image of them,
+    /// which start-up code copies as a whole: it is mapped only where no memory is imported, as
+    /// the stop word's is.
     ///
     /// # Errors
     /// As for [`StartUpWork::globals`].

@@ -324,7 +324,8 @@ impl Windows {
             ],
         };
         let spatial = || zip(window, &input.spatial).map(|(dimension, &at)| (dimension, dense[at]));
-        // A step that overflows is of one position or one element: more of them lie within the array.
+        // A step that overflows is of one position or one element: more of them lie within the
+        // array.
         from.steps.extend(
             spatial().map(|(dimension, step)| step.wrapping_mul(dimension.stride as isize)),
         );
