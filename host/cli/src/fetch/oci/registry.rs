@@ -122,8 +122,8 @@ impl Registry {
         let realm = field(fields, "realm").filter(|_| scheme.eq_ignore_ascii_case("bearer"));
         let realm = Address::parse(realm.ok_or_else(wrong)?).map_err(|_| wrong())?;
         // Only a registry on this machine names other servers on it.
-        let is_local = self.base.starts_with("http://");
-        if !realm.is_secure() && !(is_local && realm.is_loopback()) {
+        let is_local = self.base.starts_with("http://") && realm.is_loopback();
+        if !realm.is_secure() && !is_local {
             return Err(denied(format!(
                 "{host} wants the password sent to {realm}, without TLS"
             )));
