@@ -21,6 +21,7 @@ from ._callbox import (
     names_of_file,
     shown_path,
 )
+from ._errors import retold
 from ._files import contents_of, open_regular
 
 #: The beginning of the names of tensors that are modules.
@@ -125,7 +126,7 @@ def _fetched(reference: str, host: Host, options: tuple[Any, ...]) -> Module:
         known = reference.split("?")[0].split("#")[0]
         if known in error.message:
             raise
-        raise type(error)(error.code, f"{known}: {error.message}", blame=error.blame) from None
+        raise retold(error, f"{known}: {error.message}") from None
 
 
 def _checked(
@@ -140,8 +141,7 @@ def _checked(
         names = _names(path, tensor)
         return host._load_contents(contents, name=names, bundle=_bundle(path, names, host), **native)
     except CallError as error:
-        kind = type(error)
-        raise kind(error.code, f"{shown_path(path)}: {error.message}", blame=error.blame) from None
+        raise retold(error, f"{shown_path(path)}: {error.message}") from None
 
 
 def _bundle(path: str, names: list[str], host: Host) -> bytes | None:

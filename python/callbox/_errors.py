@@ -54,14 +54,22 @@ class CallError(RuntimeError):
         self.target = target
 
     def __reduce__(self) -> tuple[object, ...]:
-        details = {name: getattr(self, name) for name in ("recoverable", "blame", "backtrace", "module", "target")}
-        return (_rebuilt, (type(self), self.code, self.message, details))
+        return (_rebuilt, (type(self), self.code, self.message, _details(self)))
 
 
 class InvalidArgumentError(CallError, ValueError):
     """An invalid argument of the caller: code ``"INVALID_ARGUMENT"``, blame ``"caller"``."""
 
     __module__ = "callbox"
+
+
+def retold(error: CallError, message: str) -> CallError:
+    """The same failure in other words."""
+    return _rebuilt(type(error), error.code, message, _details(error))
+
+
+def _details(error: CallError) -> dict[str, Any]:
+    return {name: getattr(error, name) for name in ("recoverable", "blame", "backtrace", "module", "target")}
 
 
 def _rebuilt(kind: type[CallError], code: str, message: str, details: dict[str, Any]) -> CallError:

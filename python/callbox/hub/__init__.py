@@ -22,6 +22,7 @@ from typing import Any, Literal, final
 
 from callbox._callbox import CallError, Host, InvalidArgumentError, Module, Target
 from callbox._embedded import MOST_BUNDLE, check_digest, default_host
+from callbox._errors import retold
 
 from . import _lock
 from ._cache import Cache, digest
@@ -340,7 +341,7 @@ def _load(variant: _Variant, host: Host, native: bool, allow_native: str | Seque
         except CallError as error:
             # The copy is gone when the message is read.
             message = error.message.replace(f"{folder}/", "")
-            raise type(error)(error.code, message, blame=error.blame) from None
+            raise retold(error, message) from None
 
 
 def _denied(message: str) -> CallError:

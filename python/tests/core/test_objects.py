@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import callbox
+from callbox._errors import retold
 
 X = np.arange(3, dtype=np.float32)
 
@@ -81,6 +82,7 @@ def test_pickles_in_another_process(kernels, guests):
     program = """
 import pickle, sys
 import callbox
+from callbox._errors import retold
 import numpy as np
 pickled = bytes.fromhex(sys.argv[2])
 try:
@@ -167,3 +169,11 @@ def test_the_signature_of_very_many_operands(host, assemble):
     # A line is for people.
     assert "... 960 more" in repr(target)
     assert len(repr(target)) < 2000
+
+
+def test_a_failure_in_other_words_keeps_its_details():
+    given = {"recoverable": True, "blame": "host", "backtrace": ("f",), "module": "m.wasm", "target": "t"}
+    for kind in [callbox.CallError, callbox.InvalidArgumentError]:
+        told = retold(kind("ABORTED", "one", **given), "other")
+        assert (type(told), told.code, told.message, str(told)) == (kind, "ABORTED", "other", "ABORTED: other")
+        assert {name: getattr(told, name) for name in given} == given
