@@ -65,6 +65,10 @@ pub fn squareplus<T: Real>(x: &[T], beta: f32, y: &mut [T]) {
 }
 
 /// Writes `dy (1 + x / sqrt(x^2 + beta)) / 2` to each element of `dx`.
+///
+/// Its loop needs all registers. In a function with calls, the host looks at its stop word behind
+/// each, which takes one: such a loop has a function of its own.
+#[inline(never)]
 pub fn squareplus_grad<T: Real>(x: &[T], dy: &[T], beta: f32, dx: &mut [T]) {
     let beta = f64::from(beta);
     for (dx, (&x, &dy)) in dx.iter_mut().zip(x.iter().zip(dy)) {

@@ -56,8 +56,8 @@ const SAMPLES: [(&str, &[(&str, Most)]); 6] = [
             (
                 "squareplus_grad",
                 Most {
-                    signals: 14,
-                    explicit: 23,
+                    signals: 10,
+                    explicit: 21,
                 },
             ),
             ("squareplus", LENGTH),
