@@ -106,8 +106,11 @@ fn integer(number_type: NumberType, text: &str) -> Option<i128> {
     in_range.then(|| if wrap { value - (most + 1) } else { value })
 }
 
-/// A decimal with a point, or the bits.
+/// A decimal with a point, or the bits. A complex number is written in parts, in no other way.
 fn float_bits(element_type: ElementType, text: &str) -> Option<u64> {
+    if element_type.is_complex() {
+        return None;
+    }
     if let Some(digits) = text.strip_prefix("0x") {
         let bits = hexadecimal(digits)?;
         let fits = bits.checked_shr(element_type.bit_width()).unwrap_or(0) == 0;
@@ -230,6 +233,21 @@ mod tests {
             ),
             ("0x+1", "f64", "expected a value of f64, found \"0x+1\""),
             ("inf", "f64", "expected a value of f64, found \"inf\""),
+            (
+                "0x10",
+                "complex<f32>",
+                "expected a value of c64, found \"0x10\"",
+            ),
+            (
+                "0x10",
+                "complex<f64>",
+                "expected a value of c128, found \"0x10\"",
+            ),
+            (
+                "1.0",
+                "complex<f64>",
+                "expected a value of c128, found \"1.0\"",
+            ),
         ] {
             assert_eq!(push(number, name).unwrap_err(), message);
         }
