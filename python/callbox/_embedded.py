@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import reprlib
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, BinaryIO
@@ -192,7 +193,7 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str
         or info.get("dtype") != "U8"
         or info.get("shape") != [offsets[1] - offsets[0]]
     ):
-        raise _wrong(path, f"expected a U8 tensor of one dimension inside the file for {key!r}, found {info!r:.200}")
+        raise _wrong(path, f"expected a U8 tensor of one dimension inside the file for {key!r}, found {reprlib.repr(info)}")
     length = offsets[1] - offsets[0]
     if length > most:
         raise CallError(

@@ -32,8 +32,12 @@ pub(super) const USUAL_ALIGN: u32 = 16;
 /// The most fenced kernels that an image keeps. All are dropped when it is full.
 const MAX_KEPT: usize = 256;
 
+/// The most launches of a call whose blocks need not look at the stop word as they begin. What each
+/// may take beyond the deadline adds up.
+const FEW_LAUNCHES: usize = 8;
+
 /// The most bytes of the fenced kernels that the images of a manifest keep, and of those that a
-/// call launches.
+/// call launches, with their variables.
 const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// The longest message of a refusal, in bytes.
@@ -56,6 +60,10 @@ pub(super) struct FencedKernel {
     pub(super) file: String,
     pub(super) entry: String,
     launch: Launch,
+    /// Whether it was fenced for a call with many launches.
+    is_of_many: bool,
+    /// The bytes of the module's variables, which take device memory while the kernel is loaded.
+    global_bytes: usize,
     /// The parameters, as the manifest names them.
     parameters: Vec<PlannedParameter>,
     /// The places that a record can name. Without any, the kernel does not use its record.
@@ -74,7 +82,8 @@ pub(super) struct Prepared {
 
 impl Prepared {
     fn bytes(&self) -> usize {
-        self.text.len() + std::mem::size_of_val(self.kernel.sites.as_slice())
+        let sites = std::mem::size_of_val(self.kernel.sites.as_slice());
+        self.text.len() + sites + self.kernel.global_bytes
     }
 }
 
@@ -88,12 +97,25 @@ pub(super) struct FencedImages {
 }
 
 /// The kernels of one call, which have limits together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Preparation {
     budget: Budget,
+    /// Whether each block looks at the stop word as it begins.
+    is_of_many: bool,
     /// The size of the distinct kernels, by the digests of their texts.
     kernels: HashSet<[u8; 32]>,
     bytes: usize,
+}
+
+impl Preparation {
+    pub(super) fn of(call: &PlannedCall) -> Self {
+        Self {
+            budget: Budget::default(),
+            is_of_many: call.launches.len() > FEW_LAUNCHES,
+            kernels: HashSet::new(),
+            bytes: 0,
+        }
+    }
 }
 
 impl FencedImages {
@@ -123,11 +145,11 @@ impl FencedImages {
         let image = &self.images[planned.image];
         let launch = verifier_launch(planned, scratch, arrays, &self.gpu, align);
         check_limits(planned, &image.file, &self.gpu)?;
-        let known = image.find(planned, &launch);
+        let known = image.find(planned, &launch, call.is_of_many);
         let is_new = known.is_none();
         let prepared = match known {
             Some(known) => known,
-            None => image.fence(planned, launch, &self.gpu, &call.budget)?,
+            None => image.fence(planned, launch, &self.gpu, call)?,
         };
         if call.kernels.insert(prepared.digest) {
             call.bytes = call.bytes.saturating_add(prepared.bytes());
@@ -229,12 +251,13 @@ impl FencedImage {
     }
 
     /// The kernel of an earlier launch that is the same.
-    fn find(&self, planned: &PlannedLaunch, launch: &Launch) -> Option<Prepared> {
+    fn find(&self, planned: &PlannedLaunch, launch: &Launch, is_of_many: bool) -> Option<Prepared> {
         let kernels = locked(&self.kernels);
         let mut kernels = kernels.iter();
         let found = kernels.find(|Prepared { kernel, .. }| {
             kernel.launch == *launch
                 && kernel.entry == planned.entry
+                && kernel.is_of_many == is_of_many
                 && kernel.parameters == planned.parameters
         });
         found.cloned()
@@ -246,15 +269,21 @@ impl FencedImage {
         planned: &PlannedLaunch,
         launch: Launch,
         gpu: &Gpu,
-        budget: &Budget,
+        call: &Preparation,
     ) -> Result<Prepared> {
+        let usual = Limits::default();
         let limits = Limits {
             grid: gpu.grid_blocks,
             // Checked below, by the name of the policy.
             shared_bytes: u64::MAX,
-            ..Limits::default()
+            grid_instructions: if call.is_of_many {
+                0
+            } else {
+                usual.grid_instructions
+            },
+            ..usual
         };
-        let proof = verify_within(&self.module, &planned.entry, &launch, &limits, budget)
+        let proof = verify_within(&self.module, &planned.entry, &launch, &limits, &call.budget)
             .map_err(|refusals| self.status(&planned.entry, &refusals))?;
         let fenced = fence(&self.module, &proof);
         let text = callbox_ptx::print(&fenced.module);
@@ -274,6 +303,8 @@ impl FencedImage {
                 file: self.file.clone(),
                 entry: planned.entry.clone(),
                 launch,
+                is_of_many: call.is_of_many,
+                global_bytes: usize::try_from(proof.global_bytes).unwrap_or(usize::MAX),
                 parameters: planned.parameters.clone(),
                 sites: fenced.sites,
             }),

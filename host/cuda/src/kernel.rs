@@ -260,7 +260,7 @@ impl Kernels {
         let arrays = Arrays::of(site, aliases);
         if let (Some(fenced), Ok(planned)) = (&self.fenced, &planned) {
             check_scratch(planned, &fenced.gpu)?;
-            let mut call = Preparation::default();
+            let mut call = Preparation::of(planned);
             for launch in &planned.launches {
                 check_stop(options)?;
                 fenced.prepare(&mut call, launch, &planned.scratch, &arrays, USUAL_ALIGN)?;
@@ -296,7 +296,7 @@ impl Kernels {
         }
         // Loading does not invalidate a capture that is under way on any thread.
         let _relaxed = device.check("loading kernels", Relaxed::begin())?;
-        let mut preparation = Preparation::default();
+        let mut preparation = Preparation::of(planned);
         let functions = planned.launches.iter().map(|launch| {
             check_stop(options)?;
             let image = &self.images[launch.image];

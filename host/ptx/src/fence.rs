@@ -4,8 +4,8 @@
 //! variable that its address comes from. If it is out of range or misaligned, a load reads zero, a
 //! store is left out, and the thread notes the instruction. `trap` and failed assertions are noted
 //! too. Collective instructions access the first bytes of the variable instead. Loops that nothing
-//! bounds look at a stop word. Registers and shared memory begin as zeros. At its end, the first
-//! thread that noted something writes it to the record.
+//! bounds look at a stop word. Registers, local and shared memory begin as zeros. At its end, the
+//! first thread that noted something writes it to the record.
 //!
 //! The comparison is what makes an access safe, not the analysis: if the analysis guesses the wrong
 //! buffer, an honest kernel is stopped.

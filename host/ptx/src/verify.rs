@@ -27,6 +27,7 @@ mod ssa;
 mod survey;
 mod uniform;
 mod values;
+mod weights;
 mod work;
 
 pub(crate) use self::accesses::{Check, Decision};
@@ -40,11 +41,15 @@ pub use self::survey::{Open, Survey, Unproved, survey_within, unknown_launch};
 pub(crate) use self::values::Origin;
 pub use self::work::Budget;
 
+use std::collections::BTreeSet;
+
 use self::refusal::{launch_refusal, refusal};
 use self::solve::Solution;
 use self::uniform::Uniformity;
 use self::values::Subject;
-use crate::ast::{Address, Base, Function, Module, RegisterId, Statement, Variable, VariableId};
+use crate::ast::{
+    Address, Base, Function, Module, Operand, RegisterId, Statement, Variable, VariableId,
+};
 use crate::table::{Form, form};
 use crate::types::Space;
 
@@ -193,6 +198,7 @@ fn examine(
             limits.joins
         )));
     };
+    let named = named_variables(body);
     let subject = Subject {
         module,
         function,
@@ -200,6 +206,7 @@ fn examine(
         open,
         limits,
         flow: &flow,
+        named: &named,
         ssa: &ssa,
         work: &work,
     };
@@ -241,6 +248,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
     checks.sort_by_key(|check| (check.step, check.operand));
     let loops = loops::plan(&solution, &uniformity)?;
     refusals.extend(loops.refusals);
+    refusals.extend(rules::fence_size(subject, &checks, &loops.looks));
     if !refusals.is_empty() {
         refusals.sort_by_key(|refusal| refusal.line);
         return Some(Err(refusals));
@@ -249,6 +257,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
         blocks,
         looks: loops.looks,
         zeroed: subject.ssa.zeroed.clone(),
+        named: subject.named.clone(),
         exits: rules::exits(flow),
         traps: rules::traps(flow),
         bases: bases(subject),
@@ -266,6 +275,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
         blocks_look: loops.blocks_look,
         barriers: rules::barriers(flow),
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
+        global_bytes: rules::global_bytes(subject.module, subject.function),
         function,
         plan,
     }))
@@ -281,6 +291,25 @@ fn bases(subject: &Subject<'_>) -> Vec<Vec<(RegisterId, u32)>> {
                 .collect()
         })
         .collect()
+}
+
+/// The variables that a body names, parameters included.
+fn named_variables(body: &[Statement]) -> BTreeSet<VariableId> {
+    let instructions = body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        Statement::Label(_) => None,
+    });
+    let operands = instructions.flat_map(|instruction| &instruction.operands);
+    let parts = operands.flat_map(Operand::parts);
+    let named = parts.filter_map(|part| match part {
+        Operand::Variable(variable, _) => Some(*variable),
+        Operand::Address(address) => match address.base {
+            Base::Variable(variable) => Some(variable),
+            Base::Register(_) | Base::Nothing => None,
+        },
+        _ => None,
+    });
+    named.collect()
 }
 
 /// The parameter that an address names, and the offset in it.

@@ -65,7 +65,7 @@ impl Mutator {
     }
 
     fn change(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
-        match self.random.u32(..11) {
+        match self.random.u32(..13) {
             0 => self.flip(input),
             1 => self.overwrite(input),
             2 => self.insert_bytes(input),
@@ -75,6 +75,7 @@ impl Mutator {
             6 | 7 => self.insert_word(input),
             8 => self.digits(input),
             9 => self.splice(input, corpus),
+            10 | 11 => self.exchange_token(input, corpus),
             _ => self.edge(input),
         }
     }
@@ -174,6 +175,32 @@ impl Mutator {
             let place = self.part(input);
             input.splice(place, other[part].iter().copied());
         }
+    }
+
+    /// Replaces a token by one of another input.
+    fn exchange_token(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+        if let Some(other) = self.random.choice(corpus) {
+            let (place, token) = (self.token(input), self.token(other));
+            input.splice(place, other[token].iter().copied());
+        }
+    }
+
+    /// Chooses a word or a number, or one byte that belongs to neither.
+    fn token(&mut self, text: &[u8]) -> std::ops::Range<usize> {
+        let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.%@".contains(byte);
+        let Some(at) = text
+            .len()
+            .checked_sub(1)
+            .map(|most| self.random.usize(..=most))
+        else {
+            return 0..0;
+        };
+        if !in_word(&text[at]) {
+            return at..at + 1;
+        }
+        let before = text[..at].iter().rev().take_while(|byte| in_word(byte));
+        let after = text[at..].iter().take_while(|byte| in_word(byte));
+        at - before.count()..at + after.count()
     }
 
     /// Writes a boundary value of some width.

@@ -201,12 +201,10 @@ impl Pieces {
                         Err((row, status)) => worker.fail((row - rows.start) / self.piece, status),
                     }
                 });
-                if let Some(failures) = failures {
-                    return match failures.into_iter().next() {
-                        None => Ok(()),
-                        Some((piece, status)) => Err((Some(part(piece..piece + 1)), status)),
-                    };
-                }
+                return match failures.into_iter().next() {
+                    None => Ok(()),
+                    Some((piece, status)) => Err((Some(part(piece..piece + 1)), status)),
+                };
             }
         }
         if next < all.end {

@@ -28,7 +28,8 @@ pub(super) struct Sharing<'a> {
 /// The state of one thread that claims parts of a call.
 pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     calls: &'c C,
-    /// The execution in this thread's instance. `None` after a call broke it.
+    /// The execution in this thread's instance. `None` before the first call, and after one that
+    /// broke it.
     pub(super) run: Option<C::Run<'c>>,
     pub(super) options: CallOptions,
     claims: &'w Claims,
@@ -83,8 +84,7 @@ impl Sharing<'_> {
     /// Calls `step` for ranges of all parts on the calling thread and on others, each until `step`
     /// returns false. With `ends_at_failure` no part after one that failed is begun.
     ///
-    /// Returns the failures in the order of parts, or `None` if no execution could begin on the
-    /// calling thread.
+    /// Returns the failures in the order of parts.
     pub(super) fn call<'c, C: DirectCalls>(
         self,
         calls: &'c C,
@@ -92,13 +92,14 @@ impl Sharing<'_> {
         parts: Range<usize>,
         ends_at_failure: bool,
         step: impl Fn(&mut Worker<'_, 'c, C>, Range<usize>) -> bool + Sync,
-    ) -> Option<Vec<(usize, Status)>> {
+    ) -> Vec<(usize, Status)> {
         let threads = self.most.min(parts.len());
         let claims = Claims::new(parts, threads, ends_at_failure);
         let (number, own) = claims.join(options);
         let mut worker = Worker {
             calls,
-            run: Some(calls.begin_run(&own).ok()?),
+            // It begins with the first part, which fails if that fails.
+            run: None,
             options: own,
             claims: &claims,
         };
@@ -131,7 +132,7 @@ impl Sharing<'_> {
             {}
         });
         drop(worker);
-        Some(claims.into_failures())
+        claims.into_failures()
     }
 }
 

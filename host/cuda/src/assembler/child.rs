@@ -24,6 +24,9 @@ pub(super) struct Limits {
 /// The most bytes of the log in a message.
 const MAX_LOG: usize = 8 << 10;
 
+/// The largest machine code, in bytes.
+const MAX_CODE: u64 = 128 << 20;
+
 /// The time between two looks at the child.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -62,7 +65,7 @@ pub(super) fn run(
     let child = command.spawn();
     let mut child =
         child.map_err(|error| failed(&format!("starting {}", program.display()), error))?;
-    limit_memory(&child, limits.memory_bytes);
+    limit_child(&child, limits.memory_bytes);
     // Drain the pipe, or the child would block on it.
     let log = child.stderr.take().map(|stderr| {
         thread::spawn(move || {
@@ -78,8 +81,17 @@ pub(super) fn run(
     match ended {
         Some(status) if status.success() => {
             let mut cubin = Vec::new();
-            let read = found.rewind().and_then(|()| found.read_to_end(&mut cubin));
+            let rewound = found.rewind();
+            let read = rewound.and_then(|()| found.take(MAX_CODE + 1).read_to_end(&mut cubin));
             read.map_err(|error| failed("reading a memory file", error))?;
+            if cubin.len() as u64 > MAX_CODE {
+                let message = format!("assembling {file}: more than {MAX_CODE} bytes of code");
+                return Err(Status::new(
+                    StatusCode::ResourceExhausted,
+                    Blame::Guest,
+                    message,
+                ));
+            }
             Ok(cubin)
         }
         Some(status) => Err(report(file, status, &log)),
@@ -97,13 +109,18 @@ pub(super) fn run(
     }
 }
 
-fn limit_memory(child: &Child, bytes: u64) {
+fn limit_child(child: &Child, bytes: u64) {
     // Without a number the limits would be this process's.
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return;
     };
     // A child that crashes leaves no core.
-    for (resource, most) in [(Resource::As, bytes), (Resource::Core, 0)] {
+    let limits = [
+        (Resource::As, bytes),
+        (Resource::Fsize, MAX_CODE),
+        (Resource::Core, 0),
+    ];
+    for (resource, most) in limits {
         let limit = Rlimit {
             current: Some(most),
             maximum: Some(most),

@@ -1,6 +1,7 @@
 //! Plans: the launches of a call site, as numbers.
 
 use callbox_core::call::CallSite;
+use callbox_core::untrusted_text::quoted;
 use callbox_core::values::{Blame, Result, Status};
 
 use super::{KernelTarget, Launch, PlannedParameter};
@@ -49,14 +50,15 @@ impl KernelTarget {
     /// Evaluates the checks for one call site.
     ///
     /// # Errors
-    /// The code and message of the first check that does not hold; INVALID_ARGUMENT for one without
-    /// a value.
+    /// The code and message of the first check that does not hold, the message marked as the
+    /// guest's; INVALID_ARGUMENT for one without a value.
     pub fn check(&self, site: &CallSite) -> Result<()> {
         let facts = Facts::new(site);
         for (i, check) in self.checks.iter().enumerate() {
             let holds = check.require.truth(&facts);
             if !holds.map_err(|status| at(status, format_args!("checks[{i}].require")))? {
-                let message = check.message.write(&facts);
+                // As modules' own failures are marked.
+                let message = format!("the guest says {}", quoted(&check.message.write(&facts)));
                 let status = Status::new(check.code, Blame::Guest, message);
                 return Err(status.with_recoverable(check.recoverable));
             }

@@ -1,14 +1,23 @@
-//! What a kernel does first and last: it sets registers and shared memory to zero, and writes the
-//! record.
-
-use std::collections::BTreeSet;
+//! What a kernel does first and last: it sets registers, local and shared memory to zero, and writes
+//! the record.
 
 use super::writer::{emit, memory};
 use super::{Fencer, Record, record, variable_operand};
-use crate::ast::{Address, Base, Guard, Operand, RegisterId, Special, Statement, VariableId};
+use crate::ast::{Base, Guard, Operand, RegisterId, Special, VariableId};
 use crate::table::Opcode;
 use crate::types::{Space, Type};
 use crate::verify::variable_align;
+
+/// The most stores that set a local variable to zero without a loop.
+const MOST_STORES: u64 = 32;
+
+/// A variable that is set to zero.
+struct Zeros {
+    /// Its index in the new function.
+    variable: VariableId,
+    /// The number of this thread in its block, if the variable is shared, and not local.
+    thread: Option<RegisterId>,
+}
 
 impl Fencer<'_> {
     /// Writes what comes before the body.
@@ -39,54 +48,56 @@ impl Fencer<'_> {
         for (look, _, _, counter, _) in &self.slow {
             emit!(self.writer => Mov ["u32"] *counter, u64::from(look.period));
         }
+        self.zero_local();
         self.zero_shared();
         self.writer.append(body);
     }
 
-    fn shared_variables(&self) -> BTreeSet<VariableId> {
-        let mut found = BTreeSet::new();
-        for statement in self.function.body.iter().flatten() {
-            let Statement::Instruction(instruction) = statement else {
-                continue;
-            };
-            for operand in &instruction.operands {
-                let variable = match operand {
-                    Operand::Variable(variable, _) => *variable,
-                    Operand::Address(Address {
-                        base: Base::Variable(variable),
-                        ..
-                    }) => *variable,
-                    _ => continue,
-                };
-                let one = variable.find(self.module, self.function);
-                if one.is_some_and(|one| one.space == Space::Shared) {
-                    found.insert(variable);
-                }
-            }
-        }
-        found
+    /// The variables of a space that the body names, with their sizes and alignments.
+    fn variables_in(&self, space: Space) -> Vec<(VariableId, u64, u64)> {
+        let named = self.proof.plan.named.iter();
+        let found = named.filter_map(|&id| {
+            let variable = id.find(self.module, self.function)?;
+            let bytes = self.proof.launch.variable_bytes(variable);
+            let align = u64::from(variable_align(variable));
+            (variable.space == space).then_some((id, bytes, align))
+        });
+        found.collect()
     }
 
     /// Lets the threads of the block set all shared variables to zero, and waits for them.
     fn zero_shared(&mut self) {
-        let variables = self.shared_variables();
+        let variables = self.variables_in(Space::Shared);
         if variables.is_empty() {
             return;
         }
         let thread = self.thread_index();
-        for variable in variables {
-            let Some(found) = variable.find(self.module, self.function) else {
-                continue;
-            };
-            let bytes = self.proof.launch.variable_bytes(found);
-            let width = u64::from(variable_align(found).min(8));
-            let start = self.writer.register(Type::B32);
-            let from = variable_operand(self.writer.shifted_variable(variable));
-            emit!(self.writer => Mov ["u32"] start, from);
-            self.zero_elements(thread, start, 0, bytes / width, width);
-            self.zero_elements(thread, start, bytes / width * width, bytes % width, 1);
+        for (variable, bytes, align) in variables {
+            self.zero_variable(variable, Some(thread), bytes, align);
         }
         emit!(self.writer => Barrier ["sync"] 0);
+    }
+
+    /// Sets the thread's local variables to zero.
+    fn zero_local(&mut self) {
+        for (variable, bytes, align) in self.variables_in(Space::Local) {
+            self.zero_variable(variable, None, bytes, align);
+        }
+    }
+
+    /// Sets a variable to zero: a shared one by all threads of the block, of which this is one.
+    fn zero_variable(
+        &mut self,
+        variable: VariableId,
+        thread: Option<RegisterId>,
+        bytes: u64,
+        align: u64,
+    ) {
+        let variable = self.writer.shifted_variable(variable);
+        let width = align.min(8);
+        let zeros = Zeros { variable, thread };
+        self.zero_elements(&zeros, 0, bytes / width, width);
+        self.zero_elements(&zeros, bytes / width * width, bytes % width, 1);
     }
 
     /// The number of this thread in its block.
@@ -103,44 +114,51 @@ impl Fencer<'_> {
         index
     }
 
-    /// Sets `count` elements of `width` bytes to zero, each thread every so many.
-    fn zero_elements(
-        &mut self,
-        thread: RegisterId,
-        start: RegisterId,
-        offset: u64,
-        count: u64,
-        width: u64,
-    ) {
+    /// Sets `count` elements of `width` bytes to zero. Each thread sets every so many of a shared
+    /// variable.
+    fn zero_elements(&mut self, zeros: &Zeros, offset: u64, count: u64, width: u64) {
         if count == 0 {
             return;
         }
-        let threads: u64 = self
-            .proof
-            .launch
-            .block
-            .iter()
-            .map(|&one| u64::from(one))
-            .product();
+        let Zeros { variable, thread } = *zeros;
+        let block = self.proof.launch.block.iter();
+        let (space, threads) = match thread {
+            Some(_) => ("shared", block.map(|&one| u64::from(one)).product()),
+            None => ("local", 1),
+        };
         let writer = &mut self.writer;
-        let [index, address] = [writer.register(Type::B32), writer.register(Type::B32)];
-        emit!(writer => Mov ["b32"] index, thread);
-        emit!(writer => Mad ["lo", "s32"] address, index, width, start);
-        let [again, done] = [writer.label(), writer.label()];
-        let is_in = writer.register(Type::Pred);
-        writer.place(again);
-        emit!(writer => Setp ["lt", "u32"] is_in, index, count);
-        writer.branch(Some(Guard::unless(is_in)), done);
-        let target = memory(Base::Register(address), offset as i64);
-        let zero = writer.register(if width == 8 { Type::B64 } else { Type::B32 });
-        writer.zero(zero, None);
         let kind = match width {
             8 => "b64",
             4 => "b32",
             2 => "b16",
             _ => "b8",
         };
-        emit!(writer => St ["shared", kind] target, zero);
+        let zero = writer.register(if width == 8 { Type::B64 } else { Type::B32 });
+        writer.zero(zero, None);
+        if thread.is_none() && count <= MOST_STORES {
+            // An assembler can keep elements at known places in registers.
+            for element in 0..count {
+                let target = memory(Base::Variable(variable), (offset + element * width) as i64);
+                emit!(writer => St [space, kind] target, zero);
+            }
+            return;
+        }
+        let [index, address] = [writer.register(Type::B32), writer.register(Type::B32)];
+        emit!(writer => Mov ["u32"] address, variable_operand(variable));
+        match thread {
+            Some(thread) => {
+                emit!(writer => Mov ["b32"] index, thread);
+                emit!(writer => Mad ["lo", "s32"] address, index, width, address);
+            }
+            None => writer.zero(index, None),
+        }
+        let [again, done] = [writer.label(), writer.label()];
+        let is_in = writer.register(Type::Pred);
+        writer.place(again);
+        emit!(writer => Setp ["lt", "u32"] is_in, index, count);
+        writer.branch(Some(Guard::unless(is_in)), done);
+        let target = memory(Base::Register(address), offset as i64);
+        emit!(writer => St [space, kind] target, zero);
         if count > threads {
             emit!(writer => Add ["s32"] index, index, threads);
             emit!(writer => Add ["s32"] address, address, threads * width);

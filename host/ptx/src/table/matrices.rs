@@ -31,7 +31,11 @@ pub(super) fn fill(
         Opcode::Mma => roles(instruction, "WRRR")?,
         Opcode::Movmatrix => roles(instruction, "WR")?,
         Opcode::Wmma if has("mma") => roles(instruction, "WRRR")?,
-        // Each lane gives the address of a row of 16 bytes.
+        // Each lane gives the address of a row of 16 bytes. A generic address would have to be one
+        // of shared memory.
+        Opcode::Ldmatrix | Opcode::Stmatrix if named_space(instruction) != Some(Space::Shared) => {
+            return Err(Refusal::new("its address is not in `.shared`"));
+        }
         Opcode::Ldmatrix if count == 2 => {
             vec![Role::Write, memory(1, &|space| row(space, Action::Load))?]
         }

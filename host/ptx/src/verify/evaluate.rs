@@ -113,8 +113,9 @@ impl Subject<'_> {
             return None;
         }
         let source = self.source(step, instruction.operands.get(1)?, from, of);
-        if let Some(Origin::Variable(variable)) = source.origin {
-            // Addresses of variables have 32 bits that matter.
+        if let Some(Origin::Variable(variable)) = source.origin
+            && self.has_short_addresses(variable)
+        {
             let (low, high) = source.range.signed();
             let is_inside = low >= 0 && high <= i128::from(self.variable_bytes(variable));
             let is_kept = to.bits() >= 32 && from.bits() >= 32 && bits == to.bits();

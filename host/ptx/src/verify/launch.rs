@@ -50,6 +50,8 @@ pub enum Param {
 pub struct Limits {
     /// Instructions of a kernel.
     pub instructions: usize,
+    /// Instructions of a kernel with its checks.
+    pub fenced_instructions: usize,
     /// Blocks of instructions.
     pub blocks: usize,
     /// Blocks of all loops: a block counts once for each loop that it is in.
@@ -66,8 +68,12 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Bytes of a thread's local variables.
     pub local_bytes: u64,
-    /// Instructions of all threads of a grid. Where there may be more, each block looks at the stop
-    /// word as it begins.
+    /// Bytes of the module's variables in global and constant memory, which take device memory for
+    /// as long as the kernel is loaded.
+    pub global_bytes: u64,
+    /// Units of work of all threads of a grid: an instruction counts 1, an access of global memory
+    /// 64, an atomic operation 4096. Where there may be more, each block looks at the stop word as
+    /// it begins.
     pub grid_instructions: u64,
 }
 
@@ -75,6 +81,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             instructions: 200_000,
+            fenced_instructions: 500_000,
             blocks: 10_000,
             loop_blocks: 100_000,
             registers: 200_000,
@@ -83,6 +90,7 @@ impl Default for Limits {
             grid: 1 << 31,
             shared_bytes: 228 << 10,
             local_bytes: 64 << 10,
+            global_bytes: 16 << 20,
             // Some 50 ms of a large GPU.
             grid_instructions: 1 << 40,
         }

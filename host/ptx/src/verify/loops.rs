@@ -3,14 +3,18 @@
 use super::flow::{Block, Flow};
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
-use super::{LoopEnd, LoopReport, Refusal, Rule};
+use super::weights::weight;
+use super::{LoopEnd, LoopReport, Refusal, Rule, launch_refusal};
 use crate::ast::Line;
 use crate::table::{Meeting, Opcode};
 
-/// A thread takes at most this many turns without a look at the stop word.
-const MOST_TURNS: i128 = 1 << 16;
+/// The most units of work that a thread takes outside of loops that look at the stop word, and the
+/// most between two looks of all loops that do: some 50 ms of a device.
+const MOST_WORK: i128 = 1 << 24;
 /// The most turns between two looks.
 const MOST_PERIOD: i128 = 1 << 10;
+/// The loops that look share [`MOST_WORK`] as if there were at least this many.
+const FEW_LOOKS: i128 = 16;
 
 /// Who must leave a loop together when a stop is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,82 +85,216 @@ fn wait_of(flow: &Flow<'_>, block: &Block) -> Option<Wait> {
 
 /// `None` if there is too much work.
 pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Option<Loops> {
-    let work = solution.subject.work;
     let flow = solution.subject.flow;
-    let waits: Vec<_> = flow
-        .blocks
-        .iter()
-        .map(|block| wait_of(flow, block))
-        .collect();
-    let mut found = Loops {
-        looks: Vec::new(),
-        reports: Vec::new(),
-        refusals: Vec::new(),
-        blocks_look: false,
-    };
-    // Bounds hold only if each cycle has a block that dominates it.
-    let is_reducible = flow.loops.iter().all(|one| one.is_natural);
-    let mut order: Vec<usize> = (0..flow.loops.len()).collect();
-    // Inner loops first.
-    order.sort_by_key(|&index| flow.loops[index].body.len());
-    // Turns of each block's innermost loops that do not look, in one run of the loops around it.
-    let mut totals: Vec<Option<i128>> = vec![None; flow.loops.len()];
-    for (place, &index) in order.iter().enumerate() {
-        let one = &flow.loops[index];
-        work.spend(place)?;
-        let inner: i128 = order[..place]
-            .iter()
-            .filter(|&&other| one.body.binary_search(&flow.loops[other].header).is_ok())
-            .filter_map(|&other| totals[other])
-            .sum();
-        let bound = is_reducible.then(|| solution.turns(one.header)).flatten();
-        let total = bound.map(|bound| (bound + 1).saturating_mul(inner.max(1)));
-        let line = header_line(solution, one.header);
-        if let Some(total) = total.filter(|total| *total <= MOST_TURNS) {
-            totals[index] = Some(total);
-            let turns = bound
-                .and_then(|bound| u64::try_from(bound).ok())
-                .unwrap_or(u64::MAX);
-            let end = LoopEnd::Proved { turns };
-            found.reports.push(LoopReport { line, end });
-            continue;
-        }
-        work.spend(flow.blocks.len())?;
-        let period = (MOST_TURNS / inner.max(1)).clamp(1, MOST_PERIOD) as u32;
-        match leaving(solution, uniformity, &waits, one.header) {
-            Ok(leaving) => {
-                let block = one.header;
-                found.looks.push(Look {
-                    block,
-                    period,
-                    leaving,
-                });
-                let end = LoopEnd::StopWord { every: period };
-                found.reports.push(LoopReport { line, end });
-            }
-            Err(refusal) => found.refusals.push(refusal),
-        }
+    let waits = flow.blocks.iter().map(|block| wait_of(flow, block));
+    let mut nest = Nest::new(solution, uniformity, waits.collect());
+    let mut longest = MOST_WORK;
+    let mut total = nest.decide(longest)?;
+    // Loops that follow one another may be short, and take long together.
+    while total > MOST_WORK && longest > 0 {
+        longest /= 4;
+        total = nest.decide(longest)?;
     }
-    found.reports.sort_by_key(|report| report.line);
-    let turns = totals.iter().flatten().fold(1, |all, turns| all + turns);
-    if instructions_of_grid(solution, turns) > i128::from(solution.subject.limits.grid_instructions)
-    {
-        found.look_first(solution, uniformity, &waits);
+    let mut found = nest.loops()?;
+    if total > MOST_WORK {
+        found.refusals.push(launch_refusal(
+            Rule::Size,
+            format!(
+                "a thread may take {total} units of work between two looks at the stop word, the \
+                 limit is {MOST_WORK}: an instruction counts 1, an access of global memory 64, an \
+                 atomic operation 4096"
+            ),
+        ));
+    }
+    let most = i128::from(solution.subject.limits.grid_instructions);
+    if work_of_grid(solution, total) > most {
+        found.look_first(solution, uniformity, &nest.waits);
     }
     Some(found)
 }
 
-/// How many instructions all threads of a grid run at most, without loops that look at the stop
-/// word. 0 if the launch is not known.
-fn instructions_of_grid(solution: &Solution<'_>, turns: i128) -> i128 {
+/// The loops of a kernel, and what its threads do in each.
+struct Nest<'n, 's> {
+    solution: &'n Solution<'s>,
+    uniformity: &'n Uniformity,
+    waits: Vec<Option<Wait>>,
+    /// Inner loops first.
+    order: Vec<usize>,
+    /// The units of work outside of all loops.
+    outside: i128,
+    turns: Vec<Turns>,
+}
+
+/// What is known of a loop.
+struct Turns {
+    /// The number of times that control goes back to its header, if that is proved.
+    bound: Option<i128>,
+    /// The next loop around it.
+    parent: Option<usize>,
+    /// The units of work of its own blocks, without those of inner loops.
+    own: i128,
+    /// The units of work of a turn, with the inner loops that do not look.
+    turn: i128,
+    looks: bool,
+    /// Who leaves it together, once that was asked.
+    leaving: Option<Result<Leaving, Refusal>>,
+}
+
+impl<'n, 's> Nest<'n, 's> {
+    fn new(
+        solution: &'n Solution<'s>,
+        uniformity: &'n Uniformity,
+        waits: Vec<Option<Wait>>,
+    ) -> Self {
+        let flow = solution.subject.flow;
+        // Bounds hold only if each cycle has a block that dominates it.
+        let is_reducible = flow.loops.iter().all(|one| one.is_natural);
+        let turns = flow.loops.iter().map(|one| Turns {
+            bound: is_reducible.then(|| solution.turns(one.header)).flatten(),
+            parent: None,
+            own: 0,
+            turn: 0,
+            looks: false,
+            leaving: None,
+        });
+        let mut turns: Vec<Turns> = turns.collect();
+        let mut order: Vec<usize> = (0..flow.loops.len()).collect();
+        order.sort_by_key(|&index| flow.loops[index].body.len());
+        let units = |block: usize| -> i128 {
+            let steps = &flow.steps[flow.blocks[block].first..flow.blocks[block].end];
+            let weights = steps
+                .iter()
+                .map(|step| weight(step.instruction, &step.form));
+            weights.sum()
+        };
+        // The largest loop so far that each block is in.
+        let mut around: Vec<Option<usize>> = vec![None; flow.blocks.len()];
+        for &index in &order {
+            for &block in &flow.loops[index].body {
+                match around[block].replace(index) {
+                    Some(inner) => {
+                        turns[inner].parent.get_or_insert(index);
+                    }
+                    None => turns[index].own += units(block),
+                }
+            }
+        }
+        // Nothing says which blocks a turn of an unnatural loop runs.
+        for (turns, one) in std::iter::zip(&mut turns, &flow.loops) {
+            if !one.is_natural {
+                turns.own = flow.order.iter().map(|&block| units(block)).sum();
+            }
+        }
+        let outside = flow.order.iter().filter(|&&block| around[block].is_none());
+        Self {
+            solution,
+            uniformity,
+            waits,
+            order,
+            outside: outside.map(|&block| units(block)).sum(),
+            turns,
+        }
+    }
+
+    /// Lets the loops that take more than `longest` units look, if they can, and those that have no
+    /// bound. Returns the work outside of loops that look, and of one turn of each that does.
+    fn decide(&mut self, longest: i128) -> Option<i128> {
+        self.solution.subject.work.spend(self.order.len())?;
+        for turns in &mut self.turns {
+            turns.turn = turns.own;
+        }
+        let mut total = self.outside;
+        for place in 0..self.order.len() {
+            let index = self.order[place];
+            let Turns {
+                bound,
+                parent,
+                turn,
+                ..
+            } = self.turns[index];
+            let all = bound.map(|bound| turn.saturating_mul(bound.saturating_add(1)));
+            let short = all.filter(|all| *all <= MOST_WORK);
+            self.turns[index].looks = match short {
+                Some(all) => all > longest && self.leaving(index)?.is_ok(),
+                None => true,
+            };
+            match (short.filter(|_| !self.turns[index].looks), parent) {
+                (Some(all), Some(parent)) => {
+                    let around = &mut self.turns[parent].turn;
+                    *around = around.saturating_add(all);
+                }
+                (Some(all), None) => total = total.saturating_add(all),
+                (None, _) => total = total.saturating_add(turn),
+            }
+        }
+        Some(total)
+    }
+
+    fn leaving(&mut self, index: usize) -> Option<&Result<Leaving, Refusal>> {
+        let turns = &mut self.turns[index];
+        if turns.leaving.is_none() {
+            let subject = self.solution.subject;
+            subject.work.spend(subject.flow.blocks.len())?;
+            let header = subject.flow.loops[index].header;
+            let found = leaving(self.solution, self.uniformity, &self.waits, header);
+            turns.leaving = Some(found);
+        }
+        turns.leaving.as_ref()
+    }
+
+    /// `None` if there is too much work.
+    fn loops(&mut self) -> Option<Loops> {
+        let mut found = Loops {
+            looks: Vec::new(),
+            reports: Vec::new(),
+            refusals: Vec::new(),
+            blocks_look: false,
+        };
+        let looking = self.turns.iter().filter(|turns| turns.looks).count() as i128;
+        let share = MOST_WORK / looking.max(FEW_LOOKS);
+        for index in 0..self.turns.len() {
+            let header = self.solution.subject.flow.loops[index].header;
+            let Turns {
+                bound, turn, looks, ..
+            } = self.turns[index];
+            let end = if looks {
+                let period = (share / turn.max(1)).clamp(1, MOST_PERIOD) as u32;
+                match self.leaving(index)? {
+                    Ok(leaving) => found.looks.push(Look {
+                        block: header,
+                        period,
+                        leaving: *leaving,
+                    }),
+                    Err(refusal) => {
+                        found.refusals.push(refusal.clone());
+                        continue;
+                    }
+                }
+                LoopEnd::StopWord { every: period }
+            } else {
+                let turns = bound.and_then(|bound| u64::try_from(bound).ok());
+                LoopEnd::Proved {
+                    turns: turns.unwrap_or(u64::MAX),
+                }
+            };
+            let line = header_line(self.solution, header);
+            found.reports.push(LoopReport { line, end });
+        }
+        found.reports.sort_by_key(|report| report.line);
+        Some(found)
+    }
+}
+
+/// The most units of work of all threads of a grid, without the turns of loops that look at the
+/// stop word. 0 if the launch is not known.
+fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let subject = solution.subject;
     if subject.open.grid || subject.open.block {
         return 0;
     }
     let sizes = subject.launch.grid.iter().chain(&subject.launch.block);
     let threads = sizes.fold(1, |all: i128, &one| all.saturating_mul(i128::from(one)));
-    let steps = subject.flow.steps.len() as i128;
-    threads.saturating_mul(steps).saturating_mul(turns)
+    threads.saturating_mul(of_thread)
 }
 
 impl Loops {

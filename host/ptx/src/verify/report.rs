@@ -1,7 +1,9 @@
 //! What the verifier finds: a proof with its report, or refusals.
 
+use std::collections::BTreeSet;
+
 use super::{Check, Launch, Look};
-use crate::ast::RegisterId;
+use crate::ast::{RegisterId, VariableId};
 use crate::table::Action;
 use crate::types::Space;
 
@@ -74,6 +76,8 @@ pub struct Proof {
     pub barriers: usize,
     /// Bytes of shared memory, static and dynamic.
     pub shared_bytes: u64,
+    /// Bytes of variables in global and constant memory.
+    pub global_bytes: u64,
     pub(crate) function: usize,
     pub(crate) plan: Plan,
 }
@@ -86,6 +90,8 @@ pub(crate) struct Plan {
     pub(crate) blocks: Vec<Option<usize>>,
     pub(crate) looks: Vec<Look>,
     pub(crate) zeroed: Vec<RegisterId>,
+    /// The variables that the body names.
+    pub(crate) named: BTreeSet<VariableId>,
     /// Steps that end a thread, sorted.
     pub(crate) exits: Vec<usize>,
     /// Traps and failed assertions, which become records. Sorted.

@@ -1,8 +1,10 @@
 //! Rules on declarations, launches and single instructions.
 
 use super::flow::Flow;
+use super::values::Subject;
 use super::{
-    Launch, Limits, Open, Param, Refusal, Rule, is_dynamic, launch_refusal, refusal, variable_bytes,
+    Check, Decision, Launch, Limits, Look, Open, Param, Refusal, Rule, is_dynamic, launch_refusal,
+    refusal, variable_bytes,
 };
 use crate::ast::{Base, Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
 use crate::table::{Control, Form, Meeting, Opcode, Role};
@@ -80,7 +82,50 @@ pub(crate) fn declarations(
         );
         found.push(launch_refusal(Rule::Launch, reason));
     }
+    let global = global_bytes(module, function);
+    if global > limits.global_bytes {
+        let reason = format!(
+            "its variables in global and constant memory take {global} bytes, the limit is {} \
+             (`global_bytes`)",
+            limits.global_bytes
+        );
+        found.push(launch_refusal(Rule::Size, reason));
+    }
     found
+}
+
+/// Checks the size of the kernel with its fence before it is made.
+pub(crate) fn fence_size(
+    subject: &Subject<'_>,
+    checks: &[Check],
+    looks: &[Look],
+) -> Option<Refusal> {
+    /// The instructions of a check, and for each array that the address may lie in.
+    const CHECK: usize = 16;
+    const ARRAY: usize = 4;
+    /// The instructions of a look.
+    const LOOK: usize = 16;
+    let of_check = |check: &Check| match &check.decision {
+        Decision::Checked { within, .. } => CHECK + ARRAY * within.len(),
+        Decision::Never => CHECK,
+        Decision::Proved | Decision::Dropped => 0,
+    };
+    let checked: usize = checks.iter().map(of_check).sum();
+    let size = subject.flow.steps.len() + checked + LOOK * looks.len();
+    let most = subject.limits.fenced_instructions;
+    (size > most).then(|| {
+        let reason = format!(
+            "it has up to {size} instructions with its checks, the limit is {most} \
+             (`fenced_instructions`)"
+        );
+        launch_refusal(Rule::Size, reason)
+    })
+}
+
+/// The bytes of the module's variables in global and constant memory.
+pub(crate) fn global_bytes(module: &Module, function: &Function) -> u64 {
+    let sizes = [Space::Global, Space::Const].map(|space| sizes(module, function, space));
+    sizes.into_iter().flatten().fold(0, u64::saturating_add)
 }
 
 fn sizes<'m>(

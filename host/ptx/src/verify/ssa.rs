@@ -27,7 +27,8 @@ pub(crate) enum Definition {
     Zero,
     /// One value for each block in `before`, in this order.
     Join { block: usize, from: Vec<ValueId> },
-    /// The result of an instruction. `slot` counts the registers that the instruction writes.
+    /// The result of an instruction. `slot` counts the parts of what the instruction writes, also
+    /// those that are discarded: the second part of `_|%q` is not the first.
     Result { step: usize, slot: usize },
     /// The register after a guarded instruction: `new` if the instruction ran, `old` otherwise.
     Choice {
@@ -57,7 +58,7 @@ pub(crate) struct Ssa {
 }
 
 /// The registers that an instruction reads.
-pub(crate) fn reads(instruction: &Instruction, roles: &[Role]) -> Vec<RegisterId> {
+fn reads(instruction: &Instruction, roles: &[Role]) -> Vec<RegisterId> {
     let mut found = Vec::new();
     if let Some(guard) = instruction.guard {
         found.push(guard.predicate);
@@ -73,19 +74,18 @@ pub(crate) fn reads(instruction: &Instruction, roles: &[Role]) -> Vec<RegisterId
     found
 }
 
-/// The registers that an instruction writes.
-pub(crate) fn writes(instruction: &Instruction, roles: &[Role]) -> Vec<RegisterId> {
-    let mut found = Vec::new();
-    for (operand, role) in instruction.operands.iter().zip(roles) {
-        if matches!(role, Role::Write | Role::Update) {
-            each_register(operand, &mut |register, in_address| {
-                if !in_address {
-                    found.push(register);
-                }
-            });
-        }
-    }
-    found
+/// The registers that an instruction writes, with their slots.
+fn writes<'i>(
+    instruction: &'i Instruction,
+    roles: &'i [Role],
+) -> impl Iterator<Item = (usize, RegisterId)> + 'i {
+    let operands = instruction.operands.iter().zip(roles);
+    let written = operands.filter(|(_, role)| matches!(role, Role::Write | Role::Update));
+    let parts = written.flat_map(|(operand, _)| operand.parts()).enumerate();
+    parts.filter_map(|(slot, part)| match part {
+        Operand::Register(register) | Operand::Not(register) => Some((slot, *register)),
+        _ => None,
+    })
 }
 
 fn each_register(operand: &Operand, visit: &mut impl FnMut(RegisterId, bool)) {
@@ -192,6 +192,7 @@ fn assignments(function: &Function, flow: &Flow<'_>) -> Option<Vec<Vec<usize>>> 
         for step in flow.steps.get(steps)? {
             let is_guarded = step.instruction.guard.is_some();
             let written = writes(step.instruction, &step.form.roles);
+            let written: Vec<RegisterId> = written.map(|(_, register)| register).collect();
             let kept = if is_guarded { written.as_slice() } else { &[] };
             for register in reads(step.instruction, &step.form.roles).iter().chain(kept) {
                 if !own.contains(register) {
@@ -360,10 +361,7 @@ impl Builder<'_, '_> {
             }
         }
         self.ssa.reads[index] = read;
-        for (slot, register) in writes(step.instruction, &step.form.roles)
-            .into_iter()
-            .enumerate()
-        {
+        for (slot, register) in writes(step.instruction, &step.form.roles) {
             let old = is_guarded.then(|| self.read(register));
             let step = index;
             let new = self.value(register, Definition::Result { step, slot });

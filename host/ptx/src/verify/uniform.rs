@@ -132,7 +132,11 @@ impl Uniformity {
         match instruction.opcode {
             Opcode::Ld | Opcode::Ldu if reads_constants(&subject.flow.steps[step].form) => inputs,
             Opcode::Ld | Opcode::Ldu => Agreement::Thread,
-            Opcode::Atom
+            // The carry of the instruction before it is none of its operands.
+            Opcode::Addc
+            | Opcode::Subc
+            | Opcode::Madc
+            | Opcode::Atom
             | Opcode::Activemask
             | Opcode::Elect
             | Opcode::Match

@@ -1,5 +1,7 @@
 //! What values registers can have: numbers in ranges, and addresses inside operands and variables.
 
+use std::collections::BTreeSet;
+
 use super::flow::Flow;
 use super::range::Range;
 use super::ssa::{Ssa, ValueId};
@@ -7,7 +9,7 @@ use super::work::Work;
 use super::{Launch, Limits, Open};
 use crate::ast::{Function, Immediate, Module, Operand, VariableId};
 use crate::special::Special;
-use crate::types::Type;
+use crate::types::{Space, Type};
 
 /// The start of the memory that an address points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +130,9 @@ pub(crate) struct Subject<'s> {
     pub(crate) open: Open,
     pub(crate) limits: &'s Limits,
     pub(crate) flow: &'s Flow<'s>,
+    /// The variables that the body names. No other one is reached: the assembler leaves it out, or
+    /// the fence would have to set it to zero.
+    pub(crate) named: &'s BTreeSet<VariableId>,
     pub(crate) ssa: &'s Ssa,
     pub(crate) work: &'s Work<'s>,
 }
@@ -153,6 +158,12 @@ impl Subject<'_> {
 
     pub(crate) fn variable(&self, id: VariableId) -> Option<&crate::ast::Variable> {
         id.find(self.module, self.function)
+    }
+
+    /// Whether 32 bits of a variable's address say where it is: in shared and in local memory.
+    pub(crate) fn has_short_addresses(&self, id: VariableId) -> bool {
+        let space = self.variable(id).map(|variable| variable.space);
+        matches!(space, Some(Space::Shared | Space::Local))
     }
 
     /// The number of bytes that a variable has at least. Those of dynamic shared memory are the
@@ -199,10 +210,14 @@ impl Subject<'_> {
             Some(Operand::Special(special)) if bits == 32 => {
                 Contents::number(self.special(*special))
             }
-            Some(Operand::Variable(variable, offset)) => Contents {
-                origin: Some(Origin::Variable(*variable)),
-                range: Range::constant(bits, *offset as u64),
-            },
+            Some(Operand::Variable(variable, offset))
+                if bits == 64 || self.has_short_addresses(*variable) =>
+            {
+                Contents {
+                    origin: Some(Origin::Variable(*variable)),
+                    range: Range::constant(bits, *offset as u64),
+                }
+            }
             _ => Contents::full(bits),
         }
     }

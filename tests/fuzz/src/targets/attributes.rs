@@ -46,6 +46,7 @@ const WORDS: &[&str] = &[
     "array<i64: 1, 2>",
     "array<i1>",
     "#complex.number<:f32 1.0, 2.0>",
+    "complex<f64>",
     "@f",
     "[",
     "]",

@@ -108,7 +108,7 @@ impl Batch {
             return None;
         }
         let shared = buffers.shared()?;
-        sharing.call(
+        let failures = sharing.call(
             calls,
             options,
             elements,
@@ -125,7 +125,8 @@ impl Batch {
                 worker.run = run;
                 called == Ok(true)
             },
-        )
+        );
+        Some(failures)
     }
 
     /// Calls the target for a range of elements in the current run, or begins one. Returns whether

@@ -1,7 +1,7 @@
 //! The memory that an access may reach, and what is proved of its address.
 
 use super::{Reason, contents, fits, prove, size_conditions};
-use crate::ast::{Address, VariableId};
+use crate::ast::Address;
 use crate::table::{Access, Action};
 use crate::types::Space;
 use crate::verify::solve::Solution;
@@ -129,21 +129,17 @@ fn candidates(
     if let Some(origin) = origin {
         return Ok(Some(origin).filter(is_allowed).into_iter().collect());
     }
-    let count = subject.launch.params.len()
-        + subject.module.variables.len()
-        + subject.function.variables.len();
+    let count = subject.launch.params.len() + subject.named.len();
     subject.work.spend(count).ok_or_else(|| {
         let reason = "there are too many buffers and variables to compare its address with";
         let cure = "compute the address from one parameter or variable";
         (Rule::Size, reason.to_owned(), cure)
     })?;
     let buffers = (0..subject.launch.params.len()).map(Origin::Buffer);
-    let module = (0..subject.module.variables.len() as u32).map(VariableId::Module);
-    let own = (0..subject.function.variables.len() as u32).map(VariableId::Function);
+    let variables = subject.named.iter().copied();
     let all: Vec<Origin> = match access.space {
         Space::Global | Space::Generic => buffers.filter(is_allowed).collect(),
-        _ => module
-            .chain(own)
+        _ => variables
             .map(Origin::Variable)
             .filter(|origin| fits(subject, *origin, access.space) && is_allowed(origin))
             .collect(),

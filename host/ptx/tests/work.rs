@@ -1,0 +1,118 @@
+//! How much work a thread does between two looks at the stop word.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use callbox_ptx::verify::{self, Launch, LoopEnd, Param, Proof, Refusal, Rule, verify};
+use callbox_ptx::{Limits, read};
+
+/// Verifies a body for one grid of threads.
+fn verified(body: &str, grid: u32) -> Result<Proof, Vec<Refusal>> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry k(.param .u64 a) {{\n\
+         .reg .b32 %i, %x; .reg .b64 %a; .reg .pred %p;\n\
+         ld.param.u64 %a, [a];\n{body}\nret; }}"
+    );
+    let module = read(&text, "k.ptx", &Limits::default()).unwrap();
+    let launch = Launch {
+        grid: [grid, 1, 1],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        params: vec![Param::Buffer {
+            bytes: 1024,
+            writable: true,
+            align: 256,
+        }],
+        has_clock: false,
+    };
+    verify(&module, "k", &launch, &verify::Limits::default())
+}
+
+/// A loop of so many turns.
+fn counted(name: usize, turns: u32, body: &str) -> String {
+    format!(
+        "mov.u32 %i, 0;\nL{name}: {body}\nadd.u32 %i, %i, 1; setp.lt.u32 %p, %i, {turns}; @%p bra L{name};\n"
+    )
+}
+
+/// For each loop the number of turns between its looks, or `None` if it does not look.
+fn looks(proof: &Proof) -> Vec<Option<u32>> {
+    let looks = proof.loops.iter().map(|one| match one.end {
+        LoopEnd::Proved { .. } => None,
+        LoopEnd::StopWord { every } => Some(every),
+    });
+    looks.collect()
+}
+
+#[test]
+fn short_loops_need_no_look() {
+    let body = counted(0, 60_000, "") + &counted(1, 1000, "ld.global.u32 %x, [%a];");
+    let proof = verified(&body, 4).unwrap();
+    assert_eq!(looks(&proof), [None, None]);
+    assert!(!proof.blocks_look);
+}
+
+#[test]
+fn short_loops_that_take_long_together_look() {
+    let body: String = (0..200).map(|name| counted(name, 60_000, "")).collect();
+    let proof = verified(&body, 4).unwrap();
+    let looking = looks(&proof).into_iter().flatten().count();
+    assert!(looking > 100, "{looking}");
+}
+
+#[test]
+fn turns_with_costly_instructions_are_fewer() {
+    let adds = "add.u32 %x, %x, 1;\n".repeat(100_000);
+    for (body, most) in [
+        ("atom.global.add.u32 %x, [%a], 1;", 1024),
+        (&"atom.global.add.u32 %x, [%a], 1;\n".repeat(1000), 1),
+        (&adds, 16),
+    ] {
+        let endless = format!("L0: {body}\nbra L0;\n");
+        let every = looks(&verified(&endless, 4).unwrap());
+        assert!(every[0].is_some_and(|every| every <= most), "{every:?}");
+    }
+}
+
+#[test]
+fn each_turn_of_an_outer_loop_counts_its_inner_one() {
+    let inner = counted(1, 1000, "ld.global.u32 %x, [%a];");
+    let body = format!("L0: {inner} bra L0;\n");
+    let every = looks(&verified(&body, 4).unwrap());
+    assert_eq!(every[1], None);
+    // A turn is some 70,000 units, of which a million may pass.
+    assert!(
+        every[0].is_some_and(|every| (2..100).contains(&every)),
+        "{every:?}"
+    );
+}
+
+#[test]
+fn work_that_cannot_be_interrupted_is_refused() {
+    let atomics = "atom.global.add.u32 %x, [%a], 1;\n".repeat(5000);
+    let refusals = verified(&atomics, 4).unwrap_err();
+    assert_eq!(refusals[0].rule, Rule::Size);
+    assert!(
+        refusals[0]
+            .reason
+            .contains("units of work between two looks"),
+        "{refusals:?}"
+    );
+}
+
+#[test]
+fn blocks_of_a_grid_with_much_work_look() {
+    let atomics = "atom.global.add.u32 %x, [%a], 1;\n".repeat(64);
+    assert!(!verified(&atomics, 64).unwrap().blocks_look);
+    assert!(verified(&atomics, 1 << 20).unwrap().blocks_look);
+}
+
+#[test]
+fn checks_that_would_be_many_are_refused() {
+    let loads = "ld.global.u64 %a, [%a];\n".repeat(40_000);
+    let refusals = verified(&loads, 1).unwrap_err();
+    assert_eq!(refusals[0].rule, Rule::Size);
+    assert!(
+        refusals[0].reason.contains("`fenced_instructions`"),
+        "{refusals:?}"
+    );
+}
