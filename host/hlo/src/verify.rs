@@ -15,7 +15,7 @@ mod tests;
 use super::instruction::{Computation, ComputationId, Instruction, Opcode, Program};
 use super::shape_inference::infer;
 use callbox_core::text::shortened;
-use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_core::values::{Blame, Result, Shape, Status, StatusCode};
 
 pub(crate) use call_graph::callees_first;
 
@@ -115,8 +115,8 @@ pub(super) fn place(name: &str, opcode: &Opcode, computation: &str) -> String {
     )
 }
 
-/// The number of arrays in the operands of an instruction and in the results of the computations
-/// that it names. Its ids are in range.
+/// The number of arrays and tuples in the operands of an instruction and in the results of the
+/// computations that it names. Its ids are in range.
 fn reads(
     instruction: &Instruction,
     computation: &Computation,
@@ -129,10 +129,7 @@ fn reads(
     let operands = instruction.operands.iter().map(|&id| computation.shape(id));
     let called = instruction.opcode.called_computations().into_iter();
     let results = called.map(|id| computations[id.index()].result_shape());
-    operands
-        .chain(results)
-        .map(|shape| shape.leaf_count().max(1))
-        .sum()
+    operands.chain(results).map(Shape::size).sum()
 }
 
 fn take(left: &mut usize, reads: usize) -> Result<()> {

@@ -146,7 +146,8 @@ fn large(
         columns,
     } = sizes;
     let mut sums = zeroed::<f64>(batch * rows * columns)?;
-    let [lhs, rhs] = [widened::<f64>(operands[0])?, widened::<f64>(operands[1])?];
+    let [lhs, rhs] = operands.map(|x| widened::<f64>(x, team));
+    let (lhs, rhs) = (lhs?, rhs?);
     let matrices = zip(
         sums.chunks_mut(rows * columns),
         zip(
@@ -205,7 +206,8 @@ fn products<T: Wide>(
     let count = batch.checked_mul(rows).and_then(|n| n.checked_mul(columns));
     let mut sums = zeroed::<T>(count.ok_or_else(|| bug("a size overflows"))?)?;
     if !sums.is_empty() && contracted > 0 {
-        let [lhs, rhs] = [widened::<T>(operands[0])?, widened::<T>(operands[1])?];
+        let [lhs, rhs] = operands.map(|x| widened::<T>(x, team));
+        let (lhs, rhs) = (lhs?, rhs?);
         let matrices = zip(
             lhs.chunks_exact(rows * contracted),
             rhs.chunks_exact(contracted * columns),
@@ -239,9 +241,12 @@ fn multiply<T: Wide>(
     };
     if columns == 1 {
         for (lhs, sum) in zip(lhs.chunks_exact(contracted), sums) {
-            note(contracted)?;
-            let products = zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
-            *sum = products.fold(*sum, T::add);
+            let pieces = zip(lhs.chunks(BETWEEN_CHECKS), rhs.chunks(BETWEEN_CHECKS));
+            for (lhs, rhs) in pieces {
+                note(lhs.len())?;
+                let products = zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
+                *sum = products.fold(*sum, T::add);
+            }
         }
         return Ok(());
     }
@@ -260,9 +265,13 @@ fn multiply<T: Wide>(
     Ok(())
 }
 
-fn widened<T: Wide>(x: Elements<'_>) -> Result<Vec<T>> {
+fn widened<T: Wide>(x: Elements<'_>, team: Team<'_>) -> Result<Vec<T>> {
     let mut wide = zeroed(x.count())?;
-    T::decode(x.element_type, x.bytes, &mut wide)?;
+    for (number, part) in wide.chunks_mut(BETWEEN_CHECKS).enumerate() {
+        team.check.check()?;
+        let from = x.part(number * BETWEEN_CHECKS, part.len())?;
+        T::decode(x.element_type, from, part)?;
+    }
     Ok(wide)
 }
 

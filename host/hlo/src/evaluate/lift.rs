@@ -1,7 +1,7 @@
 //! Computations of scalars, evaluated on whole arrays: each instruction once for all elements.
 
-use super::array::{array, repeat};
-use super::{Check, bug, evaluate_alone, leaf};
+use super::array::{Elements, array, repeat};
+use super::{Check, bug, evaluate_alone, leaf, with_capacity};
 use crate::instruction::{Computation, ComputationId, Instruction, Opcode, Program};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
@@ -15,9 +15,57 @@ pub(super) fn is_scalar(computation: &Computation, program: &Program) -> bool {
     is_scalar_within(computation, program, &mut { MAX_INSTRUCTIONS })
 }
 
+/// The elements that all instructions of a computation are evaluated on before the next ones. Their
+/// values fit into the cache, and few are kept at a time.
+const TILE: usize = 1 << 14;
+
 /// Evaluates such a computation on arrays of `count` elements. Its results are arrays of `count`
-/// elements. Looks at the deadline before each instruction.
+/// elements. Looks at the deadline before each instruction of each tile.
 pub(super) fn run(
+    computation: &Computation,
+    arguments: &[Literal],
+    count: usize,
+    program: &Program,
+    check: &dyn Check,
+) -> Result<Literal> {
+    if count <= TILE {
+        return run_tile(computation, arguments, count, program, check);
+    }
+    let shape = lifted(computation.result_shape(), count)?;
+    let leaves = shape.leaves().into_iter();
+    let leaves = leaves.map(|leaf| with_capacity(leaf.byte_size()));
+    let mut leaves: Vec<Vec<u8>> = leaves.collect::<Result<_>>()?;
+    for start in (0..count).step_by(TILE) {
+        let size = TILE.min(count - start);
+        let parts = arguments.iter().map(|x| part(x, start, size));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let results = run_tile(computation, &parts, size, program, check)?;
+        for (to, (_, from)) in std::iter::zip(&mut leaves, results.leaves()) {
+            to.extend_from_slice(from);
+        }
+    }
+    Literal::from_leaves(shape, leaves).map_err(bug)
+}
+
+/// The shape with an array of `count` elements for each scalar.
+fn lifted(shape: &Shape, count: usize) -> Result<Shape> {
+    shape.map_arrays(&mut |scalar| ArrayShape::new(scalar.element_type(), &[count]))
+}
+
+/// So many elements of each array, from a place on.
+fn part(x: &Literal, start: usize, count: usize) -> Result<Literal> {
+    let shape = lifted(x.shape(), count)?;
+    let leaves = x.leaves().into_iter().map(|(shape, bytes)| {
+        let elements = Elements {
+            element_type: shape.element_type(),
+            bytes,
+        };
+        elements.part(start, count).map(<[u8]>::to_vec)
+    });
+    Literal::from_leaves(shape, leaves.collect::<Result<_>>()?).map_err(bug)
+}
+
+fn run_tile(
     computation: &Computation,
     arguments: &[Literal],
     count: usize,
@@ -34,15 +82,14 @@ pub(super) fn run(
         let operands = ids.map(|id| values.get(id.index()).cloned().flatten());
         let operands = operands.collect::<Option<Vec<_>>>();
         let operands = operands.ok_or_else(|| bug("an operand comes after its use"))?;
-        let mut lifted = |scalar: &ArrayShape| ArrayShape::new(scalar.element_type(), &[count]);
-        let shape = instruction.shape.map_arrays(&mut lifted)?;
+        let shape = lifted(&instruction.shape, count)?;
         let value = match &instruction.opcode {
             Opcode::Parameter(number) => {
                 let argument = arguments.get(*number).cloned();
                 argument.ok_or_else(|| bug("an argument is missing"))?
             }
             Opcode::Constant(scalar) => leaf(&shape, repeat(array(scalar)?.bytes, count)?)?,
-            Opcode::Call(called) | Opcode::Fusion(_, called) => run(
+            Opcode::Call(called) | Opcode::Fusion(_, called) => run_tile(
                 called_by(program, *called)?,
                 &operands,
                 count,

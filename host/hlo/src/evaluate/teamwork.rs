@@ -44,8 +44,9 @@ impl Team<'_> {
         steps: usize,
         work: impl Fn(P) -> Result<()> + Sync,
     ) -> Result<()> {
-        let parts = Mutex::new(parts);
-        let take = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let parts = Mutex::new(Some(parts));
+        let parts = || parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = || parts().as_mut()?.next();
         let work = || {
             // A new thread may have another mode than the one that starts it.
             let _mode = FloatMode::WASM.set();
@@ -54,7 +55,7 @@ impl Team<'_> {
                 work(part)
             });
             if outcome.is_err() {
-                while take().is_some() {}
+                *parts() = None;
             }
             outcome
         };

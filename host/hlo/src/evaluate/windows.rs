@@ -43,13 +43,15 @@ pub(super) fn reduce_window(
     }
     let mut padded = Vec::with_capacity(inputs.len());
     let mut sums = Vec::with_capacity(inputs.len());
+    let mut few = FEW_PADDED;
     for (x, initial) in zip(inputs, initial) {
+        callee.check()?;
         let (x, initial) = (array(x)?, array(initial)?);
-        padded.push(Padded::new(&x, &initial, window)?);
+        padded.push(Padded::new(&x, &initial, window, &mut few)?);
         sums.push(line(x.shape.element_type(), repeat(initial.bytes, count)?)?);
     }
     let inside = match inputs.first() {
-        Some(x) if has_padding(window) => Some(inside(&array(x)?, window)?),
+        Some(x) if has_padding(window) => Some(inside(&array(x)?, window, &mut few)?),
         _ => None,
     };
     for offset in Offsets::of(window) {
@@ -79,7 +81,7 @@ fn has_padding(window: &[WindowDimension]) -> bool {
 }
 
 /// True for each element of `x`, and false for the padding.
-fn inside(x: &Array<'_>, window: &[WindowDimension]) -> Result<Padded> {
+fn inside(x: &Array<'_>, window: &[WindowDimension], few: &mut usize) -> Result<Padded> {
     let of = |sizes: &[usize]| ArrayShape::new(ElementType::Pred, sizes).map_err(bug);
     let trues = Array {
         shape: &of(x.dimensions())?,
@@ -89,7 +91,7 @@ fn inside(x: &Array<'_>, window: &[WindowDimension]) -> Result<Padded> {
         shape: &of(&[])?,
         bytes: &[0],
     };
-    Padded::new(&trues, &padding, window)
+    Padded::new(&trues, &padding, window, few)
 }
 
 /// The elements of `new` where `which` is true, and of `old` elsewhere.
@@ -136,7 +138,8 @@ fn selected(
     callee: &mut dyn Callee,
 ) -> Result<Vec<u64>> {
     let count = source.shape.element_count();
-    let values = Padded::new(x, initial, window)?;
+    let mut few = FEW_PADDED;
+    let values = Padded::new(x, initial, window, &mut few)?;
     // The number of each element, and 0 for the padding.
     let mut numbers = with_capacity(8 * x.shape.element_count())?;
     numbers.extend((1..=x.shape.element_count() as u64).flat_map(u64::to_le_bytes));
@@ -151,6 +154,7 @@ fn selected(
             bytes: &[0; 8],
         },
         window,
+        &mut few,
     )?;
     let mut selected = zeroed::<u64>(count)?;
     let mut best = line(x.shape.element_type(), repeat(initial.bytes, count)?)?;
@@ -185,6 +189,9 @@ fn selected(
 /// The bytes of windows whose products are computed at a time, about.
 const PIECE: usize = 64 << 20;
 
+/// The bytes that an element of a product takes beside its own.
+const WIDE: usize = 16;
+
 /// The sums of products of the window's elements and the kernel, as dots of many windows with the
 /// kernel.
 pub(super) fn convolution(
@@ -206,23 +213,19 @@ pub(super) fn convolution(
         bytes: &kernels(&kernel, convolution, &sizes)?,
     };
     let windows = Windows::of(&x, convolution, &sizes)?;
-    let places = places_of_products(convolution, shape, outputs);
-    // The batch and the positions, along the longest of which the windows are parted.
+    // The batch and the positions, which are parted until the windows of a part are few.
     let along = [&[sizes.batch], &*sizes.positions].concat();
-    let longest = (0..along.len()).max_by_key(|&i| along[i]).unwrap_or(0);
-    let all = [&[groups, inner, x.width()], &*along].concat();
-    let all = all.into_iter().fold(1, usize::saturating_mul);
-    let step = along[longest].div_ceil(all.div_ceil(PIECE).max(1));
-    for start in (0..along[longest]).step_by(step) {
-        let mut along = along.clone();
-        along[longest] = step.min(along[longest] - start);
+    let of_window = (groups * inner).saturating_mul(x.width() + WIDE);
+    let parts = Tiles::of(&along, PIECE / of_window.max(1));
+    for (starts, along) in parts {
+        team.check.check()?;
         let products = super::dot::dot(
             &Array {
                 shape: &of(
                     x.shape.element_type(),
                     &[groups, along.iter().product(), inner],
                 )?,
-                bytes: &windows.gather(&along, longest, start)?,
+                bytes: &windows.gather(&along, &starts)?,
             },
             &kernel,
             &DotDimensions {
@@ -241,7 +244,12 @@ pub(super) fn convolution(
             )?,
             bytes: &products,
         };
-        scatter(&products, &mut bytes, places.moved(1 + longest, start))?;
+        let places = starts.iter().enumerate();
+        let places = places.fold(
+            places_of_products(convolution, shape, outputs),
+            |to, (i, &start)| to.moved(1 + i, start),
+        );
+        scatter(&products, &mut bytes, places)?;
     }
     Ok(bytes)
 }
@@ -313,7 +321,7 @@ impl Windows {
         for (&at, dimension) in zip(&input.spatial, window) {
             all[at] = *dimension;
         }
-        let padded = Padded::new(x, &zero, &all)?;
+        let padded = Padded::new(x, &zero, &all, &mut { FEW_PADDED })?;
         let dense = Strides::dense(padded.shape.dimensions(), x.width()).steps;
         let mut from = Strides {
             start: 0,
@@ -349,12 +357,64 @@ impl Windows {
         })
     }
 
-    /// The windows of a batch and of positions of these sizes, which begin at `start` of one of
-    /// them.
-    fn gather(&self, along: &[usize], which: usize, start: usize) -> Result<Vec<u8>> {
+    /// The windows of a batch and of positions of these sizes, which begin at `starts`.
+    fn gather(&self, along: &[usize], starts: &[usize]) -> Result<Vec<u8>> {
         let sizes = [&self.head, along, &*self.tail].concat();
-        let from = self.from.moved(self.head.len() + which, start);
+        let starts = starts.iter().enumerate();
+        let from = starts.fold(self.from.clone(), |from, (i, &start)| {
+            from.moved(self.head.len() + i, start)
+        });
         gather(&self.padded.array(), &sizes, from)
+    }
+}
+
+/// The tiles of an array of positions: where each begins, and its sizes.
+struct Tiles {
+    sizes: Vec<usize>,
+    tile: Vec<usize>,
+    next: Option<Vec<usize>>,
+}
+
+impl Tiles {
+    /// Tiles of at most `most` positions, or of one.
+    fn of(sizes: &[usize], most: usize) -> Self {
+        let mut tile = sizes.to_vec();
+        while tile
+            .iter()
+            .fold(1, |all: usize, &one| all.saturating_mul(one))
+            > most
+            && let Some(longest) = tile.iter_mut().max()
+            && *longest > 1
+        {
+            *longest = longest.div_ceil(2);
+        }
+        Self {
+            sizes: sizes.to_vec(),
+            tile,
+            next: (!sizes.contains(&0)).then(|| vec![0; sizes.len()]),
+        }
+    }
+}
+
+impl Iterator for Tiles {
+    type Item = (Vec<usize>, Vec<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let starts = self.next.take()?;
+        let left = zip(&self.sizes, &starts).map(|(size, start)| size - start);
+        let sizes = zip(left, &self.tile)
+            .map(|(left, &tile)| left.min(tile))
+            .collect();
+        let mut following = starts.clone();
+        for (start, (&size, &tile)) in zip(&mut following, zip(&self.sizes, &self.tile)).rev() {
+            *start += tile;
+            if *start < size {
+                self.next = Some(following);
+                break;
+            }
+            *start = 0;
+        }
+        Some((starts, sizes))
     }
 }
 
@@ -388,8 +448,9 @@ fn zero(element_type: ElementType) -> Result<Vec<u8>> {
     convert(zero, element_type)
 }
 
-/// The most elements that padding and dilation may make of each, and of all if they are few.
-const MOST_PADDED: usize = 1024;
+/// The most elements that padding and dilation may make of each, and those that they may make of
+/// all arrays of an instruction beyond that.
+const MOST_PADDED: usize = 64;
 const FEW_PADDED: usize = 1 << 22;
 
 /// An array with the padding and the base dilation of a window.
@@ -399,7 +460,13 @@ struct Padded {
 }
 
 impl Padded {
-    fn new(x: &Array<'_>, value: &Array<'_>, window: &[WindowDimension]) -> Result<Self> {
+    /// Takes the elements beyond [`MOST_PADDED`] for each one of `x` off `few`.
+    fn new(
+        x: &Array<'_>,
+        value: &Array<'_>,
+        window: &[WindowDimension],
+        few: &mut usize,
+    ) -> Result<Self> {
         let padding = window.iter().map(|dimension| PaddingDimension {
             low: dimension.low,
             high: dimension.high,
@@ -415,8 +482,8 @@ impl Padded {
         let sizes = sizes.collect::<Result<Vec<_>>>()?;
         let count = sizes.iter().map(|&size| size as u128);
         let count = count.fold(1, u128::saturating_mul);
-        let most = x.shape.element_count().saturating_mul(MOST_PADDED);
-        let most = most.max(FEW_PADDED);
+        let usual = x.shape.element_count().saturating_mul(MOST_PADDED);
+        let most = usual.saturating_add(*few);
         if count > most as u128 {
             return Err(Status::new(
                 StatusCode::ResourceExhausted,
@@ -427,6 +494,7 @@ impl Padded {
                 ),
             ));
         }
+        *few -= (count as usize).saturating_sub(usual);
         let shape = ArrayShape::new(x.shape.element_type(), &sizes)?;
         let bytes = pad(x, value, &shape, &padding)?;
         Ok(Self { shape, bytes })

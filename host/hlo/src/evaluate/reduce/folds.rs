@@ -181,10 +181,16 @@ fn product<T: Wide>(
         if x.inner > 1 {
             return fold_segments(x, x.count, results, team, &T::multiply);
         }
+        if x.count <= BLOCK {
+            return fold_short_rows(x, results, team, &T::multiply);
+        }
         let parts = results.iter_mut().enumerate();
         team.share(parts, x.outer * x.count, |(row, result)| {
             let mut block = [T::default(); BLOCK];
             for at in (0..x.count).step_by(BLOCK) {
+                if at % SEGMENT == 0 {
+                    team.check.check()?;
+                }
                 let block = &mut block[..BLOCK.min(x.count - at)];
                 x.decode(row * x.count + at, block)?;
                 *result = block.iter().fold(*result, |sum, &x| sum.multiply(x));
@@ -279,6 +285,9 @@ fn fold_segments<T: Wide>(
         let mut row = [T::default(); COLUMNS];
         let row = &mut row[..sums.len()];
         for number in 0..rows {
+            if number % ROWS == 0 {
+                team.check.check()?;
+            }
             x.decode(first + number * x.inner, row)?;
             if segments > 1 && number == 0 {
                 sums.copy_from_slice(row);
