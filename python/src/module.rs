@@ -62,6 +62,11 @@ pub(crate) struct TargetInfo {
 }
 
 impl ModuleCore {
+    /// The options of a call that its site is first prepared for, with its time begun.
+    pub(crate) fn begun(&self, options: &CallOptions) -> CallOptions {
+        options.begun_under(Some(&self.host.policy))
+    }
+
     pub(crate) fn new(
         host: &Arc<HostCore>,
         bytes: Vec<u8>,

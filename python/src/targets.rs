@@ -417,7 +417,7 @@ impl Target {
             outs: &outs,
         };
         // Attributes may nest.
-        let direct = || self.direct(py, inside, &request, &within);
+        let direct = || self.direct(py, inside, &request, &mut within);
         let (inside, ready, makers) = on_enough(direct)?;
         for operand in &mut operands {
             operand.put_in_order(py)?;

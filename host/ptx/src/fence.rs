@@ -338,27 +338,32 @@ impl<'f> Fencer<'f> {
 
     fn slow_paths(&mut self) {
         for (look, slow, back, counter, line) in std::mem::take(&mut self.slow) {
-            let site = self.site(line, Fault::Stopped);
-            let writer = &mut self.writer;
-            writer.place(slow);
-            emit!(writer => Mov ["u32"] counter, u64::from(look.period));
-            let [word, stop] = [writer.register(Type::U32), writer.register(Type::Pred)];
-            let place = record(writer, Record::STOP);
-            emit!(writer => Ld ["volatile", "global", "u32"] word, place);
-            emit!(writer => Setp ["ne", "u32"] stop, word, 0);
-            match look.leaving {
-                Leaving::Thread => {}
-                Leaving::Warp => {
-                    let lanes = u64::from(u32::MAX);
-                    emit!(writer => Vote ["sync", "any", "pred"] stop, stop, lanes);
-                }
-                Leaving::Block => emit!(writer => Barrier ["red", "or", "pred"] stop, 0, stop),
-            }
-            writer.branch(Some(Guard::unless(stop)), back);
-            self.note(site, None, None);
-            let end = self.end;
-            self.writer.branch(None, end);
+            self.writer.place(slow);
+            emit!(self.writer => Mov ["u32"] counter, u64::from(look.period));
+            self.leave_or_go(look.leaving, back, line);
         }
+    }
+
+    /// Reads the stop word. Without a stop, control goes to `back`.
+    fn leave_or_go(&mut self, leaving: Leaving, back: LabelId, line: u32) {
+        let site = self.site(line, Fault::Stopped);
+        let writer = &mut self.writer;
+        let [word, stop] = [writer.register(Type::U32), writer.register(Type::Pred)];
+        let place = record(writer, Record::STOP);
+        emit!(writer => Ld ["volatile", "global", "u32"] word, place);
+        emit!(writer => Setp ["ne", "u32"] stop, word, 0);
+        match leaving {
+            Leaving::Thread => {}
+            Leaving::Warp => {
+                let lanes = u64::from(u32::MAX);
+                emit!(writer => Vote ["sync", "any", "pred"] stop, stop, lanes);
+            }
+            Leaving::Block => emit!(writer => Barrier ["red", "or", "pred"] stop, 0, stop),
+        }
+        writer.branch(Some(Guard::unless(stop)), back);
+        self.note(site, None, None);
+        let end = self.end;
+        self.writer.branch(None, end);
     }
 }
 
@@ -366,7 +371,8 @@ impl<'f> Fencer<'f> {
 fn can_note(plan: &Plan) -> bool {
     let is_checked =
         |check: &Check| matches!(check.decision, Decision::Checked { .. } | Decision::Never);
-    plan.checks.iter().any(is_checked) || !plan.looks.is_empty() || !plan.traps.is_empty()
+    let looks = !plan.looks.is_empty() || plan.first_look.is_some();
+    plan.checks.iter().any(is_checked) || looks || !plan.traps.is_empty()
 }
 
 /// A guard as an operand.

@@ -256,6 +256,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
     let plan = Plan {
         blocks,
         looks: loops.looks,
+        first_look: loops.first,
         zeroed: subject.ssa.zeroed.clone(),
         named: subject.named.clone(),
         exits: rules::exits(flow),
@@ -272,7 +273,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
             .map(|check| accesses::report(subject, check))
             .collect(),
         loops: loops.reports,
-        blocks_look: loops.blocks_look,
+        blocks_look: loops.first.is_some(),
         barriers: rules::barriers(flow),
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
         global_bytes: rules::global_bytes(subject.module, subject.function),

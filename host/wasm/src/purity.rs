@@ -59,8 +59,9 @@ pub(super) fn call_twice<B: CallBuffers>(
     caller: Caller<'_>,
     buffers: &mut B,
 ) -> Result<()> {
-    // The caller's deadline is for both.
-    let options = &caller.options.from_now_on();
+    // One deadline is for both.
+    let policy = &sites.module.shared.policy;
+    let options = &caller.options.begun_under(Some(policy));
     let caller = Caller { options, ..caller };
     let first = call_once(sites, index, caller, buffers);
     if let Err(status) = &first

@@ -168,13 +168,14 @@ impl Target {
         Ok(site)
     }
 
-    /// Returns the call site of a direct call, from the cache if possible.
+    /// Returns the call site of a direct call, from the cache if possible. Otherwise the time of the
+    /// call begins.
     pub(super) fn direct(
         &self,
         py: Python<'_>,
         inside: Inside,
         request: &Request<'_, '_>,
-        within: &CallOptions,
+        within: &mut CallOptions,
     ) -> PyResult<(Inside, Arc<Ready>, Arc<[Maker]>)> {
         let Request {
             operands,
@@ -213,6 +214,7 @@ impl Target {
             Some((common, _)) => common,
             None => Arc::new(self.common(py, request, passage, &attributes)?),
         };
+        *within = self.core.begun(within);
         let mut within = within.clone();
         let running = interrupts::begin(py, &mut within)?;
         let start = Instant::now();

@@ -187,7 +187,7 @@ fn insert<'a, R>(
     let parsed = CallAttributes::read(frame)?;
     let module = registry::find(&parsed.module)?;
     // Preparing the call site is a part of the call.
-    let within = parsed.call.options().from_now_on();
+    let within = module.begun(&parsed.call.options());
     let target = module.target(&parsed.target);
     let start = Instant::now();
     let last = LastOptions::default();

@@ -105,6 +105,10 @@ struct Generator<'r> {
 pub fn kernel(random: &mut Random) -> String {
     let mut text = ".version 8.0\n.target sm_80\n.address_size 64\n".to_owned();
     text.push_str(".extern .shared .align 16 .b8 dynamic[];\n");
+    text.push_str(".global .align 4 .b32 table[4] = {1, 2, 3, 4};\n");
+    if random.chance(30) {
+        text.push_str(".shared .align 4 .b8 without_a_name[96];\n");
+    }
     text.push_str(".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n, .param .u64 m)\n{\n");
     text.push_str(".reg .pred %p<6>;\n.reg .b32 %r<10>;\n.reg .b64 %d<10>;\n.reg .f32 %f<4>;\n");
     text.push_str(".shared .align 8 .b8 fixed[200];\n.local .align 8 .b8 own[64];\n");
@@ -251,6 +255,9 @@ impl Generator<'_> {
             _ => format!("neg.s{bits} {to}, {from};"),
         };
         self.line(&format!("{guard}{line}"));
+        if self.random.chance(4) {
+            self.carry();
+        }
         if self.random.chance(25) {
             let (d, r) = (self.d(), self.r());
             let line = match self.random.below(5) {
@@ -264,6 +271,20 @@ impl Generator<'_> {
         }
     }
 
+    /// A sum or a product, and a second one with its carry.
+    fn carry(&mut self) {
+        let (to, other, from) = (self.r(), self.r(), self.r());
+        let (a, b) = (self.value(false), self.value(false));
+        let lines = match self.random.below(3) {
+            0 => format!("add.cc.u32 {to}, {from}, {a};\naddc.u32 {other}, {from}, {b};"),
+            1 => format!("sub.cc.u32 {to}, {from}, {a};\nsubc.u32 {other}, 0, 0;"),
+            _ => {
+                format!("mad.lo.cc.u32 {to}, {from}, 1, {a};\nmadc.hi.u32 {other}, {from}, 1, {b};")
+            }
+        };
+        self.line(&lines);
+    }
+
     fn comparison(&mut self) {
         let order = self.random.pick(&["lt", "le", "gt", "ge", "eq", "ne"]);
         let is_wide = self.random.chance(30);
@@ -275,7 +296,10 @@ impl Generator<'_> {
         };
         let from = if is_wide { self.d() } else { self.r() };
         let (to, with, by) = (self.p(), self.p(), self.value(is_wide));
-        let line = match self.random.below(8) {
+        let line = match self.random.below(11) {
+            8 => format!("setp.{order}.{kind} _|{to}, {from}, {by};"),
+            9 => format!("setp.{order}.{kind} {to}|{with}, {from}, {by};"),
+            10 => format!("setp.{order}.and.{kind} _|{to}, {from}, {by}, !{with};"),
             0 => format!("setp.{order}.and.{kind} {to}, {from}, {by}, {with};"),
             1 => format!("setp.{order}.or.{kind} {to}, {from}, {by}, !{with};"),
             2 => format!("and.pred {to}, {with}, {to};"),
@@ -348,7 +372,12 @@ impl Generator<'_> {
             6 => format!(
                 "{guard}ld.global.u32 {r}, [{from}];\ncp.async.ca.shared.global [{other}], [{from}], 4;"
             ),
-            _ => format!("ld.local.u32 {r}, [%d7{offset}];\nst.local.u32 [%d7+4], {r};"),
+            _ => match self.random.below(4) {
+                0 => format!("ld.local.u32 {r}, [own{offset}];"),
+                1 => format!("ld.local.u32 {r}, [{from}{offset}];"),
+                2 => format!("ld.local.u32 {r}, [{other}{offset}];"),
+                _ => format!("ld.local.u32 {r}, [%d7{offset}];\nst.local.u32 [%d7+4], {r};"),
+            },
         };
         let last = lines.rfind('\n').map_or(0, |at| at + 1);
         let (before, last) = lines.split_at(last);
@@ -433,7 +462,14 @@ impl Generator<'_> {
 
     fn rare(&mut self) {
         let (guard, r, d) = (self.guard(), self.r(), self.d());
-        let line = match self.random.below(6) {
+        let line = match self.random.below(10) {
+            6 => format!("mov.u64 {d}, table;"),
+            7 => format!("mov.u32 {r}, table;"),
+            8 => format!("ldmatrix.sync.aligned.m8n8.x1.b16 {{{r}}}, [{d}];"),
+            9 => format!(
+                "shfl.sync.idx.b32 {r}, {r}, {}, 31, -1;",
+                number(self.random) & 31
+            ),
             0 => "trap;".to_owned(),
             1 => "ret;".to_owned(),
             2 => format!("ld.param.u64 {d}, [a];"),

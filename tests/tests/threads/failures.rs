@@ -62,6 +62,36 @@ fn the_first_failure_in_order_is_told() {
     }
 }
 
+/// A module that does not end its initialization has used up the time: the call is not begun again
+/// on one thread, which would blame the caller for the deadline that has passed.
+#[test]
+fn an_initialization_without_end_is_the_guests_failure() {
+    let text = GUEST.replace(
+        "(func $special",
+        "(func (export \"_initialize\") (loop $forever (br $forever)))\n  (func $special",
+    );
+    let config = Config {
+        policy: small_policy(),
+        threads: Some(Counted::new(Manner::Beside, 3)),
+        ..Config::default()
+    };
+    let engine = Engine::with_config(config).unwrap();
+    let module = engine.load(&wat::parse_str(&text).unwrap()).unwrap();
+    for call_of in both(&module) {
+        let told = |count| {
+            let options = CallOptions {
+                deadline: Some(Deadline::After(Duration::from_millis(100))),
+                ..threads(count)
+            };
+            call(&call_of, &options, &with_specials(&[]), &weights()).unwrap_err()
+        };
+        let [alone, shared] = [told(1), told(4)];
+        assert_eq!(shared, alone);
+        assert_eq!(shared.code(), StatusCode::DeadlineExceeded);
+        assert_eq!(shared.blame(), Blame::Guest);
+    }
+}
+
 /// A thread that computes a later part for ever is stopped when an earlier part fails.
 #[test]
 fn a_failure_stops_the_threads_at_later_parts() {

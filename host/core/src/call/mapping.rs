@@ -141,22 +141,23 @@ impl Plan {
 }
 
 impl Candidates {
-    /// Prepares the first plan whose call sites can be prepared.
+    /// Prepares the first plan whose call sites can be prepared, unless the call is over.
     pub(super) fn prepare<T>(
         self,
+        is_over: impl Fn() -> bool,
         mut prepare: impl FnMut(Vec<CallSite>, Plan) -> Result<T>,
     ) -> Result<T> {
         // A target that cannot be called on pieces or on a whole batch, whatever it declares, is
         // called as if it did not declare it.
-        if let Some((site, count)) = self.merged
-            && let Ok(prepared) = prepare(vec![site], Plan::Merged(count))
-        {
-            return Ok(prepared);
-        }
-        if let Some((sites, pieces)) = self.pieces
-            && let Ok(prepared) = prepare(sites, Plan::Pieces(pieces))
-        {
-            return Ok(prepared);
+        let merged = self.merged;
+        let merged = merged.map(|(site, count)| (vec![site], Plan::Merged(count)));
+        let pieces = self.pieces;
+        let pieces = pieces.map(|(sites, pieces)| (sites, Plan::Pieces(pieces)));
+        for (sites, plan) in [merged, pieces].into_iter().flatten() {
+            let prepared = prepare(sites, plan);
+            if prepared.is_ok() || is_over() {
+                return prepared;
+            }
         }
         let (site, plan) = self.otherwise;
         prepare(vec![site], plan)

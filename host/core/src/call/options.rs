@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Threads;
+use crate::policy::Policy;
 
 /// How one call or one execution is run.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,20 @@ impl CallOptions {
             deadline: self.deadline.map(Deadline::begin),
             ..self.clone()
         }
+    }
+
+    /// The same options, with the time of the deadline begun, or else of the policy's limit for one
+    /// call: what the call is prepared for takes from its time.
+    #[must_use]
+    pub fn begun_under(&self, policy: Option<&Policy>) -> Self {
+        // In deterministic mode, fuel replaces the limit of time.
+        let limit = policy.filter(|policy| !policy.deterministic);
+        let limit = limit.and_then(|policy| policy.limits.deadline);
+        let mut begun = self.from_now_on();
+        begun.deadline = begun
+            .deadline
+            .or(limit.map(|limit| Deadline::After(limit).begin()));
+        begun
     }
 
     /// Whether the deadline's instant has passed, the fuel is used up, or the token is cancelled.

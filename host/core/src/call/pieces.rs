@@ -201,6 +201,7 @@ impl Pieces {
                         Err((row, status)) => worker.fail((row - rows.start) / self.piece, status),
                     }
                 });
+                let failures = failures.map_err(|status| (None, status))?;
                 return match failures.into_iter().next() {
                     None => Ok(()),
                     Some((piece, status)) => Err((Some(part(piece..piece + 1)), status)),

@@ -177,9 +177,10 @@ impl<C: DirectCalls> PreparedCall<C> {
         M: DirectModule<Calls = C>,
     {
         // If the plan for pieces fails, the next one has what is left of the time.
-        let options = options.from_now_on();
+        let options = options.begun_under(module.policy());
         let threads = most_threads(module.as_ref(), &site);
         Plan::candidates(module.as_ref(), outside_a_program(site)?, mapping)?.prepare(
+            || options.is_over(),
             |sites, plan| {
                 let in_runs = !matches!(plan, Plan::Whole | Plan::Merged(_));
                 let calls = M::prepare_direct(module, sites, &options, in_runs)?;

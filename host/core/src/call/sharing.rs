@@ -28,8 +28,7 @@ pub(super) struct Sharing<'a> {
 /// The state of one thread that claims parts of a call.
 pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     calls: &'c C,
-    /// The execution in this thread's instance. `None` before the first call, and after one that
-    /// broke it.
+    /// The execution in this thread's instance. `None` after a call broke it.
     pub(super) run: Option<C::Run<'c>>,
     pub(super) options: CallOptions,
     claims: &'w Claims,
@@ -85,6 +84,9 @@ impl Sharing<'_> {
     /// returns false. With `ends_at_failure` no part after one that failed is begun.
     ///
     /// Returns the failures in the order of parts.
+    ///
+    /// # Errors
+    /// The failure to begin an execution on the calling thread. No part has been called then.
     pub(super) fn call<'c, C: DirectCalls>(
         self,
         calls: &'c C,
@@ -92,14 +94,13 @@ impl Sharing<'_> {
         parts: Range<usize>,
         ends_at_failure: bool,
         step: impl Fn(&mut Worker<'_, 'c, C>, Range<usize>) -> bool + Sync,
-    ) -> Vec<(usize, Status)> {
+    ) -> Result<Vec<(usize, Status)>> {
         let threads = self.most.min(parts.len());
         let claims = Claims::new(parts, threads, ends_at_failure);
         let (number, own) = claims.join(options);
         let mut worker = Worker {
             calls,
-            // It begins with the first part, which fails if that fails.
-            run: None,
+            run: Some(calls.begin_run(&own)?),
             options: own,
             claims: &claims,
         };
@@ -132,7 +133,7 @@ impl Sharing<'_> {
             {}
         });
         drop(worker);
-        claims.into_failures()
+        Ok(claims.into_failures())
     }
 }
 

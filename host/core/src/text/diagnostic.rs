@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
+use crate::untrusted_text::is_hidden;
 use crate::values::{Blame, Status, StatusCode};
 
 /// A value and its position in the text.
@@ -94,7 +95,7 @@ impl Diagnostic {
     /// The status, with line, column and an excerpt of this text.
     #[must_use]
     pub fn into_status(self, text: &str) -> Status {
-        let message = with_excerpt(text, self.at, &self.message);
+        let message = with_excerpt(text, self.at, &escaped(&self.message));
         Status::new(self.code, Blame::Caller, message)
     }
 
@@ -102,7 +103,7 @@ impl Diagnostic {
     #[must_use]
     pub(super) fn into_line(self, text: &str) -> Status {
         let column = text[..self.at].chars().count() + 1;
-        let message = format!("column {column}: {}", self.message);
+        let message = format!("column {column}: {}", escaped(&self.message));
         Status::new(self.code, Blame::Caller, message)
     }
 
@@ -114,6 +115,19 @@ impl Diagnostic {
         };
         Self { code, at, message }
     }
+}
+
+/// The message without what a name in it may have for a terminal, or to look like another line.
+fn escaped(message: &str) -> String {
+    let mut escaped = String::with_capacity(message.len());
+    for c in message.chars() {
+        if is_hidden(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// The message with its line and column, the line itself, and a caret under the position.

@@ -448,9 +448,11 @@ fn zero(element_type: ElementType) -> Result<Vec<u8>> {
     convert(zero, element_type)
 }
 
-/// The most elements that padding and dilation may make of each, and those that they may make of
-/// all arrays of an instruction beyond that.
-const MOST_PADDED: usize = 64;
+/// The most elements that padding and dilation may make of each: the first number if the padded
+/// array is not large, and otherwise the second.
+const MOST_PADDED: [usize; 2] = [64, 8];
+const LARGE_PADDED: usize = 1 << 26;
+/// The elements that they may make of all arrays of an instruction beyond that.
 const FEW_PADDED: usize = 1 << 22;
 
 /// An array with the padding and the base dilation of a window.
@@ -482,7 +484,8 @@ impl Padded {
         let sizes = sizes.collect::<Result<Vec<_>>>()?;
         let count = sizes.iter().map(|&size| size as u128);
         let count = count.fold(1, u128::saturating_mul);
-        let usual = x.shape.element_count().saturating_mul(MOST_PADDED);
+        let [most, least] = MOST_PADDED.map(|each| x.shape.element_count().saturating_mul(each));
+        let usual = most.min(LARGE_PADDED).max(least);
         let most = usual.saturating_add(*few);
         if count > most as u128 {
             return Err(Status::new(

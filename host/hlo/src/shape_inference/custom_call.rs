@@ -6,6 +6,7 @@ use std::fmt;
 use super::declaration;
 use crate::CustomCall;
 use callbox_core::call::Alias;
+use callbox_core::text::shortened;
 use callbox_core::values::{ArrayShape, Result, Shape};
 
 /// Checks a custom call as XLA's `XlaBuilder::CustomCall` and HLO verifier do. Its shape is the
@@ -31,8 +32,9 @@ fn check_target(name: &str) -> Result<()> {
     );
     ensure!(
         !name.starts_with('$'),
-        "Invalid custom_call_target \"{name}\": Call targets that start with '$' are reserved \
-         for internal use."
+        "Invalid custom_call_target \"{}\": Call targets that start with '$' are reserved for \
+         internal use.",
+        shortened(name)
     );
     Ok(())
 }

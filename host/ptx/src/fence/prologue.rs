@@ -3,7 +3,7 @@
 
 use super::writer::{emit, memory};
 use super::{Fencer, Record, record, variable_operand};
-use crate::ast::{Base, Guard, Operand, RegisterId, Special, VariableId};
+use crate::ast::{Base, Guard, Operand, RegisterId, Special, Statement, VariableId};
 use crate::table::Opcode;
 use crate::types::{Space, Type};
 use crate::verify::variable_align;
@@ -48,9 +48,24 @@ impl Fencer<'_> {
         for (look, _, _, counter, _) in &self.slow {
             emit!(self.writer => Mov ["u32"] *counter, u64::from(look.period));
         }
+        if let Some(leaving) = self.proof.plan.first_look {
+            let go = self.writer.label();
+            self.leave_or_go(leaving, go, self.first_line());
+            self.writer.place(go);
+        }
         self.zero_local();
         self.zero_shared();
         self.writer.append(body);
+    }
+
+    /// The line of the author's first instruction.
+    fn first_line(&self) -> u32 {
+        let body = self.function.body.iter().flatten();
+        let mut lines = body.filter_map(|statement| match statement {
+            Statement::Instruction(instruction) => Some(instruction.line.0),
+            Statement::Label(_) => None,
+        });
+        lines.next().unwrap_or(0)
     }
 
     /// The variables of a space that the body names, with their sizes and alignments.

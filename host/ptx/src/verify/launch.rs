@@ -66,7 +66,8 @@ pub struct Limits {
     pub grid: u64,
     /// Bytes of shared memory, static and dynamic.
     pub shared_bytes: u64,
-    /// Bytes of a thread's local variables.
+    /// Bytes of a thread's local variables. The driver reserves as much for each thread that a
+    /// device can run: a gigabyte on a large GPU.
     pub local_bytes: u64,
     /// Bytes of the module's variables in global and constant memory, which take device memory for
     /// as long as the kernel is loaded.
@@ -89,7 +90,7 @@ impl Default for Limits {
             work: 100_000_000,
             grid: 1 << 31,
             shared_bytes: 228 << 10,
-            local_bytes: 64 << 10,
+            local_bytes: 4 << 10,
             global_bytes: 16 << 20,
             // Some 50 ms of a large GPU.
             grid_instructions: 1 << 40,

@@ -3,16 +3,20 @@
 use super::flow::{Block, Flow};
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
+use super::values::Subject;
 use super::weights::weight;
-use super::{LoopEnd, LoopReport, Refusal, Rule, launch_refusal};
+use super::{LoopEnd, LoopReport, Refusal, Rule, launch_refusal, variable_align};
 use crate::ast::Line;
 use crate::table::{Meeting, Opcode};
+use crate::types::Space;
 
 /// The most units of work that a thread takes outside of loops that look at the stop word, and the
 /// most between two looks of all loops that do: some 50 ms of a device.
 const MOST_WORK: i128 = 1 << 24;
 /// The most turns between two looks.
 const MOST_PERIOD: i128 = 1 << 10;
+/// The units of work of setting an element to zero.
+const ZERO: i128 = 16;
 /// The loops that look share [`MOST_WORK`] as if there were at least this many.
 const FEW_LOOKS: i128 = 16;
 
@@ -40,7 +44,9 @@ pub(crate) struct Loops {
     pub(crate) looks: Vec<Look>,
     pub(crate) reports: Vec<LoopReport>,
     pub(crate) refusals: Vec<Refusal>,
-    pub(crate) blocks_look: bool,
+    /// Who leaves together if each block looks at the stop word as it begins. All of its threads
+    /// begin together.
+    pub(crate) first: Option<Leaving>,
 }
 
 /// An instruction that waits for other threads.
@@ -108,7 +114,8 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Option<L
     }
     let most = i128::from(solution.subject.limits.grid_instructions);
     if work_of_grid(solution, total) > most {
-        found.look_first(solution, uniformity, &nest.waits);
+        let waits = flow.order.iter().filter_map(|&block| nest.waits[block]);
+        found.first = Some(first_wait(waits).map_or(Leaving::Thread, |wait| wait.leaving));
     }
     Some(found)
 }
@@ -186,12 +193,13 @@ impl<'n, 's> Nest<'n, 's> {
             }
         }
         let outside = flow.order.iter().filter(|&&block| around[block].is_none());
+        let outside = outside.map(|&block| units(block)).sum::<i128>();
         Self {
             solution,
             uniformity,
             waits,
             order,
-            outside: outside.map(|&block| units(block)).sum(),
+            outside: outside + zeroing(solution.subject),
             turns,
         }
     }
@@ -248,7 +256,7 @@ impl<'n, 's> Nest<'n, 's> {
             looks: Vec::new(),
             reports: Vec::new(),
             refusals: Vec::new(),
-            blocks_look: false,
+            first: None,
         };
         let looking = self.turns.iter().filter(|turns| turns.looks).count() as i128;
         let share = MOST_WORK / looking.max(FEW_LOOKS);
@@ -285,6 +293,24 @@ impl<'n, 's> Nest<'n, 's> {
     }
 }
 
+/// The units of work of a thread that sets local memory, and its part of shared memory, to zero.
+fn zeroing(subject: &Subject<'_>) -> i128 {
+    let block = subject.launch.block.iter().filter(|_| !subject.open.block);
+    let threads: i128 = block.map(|&one| i128::from(one)).product();
+    let units = subject.named.iter().filter_map(|&id| {
+        let variable = subject.variable(id)?;
+        let threads = match variable.space {
+            Space::Local => 1,
+            Space::Shared => threads.max(1),
+            _ => return None,
+        };
+        let width = variable_align(variable).min(8);
+        let stores = i128::from(subject.launch.variable_bytes(variable)) / i128::from(width);
+        Some((stores / threads + 2) * ZERO)
+    });
+    units.sum()
+}
+
 /// The most units of work of all threads of a grid, without the turns of loops that look at the
 /// stop word. 0 if the launch is not known.
 fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
@@ -295,32 +321,6 @@ fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let sizes = subject.launch.grid.iter().chain(&subject.launch.block);
     let threads = sizes.fold(1, |all: i128, &one| all.saturating_mul(i128::from(one)));
     threads.saturating_mul(of_thread)
-}
-
-impl Loops {
-    /// Lets each block look at the stop word as it begins. All of its threads begin together, so
-    /// that this fails only if the kernel begins with a loop, which may look anyway.
-    fn look_first(
-        &mut self,
-        solution: &Solution<'_>,
-        uniformity: &Uniformity,
-        waits: &[Option<Wait>],
-    ) {
-        let Some(&block) = solution.subject.flow.order.first() else {
-            return;
-        };
-        if self.looks.iter().any(|look| look.block == block) {
-            return;
-        }
-        if let Ok(leaving) = leaving(solution, uniformity, waits, block) {
-            self.looks.push(Look {
-                block,
-                period: 1,
-                leaving,
-            });
-            self.blocks_look = true;
-        }
-    }
 }
 
 fn header_line(solution: &Solution<'_>, header: usize) -> u32 {

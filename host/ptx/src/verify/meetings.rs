@@ -3,7 +3,7 @@
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
 use super::{Refusal, Rule, refusal};
-use crate::table::Meeting;
+use crate::table::{Meeting, Opcode};
 
 /// Checks all barriers and collective instructions.
 pub(crate) fn check(solution: &Solution<'_>, uniformity: &Uniformity) -> Vec<Refusal> {
@@ -39,6 +39,7 @@ fn problem(solution: &Solution<'_>, index: usize, agreement: Agreement) -> Optio
         contents.as_number().value()
     };
     let is_guarded = step.instruction.guard.is_some();
+    let are_whole = !subject.open.block && threads.is_multiple_of(32);
     match step.form.meeting {
         Meeting::Nothing | Meeting::OwnWork => None,
         Meeting::Block {
@@ -55,6 +56,10 @@ fn problem(solution: &Solution<'_>, index: usize, agreement: Agreement) -> Optio
                 None
             }
         }
+        // A lane that is not there gives a number that nothing has set.
+        Meeting::Lanes { .. } if step.instruction.opcode == Opcode::Shfl && !are_whole => {
+            Some("the block's last warp may not be whole")
+        }
         Meeting::Lanes { mask } => {
             let present = if threads >= 32 || subject.open.block {
                 u32::MAX
@@ -68,9 +73,7 @@ fn problem(solution: &Solution<'_>, index: usize, agreement: Agreement) -> Optio
                 Some("its mask does not certainly name all lanes of the warp")
             }
         }
-        Meeting::Warp if subject.open.block || !threads.is_multiple_of(32) => {
-            Some("the block's last warp may not be whole")
-        }
+        Meeting::Warp if !are_whole => Some("the block's last warp may not be whole"),
         Meeting::Warp => (is_guarded || agreement > Agreement::Warp).then_some(LANES),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Check, Launch, Look};
+use super::{Check, Launch, Leaving, Look};
 use crate::ast::{RegisterId, VariableId};
 use crate::table::Action;
 use crate::types::Space;
@@ -89,6 +89,8 @@ pub(crate) struct Plan {
     /// The index of the block of each step, if it is reachable.
     pub(crate) blocks: Vec<Option<usize>>,
     pub(crate) looks: Vec<Look>,
+    /// Who leaves together at the look of each block as it begins.
+    pub(crate) first_look: Option<Leaving>,
     pub(crate) zeroed: Vec<RegisterId>,
     /// The variables that the body names.
     pub(crate) named: BTreeSet<VariableId>,

@@ -53,6 +53,10 @@ fn judge(counts: &mut Counts, text: &str, entry: &str, launch: &Launch, seed: u6
     match outcome {
         None | Some(Err(Failure::Text)) => counts.refused += 1,
         Some(Ok(outcome)) => {
+            assert!(
+                !outcome.results.iter().any(|result| has_stale(result)),
+                "seed {seed}: a result has what another kernel left\n{launch:?}\n{text}"
+            );
             counts.ran += 1;
             counts.noted += usize::from(outcome.fault.is_some());
         }
@@ -64,6 +68,12 @@ fn judge(counts: &mut Counts, text: &str, entry: &str, launch: &Launch, seed: u6
             panic!("seed {seed}: {failure}\n{launch:?}\n{text}")
         }
     }
+}
+
+/// Whether there is a word of what the stand-in leaves in registers and in shared and local memory.
+fn has_stale(result: &[u8]) -> bool {
+    let (words, _) = result.as_chunks();
+    words.iter().any(|word| *word == [0xcd; 4])
 }
 
 /// Verifies, fences and runs a kernel. `None` if it is refused.

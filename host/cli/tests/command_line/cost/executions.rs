@@ -45,24 +45,77 @@ fn windows_of_much_padding() {
          ROOT r = f32[1] reduce-window(x, z), window={size=1000000000 pad=0_999999999}, \
          to_apply=add",
         "RESOURCE_EXHAUSTED",
-        "expected a window for which f32[1] is padded and dilated to at most 4194304 elements",
+        "expected a window for which f32[1] is padded and dilated to at most 4194368 elements",
     );
 }
 
-/// All windows together have two gigabytes.
+/// The padding of each operand was kept: 64 MiB for two characters.
 #[test]
-fn convolutions_of_large_kernels() {
-    let body = "x = f32[1,1,600,600] broadcast(z), dimensions={}\n\
-                k = f32[1,1,40,40] broadcast(z), dimensions={}\n\
-                ROOT r = f32[1,1,561,561] convolution(x, k), window={size=40x40}, \
-                dim_labels=bf01_oi01->bf01";
-    let folder = Folder::new();
-    folder.write(
-        "p.hlo",
-        module("", &format!("z = f32[] constant(0)\n{body}")),
+fn windows_of_many_padded_arrays() {
+    const COUNT: usize = 60;
+    let types = |one: &str| vec![one; COUNT].join(", ");
+    let mut add = "add {\n".to_owned();
+    for i in 0..2 * COUNT {
+        add += &format!("p{i} = c128[] parameter({i})\n");
+    }
+    let first: Vec<String> = (0..COUNT).map(|i| format!("p{i}")).collect();
+    add += &format!(
+        "ROOT t = ({}) tuple({})\n}}\n",
+        types("c128[]"),
+        first.join(", ")
     );
+    let body = format!(
+        "z = c128[] constant((0, 0))\nx = c128[0] broadcast(z), dimensions={{}}\n\
+         ROOT r = ({}) reduce-window({}, {}), window={{size=4194304 pad=0_4194304}}, to_apply=add",
+        types("c128[1]"),
+        types("x"),
+        types("z")
+    );
+    let contains = "expected a window for which c128[0] is padded and dilated to at most";
+    check_with(&module(&add, &body), &[], "RESOURCE_EXHAUSTED", contains);
+}
+
+/// All values of a computation were kept for all elements: four gigabytes.
+#[test]
+fn computations_of_many_values() {
+    let mut many = "many {\nx0 = f64[] parameter(0)\n".to_owned();
+    for i in 1..120 {
+        many += &format!("x{i} = f64[] add(x{}, x0)\n", i - 1);
+    }
+    many += "y0 = f64[] add(x0, x1)\n";
+    for i in 2..120 {
+        many += &format!("y{} = f64[] add(y{}, x{i})\n", i - 1, i - 2);
+    }
+    many += "ROOT r = f64[] negate(y118)\n}\n";
+    let body = "z = f64[] constant(1)\nx = f64[4000000] broadcast(z), dimensions={}\n\
+                ROOT r = f64[4000000] map(x), dimensions={0}, to_apply=many";
+    let folder = Folder::new();
+    folder.write("p.hlo", module(&many, body));
     let ran = limited(&folder, 400, &["run", "p.hlo", "--output", "y.npy"]);
     assert_eq!(ran.code, 0, "{}", shown(&ran));
+}
+
+/// All windows together have two gigabytes, and those along one dimension one.
+#[test]
+fn convolutions_of_large_kernels() {
+    for body in [
+        "x = f32[1,1,600,600] broadcast(z), dimensions={}\n\
+         k = f32[1,1,40,40] broadcast(z), dimensions={}\n\
+         ROOT r = f32[1,1,561,561] convolution(x, k), window={size=40x40}, \
+         dim_labels=bf01_oi01->bf01",
+        "x = f32[1,1,600,600] broadcast(z), dimensions={}\n\
+         k = f32[1,1,600,600] broadcast(z), dimensions={}\n\
+         ROOT r = f32[1,1,1,601] convolution(x, k), window={size=600x600 pad=0_0x300_300}, \
+         dim_labels=bf01_oi01->bf01",
+    ] {
+        let folder = Folder::new();
+        folder.write(
+            "p.hlo",
+            module("", &format!("z = f32[] constant(0)\n{body}")),
+        );
+        let ran = limited(&folder, 400, &["run", "p.hlo", "--output", "y.npy"]);
+        assert_eq!(ran.code, 0, "{}", shown(&ran));
+    }
 }
 
 /// They run together, tile by tile: the deadline was looked at between tiles alone.

@@ -77,8 +77,17 @@ impl Batch {
                 let end = self.count.min(next.saturating_add(window));
                 let shared =
                     self.share(sharing, calls, options, next..end, buffers, ends_at_failure);
-                let Some(failures) = shared else {
-                    break;
+                let failures = match shared {
+                    None => break,
+                    Some(Ok(failures)) => failures,
+                    // The others go on, by themselves.
+                    Some(Err(status)) => {
+                        if !failed(buffers, next, status)? {
+                            return Ok(());
+                        }
+                        next += 1;
+                        break;
+                    }
                 };
                 for (number, status) in failures {
                     if !failed(buffers, number, status)? {
@@ -103,12 +112,12 @@ impl Batch {
         elements: Range<usize>,
         buffers: &mut B,
         ends_at_failure: bool,
-    ) -> Option<Vec<(usize, Status)>> {
+    ) -> Option<Result<Vec<(usize, Status)>>> {
         if elements.len() < 2 {
             return None;
         }
         let shared = buffers.shared()?;
-        let failures = sharing.call(
+        let called = sharing.call(
             calls,
             options,
             elements,
@@ -126,7 +135,7 @@ impl Batch {
                 called == Ok(true)
             },
         );
-        Some(failures)
+        Some(called)
     }
 
     /// Calls the target for a range of elements in the current run, or begins one. Returns whether

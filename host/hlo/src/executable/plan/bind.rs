@@ -145,11 +145,11 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    /// Counts the arrays of a call, and their dimensions.
+    /// Counts the arrays and tuples of a call, and the arrays' dimensions.
     fn count_arrays(&mut self, computation: &Computation, instruction: &Instruction) -> Result<()> {
         let operands = instruction.operands.iter().map(|&id| computation.shape(id));
         let shapes: Vec<_> = operands.chain([&instruction.shape]).collect();
-        let arrays = shapes.iter().map(|shape| shape.leaf_count()).sum();
+        let arrays = shapes.iter().map(|shape| shape.size()).sum();
         count(&mut self.arrays_left, arrays, MAX_ARRAYS, "arrays as")?;
         let leaves = shapes.iter().flat_map(|shape| shape.leaves());
         let dimensions = leaves.map(ArrayShape::rank).sum();
