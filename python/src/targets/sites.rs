@@ -168,8 +168,8 @@ impl Target {
         Ok(site)
     }
 
-    /// Returns the call site of a direct call, from the cache if possible. Otherwise the time of the
-    /// call begins.
+    /// Returns the call site of a direct call, from the cache if possible. Otherwise the time of
+    /// the call begins.
     pub(super) fn direct(
         &self,
         py: Python<'_>,

@@ -1,5 +1,5 @@
-//! What a kernel does first and last: it sets registers, local and shared memory to zero, and writes
-//! the record.
+//! What a kernel does first and last: it sets registers, local and shared memory to zero, and
+//! writes the record.
 
 use super::writer::{emit, memory};
 use super::{Fencer, Record, record, variable_operand};

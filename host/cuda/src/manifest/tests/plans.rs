@@ -75,13 +75,16 @@ fn a_failed_check_is_the_targets_own_words() {
     assert_eq!((status.blame(), status.recoverable()), (Blame::Guest, true));
     assert_eq!(
         status.message(),
-        "expected {as many} elements, found 4 and 6 by 1.5"
+        "the guest says \"expected {as many} elements, found 4 and 6 by 1.5\""
     );
     // An expression without a value does not hide the check.
     let mut without = site(&["f32[2,2]"], "f32[2,3]");
     without.attributes.clear();
     let status = plan(&without).unwrap_err();
-    assert!(status.message().ends_with("found 4 and 6 by ?"), "{status}");
+    assert!(
+        status.message().ends_with("found 4 and 6 by ?\""),
+        "{status}"
+    );
 }
 
 /// A plan for a target whose launch has this value in a field.
