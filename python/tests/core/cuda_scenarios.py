@@ -27,6 +27,9 @@ import callbox  # noqa: E402
 BUILT = Path(os.environ["CALLBOX_GUESTS"])
 SOURCES = Path(__file__).parents[3] / "guests"
 
+#: The message of the check of `add_n` in its manifest.
+SAYS = 'the guest says "Info must be >= 0"'
+
 OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, OUT_OF_RANGE = 0, 3, 5, 8, 11
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
 
@@ -411,7 +414,7 @@ def stats():
     assert module.add_n.has_native
     x, y = Array([1, 2, 3]), nothing((3,))
     host.good("cuda", add_n(module), [x], [y])
-    host.bad("cuda", add_n(module, n=-1.0), [x], [y], INVALID_ARGUMENT, "Info must be >= 0")
+    host.bad("cuda", add_n(module, n=-1.0), [x], [y], INVALID_ARGUMENT, SAYS)
     assert of.stats() == {"calls": 2, "bytes_in": 24, "bytes_out": 12, "failures": {"INVALID_ARGUMENT": 1}}
 
 
@@ -518,7 +521,7 @@ def batches():
         ([b], "expected 2 operands and 1 results, found 1 and 1"),
     ]:
         host.bad("cuda", attributes, operands, [a], INVALID_ARGUMENT, says)
-    host.bad("cuda", add_n(module, n=-1.0, shape=(4,)), [c_], [a], INVALID_ARGUMENT, "batch element 0: Info must be")
+    host.bad("cuda", add_n(module, n=-1.0, shape=(4,)), [c_], [a], INVALID_ARGUMENT, f"batch element 0: {SAYS}")
 
 
 def statuses():
@@ -536,7 +539,7 @@ def statuses():
         host.good("cuda", add_n(module, n=-1.0, shape=(3, 2), on_error="status"), [x], [y, status])
         host.wait()
         assert status.get() == INVALID_ARGUMENT
-        assert callbox.last_failure(INVALID_ARGUMENT).message == "Info must be >= 0"
+        assert callbox.last_failure(INVALID_ARGUMENT).message == SAYS
         assert (y.get().view(np.uint8) == 0xFF).all()
         # Each element has a status, and the failure does not affect the others.
         y, status = nothing((3, 2)), nothing((3,), np.int32)
@@ -732,7 +735,7 @@ def direct():
     try:
         module.add_n(x, n=-1.0, platform="CUDA", out=out)
     except callbox.CallError as error:
-        assert (error.code, error.message) == ("INVALID_ARGUMENT", "Info must be >= 0"), error
+        assert (error.code, error.message) == ("INVALID_ARGUMENT", SAYS), error
         assert error.recoverable
     else:
         raise AssertionError("expected a negative n to be refused")
@@ -871,7 +874,7 @@ def shadowed_by_the_policy():
     assert good.add_n(x.like, n=4.0, platform="CUDA").tolist() == [5, 6, 7]
     assert counted(good) == (5, 0)
     # A failure of the kernel's own is not compared.
-    host.bad("cuda", add_n(good, n=-1.0), [x], [y], INVALID_ARGUMENT, "Info must be >= 0")
+    host.bad("cuda", add_n(good, n=-1.0), [x], [y], INVALID_ARGUMENT, SAYS)
     # Nor is work that runs later, in a graph.
     manifest = SOURCES / "add_n/callbox.json"
     granted = callbox.Host(policy={"shadow": {"share": 1.0}})
