@@ -193,7 +193,9 @@ def _tensor(path: str, file: BinaryIO, name: str | None, most: int) -> tuple[str
         or info.get("dtype") != "U8"
         or info.get("shape") != [offsets[1] - offsets[0]]
     ):
-        raise _wrong(path, f"expected a U8 tensor of one dimension inside the file for {key!r}, found {reprlib.repr(info)}")
+        raise _wrong(
+            path, f"expected a U8 tensor of one dimension inside the file for {key!r}, found {reprlib.repr(info)}"
+        )
     length = offsets[1] - offsets[0]
     if length > most:
         raise CallError(
