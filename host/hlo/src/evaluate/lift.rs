@@ -55,7 +55,7 @@ fn lifted(shape: &Shape, count: usize) -> Result<Shape> {
 /// So many elements of each array, from a place on.
 fn part(x: &Literal, start: usize, count: usize) -> Result<Literal> {
     let shape = lifted(x.shape(), count)?;
-    let leaves = x.leaves().into_iter().map(|(shape, bytes)| {
+    let leaves = x.leaves().map(|(shape, bytes)| {
         let elements = Elements {
             element_type: shape.element_type(),
             bytes,

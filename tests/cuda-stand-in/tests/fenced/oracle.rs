@@ -73,7 +73,7 @@ fn judge(counts: &mut Counts, text: &str, entry: &str, launch: &Launch, seed: u6
 /// Whether there is a word of what the stand-in leaves in registers and in shared and local memory.
 fn has_stale(result: &[u8]) -> bool {
     let (words, _) = result.as_chunks();
-    words.iter().any(|word| *word == [0xcd; 4])
+    words.contains(&[0xcd; 4])
 }
 
 /// Verifies, fences and runs a kernel. `None` if it is refused.
