@@ -1,18 +1,26 @@
 //! How much work a thread does between two looks at the stop word.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
+use callbox_ptx::fence::fence;
 use callbox_ptx::verify::{self, Launch, LoopEnd, Param, Proof, Refusal, Rule, verify};
-use callbox_ptx::{Limits, read};
+use callbox_ptx::{Limits, print, read};
 
-/// Verifies a body for one grid of threads.
-fn verified(body: &str, grid: u32) -> Result<Proof, Vec<Refusal>> {
-    let text = format!(
+fn text_of(body: &str) -> String {
+    format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .entry k(.param .u64 a) {{\n\
          .reg .b32 %i, %x; .reg .b64 %a; .reg .pred %p;\n\
          ld.param.u64 %a, [a];\n{body}\nret; }}"
-    );
-    let module = read(&text, "k.ptx", &Limits::default()).unwrap();
+    )
+}
+
+/// Verifies a body for one grid of threads.
+fn verified(body: &str, grid: u32) -> Result<Proof, Vec<Refusal>> {
+    let module = read(&text_of(body), "k.ptx", &Limits::default()).unwrap();
     let launch = Launch {
         grid: [grid, 1, 1],
         block: [32, 1, 1],
@@ -104,6 +112,21 @@ fn blocks_of_a_grid_with_much_work_look() {
     let atomics = "atom.global.add.u32 %x, [%a], 1;\n".repeat(64);
     assert!(!verified(&atomics, 64).unwrap().blocks_look);
     assert!(verified(&atomics, 1 << 20).unwrap().blocks_look);
+}
+
+/// Threads that left one by one would leave their part of shared memory as it was.
+#[test]
+fn a_block_leaves_together_before_it_sets_shared_memory_to_zero() {
+    let body = format!(
+        ".shared .align 4 .b8 s[256];\nld.shared.u32 %x, [s];\n{}",
+        "atom.global.add.u32 %x, [%a], 1;\n".repeat(64)
+    );
+    let proof = verified(&body, 1 << 20).unwrap();
+    assert!(proof.blocks_look);
+    let module = read(&text_of(&body), "k.ptx", &Limits::default()).unwrap();
+    let text = print(&fence(&module, &proof).module);
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}\n{text}"));
+    assert!(place("barrier.red") < place("st.shared"), "{text}");
 }
 
 #[test]

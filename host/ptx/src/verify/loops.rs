@@ -115,7 +115,13 @@ pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Option<L
     let most = i128::from(solution.subject.limits.grid_instructions);
     if work_of_grid(solution, total) > most {
         let waits = flow.order.iter().filter_map(|&block| nest.waits[block]);
-        found.first = Some(first_wait(waits).map_or(Leaving::Thread, |wait| wait.leaving));
+        let leaving = first_wait(waits).map_or(Leaving::Thread, |wait| wait.leaving);
+        // All threads of the block set shared memory to zero, or none.
+        let has_shared = solution.subject.named.iter().any(|&id| {
+            let variable = solution.subject.variable(id);
+            variable.is_some_and(|variable| variable.space == Space::Shared)
+        });
+        found.first = Some(if has_shared { Leaving::Block } else { leaving });
     }
     Some(found)
 }
