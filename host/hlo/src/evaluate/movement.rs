@@ -8,25 +8,31 @@ use super::array::{Array, Elements, repeat};
 use super::convert::convert;
 use super::strided::{Strides, copy};
 use super::wide::{Kind, Wide};
-use super::{bug, collected, zeroed};
+use super::{bug, collected, with_capacity, zeroed};
 use crate::instruction::{PaddingDimension, SliceDimension};
 use callbox_core::values::{ArrayShape, ElementType, Result, Status};
+
+/// The numbers that are converted at a time.
+const NUMBERS: usize = 1 << 12;
 
 /// The index along one dimension.
 pub(super) fn iota(shape: &ArrayShape, dimension: usize) -> Result<Vec<u8>> {
     let count = shape.dimensions().get(dimension).copied();
     let count = count.ok_or_else(|| no_dimension(dimension))?;
-    let mut numbers = zeroed(size_of::<u64>() * count)?;
-    for (i, to) in numbers.chunks_exact_mut(size_of::<u64>()).enumerate() {
-        to.copy_from_slice(&(i as u64).to_le_bytes());
+    let line_shape = ArrayShape::new(shape.element_type(), &[count]).map_err(bug)?;
+    let mut bytes = with_capacity(line_shape.byte_size())?;
+    for start in (0..count).step_by(NUMBERS) {
+        let numbers = start..count.min(start + NUMBERS);
+        let numbers: Vec<u8> = numbers.flat_map(|i| (i as u64).to_le_bytes()).collect();
+        let numbers = Elements {
+            element_type: ElementType::U64,
+            bytes: &numbers,
+        };
+        bytes.extend(convert(numbers, shape.element_type())?);
     }
-    let numbers = Elements {
-        element_type: ElementType::U64,
-        bytes: &numbers,
-    };
     let line = Array {
-        shape: &ArrayShape::new(shape.element_type(), &[count]).map_err(bug)?,
-        bytes: &convert(numbers, shape.element_type())?,
+        shape: &line_shape,
+        bytes: &bytes,
     };
     broadcast(&line, shape, &[dimension])
 }

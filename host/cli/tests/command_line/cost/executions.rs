@@ -38,6 +38,13 @@ fn arrays_without_elements() {
     }
 }
 
+/// The size of its indices overflowed.
+#[test]
+fn indices_along_a_giant_dimension() {
+    let body = "ROOT r = u8[4611686018427387904] iota(), iota_dimension=0";
+    check_body(body, "RESOURCE_EXHAUSTED", "4611686018427387904");
+}
+
 #[test]
 fn windows_of_much_padding() {
     check_body(
