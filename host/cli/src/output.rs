@@ -12,6 +12,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use callbox::values::with_capacity;
 use callbox::wasm::LogRecord;
 use callbox::{ArrayShape, Literal};
 use serde::Serialize;
@@ -65,7 +66,11 @@ impl Finished {
                 vec![Some(path)]
             }
             Destination::StandardOutput => {
-                printed = Some(destination::array_file(&result)?);
+                let (header, bytes) = destination::array_file(&result)?;
+                let mut file = with_capacity(header.len() + bytes.len())?;
+                file.extend_from_slice(&header);
+                file.extend_from_slice(&bytes);
+                printed = Some(file);
                 vec![None]
             }
         };

@@ -1,5 +1,6 @@
 //! Where the results of a call or a program go.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use callbox::{ArrayShape, Literal, Status};
@@ -49,12 +50,12 @@ impl OutputArguments {
 
 /// Writes the only array of a result to a file in NumPy's format.
 pub(super) fn write_array(path: &Path, result: &Literal) -> Outcome<()> {
-    let bytes = array_file(result)?;
-    write_file::write(path, &[&bytes])
+    let (header, bytes) = array_file(result)?;
+    write_file::write(path, &[&header, &bytes])
 }
 
-/// The only array of a result, in NumPy's format.
-pub(super) fn array_file(result: &Literal) -> Outcome<Vec<u8>> {
+/// The only array of a result, in NumPy's format: the header and the elements.
+pub(super) fn array_file(result: &Literal) -> Outcome<(Vec<u8>, Cow<'_, [u8]>)> {
     let leaves = Vec::from_iter(result.leaves());
     let wrong = |found: String| {
         let message = format!("expected one result for --output, found {found}: use --output-dir");
@@ -63,8 +64,7 @@ pub(super) fn array_file(result: &Literal) -> Outcome<Vec<u8>> {
     let &[(shape, bytes)] = leaves.as_slice() else {
         return Err(wrong(leaves.len().to_string()));
     };
-    let (header, bytes) = npy_file(shape, bytes).ok_or_else(|| wrong(lacked(shape)))?;
-    Ok([&header, &*bytes].concat())
+    npy_file(shape, bytes).ok_or_else(|| wrong(lacked(shape)))
 }
 
 /// Says that .npy files lack an array's element type.

@@ -224,7 +224,9 @@ pub(super) fn npy_file<'a>(
 /// Normalises truth values for numpy: a target may write any byte for `true`.
 fn readable<'a>(shape: &ArrayShape, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match shape.element_type() {
-        ElementType::Pred => bytes.iter().map(|byte| u8::from(*byte != 0)).collect(),
+        ElementType::Pred if bytes.iter().any(|byte| *byte > 1) => {
+            bytes.iter().map(|byte| u8::from(*byte != 0)).collect()
+        }
         _ => bytes.into(),
     }
 }
