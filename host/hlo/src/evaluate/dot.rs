@@ -15,7 +15,7 @@ use callbox_maths::gemm::{Arithmetic, Gemm, Operand, Strides, Target, gemm};
 use num_complex::Complex;
 
 use super::array::{Array, Elements};
-use super::movement::transposed;
+use super::movement::transposed_within;
 use super::teamwork::Team;
 use super::wide::{Kind, Wide};
 use super::{bug, zeroed};
@@ -63,14 +63,14 @@ pub(super) fn dot(
         &dimensions.lhs_contracting,
     ]
     .concat();
-    let lhs_bytes = transposed(lhs, &order)?;
+    let lhs_bytes = transposed_within(lhs, &order, team.check)?;
     let order = [
         &*dimensions.rhs_batch,
         &dimensions.rhs_contracting,
         &right.others,
     ]
     .concat();
-    let rhs_bytes = transposed(rhs, &order)?;
+    let rhs_bytes = transposed_within(rhs, &order, team.check)?;
     let operands = [(lhs, &lhs_bytes), (rhs, &rhs_bytes)].map(|(x, bytes)| Elements {
         bytes,
         ..x.elements()
@@ -186,9 +186,7 @@ fn large(
             &mut || team.check.check(),
         )
     })?;
-    let mut bytes = zeroed(sums.len() * to.byte_width())?;
-    f64::encode(&sums, to, &mut bytes)?;
-    Ok(bytes)
+    narrowed(&sums, to, team)
 }
 
 fn products<T: Wide>(
@@ -216,9 +214,7 @@ fn products<T: Wide>(
             multiply(lhs, rhs, contracted, columns, sums, team)?;
         }
     }
-    let mut bytes = zeroed(sums.len() * to.byte_width())?;
-    T::encode(&sums, to, &mut bytes)?;
-    Ok(bytes)
+    narrowed(&sums, to, team)
 }
 
 /// Adds the product of two row-major matrices to `sums`, in the order of the contracted dimension.
@@ -263,6 +259,17 @@ fn multiply<T: Wide>(
         }
     }
     Ok(())
+}
+
+fn narrowed<T: Wide>(sums: &[T], to: ElementType, team: Team<'_>) -> Result<Vec<u8>> {
+    let width = to.byte_width();
+    let mut bytes = zeroed(sums.len() * width)?;
+    let parts = bytes.chunks_mut(BETWEEN_CHECKS * width);
+    for (sums, bytes) in zip(sums.chunks(BETWEEN_CHECKS), parts) {
+        team.check.check()?;
+        T::encode(sums, to, bytes)?;
+    }
+    Ok(bytes)
 }
 
 fn widened<T: Wide>(x: Elements<'_>, team: Team<'_>) -> Result<Vec<T>> {

@@ -8,7 +8,7 @@ use super::array::{Array, Elements, repeat};
 use super::convert::convert;
 use super::strided::{Strides, copy};
 use super::wide::{Kind, Wide};
-use super::{bug, collected, with_capacity, zeroed};
+use super::{Check, bug, collected, with_capacity, zeroed};
 use crate::instruction::{PaddingDimension, SliceDimension};
 use callbox_core::values::{ArrayShape, ElementType, Result, Status};
 
@@ -60,14 +60,77 @@ pub(super) fn transpose(x: &Array<'_>, permutation: &[usize]) -> Result<Vec<u8>>
 
 /// [`transpose`], borrowed if nothing moves.
 pub(super) fn transposed<'a>(x: &Array<'a>, permutation: &[usize]) -> Result<Cow<'a, [u8]>> {
-    if permutation.iter().copied().eq(0..x.dimensions().len()) {
+    match moved(x, permutation)? {
+        None => Ok(Cow::Borrowed(x.bytes)),
+        Some((dimensions, from)) => gather(x, &dimensions, from).map(Cow::Owned),
+    }
+}
+
+/// [`transpose`] as a part of a longer operation, which looks at the deadline in between. Borrowed
+/// if nothing moves.
+pub(super) fn transposed_within<'a>(
+    x: &Array<'a>,
+    permutation: &[usize],
+    check: &dyn Check,
+) -> Result<Cow<'a, [u8]>> {
+    let Some((dimensions, from)) = moved(x, permutation)? else {
         return Ok(Cow::Borrowed(x.bytes));
+    };
+    let mut bytes = zeroed(x.bytes.len())?;
+    gather_within(x, &dimensions, from, &mut bytes, check)?;
+    Ok(Cow::Owned(bytes))
+}
+
+/// The dimensions of a transposed array, and where its elements are. `None` if nothing moves.
+fn moved(x: &Array<'_>, permutation: &[usize]) -> Result<Option<(Vec<usize>, Strides)>> {
+    if permutation.iter().copied().eq(0..x.dimensions().len()) {
+        return Ok(None);
     }
     let dense = Strides::dense(x.dimensions(), x.width());
     let pick = |&i: &usize| Some((*x.dimensions().get(i)?, *dense.steps.get(i)?));
     let picked: Option<(Vec<_>, Vec<_>)> = permutation.iter().map(pick).collect();
     let (dimensions, steps) = picked.ok_or_else(|| bug("a permutation is out of range"))?;
-    gather(x, &dimensions, Strides { start: 0, steps }).map(Cow::Owned)
+    Ok(Some((dimensions, Strides { start: 0, steps })))
+}
+
+/// The elements that are moved between two looks at the deadline: some milliseconds.
+const BETWEEN_CHECKS: usize = 1 << 18;
+
+/// Copies the elements at `from` to a dense array, part by part.
+fn gather_within(
+    x: &Array<'_>,
+    dimensions: &[usize],
+    from: Strides,
+    to: &mut [u8],
+    check: &dyn Check,
+) -> Result<()> {
+    let Some((&first, rest)) = dimensions.split_first() else {
+        return copy(
+            &[],
+            x.width(),
+            from.of(x.bytes),
+            Strides::dense(&[], x.width()).of(to),
+        );
+    };
+    if to.is_empty() {
+        return Ok(());
+    }
+    let of_one = to.len() / first;
+    let several = (BETWEEN_CHECKS * x.width() / of_one).clamp(1, first);
+    for (number, to) in to.chunks_mut(several * of_one).enumerate() {
+        let from = from.moved(0, number * several);
+        if several == 1 && of_one > BETWEEN_CHECKS * x.width() {
+            let steps = from.steps[1..].to_vec();
+            let from = Strides { steps, ..from };
+            gather_within(x, rest, from, to, check)?;
+            continue;
+        }
+        check.check()?;
+        let part = [&[to.len() / of_one], rest].concat();
+        let dense = Strides::dense(&part, x.width());
+        copy(&part, x.width(), from.of(x.bytes), dense.of(to))?;
+    }
+    Ok(())
 }
 
 /// The elements with these dimensions reversed.

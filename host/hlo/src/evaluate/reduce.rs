@@ -11,8 +11,8 @@ mod folds;
 mod neighbours;
 
 use super::array::{Array, array, repeat};
-use super::movement::transposed;
-use super::{Callee, bug, leaf, lift, share};
+use super::movement::transposed_within;
+use super::{Callee, Check, bug, leaf, lift, share};
 use crate::instruction::BinaryOperation as B;
 use crate::instruction::{Computation, ComputationId, Opcode};
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
@@ -43,9 +43,9 @@ pub(super) fn reduce(
             .map(|first| repeat(array(first)?.bytes, rows.results));
         return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
     }
-    let inputs = collect(inputs, |x| rows.literal(x))?;
+    let check = callee.team().check;
+    let inputs = collect(inputs, |x| rows.literal(x, check))?;
     if lift::is_scalar(called, program) {
-        let check = callee.team().check;
         neighbours::combine(shape, inputs, initial, rows, called, program, check)
     } else {
         step(shape, &inputs, initial, rows, computation, callee)
@@ -121,8 +121,8 @@ impl Rows {
         })
     }
 
-    fn literal(&self, x: &Array<'_>) -> Result<Literal> {
-        let bytes = transposed(x, &self.order)?.into_owned();
+    fn literal(&self, x: &Array<'_>, check: &dyn Check) -> Result<Literal> {
+        let bytes = transposed_within(x, &self.order, check)?.into_owned();
         new_array(x.shape.element_type(), &[self.results, self.count], bytes)
     }
 }

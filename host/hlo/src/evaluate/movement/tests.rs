@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::{transposed, transposed_within};
+use crate::evaluate::array::Array;
+use crate::evaluate::teamwork::THREE;
 use crate::evaluate::tests::{counting, raw, row, run};
 use crate::instruction::{Opcode, PaddingDimension, SliceDimension};
-use callbox_core::values::Literal;
+use callbox_core::values::{ArrayShape, ElementType, Literal};
 
 const NOTHING: [i32; 0] = [];
 
@@ -265,5 +268,31 @@ fn elements_of_every_width_move() {
             &[turned],
         );
         assert_eq!(back, x);
+    }
+}
+
+/// Parts of one row of the result, of several, and of a part of one.
+#[test]
+fn a_transposition_in_parts_moves_the_same() {
+    for sizes in [
+        &[3, 300_000][..],
+        &[700, 800],
+        &[2, 2, 300_000],
+        &[5, 1, 9],
+        &[4, 0],
+    ] {
+        let shape = ArrayShape::new(ElementType::U16, sizes).unwrap();
+        let bytes: Vec<u8> = (0..shape.byte_size()).map(|i| (i % 251) as u8).collect();
+        let x = Array {
+            shape: &shape,
+            bytes: &bytes,
+        };
+        let reversed: Vec<usize> = (0..sizes.len()).rev().collect();
+        let rotated: Vec<usize> = (0..sizes.len()).map(|i| (i + 1) % sizes.len()).collect();
+        for order in [reversed, rotated] {
+            let whole = transposed(&x, &order).unwrap();
+            let parts = transposed_within(&x, &order, THREE.check).unwrap();
+            assert!(whole == parts, "{sizes:?} {order:?}");
+        }
     }
 }

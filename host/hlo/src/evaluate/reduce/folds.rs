@@ -16,7 +16,7 @@ use num_complex::Complex;
 use super::super::array::{Array, Elements};
 use super::super::binary::{maximum, minimum};
 use super::super::elementwise::BLOCK;
-use super::super::movement::transposed;
+use super::super::movement::transposed_within;
 use super::super::teamwork::Team;
 use super::super::wide::{Kind, Wide};
 use super::super::{bug, zeroed};
@@ -56,7 +56,7 @@ pub(super) fn fold(
     to: ElementType,
     team: Team<'_>,
 ) -> Result<Vec<u8>> {
-    let x = Source::of(x, dimensions)?;
+    let x = Source::of(x, dimensions, team)?;
     if let Some(fold) = x.fold_of_f32(operation) {
         return encoded(&x, first, to, |results| {
             let segment = |start, length| x.fold_segment_of_f32(fold, start, length);
@@ -102,7 +102,7 @@ fn fold_integers<T: Wide + Ord + BitAnd<Output = T> + BitOr<Output = T> + BitXor
 }
 
 impl<'a> Source<'a> {
-    fn of(x: &Array<'a>, dimensions: &[usize]) -> Result<Self> {
+    fn of(x: &Array<'a>, dimensions: &[usize], team: Team<'_>) -> Result<Self> {
         let sizes = x.dimensions();
         let is_reduced = |d: &usize| dimensions.contains(d);
         let product = |range: &[usize]| {
@@ -129,7 +129,7 @@ impl<'a> Source<'a> {
         }
         let (kept, reduced): (Vec<_>, Vec<_>) = all.iter().partition(|d| !is_reduced(d));
         Ok(Self {
-            bytes: transposed(x, &[&*kept, &*reduced].concat())?,
+            bytes: transposed_within(x, &[&*kept, &*reduced].concat(), team.check)?,
             element_type,
             outer: product(&kept)?,
             count: product(&reduced)?,
