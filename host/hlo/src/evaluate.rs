@@ -26,6 +26,7 @@ mod binary;
 mod compare;
 mod complex;
 mod convert;
+mod convolution;
 mod direct;
 mod dot;
 mod elementwise;
@@ -151,7 +152,10 @@ pub(crate) fn evaluate(
             ([x, kernel], Some(to)) => {
                 let arrays = [array(x)?, array(kernel)?];
                 let team = callee.team();
-                leaf(shape, windows::convolution(arrays, convolution, to, team)?)
+                leaf(
+                    shape,
+                    convolution::convolution(arrays, convolution, to, team)?,
+                )
             }
             _ => Err(unexpected(instruction, operands)),
         },
