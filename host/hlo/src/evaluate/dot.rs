@@ -249,11 +249,20 @@ fn multiply<T: Wide>(
     for (block, rhs) in rhs.chunks(ROWS * columns).enumerate() {
         let rows = zip(lhs.chunks_exact(contracted), sums.chunks_exact_mut(columns));
         for (lhs, sums) in rows {
-            note(rhs.len())?;
             let lhs = lhs.iter().skip(block * ROWS);
+            let is_long = columns > BETWEEN_CHECKS / ROWS;
+            if !is_long {
+                note(rhs.len())?;
+            }
             for (&x, rhs) in zip(lhs, rhs.chunks_exact(columns)) {
-                for (sum, &y) in zip(&mut *sums, rhs) {
-                    *sum = sum.add(x.multiply(y));
+                let parts = zip(sums.chunks_mut(BETWEEN_CHECKS), rhs.chunks(BETWEEN_CHECKS));
+                for (sums, rhs) in parts {
+                    if is_long {
+                        note(rhs.len())?;
+                    }
+                    for (sum, &y) in zip(sums, rhs) {
+                        *sum = sum.add(x.multiply(y));
+                    }
                 }
             }
         }
@@ -261,7 +270,8 @@ fn multiply<T: Wide>(
     Ok(())
 }
 
-fn narrowed<T: Wide>(sums: &[T], to: ElementType, team: Team<'_>) -> Result<Vec<u8>> {
+/// Rounds sums to a type, part by part.
+pub(super) fn narrowed<T: Wide>(sums: &[T], to: ElementType, team: Team<'_>) -> Result<Vec<u8>> {
     let width = to.byte_width();
     let mut bytes = zeroed(sums.len() * width)?;
     let parts = bytes.chunks_mut(BETWEEN_CHECKS * width);

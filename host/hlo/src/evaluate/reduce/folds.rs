@@ -15,6 +15,7 @@ use num_complex::Complex;
 
 use super::super::array::{Array, Elements};
 use super::super::binary::{maximum, minimum};
+use super::super::dot::narrowed;
 use super::super::elementwise::BLOCK;
 use super::super::movement::transposed_within;
 use super::super::teamwork::Team;
@@ -58,7 +59,7 @@ pub(super) fn fold(
 ) -> Result<Vec<u8>> {
     let x = Source::of(x, dimensions, team)?;
     if let Some(fold) = x.fold_of_f32(operation) {
-        return encoded(&x, first, to, |results| {
+        return encoded(&x, first, to, team, |results| {
             let segment = |start, length| x.fold_segment_of_f32(fold, start, length);
             match fold {
                 Fold::Sum => fold_rows(&x, results, team, &<f64 as Wide>::add, segment),
@@ -177,7 +178,7 @@ fn product<T: Wide>(
     to: ElementType,
     team: Team<'_>,
 ) -> Result<Vec<u8>> {
-    encoded(x, first, to, |results| {
+    encoded(x, first, to, team, |results| {
         if x.inner > 1 {
             return fold_segments(x, x.count, results, team, &T::multiply);
         }
@@ -207,7 +208,7 @@ fn folded<T: Wide>(
     team: Team<'_>,
     operation: impl Fn(T, T) -> T + Sync,
 ) -> Result<Vec<u8>> {
-    encoded(x, first, to, |results| {
+    encoded(x, first, to, team, |results| {
         if x.inner > 1 {
             fold_columns(x, results, team, &operation)
         } else if x.count < LONG {
@@ -224,6 +225,7 @@ fn encoded<T: Wide>(
     x: &Source<'_>,
     first: &Array<'_>,
     to: ElementType,
+    team: Team<'_>,
     fold: impl FnOnce(&mut [T]) -> Result<()>,
 ) -> Result<Vec<u8>> {
     let mut initial = [T::default()];
@@ -234,9 +236,7 @@ fn encoded<T: Wide>(
     if x.count > 0 && !results.is_empty() {
         fold(&mut results)?;
     }
-    let mut bytes = zeroed(results.len() * to.byte_width())?;
-    T::encode(&results, to, &mut bytes)?;
-    Ok(bytes)
+    narrowed(&results, to, team)
 }
 
 fn fold_columns<T: Wide>(
