@@ -162,10 +162,9 @@ fn call_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Fin
     let site = CallSite::new(&target, shapes, result.clone()).with_attributes(attributes);
     let site = with_convention(site, arguments, signature)?;
     // The preparation is part of the call, and takes from its time.
-    let policy = arguments.policy.read()?;
     let options = CallOptions {
         user_data: arguments.user_data.read()?,
-        ..arguments.policy.call_options().begun_under(Some(&policy))
+        ..arguments.policy.begun_options()?
     };
     let timing = &arguments.timing;
     timing.measure(&module, &site, &operands, &options)?;

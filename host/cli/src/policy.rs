@@ -207,6 +207,15 @@ impl PolicyArguments {
             ..CallOptions::default()
         }
     }
+
+    /// The options of a call that its site is first prepared for, with its time begun. The start of
+    /// a worker takes from a deadline that was asked for, and not from a policy's.
+    pub(super) fn begun_options(&self) -> Outcome<CallOptions> {
+        let policy = self.read()?;
+        let wall = self.isolate.unwrap_or_default();
+        let policy = matches!(wall, Wall::Wasm).then_some(&policy);
+        Ok(self.call_options().begun_under(policy))
+    }
 }
 
 fn level(text: &str) -> Result<LogLevel, String> {

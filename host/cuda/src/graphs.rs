@@ -338,7 +338,10 @@ fn record(call: &mut CudaCall<'_>, memory: Vec<DeviceBuffer>) -> Result<(Graph, 
 impl Launchable {
     fn launch(&mut self, call: &mut CudaCall<'_>) -> Result<()> {
         match &mut self.exec {
-            Some(exec) => call.queue().launch_graph(exec, &mut self.captured),
+            Some(exec) => {
+                let options = call.options;
+                call.queue().launch_graph(exec, &mut self.captured, options)
+            }
             None => Err(Status::internal("a graph that is gone")),
         }
     }

@@ -283,7 +283,6 @@ fn check_before(options: &CallOptions, end: Option<Instant>, what: &str) -> Resu
 }
 
 /// The deadline for a worker. If a start took noticeable time, it has begun and is at `end`.
-/// the caller's duration.
 fn rest(options: &CallOptions, end: Option<Instant>) -> Option<Deadline> {
     match (options.deadline, end) {
         (Some(Deadline::After(duration)), Some(end)) if left(end) + GRACE < duration => {
@@ -332,6 +331,11 @@ impl DirectModule for ProcessModule {
 
     fn policy(&self) -> Option<&Policy> {
         Some(&self.shared.policy)
+    }
+
+    fn policy_of_preparation(&self) -> Option<&Policy> {
+        // The start of a worker does not count. The worker counts the stage `instantiate` itself.
+        None
     }
 }
 

@@ -217,7 +217,7 @@ fn work_is_done_when_the_mode_says(mode: Mode) {
     let told = Arc::clone(&done);
     let mark = CudaTarget::new("mark", move |call| {
         let (told, result) = (Arc::clone(&told), Arc::clone(call.results()[0].memory()));
-        let work = move |_: &[&[u8]], outputs: &mut [&mut [u8]]| {
+        let work = move |_: Option<&_>, _: &[&[u8]], outputs: &mut [&mut [u8]]| {
             told.store(true, Ordering::SeqCst);
             outputs[0].fill(7);
             Ok(())

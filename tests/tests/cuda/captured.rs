@@ -247,7 +247,7 @@ fn operations_that_a_borrowed_capture_cannot_include_are_refused() {
                 "odd",
                 odd(|queue, to| {
                     let to = vec![Arc::clone(to)];
-                    queue.compute(Arc::new(|_, _| Ok(())), &to, &to)
+                    queue.compute(Arc::new(|_, _, _| Ok(())), &to, &to)
                 }),
             ),
             "work of the host is not possible",

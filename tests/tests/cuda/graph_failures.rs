@@ -1,12 +1,13 @@
 //! Functions that cannot be captured, and failures of graphs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use callbox::call::DeviceQueue;
+use callbox::call::{CallOptions, Deadline, DeviceQueue};
 use callbox::cuda::{
     CudaDevice, CudaModule, CudaTarget, GraphCounts, GraphLaunch, GraphOptions, Uncapturable,
 };
-use callbox::program::Executable;
+use callbox::program::{Executable, ExecuteOptions};
 use callbox::{Blame, Registry, Status, StatusCode};
 use cudarc::driver::sys::CUresult;
 
@@ -55,7 +56,7 @@ fn a_failure_in_a_graph_is_reported_to_its_launch_alone() {
         let picky = CudaTarget::new("add_n", |call| {
             let from = vec![Arc::clone(call.operands()[0].memory())];
             let to = vec![Arc::clone(call.results()[0].memory())];
-            let work = Arc::new(|from: &[&[u8]], to: &mut [&mut [u8]]| {
+            let work = Arc::new(|_: Option<&_>, from: &[&[u8]], to: &mut [&mut [u8]]| {
                 if from[0][3] & 0x80 != 0 {
                     return Err(Status::new(StatusCode::DataLoss, Blame::Guest, "negative"));
                 }
@@ -82,6 +83,73 @@ fn a_failure_in_a_graph_is_reported_to_its_launch_alone() {
             let found = run(2.0).unwrap();
             assert_eq!(found.to_vec::<f32>().unwrap(), [3.0, 2.0, 3.0, 4.0]);
         }
+    }
+}
+
+/// A function with a loop that ends for numbers of 5 and more.
+const LOOPS: &str = r#"HloModule loops
+
+goes_on {
+  x = f32[] parameter(0)
+  limit = f32[] constant(5)
+  ROOT p = pred[] compare(x, limit), direction=LT
+}
+
+same {
+  ROOT x = f32[] parameter(0)
+}
+
+endless {
+  x = f32[] parameter(0)
+  ROOT w = f32[] while(x), condition=goes_on, body=same
+}
+
+capture {
+  x = f32[4] parameter(0)
+  ROOT m = f32[4] map(x), dimensions={0}, to_apply=endless
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT z = f32[4] custom-call(x), custom_call_target="callbox.graph.launch", api_version=API_VERSION_TYPED_FFI, backend_config={capture = @capture}
+}
+"#;
+
+#[test]
+fn a_deadline_reaches_a_programs_instructions_in_a_graph() {
+    let (_guard, stand_in) = rig::alone();
+    for mode in MODES {
+        rig::renew(stand_in);
+        stand_in.set_mode(mode);
+        stand_in.set_reuse(true);
+        let device = CudaDevice::open(0).unwrap();
+        let graphs = GraphLaunch::default();
+        let mut registry = Registry::new();
+        registry.register_module(graphs.module().unwrap()).unwrap();
+        let executable = compile(LOOPS, &registry, &device).unwrap();
+        let run = |x: f32, options: &ExecuteOptions| {
+            let found = executable.execute(0, &[floats(&[x; 4])], options);
+            found.map(|found| found.to_vec::<f32>().unwrap())
+        };
+        let endless = ExecuteOptions::default();
+        (0..3).for_each(|_| assert_eq!(run(5.0, &endless), Ok(vec![5.0; 4])));
+        assert_eq!(graphs.counts().captured, 1);
+        let short = ExecuteOptions {
+            call: CallOptions {
+                deadline: Some(Deadline::After(Duration::from_millis(100))),
+                ..CallOptions::default()
+            },
+            ..ExecuteOptions::default()
+        };
+        let status = run(1.0, &short).unwrap_err();
+        assert_eq!(
+            (status.code(), status.blame()),
+            (StatusCode::DeadlineExceeded, Blame::Caller),
+            "{mode:?}: {status}"
+        );
+        // The deadline was that launch's.
+        assert_eq!(run(6.0, &endless), Ok(vec![6.0; 4]), "{mode:?}");
+        assert_eq!(graphs.counts().captured, 1);
     }
 }
 

@@ -146,7 +146,7 @@ fn failures_of_host_work_are_reported_at_the_wait() {
         let mut registry = Registry::new();
         register_cuda(&mut registry, "f", |call| {
             let to = vec![Arc::clone(call.results()[0].memory())];
-            let work = Arc::new(|_: &[&[u8]], _: &mut [&mut [u8]]| {
+            let work = Arc::new(|_: Option<&_>, _: &[&[u8]], _: &mut [&mut [u8]]| {
                 Err(Status::new(StatusCode::DataLoss, Blame::Guest, "later"))
             });
             call.queue().compute(work, &[], &to)
@@ -172,12 +172,13 @@ fn a_panic_of_what_the_host_computes_is_a_status_and_nothing_of_others_is_seen()
             call.queue().upload(&[42; 16])?;
             call.queue().download(&[])?;
             let to = vec![Arc::clone(call.results()[0].memory())];
-            let work = Arc::new(|_: &[&[u8]], _: &mut [&mut [u8]]| panic!("not again"));
+            let work =
+                Arc::new(|_: Option<&_>, _: &[&[u8]], _: &mut [&mut [u8]]| panic!("not again"));
             call.queue().compute(work, &[], &to)?;
             let seen = Arc::new(Mutex::new(Vec::new()));
             let work = {
                 let seen = Arc::clone(&seen);
-                Arc::new(move |from: &[&[u8]], _: &mut [&mut [u8]]| {
+                Arc::new(move |_: Option<&_>, from: &[&[u8]], _: &mut [&mut [u8]]| {
                     seen.lock().unwrap().extend_from_slice(from[0]);
                     Ok(())
                 })

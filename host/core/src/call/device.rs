@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Platform;
+use super::{CallOptions, Platform};
 use crate::values::Result;
 
 /// Memory of a device, freed when its last owner drops it.
@@ -39,7 +39,11 @@ pub struct DeviceLeaf {
 
 /// Work that the host does: computes the bytes of outputs from those of inputs. It may run on any
 /// thread, and more than once.
-pub type HostWork = Arc<dyn Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<()> + Send + Sync>;
+///
+/// Work that a queue keeps ([`DeviceQueue::keeps_work`]) is given the options of the execution that
+/// it runs in.
+pub type HostWork =
+    Arc<dyn Fn(Option<&CallOptions>, &[&[u8]], &mut [&mut [u8]]) -> Result<()> + Send + Sync>;
 
 /// A device.
 pub trait Device: fmt::Debug + Send + Sync {

@@ -35,6 +35,12 @@ pub trait DirectModule: TargetModule {
 
     /// The policy that the targets run under. `None` if none bounds them.
     fn policy(&self) -> Option<&Policy>;
+
+    /// The policy whose deadline for one call bounds a preparation, too. `None` if a preparation
+    /// waits for more than the guest.
+    fn policy_of_preparation(&self) -> Option<&Policy> {
+        self.policy()
+    }
 }
 
 /// Call sites that can be called outside a program.
@@ -177,7 +183,7 @@ impl<C: DirectCalls> PreparedCall<C> {
         M: DirectModule<Calls = C>,
     {
         // If the plan for pieces fails, the next one has what is left of the time.
-        let options = options.begun_under(module.policy());
+        let options = options.begun_under(module.policy_of_preparation());
         let threads = most_threads(module.as_ref(), &site);
         Plan::candidates(module.as_ref(), outside_a_program(site)?, mapping)?.prepare(
             || options.is_over(),

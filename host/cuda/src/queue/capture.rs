@@ -1,9 +1,9 @@
 //! Captures: a queue's work becomes a graph instead of being done.
 #![allow(unsafe_code, reason = "launches graphs, and keeps what they use")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use callbox_core::call::DeviceBuffer;
+use callbox_core::call::{CallOptions, DeviceBuffer};
 use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
@@ -12,6 +12,10 @@ use crate::device::CudaDevice;
 use crate::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome};
 use crate::staging::Kept;
 
+/// The options of the execution that launches a graph, while the graph runs. Its launches with work
+/// of the host run one after another.
+pub(super) type LaunchOptions = Arc<Mutex<Option<CallOptions>>>;
+
 /// A capture that is under way.
 pub(super) struct Capture {
     /// Memory that was allocated before the capture, which itself cannot allocate any.
@@ -19,6 +23,7 @@ pub(super) struct Capture {
     /// The bytes of the memory that have been handed out.
     next: usize,
     kept: Kept,
+    pub(super) launch: LaunchOptions,
     /// The queue's own failure cell, until the capture ends.
     outer: FirstFailure,
 }
@@ -85,6 +90,7 @@ impl CudaQueue {
             memory,
             next: 0,
             kept: Kept::default(),
+            launch: LaunchOptions::default(),
             outer: std::mem::take(&mut self.failure),
         });
         Ok(())
@@ -104,6 +110,7 @@ impl CudaQueue {
             device: Arc::clone(&self.device),
             kept: capture.kept,
             memory: capture.memory,
+            launch: capture.launch,
             failure: std::mem::replace(&mut self.failure, capture.outer),
             is_launched: false,
             used: None,
@@ -111,11 +118,13 @@ impl CudaQueue {
         Ok((self.check("ending a capture", ended)?, captured))
     }
 
-    /// Launches a graph. Failures of the host's work in it become this queue's.
+    /// Launches a graph. The host's work in it ends with the deadline and the cancel token of these
+    /// options, and its failures become this queue's.
     pub(crate) fn launch_graph(
         &mut self,
         exec: &mut GraphExec,
         captured: &mut Captured,
+        options: &CallOptions,
     ) -> Result<()> {
         self.device.check_not_lost()?;
         let has_host_work = !captured.kept.tasks.is_empty();
@@ -123,6 +132,11 @@ impl CudaQueue {
             // A failure of the previous launch is first moved to the queue of that launch.
             let held = used.hold_back(&self.stream);
             self.check("waiting for the previous launch", held)?;
+        }
+        if has_host_work {
+            let (launch, options) = (Arc::clone(&captured.launch), options.clone());
+            let begin = move || *locked(&launch) = Some(options.clone());
+            self.put_task(Box::new(begin), "telling a graph its deadline")?;
         }
         // SAFETY: `captured` keeps what the graph uses until the event that `mark_used` records, or
         // waits if there is none; operands and results are freed in stream order.
@@ -132,24 +146,31 @@ impl CudaQueue {
         // The previous event no longer covers the last launch.
         let event = captured.used.take();
         if has_host_work {
-            self.report_failure_of(&captured.failure)?;
+            self.end_launch_of(captured)?;
         }
         captured.mark_used(self, event)
     }
 
     /// Moves a graph's failure to this queue, when the stream has passed the launch.
-    fn report_failure_of(&mut self, graph: &FirstFailure) -> Result<()> {
-        let (graph, own) = (Arc::clone(graph), Arc::clone(&self.failure));
-        let task: Box<HostTask> = Box::new(move || {
+    fn end_launch_of(&mut self, captured: &Captured) -> Result<()> {
+        let (graph, own) = (Arc::clone(&captured.failure), Arc::clone(&self.failure));
+        let launch = Arc::clone(&captured.launch);
+        let end = move || {
+            locked(&launch).take();
             if let Some(status) = locked(&graph).take() {
                 locked(&own).get_or_insert(status);
             }
-        });
+        };
+        self.put_task(Box::new(end), "asking for a graph's failure")
+    }
+
+    /// Puts a task of the host into the stream.
+    fn put_task(&mut self, task: Box<HostTask>, doing: &str) -> Result<()> {
         let task = Arc::new(task);
         // SAFETY: `keep` keeps the task until the stream has passed it.
         let put = unsafe { self.stream.launch_host(&task) };
         self.keep(Kept::task(task))?;
-        self.check("asking for a graph's failure", put)
+        self.check(doing, put)
     }
 }
 
@@ -159,6 +180,7 @@ pub(crate) struct Captured {
     device: Arc<CudaDevice>,
     kept: Kept,
     memory: Vec<DeviceBuffer>,
+    launch: LaunchOptions,
     /// The first failure of the host's work in the graph.
     failure: FirstFailure,
     is_launched: bool,

@@ -16,6 +16,7 @@ use callbox_core::call::{DeviceBuffer, DeviceQueue, HostWork};
 use callbox_core::locks::locked;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
+use super::capture::LaunchOptions;
 use super::{CudaQueue, FirstFailure};
 use crate::driver::{Allocation, HostTask, Outcome, Pinned, copy};
 use crate::guard::guarded;
@@ -96,6 +97,7 @@ impl DeviceQueue for CudaQueue {
             inputs: sources.clone(),
             outputs: destinations.clone(),
             work,
+            launch: (self.capture.as_ref()).map(|capture| Arc::clone(&capture.launch)),
             failure: Arc::clone(&self.failure),
         });
         let task = Arc::new(task);
@@ -181,6 +183,8 @@ struct HostStep {
     inputs: Vec<Range<usize>>,
     outputs: Vec<Range<usize>>,
     work: HostWork,
+    /// The launches of the graph that the step is part of.
+    launch: Option<LaunchOptions>,
     failure: FirstFailure,
 }
 
@@ -198,7 +202,9 @@ fn host_task(step: HostStep) -> Box<HostTask> {
         };
         let mut is_done = false;
         if locked(&step.failure).is_none() {
-            match guarded(|| (step.work)(&inputs, &mut outputs)) {
+            let launch = step.launch.as_ref();
+            let options = launch.and_then(|launch| locked(launch).clone());
+            match guarded(|| (step.work)(options.as_ref(), &inputs, &mut outputs)) {
                 Ok(()) => is_done = true,
                 Err(status) => *locked(&step.failure) = Some(status),
             }

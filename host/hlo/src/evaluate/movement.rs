@@ -6,7 +6,7 @@ use std::iter::zip;
 
 use super::array::{Array, Elements, repeat};
 use super::convert::convert;
-use super::strided::{Strides, copy};
+use super::strided::{Strides, copy, copy_within};
 use super::wide::{Kind, Wide};
 use super::{Check, bug, collected, with_capacity, zeroed};
 use crate::instruction::{PaddingDimension, SliceDimension};
@@ -77,7 +77,14 @@ pub(super) fn transposed_within<'a>(
         return Ok(Cow::Borrowed(x.bytes));
     };
     let mut bytes = zeroed(x.bytes.len())?;
-    gather_within(x, &dimensions, from, &mut bytes, check)?;
+    let to = Strides::dense(&dimensions, x.width());
+    copy_within(
+        &dimensions,
+        x.width(),
+        from.of(x.bytes),
+        to.of(&mut bytes),
+        check,
+    )?;
     Ok(Cow::Owned(bytes))
 }
 
@@ -91,46 +98,6 @@ fn moved(x: &Array<'_>, permutation: &[usize]) -> Result<Option<(Vec<usize>, Str
     let picked: Option<(Vec<_>, Vec<_>)> = permutation.iter().map(pick).collect();
     let (dimensions, steps) = picked.ok_or_else(|| bug("a permutation is out of range"))?;
     Ok(Some((dimensions, Strides { start: 0, steps })))
-}
-
-/// The elements that are moved between two looks at the deadline: some milliseconds.
-const BETWEEN_CHECKS: usize = 1 << 18;
-
-/// Copies the elements at `from` to a dense array, part by part.
-fn gather_within(
-    x: &Array<'_>,
-    dimensions: &[usize],
-    from: Strides,
-    to: &mut [u8],
-    check: &dyn Check,
-) -> Result<()> {
-    let Some((&first, rest)) = dimensions.split_first() else {
-        return copy(
-            &[],
-            x.width(),
-            from.of(x.bytes),
-            Strides::dense(&[], x.width()).of(to),
-        );
-    };
-    if to.is_empty() {
-        return Ok(());
-    }
-    let of_one = to.len() / first;
-    let several = (BETWEEN_CHECKS * x.width() / of_one).clamp(1, first);
-    for (number, to) in to.chunks_mut(several * of_one).enumerate() {
-        let from = from.moved(0, number * several);
-        if several == 1 && of_one > BETWEEN_CHECKS * x.width() {
-            let steps = from.steps[1..].to_vec();
-            let from = Strides { steps, ..from };
-            gather_within(x, rest, from, to, check)?;
-            continue;
-        }
-        check.check()?;
-        let part = [&[to.len() / of_one], rest].concat();
-        let dense = Strides::dense(&part, x.width());
-        copy(&part, x.width(), from.of(x.bytes), dense.of(to))?;
-    }
-    Ok(())
 }
 
 /// The elements with these dimensions reversed.

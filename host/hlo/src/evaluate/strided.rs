@@ -7,7 +7,7 @@ use std::iter::zip;
 use std::ops::Range;
 
 use super::array::Array;
-use super::bug;
+use super::{Check, bug};
 use callbox_core::values::Result;
 
 /// The positions of an array's elements, in bytes.
@@ -101,6 +101,50 @@ pub(super) fn copy(
         }),
     };
     copied.ok_or_else(|| bug("an element is out of its array's bounds"))
+}
+
+/// The elements that are moved between two looks at the deadline: some milliseconds.
+const BETWEEN_CHECKS: usize = 1 << 18;
+
+/// [`copy`] as a part of a longer operation, which looks at the deadline in between.
+///
+/// # Errors
+/// As for [`copy`], or the error of the check.
+pub(super) fn copy_within(
+    dimensions: &[usize],
+    width: usize,
+    from: Strided<&[u8]>,
+    to: Strided<&mut [u8]>,
+    check: &dyn Check,
+) -> Result<()> {
+    if dimensions.contains(&0) {
+        return Ok(());
+    }
+    let Some((&first, rest)) = dimensions.split_first() else {
+        return copy(dimensions, width, from, to);
+    };
+    let of_one = rest.iter().product::<usize>();
+    let several = (BETWEEN_CHECKS / of_one).clamp(1, first);
+    for number in (0..first).step_by(several) {
+        let mut source = from.strides.moved(0, number);
+        let mut target = to.strides.moved(0, number);
+        if of_one > BETWEEN_CHECKS {
+            source.steps.remove(0);
+            target.steps.remove(0);
+            let (source, target) = (source.of(from.bytes), target.of(&mut *to.bytes));
+            copy_within(rest, width, source, target, check)?;
+            continue;
+        }
+        check.check()?;
+        let part = [&[several.min(first - number)], rest].concat();
+        copy(
+            &part,
+            width,
+            source.of(from.bytes),
+            target.of(&mut *to.bytes),
+        )?;
+    }
+    Ok(())
 }
 
 /// One loop: its count and its step.

@@ -211,11 +211,10 @@ impl Padded {
         let sizes = zip(&padding, x.dimensions()).map(|(padding, &size)| {
             let between = size.saturating_sub(1) as i128 * i128::from(padding.interior);
             let size = size as i128 + between + i128::from(padding.low) + i128::from(padding.high);
-            usize::try_from(size.max(0)).map_err(bug)
+            size.max(0).unsigned_abs()
         });
-        let sizes = sizes.collect::<Result<Vec<_>>>()?;
-        let count = sizes.iter().map(|&size| size as u128);
-        let count = count.fold(1, u128::saturating_mul);
+        let sizes = Vec::from_iter(sizes);
+        let count = sizes.iter().copied().fold(1, u128::saturating_mul);
         let [most, least] = MOST_PADDED.map(|each| x.shape.element_count().saturating_mul(each));
         let usual = most.min(LARGE_PADDED).max(least);
         let most = usual.saturating_add(*few);
@@ -230,7 +229,10 @@ impl Padded {
             ));
         }
         *few -= (count as usize).saturating_sub(usual);
-        let shape = ArrayShape::new(x.shape.element_type(), &sizes)?;
+        // Beside a dimension of 0, another can be of any size.
+        let sizes = sizes.into_iter();
+        let sizes = sizes.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        let shape = ArrayShape::new(x.shape.element_type(), &Vec::from_iter(sizes))?;
         let bytes = pad(x, value, &shape, &padding)?;
         Ok(Self { shape, bytes })
     }

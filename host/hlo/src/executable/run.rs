@@ -230,7 +230,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    fn new(options: &CallOptions) -> Self {
+    pub(super) fn new(options: &CallOptions) -> Self {
         Self {
             deadline: options.deadline.map(Deadline::begin),
             cancel: options.cancel.clone(),

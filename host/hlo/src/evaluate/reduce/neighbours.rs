@@ -4,10 +4,10 @@
 use std::iter::zip;
 
 use super::super::array::{Array, array, repeat};
-use super::super::movement::{concatenate, slice};
-use super::super::{Check, bug, lift, share};
+use super::super::strided::{Strides, copy_within};
+use super::super::{Check, bug, lift, share, zeroed};
 use super::{Rows, collect, line, new_array};
-use crate::instruction::{Computation, Program, SliceDimension};
+use crate::instruction::{Computation, Program};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
 /// Combines neighbours until one element is left of each row, then the initial value with it.
@@ -23,12 +23,12 @@ pub(super) fn combine(
     let mut count = rows.count;
     while count > 1 {
         let half = count / 2;
-        let even = collect(&inputs, |x| flat_columns(x, 0, half))?;
-        let odd = collect(&inputs, |x| flat_columns(x, 1, half))?;
+        let even = collect(&inputs, |x| flat_columns(x, 0, half, check))?;
+        let odd = collect(&inputs, |x| flat_columns(x, 1, half, check))?;
         let size = rows.results * half;
         let lines = [even, odd].concat();
         let combined = lift::run(called, &lines, size, program, check)?.into_elements();
-        let widened = zip(&inputs, &combined).map(|(x, half)| with_last(x, half, count));
+        let widened = zip(&inputs, &combined).map(|(x, half)| with_last(x, half, count, check));
         inputs = widened.collect::<Result<_>>()?;
         count = count.div_ceil(2);
     }
@@ -46,47 +46,47 @@ pub(super) fn combine(
 }
 
 /// `count` columns of a matrix, every second one from `start` on, as one row.
-fn flat_columns(x: &Array<'_>, start: usize, count: usize) -> Result<Literal> {
+fn flat_columns(x: &Array<'_>, start: usize, count: usize, check: &dyn Check) -> Result<Literal> {
     let rows = x.dimensions().first().copied().unwrap_or(0);
-    let bytes = columns(x, start, 2, count)?;
+    let mut from = Strides::dense(x.dimensions(), x.width()).moved(1, start);
+    if let [_, step] = &mut *from.steps {
+        *step *= 2;
+    }
+    let mut bytes = zeroed(rows * count * x.width())?;
+    let to = Strides::dense(&[rows, count], x.width());
+    let (from, to) = (from.of(x.bytes), to.of(&mut *bytes));
+    copy_within(&[rows, count], x.width(), from, to, check)?;
     new_array(x.shape.element_type(), &[rows * count], bytes)
 }
 
 /// `half` as a matrix, followed by the last column of `x` if its number of columns is odd.
-fn with_last(x: &Literal, half: &Literal, columns_of_x: usize) -> Result<Literal> {
-    let (x, half) = (array(x)?, array(half)?);
+fn with_last(
+    x: &Literal,
+    half: &Literal,
+    columns_of_x: usize,
+    check: &dyn Check,
+) -> Result<Literal> {
+    let (x, elements) = (array(x)?, array(half)?.bytes);
     let rows = x.dimensions().first().copied().unwrap_or(0);
-    let element_type = x.shape.element_type();
-    let matrix = |columns| ArrayShape::new(element_type, &[rows, columns]).map_err(bug);
-    let (narrow, wide) = (matrix(columns_of_x / 2)?, matrix(columns_of_x.div_ceil(2))?);
+    let [narrow, wide] = [[rows, columns_of_x / 2], [rows, columns_of_x.div_ceil(2)]];
+    let shape = ArrayShape::new(x.shape.element_type(), &wide).map_err(bug)?;
     if narrow == wide {
-        return Literal::from_bytes(wide, half.bytes.to_vec()).map_err(bug);
+        return Literal::from_shared_leaves(shape.into(), half.shared_leaves().to_vec())
+            .map_err(bug);
     }
-    let half = Array {
-        shape: &narrow,
-        bytes: half.bytes,
-    };
-    let last = Array {
-        shape: &matrix(1)?,
-        bytes: &columns(&x, columns_of_x - 1, 1, 1)?,
-    };
-    let bytes = concatenate(&[half, last], &wide, 1)?;
-    Literal::from_bytes(wide, bytes).map_err(bug)
-}
-
-/// `count` columns of a matrix, from `start` on, `stride` apart.
-fn columns(x: &Array<'_>, start: usize, stride: usize, count: usize) -> Result<Vec<u8>> {
-    let [rows, limit] = *x.dimensions() else {
-        return Err(bug("expected a matrix"));
-    };
-    let along = |start, limit, stride| SliceDimension {
-        start,
-        limit,
-        stride,
-    };
-    slice(
-        x,
-        &[rows, count],
-        &[along(0, rows, 1), along(start, limit, stride)],
-    )
+    let width = x.width();
+    let mut bytes = zeroed(shape.byte_size())?;
+    let to = Strides::dense(&wide, width);
+    let half = Strides::dense(&narrow, width).of(elements);
+    let last = Strides::dense(x.dimensions(), width).moved(1, columns_of_x - 1);
+    let end = to.moved(1, columns_of_x / 2);
+    copy_within(&narrow, width, half, to.of(&mut *bytes), check)?;
+    copy_within(
+        &[rows, 1],
+        width,
+        last.of(x.bytes),
+        end.of(&mut *bytes),
+        check,
+    )?;
+    Literal::from_bytes(shape, bytes).map_err(bug)
 }

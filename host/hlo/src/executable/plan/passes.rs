@@ -9,6 +9,13 @@ use callbox_core::values::ArrayShape;
 /// The elements of the smallest arrays that a pass is for.
 const LEAST: usize = 1 << 13;
 
+/// The most scalars that a pass reads. Each takes up to 64 KiB while the pass runs.
+const MOST_SCALARS: usize = 128;
+
+/// The most large broadcasts that run before a pass that they are no part of. All of them are in
+/// memory at once.
+const MOST_BEFORE: usize = 8;
+
 /// What runs at one time: an instruction, or several in one pass.
 pub(super) enum Unit {
     Alone(usize),
@@ -27,6 +34,7 @@ pub(super) fn units(computation: &Computation, order: &[usize]) -> Vec<Unit> {
         if open.takes(instruction) {
             open.push(index);
         } else if open.lets_pass(instruction) {
+            open.before += usize::from(is_large_broadcast(instruction));
             units.push(Unit::Alone(index));
         } else {
             open.close(&mut units);
@@ -48,6 +56,10 @@ struct Open<'a> {
     /// The numbers of instructions in the pass.
     members: HashMap<usize, usize>,
     order: Vec<usize>,
+    /// The scalars that the pass reads.
+    scalars: HashSet<InstructionId>,
+    /// The number of large broadcasts that run before the pass.
+    before: usize,
 }
 
 impl<'a> Open<'a> {
@@ -56,16 +68,25 @@ impl<'a> Open<'a> {
             computation,
             members: HashMap::new(),
             order: Vec::new(),
+            scalars: HashSet::new(),
+            before: 0,
         }
     }
 
     fn push(&mut self, index: usize) {
+        let operands = &self.computation.instructions[index].operands;
+        let scalars = operands.iter().filter(|&&id| self.is_scalar(id)).copied();
+        self.scalars.extend(scalars.collect::<Vec<_>>());
         self.members.insert(index, self.order.len());
         self.order.push(index);
     }
 
     fn array(&self, id: InstructionId) -> Option<&'a ArrayShape> {
         self.computation.instructions[id.index()].shape.as_array()
+    }
+
+    fn is_scalar(&self, id: InstructionId) -> bool {
+        self.array(id).is_some_and(|x| x.rank() == 0)
     }
 
     /// Whether the pass can compute the instruction.
@@ -78,7 +99,7 @@ impl<'a> Open<'a> {
             self.array(*id)
                 .is_some_and(|x| x.dimensions() == dimensions)
         };
-        let is_scalar = |id: &InstructionId| self.array(*id).is_some_and(|x| x.rank() == 0);
+        let is_scalar = |id: &InstructionId| self.is_scalar(*id);
         let operands = &instruction.operands;
         let is_elementwise = match &instruction.opcode {
             Opcode::Unary(_)
@@ -97,7 +118,9 @@ impl<'a> Open<'a> {
             _ => false,
         };
         let first = self.order.first().and_then(|&first| self.array(id(first)));
+        let is_new = |id: &&InstructionId| is_scalar(id) && !self.scalars.contains(*id);
         is_elementwise
+            && self.scalars.len() + operands.iter().filter(is_new).count() <= MOST_SCALARS
             && shape.element_count() >= LEAST
             && first.is_none_or(|first| first.dimensions() == dimensions)
     }
@@ -105,11 +128,6 @@ impl<'a> Open<'a> {
     /// Whether the instruction can run before the pass, and is cheap enough to wait for.
     fn lets_pass(&self, instruction: &Instruction) -> bool {
         let is_apart = |id: &InstructionId| !self.members.contains_key(&id.index());
-        // All that run before the pass are in memory at once.
-        let is_small = || {
-            let array = instruction.shape.as_array();
-            array.is_none_or(|array| array.element_count() < LEAST)
-        };
         let is_cheap = matches!(
             instruction.opcode,
             Opcode::Parameter(_)
@@ -117,8 +135,9 @@ impl<'a> Open<'a> {
                 | Opcode::Broadcast(_)
                 | Opcode::GetTupleElement(_)
                 | Opcode::Reshape
-        ) || matches!(instruction.opcode, Opcode::Iota(_)) && is_small();
-        is_cheap && !self.order.is_empty() && instruction.operands.iter().all(is_apart)
+        ) || matches!(instruction.opcode, Opcode::Iota(_)) && !is_large(instruction);
+        let has_room = !is_large_broadcast(instruction) || self.before < MOST_BEFORE;
+        is_cheap && has_room && !self.order.is_empty() && instruction.operands.iter().all(is_apart)
     }
 
     /// Ends the pass. Broadcasts alone are no pass.
@@ -137,6 +156,8 @@ impl<'a> Open<'a> {
             units.extend(order.into_iter().map(Unit::Alone));
         }
         self.members.clear();
+        self.scalars.clear();
+        self.before = 0;
     }
 
     fn pass(&self, order: &[usize]) -> Pass {
@@ -193,6 +214,15 @@ fn mark_results(computation: &Computation, units: &mut [Unit]) {
             }
         }
     }
+}
+
+fn is_large(instruction: &Instruction) -> bool {
+    let array = instruction.shape.as_array();
+    array.is_some_and(|array| array.element_count() >= LEAST)
+}
+
+fn is_large_broadcast(instruction: &Instruction) -> bool {
+    matches!(instruction.opcode, Opcode::Broadcast(_)) && is_large(instruction)
 }
 
 fn id(index: usize) -> InstructionId {

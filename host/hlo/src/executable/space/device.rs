@@ -19,7 +19,7 @@ use crate::evaluate::{
 use crate::executable::plan::BoundCall;
 use crate::executable::run::{Run, Stop, serving};
 use crate::instruction::{Computation, Instruction, Opcode};
-use callbox_core::call::{DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
+use callbox_core::call::{CallOptions, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
 use callbox_core::text::shortened;
 use callbox_core::values::{Literal, Result, Shape, Status};
 
@@ -94,16 +94,16 @@ impl<'q> DeviceSpace<'q> {
         &mut self,
         shape: &Shape,
         operands: &[DeviceValue],
-        function: impl Fn(Vec<Literal>) -> Result<Literal> + Send + Sync + 'static,
+        function: impl Fn(Option<&CallOptions>, Vec<Literal>) -> Result<Literal> + Send + Sync + 'static,
     ) -> Result<DeviceValue> {
         let shapes: Vec<Shape> = operands.iter().map(|o| o.shape.clone()).collect();
-        let work: HostWork = Arc::new(move |inputs, outputs| {
+        let work: HostWork = Arc::new(move |options, inputs, outputs| {
             let mut inputs = inputs.iter();
             let operands = shapes.iter().map(|shape| {
                 let leaves = inputs.by_ref().take(shape.leaf_count());
                 Literal::from_leaves(shape.clone(), leaves.map(|bytes| bytes.to_vec()).collect())
             });
-            let result = function(operands.collect::<Result<_>>()?)?;
+            let result = function(options, operands.collect::<Result<_>>()?)?;
             for (output, (_, bytes)) in std::iter::zip(outputs, result.leaves()) {
                 output.copy_from_slice(bytes);
             }
@@ -157,14 +157,16 @@ impl Space for DeviceSpace<'_> {
             (opcode, _) => {
                 let core = Arc::clone(run.core);
                 let owned = instruction.clone();
-                // Work that the queue keeps outlives the execution and what stops it.
+                // Work that the queue keeps outlives the execution and what stops it: then the
+                // execution that it runs in stops it.
                 let stop = if run.space.queue.keeps_work() {
                     Stop::never()
                 } else {
                     run.stop.clone()
                 };
-                let function = move |operands: Vec<Literal>| {
-                    let mut callee = Run::alone(&core, HostSpace, stop.clone());
+                let function = move |options: Option<&CallOptions>, operands: Vec<Literal>| {
+                    let stop = options.map_or_else(|| stop.clone(), Stop::new);
+                    let mut callee = Run::alone(&core, HostSpace, stop);
                     evaluate(&owned, &operands, &mut callee)
                 };
                 let value = run.space.compute(shape, operands, function)?;
@@ -202,7 +204,7 @@ impl Space for DeviceSpace<'_> {
                 continue;
             }
             let to = shape.clone();
-            let convert = move |operands: Vec<Literal>| to_layout(&operands[0], &to);
+            let convert = move |_: Option<&_>, operands: Vec<Literal>| to_layout(&operands[0], &to);
             let converted = run
                 .space
                 .compute(shape, std::slice::from_ref(operand), convert)?;
@@ -220,7 +222,7 @@ impl Space for DeviceSpace<'_> {
             return Ok(result);
         }
         let (from, to) = (call.result.clone(), instruction.shape.clone());
-        let convert = move |operands: Vec<Literal>| {
+        let convert = move |_: Option<&_>, operands: Vec<Literal>| {
             from_layout(operands[0].clone().with_compatible_shape(&from), &to)
         };
         run.space.compute(&instruction.shape, &[result], convert)

@@ -46,3 +46,16 @@ ENTRY main {
 }";
     assert_eq!(passes(text), [[0; 2]; 0]);
 }
+
+#[test]
+fn passes_read_a_bounded_number_of_scalars() {
+    let mut text = "HloModule m\nENTRY main {\n  x0 = f32[8192] parameter(0)\n".to_owned();
+    for i in 0..200 {
+        text += &format!("  c{i} = f32[] constant({i})\n");
+        text += &format!("  b{i} = f32[8192] broadcast(c{i}), dimensions={{}}\n");
+        text += &format!("  x{} = f32[8192] add(x{i}, b{i})\n", i + 1);
+    }
+    text += "  ROOT r = f32[8192] copy(x200)\n}";
+    // 128 broadcasts with their sums and the sums of eight more, and then the others.
+    assert_eq!(passes(&text), [[264, 1], [129, 1]]);
+}

@@ -85,7 +85,7 @@ pub(super) fn compute(
 ) -> Result<()> {
     let output = result(call, result_number)?;
     call.queue().compute(
-        Arc::new(move |inputs, outputs| match outputs {
+        Arc::new(move |_, inputs, outputs| match outputs {
             [output] => work(inputs, output),
             _ => Err(Status::internal("expected one output")),
         }),
