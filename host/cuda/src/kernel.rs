@@ -302,7 +302,7 @@ impl Kernels {
             let image = &self.images[launch.image];
             let Some(fenced) = &self.fenced else {
                 let module = device.module(image.digest, || image.load(device))?;
-                let function = image.function(device, &module, launch)?;
+                let function = image.function(device, &module, launch, false)?;
                 return Ok(ReadyFunction {
                     function,
                     fenced: None,
@@ -315,7 +315,7 @@ impl Kernels {
             })?;
             let mut launch = launch.clone();
             launch.parameters.push(PlannedParameter::Bytes(vec![0; 8]));
-            let function = image.function(device, &module, &launch)?;
+            let function = image.function(device, &module, &launch, true)?;
             Ok(ReadyFunction {
                 function,
                 fenced: Some(prepared.kernel),

@@ -166,6 +166,12 @@ impl StandIn {
         self.function::<extern "C" fn(u32, u32)>("callbox_stand_in_set_capability")(major, minor);
     }
 
+    /// Sets the local memory that each thread of a kernel takes, as `cuFuncGetAttribute` says.
+    /// Default: 0.
+    pub fn set_local_bytes(&self, bytes: u32) {
+        self.function::<extern "C" fn(u32)>("callbox_stand_in_set_local_bytes")(bytes);
+    }
+
     /// Sets the version that `cuDriverGetVersion` returns. Default: 13000.
     pub fn set_driver_version(&self, version: i32) {
         self.function::<extern "C" fn(i32)>("callbox_stand_in_set_driver_version")(version);

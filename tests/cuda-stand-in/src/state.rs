@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) lazy: bool,
     pub(crate) devices: usize,
     pub(crate) capability: (u32, u32),
+    pub(crate) local_bytes: u32,
     pub(crate) driver_version: i32,
     /// Memory sizes of devices, where they were set.
     pub(crate) memory: BTreeMap<usize, u64>,
@@ -142,6 +143,7 @@ impl State {
                 lazy: false,
                 devices: 1,
                 capability: (9, 0),
+                local_bytes: 0,
                 driver_version: 13000,
                 memory: BTreeMap::new(),
             },

@@ -161,6 +161,25 @@ fn memory_is_limited() {
     }
 }
 
+/// A driver reserves local memory for all threads that a device can run.
+#[test]
+fn local_memory_of_machine_code_is_limited() {
+    let (_guard, stand_in) = rig::alone();
+    let call = |bytes| {
+        stand_in.set_local_bytes(bytes);
+        FencedCall::healthy().call(&CallOptions::default()).0
+    };
+    assert_eq!(call(8192), Ok(()));
+    let status = call(8193).unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::ResourceExhausted, Blame::Guest),
+        "{status}"
+    );
+    let says = "a thread takes 8193 bytes of local memory";
+    assert!(status.message().contains(says), "{status}");
+}
+
 /// A kernel cannot be captured in a graph of another framework, because the host reads its record.
 #[test]
 fn a_fenced_target_declares_no_capture() {

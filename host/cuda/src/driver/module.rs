@@ -145,6 +145,18 @@ impl Function {
         }
     }
 
+    /// The bytes of local memory of each thread: those of variables and of registers that were
+    /// spilled.
+    pub(crate) fn local_bytes(&self) -> Outcome<u64> {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
+        let mut bytes = 0;
+        self.module.context.call("cuFuncGetAttribute", || {
+            // SAFETY: the function is alive, and the driver writes the value.
+            unsafe { sys::cuFuncGetAttribute(&raw mut bytes, attribute, self.raw) }
+        })?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+
     /// Allows this much dynamic shared memory for each block, and loads the kernel, so that its
     /// first launch does not have to.
     pub(crate) fn make_ready(&self, shared_bytes: u32) -> Outcome<()> {

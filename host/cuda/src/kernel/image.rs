@@ -10,7 +10,12 @@ use crate::failure::DriverFailure;
 use crate::manifest::{ImageKind, PlannedLaunch, check_parameters};
 use crate::nvrtc;
 use callbox_core::policy::Gpu;
-use callbox_core::values::{Result, Status};
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+
+/// The most bytes of local memory of a thread of a fenced kernel: those of its variables, which the
+/// verifier limits to half of this, and of registers that the assembler spilled. A driver reserves
+/// them for all threads that a device can run: two gigabytes on a large GPU.
+const MOST_LOCAL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug)]
 pub(super) struct LoadedImage {
@@ -92,11 +97,14 @@ impl LoadedImage {
         }
     }
 
+    /// A kernel of a loaded module, ready to be launched. Of one with a fence, a thread takes at
+    /// most [`MOST_LOCAL_BYTES`] of local memory.
     pub(super) fn function(
         &self,
         device: &CudaDevice,
         module: &Arc<Module>,
         launch: &PlannedLaunch,
+        is_fenced: bool,
     ) -> Result<Function> {
         let doing = |what: &str| format!("{what} {:?} of {}", launch.entry, self.file);
         let function = module.function(&launch.entry);
@@ -104,6 +112,20 @@ impl LoadedImage {
         let parameters = function.parameters();
         let parameters = device.check(&doing("asking for the parameters of"), parameters)?;
         check_parameters(launch, &parameters).map_err(|status| status.context(&self.file))?;
+        if is_fenced {
+            let bytes = function.local_bytes();
+            let bytes = device.check(&doing("asking for the local memory of"), bytes)?;
+            if bytes > MOST_LOCAL_BYTES {
+                return Err(Status::new(
+                    StatusCode::ResourceExhausted,
+                    Blame::Guest,
+                    format!(
+                        "{}: kernel {:?}: a thread takes {bytes} bytes of local memory with its spilled registers, the limit is {MOST_LOCAL_BYTES}",
+                        self.file, launch.entry
+                    ),
+                ));
+            }
+        }
         let ready = function.make_ready(launch.shared_bytes);
         device.check(&doing("making ready"), ready)?;
         Ok(function)

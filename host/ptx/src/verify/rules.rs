@@ -6,9 +6,11 @@ use super::{
     Check, Decision, Launch, Limits, Look, Open, Param, Refusal, Rule, is_dynamic, launch_refusal,
     refusal, variable_bytes,
 };
-use crate::ast::{Base, Function, Instruction, Linkage, Module, Operand, Variable, VariableId};
+use crate::ast::{
+    Base, Function, Immediate, Instruction, Linkage, Module, Operand, Variable, VariableId,
+};
 use crate::table::{Control, Form, Meeting, Opcode, Role};
-use crate::types::Space;
+use crate::types::{Space, Type};
 
 /// The most threads in a block.
 pub(crate) const MOST_THREADS: u64 = 1024;
@@ -350,6 +352,10 @@ pub(crate) fn instruction(
     if let Some(refusal) = control(module, instruction, form) {
         return Some(refusal);
     }
+    if let Some(number) = misfit(instruction).filter(|_| form.meeting == Meeting::Nothing) {
+        let reason = format!("the number {number} does not fit its operand");
+        return refused(Rule::Instruction, reason, "write a number that fits");
+    }
     if instruction.opcode == Opcode::Mbarrier
         || (instruction.opcode == Opcode::Cp && instruction.has("mbarrier"))
     {
@@ -376,6 +382,37 @@ pub(crate) fn instruction(
         );
     }
     None
+}
+
+/// A number that does not fit the types of its instruction, or a distance of a shift that has more
+/// than 16 bits. Assemblers cut such numbers: ptxas 13.0 shifts 16 bits by 1 place where PTX says
+/// 65,537.
+fn misfit(instruction: &Instruction) -> Option<i64> {
+    let bits = instruction.kinds().map(Type::bits).max()?;
+    let bits = if instruction.has("wide") {
+        2 * bits
+    } else {
+        bits
+    };
+    let bits = bits.clamp(16, 64);
+    let is_shift = matches!(instruction.opcode, Opcode::Shl | Opcode::Shr);
+    let misfit = |index: usize, part: &Operand| match part {
+        Operand::Immediate(Immediate::Integer(value)) => {
+            let number = value.cast_signed();
+            let fits = match bits {
+                _ if is_shift && index == 2 => *value < 1 << 16,
+                64 => true,
+                _ => (-(1_i64 << (bits - 1))..1 << bits).contains(&number),
+            };
+            (!fits).then_some(number)
+        }
+        _ => None,
+    };
+    let mut operands = instruction.operands.iter().enumerate();
+    operands.find_map(|(index, operand)| {
+        let mut parts = operand.parts().iter();
+        parts.find_map(|part| misfit(index, part))
+    })
 }
 
 fn takes_address_of_parameter(function: &Function, instruction: &Instruction) -> bool {

@@ -265,6 +265,7 @@ unsafe extern "C" fn cuFuncGetAttribute(
     call("cuFuncGetAttribute", Needs::Context, |guard| {
         let known = guard.functions.get(function)?;
         let (major, minor) = guard.settings.capability;
+        let local_bytes = guard.settings.local_bytes;
         let (most, target) = with_entry(&guard, function, |entry, body| {
             (
                 entry.most_threads().unwrap_or(THREADS),
@@ -279,6 +280,7 @@ unsafe extern "C" fn cuFuncGetAttribute(
                 A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 known.max_dynamic_shared,
             ),
+            (A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, local_bytes),
         ];
         // Attributes such as registers belong to machine code, of which there is none.
         let found = table

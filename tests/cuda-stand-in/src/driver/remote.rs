@@ -33,6 +33,11 @@ extern "C" fn callbox_stand_in_set_memory(device: usize, bytes: u64) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn callbox_stand_in_set_local_bytes(bytes: u32) {
+    state().settings.local_bytes = bytes;
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn callbox_stand_in_set_capability(major: u32, minor: u32) {
     state().settings.capability = (major, minor);
 }

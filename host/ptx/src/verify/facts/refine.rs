@@ -178,10 +178,13 @@ impl Place<'_, '_> {
         }
         let size = 1_i128 << now.bits;
         let range = contents.range;
-        let (low, high) = (range.low * factor, range.high * factor);
-        if high - low >= size {
+        let ends = range
+            .low
+            .checked_mul(factor)
+            .zip(range.high.checked_mul(factor));
+        let Some((low, high)) = ends.filter(|(low, high)| high - low < size) else {
             return;
-        }
+        };
         // How often the product went around: it must be one number.
         let first = -(now.high - low).div_euclid(size);
         let last = (high - now.low).div_euclid(size);
