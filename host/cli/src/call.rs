@@ -162,9 +162,11 @@ fn call_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Fin
     let site = CallSite::new(&target, shapes, result.clone()).with_attributes(attributes);
     let site = with_convention(site, arguments, signature)?;
     // The preparation is part of the call, and takes from its time.
+    let policy = arguments.policy.read()?;
+    let options = arguments.policy.call_options();
     let options = CallOptions {
         user_data: arguments.user_data.read()?,
-        ..arguments.policy.begun_options()?
+        ..arguments.policy.begun(&options, &policy)
     };
     let timing = &arguments.timing;
     timing.measure(&module, &site, &operands, &options)?;

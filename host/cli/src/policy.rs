@@ -208,13 +208,12 @@ impl PolicyArguments {
         }
     }
 
-    /// The options of a call that its site is first prepared for, with its time begun. The start of
-    /// a worker takes from a deadline that was asked for, and not from a policy's.
-    pub(super) fn begun_options(&self) -> Outcome<CallOptions> {
-        let policy = self.read()?;
+    /// The options of a call under a policy that its site is first prepared for, with its time
+    /// begun. The start of a worker takes from a deadline that was asked for, and not from a
+    /// policy's.
+    pub(super) fn begun(&self, options: &CallOptions, policy: &Policy) -> CallOptions {
         let wall = self.isolate.unwrap_or_default();
-        let policy = matches!(wall, Wall::Wasm).then_some(&policy);
-        Ok(self.call_options().begun_under(policy))
+        options.begun_under(matches!(wall, Wall::Wasm).then_some(policy))
     }
 }
 

@@ -131,7 +131,7 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     };
     let policy = adopted(policy, &capsule).map_err(in_file)?;
     let grants = policy.grants.clone();
-    let backend = arguments.policy.backend_for(policy)?;
+    let backend = arguments.policy.backend_for(policy.clone())?;
     let file = backend.read(capsule.module).map_err(in_file)?;
     let file = file.named(&capsule.file);
     let module = progress::show(
@@ -150,7 +150,7 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     };
     let target = capsule.site.target.clone();
     let text = || format!("calling {target}");
-    let options = options.from_now_on();
+    let options = arguments.policy.begun(&options, &policy);
     let found = progress::show(text, || {
         call::execute_leaves(&module, capsule.site, &capsule.operands, &options)
     });

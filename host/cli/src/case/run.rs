@@ -1,7 +1,7 @@
 //! Runs a case.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callbox::call::{ApiVersion, TargetModule};
 use callbox::{CallOptions, CallSite, Deadline, Literal, Result, Status};
@@ -61,14 +61,19 @@ impl Case {
 
     fn execute(&self, module: &Arc<dyn TargetModule>, options: &CallOptions) -> Result<Literal> {
         let site = self.site(module.as_ref())?;
-        let mut options = options.clone();
-        // A case can shorten the user's deadline, not lengthen it.
+        execute(module, site, &self.operands, &self.begun(options))
+    }
+
+    /// The options of a call, with its time begun. A case can shorten the user's deadline, not
+    /// lengthen it.
+    fn begun(&self, options: &CallOptions) -> CallOptions {
         let own = Deadline::After(self.deadline.unwrap_or(MOST_DEADLINE));
         let deadlines = options.deadline.into_iter().chain([own]);
-        options.deadline = deadlines
-            .map(Deadline::begin)
-            .min_by_key(|one| one.instant());
-        execute(module, site, &self.operands, &options)
+        let deadlines = deadlines.map(Deadline::begin);
+        CallOptions {
+            deadline: deadlines.min_by_key(|one| one.instant()),
+            ..options.clone()
+        }
     }
 
     /// The call of the case.
@@ -81,8 +86,8 @@ impl Case {
         Ok(site)
     }
 
-    /// Returns the least time of a call, among as many as `wants_more` asks for. `None` for a case
-    /// that expects a failure.
+    /// Returns the least time of a call, among as many as `wants_more` asks for and as probably fit
+    /// into the time of the case. `None` for a case that expects a failure.
     pub(crate) fn time(
         &self,
         module: &Arc<dyn TargetModule>,
@@ -93,8 +98,15 @@ impl Case {
             return Ok(None);
         }
         let site = self.site(module.as_ref())?;
-        let options = options.from_now_on();
-        let (_, times) = sample(module, &site, &self.operands, &options, wants_more)?;
+        let options = self.begun(options);
+        let end = options.deadline.map(Deadline::instant);
+        let fits = |times: &[Duration]| {
+            let next = Instant::now() + 2 * times.iter().max().copied().unwrap_or_default();
+            end.is_none_or(|end| next < end)
+        };
+        let (_, times) = sample(module, &site, &self.operands, &options, |times| {
+            fits(times) && wants_more(times)
+        })?;
         Ok(times.into_iter().min())
     }
 

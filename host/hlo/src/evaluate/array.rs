@@ -1,6 +1,6 @@
 //! Borrowed arrays, and literals made from bytes.
 
-use super::{bug, zeroed};
+use super::{Check, bug, with_capacity, zeroed};
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
 
 /// A borrowed array.
@@ -74,6 +74,35 @@ pub(super) fn repeat(element: &[u8], count: usize) -> Result<Vec<u8>> {
         .ok_or_else(|| bug("a size overflows"))?;
     let mut bytes = zeroed(size)?;
     fill(element, &mut bytes);
+    Ok(bytes)
+}
+
+/// The elements that are filled between two looks at the deadline: some milliseconds.
+const BETWEEN_CHECKS: usize = 1 << 18;
+
+/// `count` copies of a value as a part of a longer operation, which looks at the deadline in
+/// between: memory that is accessed for the first time takes time, too.
+pub(super) fn filled_within<T: Clone>(value: T, count: usize, check: &dyn Check) -> Result<Vec<T>> {
+    let mut values = with_capacity(count)?;
+    while values.len() < count {
+        check.check()?;
+        let more = BETWEEN_CHECKS.min(count - values.len());
+        values.resize(values.len() + more, value.clone());
+    }
+    Ok(values)
+}
+
+/// [`repeat`] as a part of a longer operation, as [`filled_within`].
+pub(super) fn repeat_within(element: &[u8], count: usize, check: &dyn Check) -> Result<Vec<u8>> {
+    let size = element.len().checked_mul(count);
+    let size = size.ok_or_else(|| bug("a size overflows"))?;
+    let part = repeat(element, count.min(BETWEEN_CHECKS))?;
+    let mut bytes = with_capacity(size)?;
+    while bytes.len() < size {
+        check.check()?;
+        let more = part.len().min(size - bytes.len());
+        bytes.extend_from_slice(&part[..more]);
+    }
     Ok(bytes)
 }
 

@@ -14,11 +14,11 @@ use std::iter::zip;
 use callbox_maths::gemm::{Arithmetic, Gemm, Operand, Strides, Target, gemm};
 use num_complex::Complex;
 
-use super::array::{Array, Elements};
+use super::array::{Array, Elements, filled_within};
+use super::bug;
 use super::movement::transposed_within;
 use super::teamwork::Team;
 use super::wide::{Kind, Wide};
-use super::{bug, zeroed};
 use crate::instruction::DotDimensions;
 use callbox_core::values::{ElementType, Result};
 
@@ -145,7 +145,7 @@ fn large(
         contracted,
         columns,
     } = sizes;
-    let mut sums = zeroed::<f64>(batch * rows * columns)?;
+    let mut sums = filled_within(0.0_f64, batch * rows * columns, team.check)?;
     let [lhs, rhs] = operands.map(|x| widened::<f64>(x, team));
     let (lhs, rhs) = (lhs?, rhs?);
     let matrices = zip(
@@ -202,7 +202,9 @@ fn products<T: Wide>(
         columns,
     } = sizes;
     let count = batch.checked_mul(rows).and_then(|n| n.checked_mul(columns));
-    let mut sums = zeroed::<T>(count.ok_or_else(|| bug("a size overflows"))?)?;
+    let count = count.ok_or_else(|| bug("a size overflows"))?;
+    let mut sums = filled_within(T::default(), count, team.check)?;
+    let mut looks = Looks { unchecked: 0, team };
     if !sums.is_empty() && contracted > 0 {
         let [lhs, rhs] = operands.map(|x| widened::<T>(x, team));
         let (lhs, rhs) = (lhs?, rhs?);
@@ -211,10 +213,28 @@ fn products<T: Wide>(
             rhs.chunks_exact(contracted * columns),
         );
         for (sums, (lhs, rhs)) in zip(sums.chunks_exact_mut(rows * columns), matrices) {
-            multiply(lhs, rhs, contracted, columns, sums, team)?;
+            multiply(lhs, rhs, contracted, columns, sums, &mut looks)?;
         }
     }
     narrowed(&sums, to, team)
+}
+
+/// The looks at the deadline of all matrices of a product.
+struct Looks<'t> {
+    /// The multiplications since the last one.
+    unchecked: usize,
+    team: Team<'t>,
+}
+
+impl Looks<'_> {
+    fn note(&mut self, multiplications: usize) -> Result<()> {
+        self.unchecked += multiplications;
+        if self.unchecked < BETWEEN_CHECKS {
+            return Ok(());
+        }
+        self.unchecked = 0;
+        self.team.check.check()
+    }
 }
 
 /// Adds the product of two row-major matrices to `sums`, in the order of the contracted dimension.
@@ -224,22 +244,13 @@ fn multiply<T: Wide>(
     contracted: usize,
     columns: usize,
     sums: &mut [T],
-    team: Team<'_>,
+    looks: &mut Looks<'_>,
 ) -> Result<()> {
-    let mut unchecked = 0;
-    let mut note = |multiplications: usize| {
-        unchecked += multiplications;
-        if unchecked < BETWEEN_CHECKS {
-            return Ok(());
-        }
-        unchecked = 0;
-        team.check.check()
-    };
     if columns == 1 {
         for (lhs, sum) in zip(lhs.chunks_exact(contracted), sums) {
             let pieces = zip(lhs.chunks(BETWEEN_CHECKS), rhs.chunks(BETWEEN_CHECKS));
             for (lhs, rhs) in pieces {
-                note(lhs.len())?;
+                looks.note(lhs.len())?;
                 let products = zip(lhs, rhs).map(|(&x, &y)| x.multiply(y));
                 *sum = products.fold(*sum, T::add);
             }
@@ -252,13 +263,13 @@ fn multiply<T: Wide>(
             let lhs = lhs.iter().skip(block * ROWS);
             let is_long = columns > BETWEEN_CHECKS / ROWS;
             if !is_long {
-                note(rhs.len())?;
+                looks.note(rhs.len())?;
             }
             for (&x, rhs) in zip(lhs, rhs.chunks_exact(columns)) {
                 let parts = zip(sums.chunks_mut(BETWEEN_CHECKS), rhs.chunks(BETWEEN_CHECKS));
                 for (sums, rhs) in parts {
                     if is_long {
-                        note(rhs.len())?;
+                        looks.note(rhs.len())?;
                     }
                     for (sum, &y) in zip(sums, rhs) {
                         *sum = sum.add(x.multiply(y));
@@ -273,7 +284,7 @@ fn multiply<T: Wide>(
 /// Rounds sums to a type, part by part.
 pub(super) fn narrowed<T: Wide>(sums: &[T], to: ElementType, team: Team<'_>) -> Result<Vec<u8>> {
     let width = to.byte_width();
-    let mut bytes = zeroed(sums.len() * width)?;
+    let mut bytes = filled_within(0_u8, sums.len() * width, team.check)?;
     let parts = bytes.chunks_mut(BETWEEN_CHECKS * width);
     for (sums, bytes) in zip(sums.chunks(BETWEEN_CHECKS), parts) {
         team.check.check()?;
@@ -283,7 +294,7 @@ pub(super) fn narrowed<T: Wide>(sums: &[T], to: ElementType, team: Team<'_>) -> 
 }
 
 fn widened<T: Wide>(x: Elements<'_>, team: Team<'_>) -> Result<Vec<T>> {
-    let mut wide = zeroed(x.count())?;
+    let mut wide = filled_within(T::default(), x.count(), team.check)?;
     for (number, part) in wide.chunks_mut(BETWEEN_CHECKS).enumerate() {
         team.check.check()?;
         let from = x.part(number * BETWEEN_CHECKS, part.len())?;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::iter::zip;
 
-use super::array::{Array, Elements, repeat};
+use super::array::{Array, Elements, filled_within, repeat};
 use super::convert::convert;
 use super::strided::{Strides, copy, copy_within};
 use super::wide::{Kind, Wide};
@@ -76,7 +76,7 @@ pub(super) fn transposed_within<'a>(
     let Some((dimensions, from)) = moved(x, permutation)? else {
         return Ok(Cow::Borrowed(x.bytes));
     };
-    let mut bytes = zeroed(x.bytes.len())?;
+    let mut bytes = filled_within(0_u8, x.bytes.len(), check)?;
     let to = Strides::dense(&dimensions, x.width());
     copy_within(
         &dimensions,
@@ -262,13 +262,11 @@ pub(super) fn indices(starts: &[Array<'_>]) -> Result<Vec<i128>> {
 
 /// A dense array of the elements at `from`.
 pub(super) fn gather(x: &Array<'_>, dimensions: &[usize], from: Strides) -> Result<Vec<u8>> {
-    // Without this, the product of the other dimensions may overflow.
-    let is_empty = dimensions.contains(&0);
-    let count = if is_empty {
-        0
-    } else {
-        dimensions.iter().product()
-    };
+    // The product of the other dimensions may overflow.
+    if dimensions.contains(&0) {
+        return Ok(Vec::new());
+    }
+    let count = dimensions.iter().product::<usize>();
     let mut bytes = zeroed(x.width() * count)?;
     let to = Strides::dense(dimensions, x.width());
     copy(dimensions, x.width(), from.of(x.bytes), to.of(&mut bytes))?;

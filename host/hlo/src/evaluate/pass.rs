@@ -134,9 +134,11 @@ pub(crate) fn run_pass(
         let count = TILE.min(count - start);
         (Tile { start, count }, Vec::from_iter(parts))
     });
-    team.share(tiles, count * pass.members.len(), |(tile, parts)| {
-        run_tile(pass, instructions, &prepared, tile, parts, team.check)
-    })?;
+    team.share(
+        tiles,
+        count.saturating_mul(pass.members.len()),
+        |(tile, parts)| run_tile(pass, instructions, &prepared, tile, parts, team.check),
+    )?;
     zip(shapes, outputs)
         .map(|(shape, bytes)| leaf(shape, bytes))
         .collect()

@@ -10,7 +10,7 @@
 mod folds;
 mod neighbours;
 
-use super::array::{Array, array, repeat};
+use super::array::{Array, array, repeat_within};
 use super::movement::transposed_within;
 use super::{Callee, Check, bug, leaf, lift, share};
 use crate::instruction::BinaryOperation as B;
@@ -37,13 +37,13 @@ pub(super) fn reduce(
         let bytes = folds::fold(operation, &x, &first, dimensions, to.element_type(), team);
         return leaf(shape, bytes?);
     }
+    let check = callee.team().check;
     if rows.count == 0 {
         let leaves = initial
             .iter()
-            .map(|first| repeat(array(first)?.bytes, rows.results));
+            .map(|first| repeat_within(array(first)?.bytes, rows.results, check));
         return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
     }
-    let check = callee.team().check;
     let inputs = collect(inputs, |x| rows.literal(x, check))?;
     if lift::is_scalar(called, program) {
         neighbours::combine(shape, inputs, initial, rows, called, program, check)

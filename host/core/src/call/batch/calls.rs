@@ -75,6 +75,10 @@ impl Batch {
             while next < self.count {
                 let window = if ends_at_failure { usize::MAX } else { WINDOW };
                 let end = self.count.min(next.saturating_add(window));
+                if end - next >= 2 {
+                    // Each thread has an instance of its own, this one too.
+                    drop(run.take());
+                }
                 let shared =
                     self.share(sharing, calls, options, next..end, buffers, ends_at_failure);
                 let failures = match shared {

@@ -13,7 +13,7 @@ use std::ops::{BitAnd, BitOr, BitXor};
 
 use num_complex::Complex;
 
-use super::super::array::{Array, Elements};
+use super::super::array::{Array, Elements, filled_within};
 use super::super::binary::{maximum, minimum};
 use super::super::dot::narrowed;
 use super::super::elementwise::BLOCK;
@@ -231,8 +231,7 @@ fn encoded<T: Wide>(
     let mut initial = [T::default()];
     T::decode(first.shape.element_type(), first.bytes, &mut initial)?;
     let [initial] = initial;
-    let mut results = zeroed(x.outer * x.inner)?;
-    results.fill(initial);
+    let mut results = filled_within(initial, x.outer * x.inner, team.check)?;
     if x.count > 0 && !results.is_empty() {
         fold(&mut results)?;
     }
@@ -249,7 +248,7 @@ fn fold_columns<T: Wide>(
     if segments == 1 {
         return fold_segments(x, x.count, results, team, operation);
     }
-    let mut partial = zeroed(segments * results.len())?;
+    let mut partial = filled_within(T::default(), segments * results.len(), team.check)?;
     fold_segments(x, ROWS, &mut partial, team, operation)?;
     let partial = partial.chunks(segments * x.inner);
     for (results, partial) in zip(results.chunks_mut(x.inner), partial) {

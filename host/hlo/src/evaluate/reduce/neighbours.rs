@@ -3,9 +3,9 @@
 
 use std::iter::zip;
 
-use super::super::array::{Array, array, repeat};
+use super::super::array::{Array, array, filled_within, repeat_within};
 use super::super::strided::{Strides, copy_within};
-use super::super::{Check, bug, lift, share, zeroed};
+use super::super::{Check, bug, lift, share};
 use super::{Rows, collect, line, new_array};
 use crate::instruction::{Computation, Program};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
@@ -36,7 +36,7 @@ pub(super) fn combine(
         new_array(
             x.shape.element_type(),
             &[rows.results],
-            repeat(x.bytes, rows.results)?,
+            repeat_within(x.bytes, rows.results, check)?,
         )
     })?;
     let lines = inputs.iter().map(line).collect::<Result<Vec<_>>>()?;
@@ -52,7 +52,7 @@ fn flat_columns(x: &Array<'_>, start: usize, count: usize, check: &dyn Check) ->
     if let [_, step] = &mut *from.steps {
         *step *= 2;
     }
-    let mut bytes = zeroed(rows * count * x.width())?;
+    let mut bytes = filled_within(0_u8, rows * count * x.width(), check)?;
     let to = Strides::dense(&[rows, count], x.width());
     let (from, to) = (from.of(x.bytes), to.of(&mut *bytes));
     copy_within(&[rows, count], x.width(), from, to, check)?;
@@ -75,7 +75,7 @@ fn with_last(
             .map_err(bug);
     }
     let width = x.width();
-    let mut bytes = zeroed(shape.byte_size())?;
+    let mut bytes = filled_within(0_u8, shape.byte_size(), check)?;
     let to = Strides::dense(&wide, width);
     let half = Strides::dense(&narrow, width).of(elements);
     let last = Strides::dense(x.dimensions(), width).moved(1, columns_of_x - 1);
