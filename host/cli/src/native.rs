@@ -17,7 +17,7 @@ use callbox::call::TargetModule;
 use callbox::cuda::{CudaDevice, CudaModule, GraphLaunch, LibraryTarget, NativeGrants};
 use callbox::policy::Gpu;
 use callbox::program::{Executable, Program};
-use callbox::{Registry, Result, Status};
+use callbox::{CallOptions, Registry, Result, Status};
 use callbox_package::{Limits, Package, Trust};
 
 use super::call::Loaded;
@@ -33,7 +33,7 @@ use super::progress;
 use super::registered::Registered;
 use super::{regular_file, signing};
 
-/// Binds a program to native targets. Code that is neither granted nor fenced is refused before a
+/// Binds a program to native targets. Returns the options of its execution, too, whose time has begun. Code that is neither granted nor fenced is refused before a
 /// device is opened.
 pub(super) fn compile(
     program: &Program,
@@ -42,13 +42,15 @@ pub(super) fn compile(
     platform: &PlatformArguments,
     policy: &PolicyArguments,
     observer: &Arc<Observer>,
-) -> Outcome<(Executable, DeviceName)> {
+) -> Outcome<(Executable, DeviceName, CallOptions)> {
     let loader = Loader::new(platform, policy)?;
     let observed = |module, path: &Path| observer.native_module(module, path, policy);
     let registry = registry(natives, folders, &loader, observed)?;
     let device = open_device(platform)?;
     let name = name(&device);
-    Ok((Executable::compile_on(program, &registry, device)?, name))
+    let options = policy.call_options().from_now_on();
+    let executable = Executable::compile_within(program, &registry, Some(device), &options)?;
+    Ok((executable, name, options))
 }
 
 /// Loads a manifest or a library for one target. The name of a library's function may have its

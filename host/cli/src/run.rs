@@ -145,13 +145,13 @@ fn run_observed(arguments: &Arguments, observer: &Arc<Observer>) -> Outcome<Fini
     let function = select(&program, arguments.function.as_deref())?;
     let inputs = inputs::read(&function, &arguments.inputs)?;
     let user_data = arguments.user_data.read()?;
-    let (executable, device) = compile(arguments, &program, observer)?;
+    let (executable, device, options) = compile(arguments, &program, observer)?;
 
     let executed = Arc::new(AtomicU64::new(0));
     let options = ExecuteOptions {
         call: CallOptions {
             user_data,
-            ..arguments.policy.call_options()
+            ..options
         },
         progress: Some(Arc::clone(&executed)),
     };
@@ -179,12 +179,13 @@ fn check_platform(arguments: &Arguments) -> Outcome<()> {
     platform.takes(Platform::Cuda, "--native", !arguments.natives.is_empty())
 }
 
-/// Binds the program to the targets of the platform.
+/// Binds the program to the targets of the platform. Returns the options of its execution, too,
+/// whose time has begun.
 fn compile(
     arguments: &Arguments,
     program: &Program,
     observer: &Arc<Observer>,
-) -> Outcome<(Executable, Option<DeviceName>)> {
+) -> Outcome<(Executable, Option<DeviceName>, CallOptions)> {
     let (platform, folders) = (&arguments.platform, &arguments.folders);
     Ok(match platform.platform {
         Platform::Host => {
@@ -196,11 +197,12 @@ fn compile(
                 &arguments.policy,
                 observer,
             )?;
-            let executable = Executable::compile(program, &registry, Platform::Host)?;
-            (executable, None)
+            let options = arguments.policy.call_options().from_now_on();
+            let executable = Executable::compile_within(program, &registry, None, &options)?;
+            (executable, None, options)
         }
         Platform::Cuda => {
-            let (executable, device) = native::compile(
+            let (executable, device, options) = native::compile(
                 program,
                 &arguments.natives,
                 folders,
@@ -208,7 +210,7 @@ fn compile(
                 &arguments.policy,
                 observer,
             )?;
-            (executable, Some(device))
+            (executable, Some(device), options)
         }
     })
 }

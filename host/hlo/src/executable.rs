@@ -94,7 +94,7 @@ impl Executable {
             platform == Platform::Host,
             "expected the platform Host, or a device to run on, found {platform} alone"
         );
-        Self::new(program, registry, platform, None)
+        Self::compile_within(program, registry, None, &CallOptions::default())
     }
 
     /// Binds a program's custom calls to the registry's targets for a device's platform.
@@ -110,17 +110,28 @@ impl Executable {
         registry: &Registry,
         device: Arc<dyn Device>,
     ) -> Result<Self> {
-        let platform = device.platform();
-        Self::new(program, registry, platform, Some(device))
+        Self::compile_within(program, registry, Some(device), &CallOptions::default())
     }
 
-    fn new(
+    /// Binds a program's custom calls to the registry's targets for a device, or else for the
+    /// platform Host. The stages `instantiate` of all targets run within the deadline and the
+    /// cancel token of `options`. Without a deadline, those of each module have the limit of its
+    /// policy.
+    ///
+    /// # Errors
+    /// - DEADLINE_EXCEEDED or CANCELLED, according to the options.
+    /// - As for [`Executable::compile_on`].
+    pub fn compile_within(
         program: &Program,
         registry: &Registry,
-        platform: Platform,
         device: Option<Arc<dyn Device>>,
+        options: &CallOptions,
     ) -> Result<Self> {
-        let (plan, modules) = Plan::new(program, registry, platform)?;
+        let platform = device
+            .as_ref()
+            .map_or(Platform::Host, |device| device.platform());
+        let options = options.from_now_on();
+        let (plan, modules) = Plan::new(program, registry, platform, &options)?;
         if device.is_some() {
             plan.check_for_devices(program)?;
         }

@@ -246,7 +246,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
         return None;
     }
     checks.sort_by_key(|check| (check.step, check.operand));
-    let loops = loops::plan(&solution, &uniformity)?;
+    let loops = loops::plan(&solution, &uniformity, &checks)?;
     refusals.extend(loops.refusals);
     refusals.extend(rules::fence_size(subject, &checks, &loops.looks));
     if !refusals.is_empty() {

@@ -22,7 +22,7 @@ use super::super::Program;
 use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
 use crate::evaluate::Pass;
 use callbox_core::Registry;
-use callbox_core::call::{Platform, PreparedCalls};
+use callbox_core::call::{CallOptions, Platform, PreparedCalls};
 use callbox_core::text::shortened;
 use callbox_core::values::{Result, Shape, Status};
 
@@ -93,6 +93,7 @@ impl Plan {
         program: &Program,
         registry: &Registry,
         platform: Platform,
+        options: &CallOptions,
     ) -> Result<(Self, Vec<Box<dyn PreparedCalls>>)> {
         let order = reach::callees_first(program)?;
         let references = References::new(program);
@@ -115,7 +116,7 @@ impl Plan {
             computations,
             sites_left: AtomicUsize::new(MAX_KEPT),
         };
-        Ok((plan, binder.prepare()?))
+        Ok((plan, binder.prepare(options)?))
     }
 
     /// Checks that no computation that is applied to elements has custom calls.

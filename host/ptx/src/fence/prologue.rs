@@ -45,6 +45,7 @@ impl Fencer<'_> {
         for register in &self.proof.plan.zeroed {
             self.writer.zero(*register, None);
         }
+        self.zero_carry();
         for (look, _, _, counter, _) in &self.slow {
             emit!(self.writer => Mov ["u32"] *counter, u64::from(look.period));
         }
@@ -56,6 +57,22 @@ impl Fencer<'_> {
         self.zero_local();
         self.zero_shared();
         self.writer.append(body);
+    }
+
+    /// Sets the carry to zero, where the kernel reads it: it would be that of an earlier kernel.
+    fn zero_carry(&mut self) {
+        let mut body = self.function.body.iter().flatten();
+        let reads_carry = body.any(|statement| match statement {
+            Statement::Instruction(instruction) => matches!(
+                instruction.opcode,
+                Opcode::Addc | Opcode::Subc | Opcode::Madc
+            ),
+            Statement::Label(_) => false,
+        });
+        if reads_carry {
+            let sum = self.writer.register(Type::B32);
+            emit!(self.writer => Add ["cc", "u32"] sum, 0, 0);
+        }
     }
 
     /// The line of the author's first instruction.

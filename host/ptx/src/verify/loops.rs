@@ -1,11 +1,12 @@
 //! What ends each loop: a bound that was proved, or a look at the stop word.
 
 use super::flow::{Block, Flow};
+use super::rules::check_size;
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
 use super::values::Subject;
 use super::weights::weight;
-use super::{LoopEnd, LoopReport, Refusal, Rule, launch_refusal, variable_align};
+use super::{Check, LoopEnd, LoopReport, Refusal, Rule, launch_refusal, variable_align};
 use crate::ast::Line;
 use crate::table::{Meeting, Opcode};
 use crate::types::Space;
@@ -90,10 +91,14 @@ fn wait_of(flow: &Flow<'_>, block: &Block) -> Option<Wait> {
 }
 
 /// `None` if there is too much work.
-pub(crate) fn plan(solution: &Solution<'_>, uniformity: &Uniformity) -> Option<Loops> {
+pub(crate) fn plan(
+    solution: &Solution<'_>,
+    uniformity: &Uniformity,
+    checks: &[Check],
+) -> Option<Loops> {
     let flow = solution.subject.flow;
     let waits = flow.blocks.iter().map(|block| wait_of(flow, block));
-    let mut nest = Nest::new(solution, uniformity, waits.collect());
+    let mut nest = Nest::new(solution, uniformity, waits.collect(), checks);
     let mut longest = MOST_WORK;
     let mut total = nest.decide(longest)?;
     // Loops that follow one another may be short, and take long together.
@@ -158,8 +163,14 @@ impl<'n, 's> Nest<'n, 's> {
         solution: &'n Solution<'s>,
         uniformity: &'n Uniformity,
         waits: Vec<Option<Wait>>,
+        checks: &[Check],
     ) -> Self {
         let flow = solution.subject.flow;
+        let mut weights =
+            Vec::from_iter((flow.steps.iter()).map(|step| weight(step.instruction, &step.form)));
+        for check in checks {
+            weights[check.step] += check_size(check) as i128;
+        }
         // Bounds hold only if each cycle has a block that dominates it.
         let is_reducible = flow.loops.iter().all(|one| one.is_natural);
         let turns = flow.loops.iter().map(|one| Turns {
@@ -174,11 +185,8 @@ impl<'n, 's> Nest<'n, 's> {
         let mut order: Vec<usize> = (0..flow.loops.len()).collect();
         order.sort_by_key(|&index| flow.loops[index].body.len());
         let units = |block: usize| -> i128 {
-            let steps = &flow.steps[flow.blocks[block].first..flow.blocks[block].end];
-            let weights = steps
-                .iter()
-                .map(|step| weight(step.instruction, &step.form));
-            weights.sum()
+            let steps = flow.blocks[block].first..flow.blocks[block].end;
+            weights[steps].iter().sum()
         };
         // The largest loop so far that each block is in.
         let mut around: Vec<Option<usize>> = vec![None; flow.blocks.len()];

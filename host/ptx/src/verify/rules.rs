@@ -96,23 +96,27 @@ pub(crate) fn declarations(
     found
 }
 
+/// The instructions of a check, at most.
+pub(crate) fn check_size(check: &Check) -> usize {
+    const CHECK: usize = 16;
+    /// Those for each array that the address may lie in.
+    const ARRAY: usize = 4;
+    match &check.decision {
+        Decision::Checked { within, .. } => CHECK + ARRAY * within.len(),
+        Decision::Never => CHECK,
+        Decision::Proved | Decision::Dropped => 0,
+    }
+}
+
 /// Checks the size of the kernel with its fence before it is made.
 pub(crate) fn fence_size(
     subject: &Subject<'_>,
     checks: &[Check],
     looks: &[Look],
 ) -> Option<Refusal> {
-    /// The instructions of a check, and for each array that the address may lie in.
-    const CHECK: usize = 16;
-    const ARRAY: usize = 4;
     /// The instructions of a look.
     const LOOK: usize = 16;
-    let of_check = |check: &Check| match &check.decision {
-        Decision::Checked { within, .. } => CHECK + ARRAY * within.len(),
-        Decision::Never => CHECK,
-        Decision::Proved | Decision::Dropped => 0,
-    };
-    let checked: usize = checks.iter().map(of_check).sum();
+    let checked: usize = checks.iter().map(check_size).sum();
     let size = subject.flow.steps.len() + checked + LOOK * looks.len();
     let most = subject.limits.fenced_instructions;
     (size > most).then(|| {

@@ -10,6 +10,9 @@ const GLOBAL: i128 = 64;
 const NEAR: i128 = 16;
 /// The units of an instruction that is a function of many native ones.
 const FUNCTION: i128 = 64;
+/// The units of a division of 64 bits, and of a product of matrices of narrow numbers, which newer
+/// devices compute by many instructions.
+const LONG_FUNCTION: i128 = 160;
 /// The units of an arithmetic instruction in F64, which most devices run at a fraction of the rate.
 const F64: i128 = 16;
 /// The units of an atomic operation, of which a device runs one at a time on one address.
@@ -23,10 +26,14 @@ const PAUSE: i128 = 1 << 18;
 /// where other warps run beside it.
 pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
     use Opcode as O;
+    let is_wide = instruction.kind().is_some_and(|kind| kind.bits() == 64);
     match instruction.opcode {
         O::Atom | O::Red => ATOMIC,
         O::Membar | O::Fence => FENCE,
         O::Nanosleep => PAUSE,
+        O::Div | O::Rem if is_wide => LONG_FUNCTION,
+        O::Mma | O::Wmma if instruction.kinds().any(|kind| kind.bits() < 8) => LONG_FUNCTION,
+        O::Bfe | O::Bfi | O::Sad if is_wide => NEAR,
         O::Div
         | O::Rem
         | O::Sqrt
@@ -37,6 +44,7 @@ pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
         | O::Lg2
         | O::Ex2
         | O::Tanh
+        | O::Fns
         | O::Mma => FUNCTION,
         O::Wmma if instruction.has("mma") => FUNCTION,
         O::Bar | O::Barrier | O::Shfl | O::Vote | O::Match | O::Redux => NEAR,

@@ -161,11 +161,11 @@ impl<'a> Binder<'a> {
         )
     }
 
-    /// Has each module prepare its call sites.
-    pub(super) fn prepare(self) -> Result<Vec<Box<dyn PreparedCalls>>> {
+    /// Has each module prepare its call sites, all of them within `options`.
+    pub(super) fn prepare(self, options: &CallOptions) -> Result<Vec<Box<dyn PreparedCalls>>> {
         let modules = self.modules.into_iter();
         modules
-            .map(|(module, sites)| module.prepare(sites, &CallOptions::default()))
+            .map(|(module, sites)| module.prepare(sites, options))
             .collect()
     }
 
