@@ -72,9 +72,11 @@ def _inspect(arguments: argparse.Namespace) -> None:
     module = _load(arguments)
     print(f"{shown_path(arguments.module.name)}: {len(module)} targets, SHA-256 {module.digest}")
     for target in module.targets.values():
-        documentation = (target.__doc__ or "").splitlines()
-        for number, line in enumerate(documentation):
-            print(_printable(("\n" if number == 0 else "    " if line else "") + line))
+        signature, *documentation = (target.__doc__ or "").splitlines() or [""]
+        print(_printable("\n" + signature))
+        # The mark tells the author's words from callbox's.
+        for line in documentation:
+            print(_printable(f"    | {line}".rstrip() if line else ""))
         if target.traits:
             print(f"    traits: {', '.join(map(_printable, target.traits))}")
 

@@ -111,6 +111,12 @@ impl ModuleCore {
         })
     }
 
+    /// The module, if it is open and was loaded in this process.
+    pub(crate) fn loaded_here(&self) -> Option<Arc<Loaded>> {
+        let known = self.loaded_now()?;
+        known.engine.is_of_this_process().then_some(known)
+    }
+
     /// Returns the module in this process. A forked child loads it again.
     pub(crate) fn loaded(&self) -> callbox::Result<Arc<Loaded>> {
         let Some(known) = read(&self.loaded, "the module")? else {

@@ -20,11 +20,12 @@ use crate::checks;
 use crate::error::{or_raise, raised};
 use crate::exit::Inside;
 use crate::interrupts;
-use crate::module::{FamilyKey, SiteKey, key_part};
+use crate::module::{FamilyKey, Loaded, SiteKey, key_part};
 use crate::native;
 use crate::shadow::ShadowSite;
 use crate::site::{CallText, InfoText, Passage, Ready, Shapes, SiteText};
 use crate::stack::on_enough;
+use crate::waiting::on_a_thread;
 
 /// The maximum number of call sites of direct calls. The cache is cleared when full.
 const MOST_SITES: usize = 1024;
@@ -168,6 +169,15 @@ impl Target {
         Ok(site)
     }
 
+    /// Compiles the module in a forked child, as long as a load takes, while other threads run.
+    #[cold]
+    fn load_again(&self, py: Python<'_>, inside: Inside) -> PyResult<(Inside, Arc<Loaded>)> {
+        drop(inside);
+        let core = Arc::clone(&self.core);
+        let loaded = on_a_thread(py, move || core.loaded())?;
+        Ok((Inside::enter(py), or_raise(py, loaded)?))
+    }
+
     /// Returns the call site of a direct call, from the cache if possible. Otherwise the time of
     /// the call begins.
     pub(super) fn direct(
@@ -182,7 +192,10 @@ impl Target {
             options,
             outs,
         } = *request;
-        let loaded = or_raise(py, self.core.loaded())?;
+        let (inside, loaded) = match self.core.loaded_here() {
+            Some(loaded) => (inside, loaded),
+            None => self.load_again(py, inside)?,
+        };
         let mut key = DirectKey {
             family: Vec::with_capacity(256),
             attributes: Vec::with_capacity(64),

@@ -27,7 +27,8 @@ def test_inspect(run, guests):
     digest = callbox.Host().load(guests / "add_n.wasm").digest
     assert output.splitlines()[0] == f"add_n.wasm: 1 targets, SHA-256 {digest}"
     assert "add_n(x: float32[..], *, n: float32) -> y: float32[..]" in output
-    assert "traits: pure, elementwise" in output
+    assert "    traits: pure, elementwise" in output.splitlines()
+    assert "    | Adds the attribute `n`," in output
 
 
 def test_policy(run):

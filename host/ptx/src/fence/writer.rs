@@ -238,8 +238,15 @@ impl Writer {
 
     pub(super) fn shifted(&self, instruction: &Instruction) -> Instruction {
         let operands = instruction.operands.iter();
+        let (opcode, modifiers) = match instruction.opcode {
+            // Without the claims that all lanes branch, or load from one address.
+            Opcode::Bra => (Opcode::Bra, Vec::new()),
+            Opcode::Ldu => (Opcode::Ld, instruction.modifiers.clone()),
+            opcode => (opcode, instruction.modifiers.clone()),
+        };
         Instruction {
-            modifiers: instruction.modifiers.clone(),
+            opcode,
+            modifiers,
             operands: operands
                 .map(|operand| self.shifted_operand(operand))
                 .collect(),
