@@ -263,6 +263,9 @@ fn prove(
     (is_inside, is_aligned)
 }
 
+/// The alignment of a row of `wmma`, in bits.
+const ROW_ALIGN_BITS: u64 = 128;
+
 /// The number of bytes that an access can reach.
 fn bytes(solution: &Solution<'_>, step: usize, access: Access) -> Result<u64, Reason> {
     match access.bytes {
@@ -292,6 +295,16 @@ fn bytes(solution: &Solution<'_>, step: usize, access: Access) -> Result<u64, Re
                             "make the distance a constant or a scalar parameter",
                         ));
                     };
+                    // Rows lie in memory without gaps between elements of less than a byte.
+                    let kind = subject.flow.steps[step].instruction.kind();
+                    let bits = kind.map_or(0, |kind| u64::from(kind.bits()));
+                    if !(stride * bits).is_multiple_of(ROW_ALIGN_BITS) {
+                        return Err((
+                            Rule::Address,
+                            "the distance of its rows is no multiple of 16 bytes".into(),
+                            "pad the rows",
+                        ));
+                    }
                     stride * u64::from(element)
                 }
             };
