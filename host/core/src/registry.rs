@@ -62,10 +62,7 @@ impl Registry {
     ) -> Result<()> {
         check_name(name)?;
         let targets = module.targets();
-        // Those of a guest are sorted, and there may be many.
-        let found = targets.binary_search_by(|t| t.name.as_str().cmp(export));
-        let found = found.ok();
-        let Some(index) = found.or_else(|| targets.iter().position(|t| t.name == export)) else {
+        let Some(index) = Signature::find(targets, export) else {
             let names = module.targets().iter().map(|t| t.name.as_str());
             return Err(Status::not_found(format!(
                 "the module has no target {:?}; {}",

@@ -325,15 +325,15 @@ impl<'a> Sections<'a> {
 
     fn add_metadata(&mut self, data: &[u8]) -> Result<()> {
         let metadata = self.metadata.get_or_insert_default();
-        metadata.extend_from_slice(data);
-        if metadata.len() > self.limits.metadata_bytes {
+        let size = metadata.len() + data.len();
+        if size > self.limits.metadata_bytes {
             return Err(exhausted(format!(
-                "expected the section {} to have at most {} bytes (`metadata_bytes`), found {}",
+                "expected the section {} to have at most {} bytes (`metadata_bytes`), found {size}",
                 abi::METADATA_SECTION,
                 self.limits.metadata_bytes,
-                metadata.len()
             )));
         }
+        metadata.extend_from_slice(data);
         Ok(())
     }
 

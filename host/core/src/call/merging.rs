@@ -19,8 +19,7 @@ pub(super) fn merged(
     element: &CallSite,
     batch: &Batch,
 ) -> Option<(CallSite, usize)> {
-    let mut targets = targets.iter();
-    let target = targets.find(|target| target.name == element.target)?;
+    let target = &targets[Signature::find(targets, &element.target)?];
     if batch.count == 0 || batch.sizes.is_empty() || !target.has_trait(BATCHED) {
         return None;
     }

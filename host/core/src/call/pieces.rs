@@ -49,8 +49,8 @@ impl Pieces {
         piece_bytes: usize,
     ) -> Option<(Vec<CallSite>, Self)> {
         let policy = module.policy()?;
-        let mut targets = module.targets().iter();
-        let target = targets.find(|target| target.name == element.target)?;
+        let targets = module.targets();
+        let target = &targets[Signature::find(targets, &element.target)?];
         if !can_be_cut(policy, target, element) {
             return None;
         }
@@ -292,7 +292,8 @@ fn worth(least: usize, operands: &[Part], total: usize) -> usize {
         Part::Whole(size) => *size,
         Part::Rows(_) => 0,
     });
-    whole.sum::<usize>().min(total / 4).max(least)
+    let whole = whole.fold(0, usize::saturating_add);
+    whole.min(total / 4).max(least)
 }
 
 /// The bytes of a row of an array that is cut.

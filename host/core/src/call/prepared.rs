@@ -11,7 +11,7 @@ use super::sharing::Sharing;
 use super::signature::dimensions::PURE;
 use super::{
     CallBuffers, CallOptions, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution,
-    PreparedCalls, Slices, Stage, TargetModule, Threads,
+    PreparedCalls, Signature, Slices, Stage, TargetModule, Threads,
 };
 use crate::policy::Policy;
 use crate::values::{Dictionary, Result, Status, bounded};
@@ -418,11 +418,12 @@ impl Plan {
 /// The most threads that may share a call of this site: 1 unless the target is pure, has no stages
 /// that run once per execution, and the policy lets nothing depend on the number of instances.
 fn most_threads<M: DirectModule>(module: &M, site: &CallSite) -> usize {
-    let mut targets = module.targets().iter();
-    let target = targets.find(|target| target.name == site.target);
+    let targets = module.targets();
+    let target = Signature::find(targets, &site.target);
     let (Some(target), Some(policy)) = (target, module.policy()) else {
         return 1;
     };
+    let target = &targets[target];
     let per_execution = [Stage::Prepare, Stage::Initialize];
     let has_stages = target
         .stages

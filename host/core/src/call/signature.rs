@@ -83,6 +83,14 @@ pub struct AttributeSignature {
 }
 
 impl Signature {
+    /// The index of the target with this name. A guest has its targets sorted, and may have many.
+    #[must_use]
+    pub(crate) fn find(targets: &[Self], name: &str) -> Option<usize> {
+        let found = targets.binary_search_by(|target| target.name.as_str().cmp(name));
+        let found = found.ok();
+        found.or_else(|| targets.iter().position(|target| target.name == name))
+    }
+
     /// Whether the target has this trait. A target of the trait `elementwise`, `rows` or `batched`
     /// is also pure.
     #[must_use]
