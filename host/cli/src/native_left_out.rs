@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callbox::Status;
 use callbox::call::TargetModule;
 use callbox::program::{Executable, Program};
+use callbox::{CallOptions, Status};
 use callbox_package::Package;
 
 use super::call::Loaded;
@@ -44,7 +44,7 @@ pub(super) fn compile(
     _: &PlatformArguments,
     _: &PolicyArguments,
     _: &Arc<Observer>,
-) -> Outcome<(Executable, DeviceName)> {
+) -> Outcome<(Executable, DeviceName, CallOptions)> {
     Err(Status::unimplemented(left_out("cuda")).into())
 }
 
