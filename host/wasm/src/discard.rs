@@ -144,7 +144,7 @@ impl Discarder {
 
     /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed,
     /// and it may itself wait for memory.
-    pub(crate) fn wait_for_memory(
+    pub(crate) fn wait_for_freed(
         &self,
         seen: u64,
         deadline: Instant,

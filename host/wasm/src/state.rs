@@ -238,7 +238,7 @@ impl GuestState {
                 return Ok(false);
             }
             let discarder = &self.shared.discarder;
-            let has_waited = discarder.wait_for_memory(freed, end, cancel.as_ref());
+            let has_waited = discarder.wait_for_freed(freed, end, cancel.as_ref());
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);

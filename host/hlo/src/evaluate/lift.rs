@@ -5,8 +5,8 @@ use super::{Check, bug, evaluate_alone, leaf, with_capacity};
 use crate::instruction::{Computation, ComputationId, Instruction, Opcode, Program};
 use callbox_core::values::{ArrayShape, Literal, Result, Shape};
 
-/// The most instructions of such a computation, those of its callees included. The executor, which
-/// checks deadlines, runs larger ones.
+/// The most instructions of such a computation, those of its callees included, where one that gives
+/// a tuple counts for each of its arrays. The executor, which checks deadlines, runs larger ones.
 const MAX_INSTRUCTIONS: usize = 256;
 
 /// Whether a computation takes and gives scalars, and all its operations are elementwise on
@@ -37,10 +37,14 @@ pub(super) fn run(
     let mut leaves: Vec<Vec<u8>> = leaves.collect::<Result<_>>()?;
     for start in (0..count).step_by(TILE) {
         let size = TILE.min(count - start);
-        let parts = arguments.iter().map(|x| part(x, start, size));
+        let parts = arguments.iter().map(|x| {
+            check.check()?;
+            part(x, start, size)
+        });
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let results = run_tile(computation, &parts, size, program, check)?;
         for (to, (_, from)) in std::iter::zip(&mut leaves, results.leaves()) {
+            check.check()?;
             to.extend_from_slice(from);
         }
     }
@@ -136,7 +140,8 @@ pub(super) fn called_by(program: &Program, id: ComputationId) -> Result<&Computa
 
 fn is_scalar_within(computation: &Computation, program: &Program, budget: &mut usize) -> bool {
     computation.instructions.iter().all(|instruction| {
-        let Some(left) = budget.checked_sub(1) else {
+        // An instruction on a tuple copies a reference to each of its arrays.
+        let Some(left) = budget.checked_sub(instruction.shape.leaf_count().max(1)) else {
             return false;
         };
         *budget = left;

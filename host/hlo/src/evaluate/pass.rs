@@ -203,6 +203,7 @@ fn run_tile(
     let mut taken = vec![Vec::new(); parts.len()];
     for input in inputs {
         if let Input::Taken(_, result) = *input {
+            check.check()?;
             taken[result] = parts[result].to_vec();
         }
     }

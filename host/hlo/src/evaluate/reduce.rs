@@ -10,6 +10,8 @@
 mod folds;
 mod neighbours;
 
+use std::borrow::Cow;
+
 use super::array::{Array, array, repeat_within};
 use super::movement::transposed_within;
 use super::{Callee, Check, bug, leaf, lift, share};
@@ -44,7 +46,8 @@ pub(super) fn reduce(
             .map(|first| repeat_within(array(first)?.bytes, rows.results, check));
         return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
     }
-    let inputs = collect(inputs, |x| rows.literal(x, check))?;
+    let inputs = inputs.iter().map(|x| rows.literal(x, check));
+    let inputs = inputs.collect::<Result<_>>()?;
     if lift::is_scalar(called, program) {
         neighbours::combine(shape, inputs, initial, rows, called, program, check)
     } else {
@@ -121,9 +124,17 @@ impl Rows {
         })
     }
 
-    fn literal(&self, x: &Array<'_>, check: &dyn Check) -> Result<Literal> {
-        let bytes = transposed_within(x, &self.order, check)?.into_owned();
-        new_array(x.shape.element_type(), &[self.results, self.count], bytes)
+    fn literal(&self, x: &Literal, check: &dyn Check) -> Result<Literal> {
+        let own = array(x)?;
+        let shape = ArrayShape::new(own.shape.element_type(), &[self.results, self.count]);
+        let shape = shape.map_err(bug)?;
+        match transposed_within(&own, &self.order, check)? {
+            Cow::Borrowed(_) => {
+                Literal::from_shared_leaves(shape.into(), x.shared_leaves().to_vec())
+            }
+            Cow::Owned(bytes) => Literal::from_bytes(shape, bytes),
+        }
+        .map_err(bug)
     }
 }
 

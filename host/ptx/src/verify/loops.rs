@@ -325,15 +325,20 @@ fn zeroing(subject: &Subject<'_>) -> i128 {
     units.sum()
 }
 
-/// The most units of work of all threads of a grid, without the turns of loops that look at the
+/// The most units of work of all threads of a grid, in whole warps, without the turns of loops that look at the
 /// stop word. 0 if the launch is not known.
 fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let subject = solution.subject;
     if subject.open.grid || subject.open.block {
         return 0;
     }
-    let sizes = subject.launch.grid.iter().chain(&subject.launch.block);
-    let threads = sizes.fold(1, |all: i128, &one| all.saturating_mul(i128::from(one)));
+    let count = |sizes: &[u32]| {
+        let sizes = sizes.iter().map(|&one| u64::from(one));
+        sizes.fold(1, u64::saturating_mul)
+    };
+    // A device runs whole warps.
+    let of_block = count(&subject.launch.block).next_multiple_of(32);
+    let threads = i128::from(count(&subject.launch.grid)) * i128::from(of_block);
     threads.saturating_mul(of_thread)
 }
 

@@ -34,6 +34,15 @@ pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
         O::Div | O::Rem if is_wide => LONG_FUNCTION,
         O::Mma | O::Wmma if instruction.kinds().any(|kind| kind.bits() < 8) => LONG_FUNCTION,
         O::Bfe | O::Bfi | O::Sad if is_wide => NEAR,
+        O::Mul | O::Mad if is_wide && instruction.has("hi") => NEAR,
+        // They wait as a fence does.
+        O::Ld | O::St
+            if ["acquire", "release", "sc", "mmio"]
+                .map(|name| instruction.has(name))
+                .contains(&true) =>
+        {
+            FENCE
+        }
         O::Div
         | O::Rem
         | O::Sqrt

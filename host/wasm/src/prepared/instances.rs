@@ -90,7 +90,9 @@ impl Sites {
         let deadline = own.map_or(most, |own| own.min(most));
         let cancel = caller.options.cancel.as_ref();
         loop {
-            let has_room = shared.discarder.wait(seen, deadline, cancel)
+            let discarder = &shared.discarder;
+            // A guest may hold an instance that helps for as long as its deadline lasts.
+            let has_room = discarder.wait_for_freed(seen, deadline, cancel)
                 || if !self.quota.has_room(&shared.policy.limits) {
                     // Evicting others does not help an executable that has reached its own limit.
                     self.pool.evict_one()
@@ -102,7 +104,8 @@ impl Sites {
                 } else {
                     // Growth has evicted all that count towards the limit on memory.
                     false
-                };
+                }
+                || discarder.wait(seen, deadline, cancel);
             // A call that is stopped while it waits reports that, rather than the lack of room.
             if cancel.is_some_and(CancelToken::is_cancelled) {
                 return Err(not_called(Interrupted::Cancelled, "the module"));

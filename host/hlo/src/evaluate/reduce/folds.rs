@@ -15,12 +15,12 @@ use num_complex::Complex;
 
 use super::super::array::{Array, Elements, filled_within};
 use super::super::binary::{maximum, minimum};
+use super::super::bug;
 use super::super::dot::narrowed;
 use super::super::elementwise::BLOCK;
 use super::super::movement::transposed_within;
 use super::super::teamwork::Team;
 use super::super::wide::{Kind, Wide};
-use super::super::{bug, zeroed};
 use crate::instruction::BinaryOperation as B;
 use callbox_core::values::{ElementType, Result};
 use callbox_maths::folds::{self, Fold, LANES};
@@ -328,7 +328,7 @@ fn fold_rows<T: Wide>(
     fold: impl Fn(usize, usize) -> Result<Option<T>> + Sync,
 ) -> Result<()> {
     let segments = x.count.div_ceil(SEGMENT);
-    let mut partial = zeroed(x.outer * segments)?;
+    let mut partial = filled_within(T::default(), x.outer * segments, team.check)?;
     // The rows of a part, so that threads seldom wait for the next one.
     let several = (SEGMENT / x.count).max(1);
     let parts = partial.chunks_mut(several).enumerate();
@@ -342,7 +342,10 @@ fn fold_rows<T: Wide>(
         }
         Ok(())
     })?;
-    for (result, partial) in zip(results, partial.chunks(segments)) {
+    for (row, (result, partial)) in zip(results, partial.chunks(segments)).enumerate() {
+        if row % BLOCK == 0 || segments >= BLOCK {
+            team.check.check()?;
+        }
         *result = partial.iter().fold(*result, |sum, &x| operation(sum, x));
     }
     Ok(())
