@@ -197,7 +197,13 @@ fn compile(
                 &arguments.policy,
                 observer,
             )?;
-            let options = arguments.policy.call_options().from_now_on();
+            let options = arguments.policy.call_options();
+            let options = if is_traced.contains(&true) {
+                // Its modules are compiled when it is, which does not count.
+                options
+            } else {
+                options.from_now_on()
+            };
             let executable = Executable::compile_within(program, &registry, None, &options)?;
             (executable, None, options)
         }

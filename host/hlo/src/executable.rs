@@ -115,8 +115,8 @@ impl Executable {
 
     /// Binds a program's custom calls to the registry's targets for a device, or else for the
     /// platform Host. The stages `instantiate` of all targets run within the deadline and the
-    /// cancel token of `options`. Without a deadline, those of each module have the limit of its
-    /// policy.
+    /// cancel token of `options`. A deadline that has not begun begins for each module, and without
+    /// one, those of each module have the limit of its policy.
     ///
     /// # Errors
     /// - DEADLINE_EXCEEDED or CANCELLED, according to the options.
@@ -130,8 +130,7 @@ impl Executable {
         let platform = device
             .as_ref()
             .map_or(Platform::Host, |device| device.platform());
-        let options = options.from_now_on();
-        let (plan, modules) = Plan::new(program, registry, platform, &options)?;
+        let (plan, modules) = Plan::new(program, registry, platform, options)?;
         if device.is_some() {
             plan.check_for_devices(program)?;
         }

@@ -139,3 +139,13 @@ fn checks_that_would_be_many_are_refused() {
         "{refusals:?}"
     );
 }
+
+/// Each `selp` chooses what the one before it chose.
+#[test]
+fn chains_of_choices_take_no_stack() {
+    let chain = "selp.b32 %x, %x, %i, %p;\n".repeat(20_000);
+    let body = format!(
+        "mov.u32 %i, %tid.x; mov.u32 %x, 5; setp.lt.u32 %p, %i, 7;\n{chain}st.global.u32 [%a], %x;"
+    );
+    verified(&body, 1).unwrap();
+}

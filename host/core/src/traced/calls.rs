@@ -284,17 +284,20 @@ impl TargetModule for TracedCalls {
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
         let mut splat_bytes = MAX_SPLAT_BYTES;
-        // One deadline is for the stages `instantiate` of all calls, as for those of a module.
+        let described = sites.iter().map(|site| {
+            let described = self.read(site, &mut splat_bytes);
+            described.map_err(|status| status.context(site.label()))
+        });
+        let described = described.collect::<Result<Vec<_>>>()?;
+        // One deadline is for the stages `instantiate` of all calls, as for those of a module. What
+        // was compiled before is no part of it.
         let longest = self.longest.map(Deadline::After);
         let options = CallOptions {
             deadline: options.deadline.or(longest).map(Deadline::begin),
             ..options.clone()
         };
-        let prepared = sites.iter().map(|site| {
-            let described = self.read(site, &mut splat_bytes);
-            let described = described.map_err(|status| status.context(site.label()))?;
-            described.prepare(&options)
-        });
+        let prepared = described.into_iter();
+        let prepared = prepared.map(|described| described.prepare(&options));
         Ok(Box::new(Calls {
             calls: prepared.collect::<Result<_>>()?,
             longest: self.longest,

@@ -258,7 +258,11 @@ impl Subject<'_> {
             let limited = Contents::number(range);
             match self.ssa.values[value.at()].definition {
                 _ if value == left => Some(limited),
-                Definition::Result { step, .. } if self.reads(step, left) => {
+                // Another `selp` would look at what it chooses in turn, as deep as they are chained.
+                Definition::Result { step, .. }
+                    if self.reads(step, left)
+                        && self.flow.steps[step].instruction.opcode != Opcode::Selp =>
+                {
                     Some(self.evaluate(value, &mut |part| {
                         if part == left { limited } else { of(part) }
                     }))
