@@ -104,7 +104,7 @@ fn measure(arguments: &Arguments) -> Outcome<String> {
     };
     let options = CallOptions {
         threads: Some(arguments.threads as usize),
-        ..arguments.policy.call_options()
+        ..arguments.policy.case_options()?
     };
     let mut text = String::new();
     for case in &cases {

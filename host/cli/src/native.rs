@@ -33,7 +33,8 @@ use super::progress;
 use super::registered::Registered;
 use super::{regular_file, signing};
 
-/// Binds a program to native targets. Returns the options of its execution, too, whose time has begun. Code that is neither granted nor fenced is refused before a
+/// Binds a program to native targets. Returns the options of its execution, too, whose time has
+/// begun. Code that is neither granted nor fenced is refused before a
 /// device is opened.
 pub(super) fn compile(
     program: &Program,

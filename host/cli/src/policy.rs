@@ -208,6 +208,16 @@ impl PolicyArguments {
         }
     }
 
+    /// The options of a package's cases, whose own deadlines do not lengthen the policy's.
+    pub(super) fn case_options(&self) -> Outcome<CallOptions> {
+        let options = self.call_options();
+        let limit = self.read()?.limits.deadline.map(Deadline::After);
+        Ok(CallOptions {
+            deadline: options.deadline.or(limit),
+            ..options
+        })
+    }
+
     /// The options of a call under a policy that its site is first prepared for, with its time
     /// begun. The start of a worker takes from a deadline that was asked for, and not from a
     /// policy's.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use callbox::{CallOptions, Deadline, Platform, Status};
+use callbox::{CallOptions, Platform, Status};
 use callbox_package::{Limits, MANIFEST, Package};
 
 use super::case::{Case, Ending};
@@ -92,12 +92,7 @@ fn run(arguments: &Arguments, report: &mut Option<Report>) -> Outcome<()> {
     let report = report.insert(Report::new(&package));
     report.set_file(&arguments.file);
     report.set_twin(checked.twin.as_ref().map(Twin::grade));
-    let mut options = arguments.policy.call_options();
-    if options.deadline.is_none() {
-        // The deadlines of cases do not lengthen the policy's.
-        let limit = arguments.policy.read()?.limits.deadline;
-        options.deadline = limit.map(Deadline::After);
-    }
+    let options = arguments.policy.case_options()?;
     if arguments.platform != Some(Platform::Cuda) {
         pack::run_on_host(&mut loader, &file, &checked.cases, &options, report);
     }

@@ -7,9 +7,9 @@
 //! bounds look at a stop word. Registers, local and shared memory begin as zeros. At its end, the
 //! first thread that noted something writes it to the record.
 //!
-//! What the author claims of a kernel, and an assembler would believe, is left out: that the threads
-//! of a warp agree on a branch (`bra.uni`) or an address (`ldu`), what a parameter points to (`.ptr`),
-//! and that a function does not return.
+//! What the author claims of a kernel, and an assembler would believe, is left out: that the
+//! threads of a warp agree on a branch (`bra.uni`) or an address (`ldu`), what a parameter points
+//! to (`.ptr`), and that a function does not return.
 //!
 //! The comparison is what makes an access safe, not the analysis: if the analysis guesses the wrong
 //! buffer, an honest kernel is stopped.

@@ -1,4 +1,5 @@
-//! What an author claims of a kernel, and an assembler would believe, is no part of the fenced text.
+//! What an author claims of a kernel, and an assembler would believe, is no part of the fenced
+//! text.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use callbox_ptx::fence::fence;

@@ -45,13 +45,7 @@ ENTRY main {
 fn a_failure_in_a_graph_is_reported_to_its_launch_alone() {
     let (_guard, stand_in) = rig::alone();
     for mode in MODES {
-        rig::renew(stand_in);
-        stand_in.set_mode(mode);
-        stand_in.set_reuse(true);
-        let device = CudaDevice::open(0).unwrap();
-        let graphs = GraphLaunch::default();
-        let mut registry = Registry::new();
-        registry.register_module(graphs.module().unwrap()).unwrap();
+        let (device, graphs, mut registry) = rig::graphs_alone(stand_in, mode);
         // Fails where the first element is negative.
         let picky = CudaTarget::new("add_n", |call| {
             let from = vec![Arc::clone(call.operands()[0].memory())];
@@ -119,13 +113,7 @@ ENTRY main {
 fn a_deadline_reaches_a_programs_instructions_in_a_graph() {
     let (_guard, stand_in) = rig::alone();
     for mode in MODES {
-        rig::renew(stand_in);
-        stand_in.set_mode(mode);
-        stand_in.set_reuse(true);
-        let device = CudaDevice::open(0).unwrap();
-        let graphs = GraphLaunch::default();
-        let mut registry = Registry::new();
-        registry.register_module(graphs.module().unwrap()).unwrap();
+        let (device, graphs, registry) = rig::graphs_alone(stand_in, mode);
         let executable = compile(LOOPS, &registry, &device).unwrap();
         let run = |x: f32, options: &ExecuteOptions| {
             let found = executable.execute(0, &[floats(&[x; 4])], options);

@@ -59,6 +59,20 @@ pub(crate) fn registry_of(graphs: &GraphLaunch, load: fn(&str) -> Arc<CudaModule
     registry
 }
 
+/// A device of the renewed stand-in in this mode, and a registry with `callbox.graph.launch` alone.
+pub(crate) fn graphs_alone(
+    stand_in: &StandIn,
+    mode: Mode,
+) -> (Arc<CudaDevice>, GraphLaunch, Registry) {
+    renew(stand_in);
+    stand_in.set_mode(mode);
+    stand_in.set_reuse(true);
+    let graphs = GraphLaunch::default();
+    let mut registry = Registry::new();
+    registry.register_module(graphs.module().unwrap()).unwrap();
+    (CudaDevice::open(0).unwrap(), graphs, registry)
+}
+
 /// A program on a device.
 pub(crate) fn compile(
     text: &str,

@@ -25,6 +25,15 @@ pub(super) fn fill(
         )?;
         Ok(Role::Memory(access(space)))
     };
+    // Assemblers infer the space of a named variable for other instructions, and not for these.
+    let in_named_space = |roles: &[Role]| {
+        let mut spaces = roles.iter().filter_map(|role| match role {
+            Role::Memory(access) => Some(access.space),
+            _ => None,
+        });
+        spaces.all(|space| matches!(space, Space::Global | Space::Generic))
+            || named_space(instruction).is_some()
+    };
     let count = instruction.operands.len();
     form.roles = match instruction.opcode {
         Opcode::Mma if has("sp") => roles(instruction, "WRRRRC")?,
@@ -58,6 +67,11 @@ pub(super) fn fill(
         }
         _ => return Ok(false),
     };
+    if !in_named_space(&form.roles) {
+        return Err(Refusal::new(
+            "it names no state space, and its variable is not in `.global`",
+        ));
+    }
     form.meeting = Meeting::Warp;
     Ok(true)
 }

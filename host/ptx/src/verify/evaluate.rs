@@ -258,7 +258,8 @@ impl Subject<'_> {
             let limited = Contents::number(range);
             match self.ssa.values[value.at()].definition {
                 _ if value == left => Some(limited),
-                // Another `selp` would look at what it chooses in turn, as deep as they are chained.
+                // Another `selp` would look at what it chooses in turn, as deep as they are
+                // chained.
                 Definition::Result { step, .. }
                     if self.reads(step, left)
                         && self.flow.steps[step].instruction.opcode != Opcode::Selp =>

@@ -325,8 +325,8 @@ fn zeroing(subject: &Subject<'_>) -> i128 {
     units.sum()
 }
 
-/// The most units of work of all threads of a grid, in whole warps, without the turns of loops that look at the
-/// stop word. 0 if the launch is not known.
+/// The most units of work of all threads of a grid, in whole warps, without the turns of loops that
+/// look at the stop word. 0 if the launch is not known.
 fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let subject = solution.subject;
     if subject.open.grid || subject.open.block {

@@ -366,6 +366,10 @@ pub(crate) fn instruction(
         let reason = "a barrier object in shared memory could wait for ever".to_owned();
         return refused(Rule::Barrier, reason, "use `bar.sync 0`; compile for sm_80");
     }
+    if cuts_offset(module, function, instruction) {
+        let reason = "the offset of its variable does not fit the variable's address".to_owned();
+        return refused(Rule::Address, reason, "add the offset in a register");
+    }
     if takes_address_of_parameter(function, instruction) {
         let reason = "it takes the address of a parameter".to_owned();
         return refused(Rule::Parameter, reason, "read parameters by their names");
@@ -417,6 +421,19 @@ fn misfit(instruction: &Instruction) -> Option<i64> {
         let mut parts = operand.parts().iter();
         parts.find_map(|part| misfit(index, part))
     })
+}
+
+/// Whether an offset of an address of 64 bits has no place in memory whose addresses have 32: ptxas
+/// 13.0 cuts it.
+fn cuts_offset(module: &Module, function: &Function, instruction: &Instruction) -> bool {
+    let is_wide = instruction.kinds().any(|kind| kind.bits() == 64);
+    let parts = instruction.operands.iter().flat_map(Operand::parts);
+    let mut offsets = parts.filter_map(|part| match part {
+        Operand::Variable(id, offset) => Some((id.find(module, function)?.space, *offset)),
+        _ => None,
+    });
+    is_wide
+        && offsets.any(|(space, offset)| space != Space::Global && !(0..1 << 31).contains(&offset))
 }
 
 fn takes_address_of_parameter(function: &Function, instruction: &Instruction) -> bool {

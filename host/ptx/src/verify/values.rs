@@ -166,6 +166,19 @@ impl Subject<'_> {
         matches!(space, Some(Space::Shared | Space::Local))
     }
 
+    /// Whether an assembler adds all of an offset to a variable's address. For other memory than
+    /// global, ptxas 13.0 adds 32 bits and extends the sum, also where 64 are asked for.
+    fn is_exact(&self, id: VariableId, offset: i64, bits: u32) -> bool {
+        let space = self.variable(id).map(|variable| variable.space);
+        let is_inside = u64::try_from(offset).is_ok_and(|at| at <= self.variable_bytes(id));
+        match space {
+            Some(Space::Global) => bits == 64,
+            Some(Space::Shared | Space::Local) if bits < 64 => true,
+            Some(_) => bits == 64 && is_inside,
+            None => false,
+        }
+    }
+
     /// The number of bytes that a variable has at least. Those of dynamic shared memory are the
     /// launch's.
     pub(crate) fn variable_bytes(&self, id: VariableId) -> u64 {
@@ -211,7 +224,7 @@ impl Subject<'_> {
                 Contents::number(self.special(*special))
             }
             Some(Operand::Variable(variable, offset))
-                if bits == 64 || self.has_short_addresses(*variable) =>
+                if self.is_exact(*variable, *offset, bits) =>
             {
                 Contents {
                     origin: Some(Origin::Variable(*variable)),

@@ -28,7 +28,8 @@ pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
     use Opcode as O;
     let is_wide = instruction.kind().is_some_and(|kind| kind.bits() == 64);
     match instruction.opcode {
-        O::Atom | O::Red => ATOMIC,
+        // Each thread that ends so writes its record by one.
+        O::Atom | O::Red | O::Trap | O::Brkpt | O::Call => ATOMIC,
         O::Membar | O::Fence => FENCE,
         O::Nanosleep => PAUSE,
         O::Div | O::Rem if is_wide => LONG_FUNCTION,
