@@ -5,6 +5,8 @@
 //! into a graph, which later calls launch (`cuda::GraphLaunch`). On the Host, the target calls the
 //! function, so that one program runs on both platforms.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::call::{
@@ -215,14 +217,22 @@ impl Execution for Running<'_> {
             ));
         }
         let mut leaves = operands.iter();
+        // An array that is passed several times is copied once.
+        let mut copies: HashMap<(*const u8, usize), Arc<Vec<u8>>> = HashMap::new();
         let arguments = reference.parameters.iter().map(|shape| {
-            let bytes = leaves.by_ref().take(shape.leaf_count());
-            let copies = bytes.map(|bytes| {
-                let mut copy = with_capacity(bytes.len())?;
-                copy.extend_from_slice(bytes);
-                Ok(copy)
+            let leaves = leaves.by_ref().take(shape.leaf_count());
+            let leaves = leaves.map(|bytes| {
+                let copy = match copies.entry((bytes.as_ptr(), bytes.len())) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let mut copy = with_capacity(bytes.len())?;
+                        copy.extend_from_slice(bytes);
+                        place.insert(Arc::new(copy))
+                    }
+                };
+                Ok(Arc::clone(copy))
             });
-            Literal::from_leaves(shape.clone(), copies.collect::<Result<_>>()?)
+            Literal::from_shared_leaves(shape.clone(), leaves.collect::<Result<_>>()?)
         });
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let result = functions

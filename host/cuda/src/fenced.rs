@@ -34,7 +34,7 @@ const MAX_KEPT: usize = 256;
 
 /// The most launches of a call whose blocks need not look at the stop word as they begin. What each
 /// may take beyond the deadline adds up.
-const FEW_LAUNCHES: usize = 8;
+pub(super) const FEW_LAUNCHES: usize = 8;
 
 /// The most bytes of the fenced kernels that the images of a manifest keep, and of those that a
 /// call launches, with their variables.
@@ -64,6 +64,8 @@ pub(super) struct FencedKernel {
     is_of_many: bool,
     /// The bytes of the module's variables, which take device memory while the kernel is loaded.
     global_bytes: usize,
+    /// The units of work of the launch that no stop ends.
+    pub(super) units: u64,
     /// The parameters, as the manifest names them.
     parameters: Vec<PlannedParameter>,
     /// The places that a record can name. Without any, the kernel does not use its record.
@@ -305,6 +307,7 @@ impl FencedImage {
                 launch,
                 is_of_many: call.is_of_many,
                 global_bytes: usize::try_from(proof.global_bytes).unwrap_or(usize::MAX),
+                units: proof.grid_units,
                 parameters: planned.parameters.clone(),
                 sites: fenced.sites,
             }),

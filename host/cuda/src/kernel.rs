@@ -356,14 +356,14 @@ impl PlannedKernels {
 }
 
 impl ReadyKernels {
-    /// Puts the launches into a queue. `bounds` stop those that are fenced, and their addresses
-    /// must be aligned as [`Kernels::make_ready`] was told.
+    /// Puts the launches into a queue. The options and a limit of the policy stop those that are
+    /// fenced, and their addresses must be aligned as [`Kernels::make_ready`] was told.
     pub(super) fn launch(
         &self,
         queue: &mut CudaQueue,
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
-        bounds: &Bounds,
+        (options, bounds): (&CallOptions, &Bounds),
     ) -> Result<()> {
         let Self { planned, functions } = self;
         let scratch = planned.scratch.iter().map(|&size| queue.allocate(size));
@@ -384,6 +384,7 @@ impl ReadyKernels {
         for (launch, ready) in std::iter::zip(&planned.launches, functions) {
             let mut values: Vec<[u8; 8]> = launch.parameters.iter().map(value).collect();
             if let Some(kernel) = &ready.fenced {
+                queue.count_units(kernel.units, options)?;
                 // A kernel of which everything was proved does not use its record.
                 let record = if kernel.sites.is_empty() {
                     0

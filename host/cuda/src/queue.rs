@@ -41,6 +41,8 @@ pub struct CudaQueue {
     capture: Option<Capture>,
     /// Launches of fenced kernels whose records have not been read.
     running: Vec<Arc<Running>>,
+    /// The units of work in the stream, since it was last waited for, that no stop ends.
+    units: u64,
 }
 
 /// The first failure of the host's work in a stream.
@@ -94,6 +96,7 @@ impl CudaQueue {
             recording: None,
             capture: None,
             running: Vec::new(),
+            units: 0,
         }
     }
 

@@ -274,6 +274,7 @@ fn prove(subject: &Subject<'_>, function: usize) -> Option<Result<Proof, Vec<Ref
             .collect(),
         loops: loops.reports,
         blocks_look: loops.first.is_some(),
+        grid_units: loops.grid,
         barriers: rules::barriers(flow),
         shared_bytes: rules::shared_bytes(subject.module, subject.function, subject.launch),
         global_bytes: rules::global_bytes(subject.module, subject.function),

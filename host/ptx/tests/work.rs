@@ -114,6 +114,30 @@ fn blocks_of_a_grid_with_much_work_look() {
     assert!(verified(&atomics, 1 << 20).unwrap().blocks_look);
 }
 
+/// Few of them run at a time.
+#[test]
+fn blocks_with_much_shared_memory_look_in_a_smaller_grid() {
+    let shared = |bytes: usize| {
+        let atomics = "atom.global.add.u32 %x, [%a], 1;\n".repeat(64);
+        format!(".shared .align 4 .b8 s[{bytes}];\nld.shared.u32 %x, [s];\n{atomics}")
+    };
+    assert!(!verified(&shared(64), 2500).unwrap().blocks_look);
+    assert!(verified(&shared(98_304), 2500).unwrap().blocks_look);
+}
+
+/// Each thread of a grid that is stopped would make an atomic operation on the host's memory.
+#[test]
+fn threads_read_the_record_before_they_claim_it() {
+    let body = "ld.global.u32 %x, [%a+4096];\n";
+    let module = read(&text_of(body), "k.ptx", &Limits::default()).unwrap();
+    let text = print(&fence(&module, &verified(body, 4).unwrap()).module);
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}\n{text}"));
+    assert!(
+        place("ld.volatile.global.u32") < place("atom.global.cas"),
+        "{text}"
+    );
+}
+
 /// Threads that left one by one would leave their part of shared memory as it was.
 #[test]
 fn a_block_leaves_together_before_it_sets_shared_memory_to_zero() {

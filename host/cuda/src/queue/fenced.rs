@@ -3,19 +3,38 @@
 
 use std::sync::Arc;
 
-use callbox_core::call::DeviceQueue;
+use callbox_core::call::{CallOptions, DeviceQueue};
 use callbox_core::locks::locked;
 use callbox_core::values::Result;
 use callbox_ptx::fence::Record;
 
 use super::CudaQueue;
-use crate::fenced::{Bounds, FencedKernel, Running};
+use crate::fenced::{Bounds, FEW_LAUNCHES, FencedKernel, Running};
+use crate::module::check_stop;
 use crate::staging::Kept;
 
 /// The most records that wait to be read. Beyond it, the queue waits for its stream.
 const MAX_RUNNING: usize = 1024;
+/// The most units of work in the stream that no stop ends. Beyond it, the queue waits for its
+/// stream.
+const MAX_UNITS: u64 = FEW_LAUNCHES as u64 * (1 << 40);
 
 impl CudaQueue {
+    /// Counts work that no stop ends and that is put into the stream next. If there is too much,
+    /// the stream is waited for, and the call's deadline is looked at again.
+    ///
+    /// # Errors
+    /// The failure of a launch that was waited for; DEADLINE_EXCEEDED, CANCELLED.
+    pub(crate) fn count_units(&mut self, units: u64, options: &CallOptions) -> Result<()> {
+        let is_too_much = self.units > 0 && self.units.saturating_add(units) > MAX_UNITS;
+        if is_too_much && !self.is_captured_elsewhere {
+            self.download(&[])?;
+            check_stop(options)?;
+        }
+        self.units = self.units.saturating_add(units);
+        Ok(())
+    }
+
     /// Prepares the record of a launch that is put into the stream next.
     pub(crate) fn begin_fenced(
         &mut self,

@@ -156,6 +156,7 @@ impl DeviceQueue for CudaQueue {
         if waited.is_ok() {
             self.device.staging().give_back(Kept::slot(slot));
             self.foreign.clear();
+            self.units = 0;
             self.read_records();
         } else {
             // The device may still write the slot. A second failure adds nothing to the first.

@@ -1,5 +1,8 @@
 //! Borrowed arrays, and literals made from bytes.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::{Check, bug, with_capacity, zeroed};
 use callbox_core::values::{ArrayShape, ElementType, Literal, Result, Shape};
 
@@ -104,6 +107,31 @@ pub(super) fn repeat_within(element: &[u8], count: usize, check: &dyn Check) -> 
         bytes.extend_from_slice(&part[..more]);
     }
     Ok(bytes)
+}
+
+/// The results of `make` for arrays by their numbers. Arrays that are one in memory, and of which
+/// `is_like` says so, share a result.
+pub(super) fn once_for_each<T: Clone>(
+    arrays: &[Literal],
+    is_like: impl Fn(usize, usize) -> bool,
+    mut make: impl FnMut(usize) -> Result<T>,
+    check: &dyn Check,
+) -> Result<Vec<T>> {
+    let mut known: HashMap<*const Vec<u8>, usize> = HashMap::new();
+    let mut made: Vec<T> = with_capacity(arrays.len())?;
+    for (number, x) in arrays.iter().enumerate() {
+        check.check()?;
+        let memory = x.shared_leaves().first().map(Arc::as_ptr);
+        let first = memory.map(|memory| *known.entry(memory).or_insert(number));
+        let same = first.filter(|&first| {
+            first < number && arrays[first].shape() == x.shape() && is_like(first, number)
+        });
+        made.push(match same {
+            Some(first) => made[first].clone(),
+            None => make(number)?,
+        });
+    }
+    Ok(made)
 }
 
 /// Fills the bytes with copies of one element.

@@ -12,7 +12,7 @@ mod neighbours;
 
 use std::borrow::Cow;
 
-use super::array::{Array, array, repeat_within};
+use super::array::{Array, array, once_for_each, repeat_within};
 use super::movement::transposed_within;
 use super::{Callee, Check, bug, leaf, lift, share};
 use crate::instruction::BinaryOperation as B;
@@ -46,8 +46,8 @@ pub(super) fn reduce(
             .map(|first| repeat_within(array(first)?.bytes, rows.results, check));
         return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
     }
-    let inputs = inputs.iter().map(|x| rows.literal(x, check));
-    let inputs = inputs.collect::<Result<_>>()?;
+    let make = |number: usize| rows.literal(&inputs[number], check);
+    let inputs = once_for_each(inputs, |_, _| true, make, check)?;
     if lift::is_scalar(called, program) {
         neighbours::combine(shape, inputs, initial, rows, called, program, check)
     } else {
@@ -64,11 +64,15 @@ pub(super) fn map(
 ) -> Result<Literal> {
     let count = shape.as_array().map(ArrayShape::element_count);
     let count = count.ok_or_else(|| bug("a map's result is not an array"))?;
-    let lines = operands.iter().map(line).collect::<Result<Vec<_>>>()?;
+    let check = callee.team().check;
+    let lines = operands.iter().map(|x| {
+        check.check()?;
+        line(x)
+    });
+    let lines = lines.collect::<Result<Vec<_>>>()?;
     let program = callee.program();
     let called = lift::called_by(program, computation)?;
     if lift::is_scalar(called, program) {
-        let check = callee.team().check;
         return share(shape, &[&lift::run(called, &lines, count, program, check)?]);
     }
     let mut bytes = Vec::new();

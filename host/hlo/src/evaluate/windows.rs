@@ -4,9 +4,10 @@
 //! position of the window: as many steps as the window has elements, each for all positions.
 
 use std::iter::zip;
+use std::rc::Rc;
 
 use super::apply::{apply, line};
-use super::array::{Array, array, repeat};
+use super::array::{Array, array, once_for_each, repeat};
 use super::elementwise::chosen;
 use super::indexing::combine;
 use super::movement::pad;
@@ -35,15 +36,20 @@ pub(super) fn reduce_window(
         let leaves = vec![Vec::new(); leaves.len()];
         return Literal::from_leaves(shape.clone(), leaves).map_err(bug);
     }
-    let mut padded = Vec::with_capacity(inputs.len());
-    let mut sums = Vec::with_capacity(inputs.len());
     let mut few = FEW_PADDED;
-    for (x, initial) in zip(inputs, initial) {
-        callee.check()?;
-        let (x, initial) = (array(x)?, array(initial)?);
-        padded.push(Padded::new(&x, &initial, window, &mut few)?);
-        sums.push(line(x.shape.element_type(), repeat(initial.bytes, count)?)?);
-    }
+    let check = callee.team().check;
+    let make = |number: usize| {
+        let (x, initial) = (array(&inputs[number])?, array(&initial[number])?);
+        Ok(Rc::new(Padded::new(&x, &initial, window, &mut few)?))
+    };
+    let is_like = |one: usize, other: usize| initial[one].bytes() == initial[other].bytes();
+    let padded = once_for_each(inputs, is_like, make, check)?;
+    let sums = initial.iter().map(|initial| {
+        check.check()?;
+        let initial = array(initial)?;
+        line(initial.shape.element_type(), repeat(initial.bytes, count)?)
+    });
+    let mut sums = sums.collect::<Result<Vec<_>>>()?;
     let inside = match inputs.first() {
         Some(x) if has_padding(window) => Some(inside(&array(x)?, window, &mut few)?),
         _ => None,

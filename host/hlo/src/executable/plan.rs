@@ -20,7 +20,8 @@ use self::passes::Unit;
 use self::references::References;
 use super::super::Program;
 use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
-use crate::evaluate::Pass;
+use super::run::Stop;
+use crate::evaluate::{Check, Pass};
 use callbox_core::Registry;
 use callbox_core::call::{CallOptions, Platform, PreparedCalls};
 use callbox_core::text::shortened;
@@ -98,11 +99,12 @@ impl Plan {
         let order = reach::callees_first(program)?;
         let references = References::new(program);
         let reached = reach::reach(program, &references);
+        let stop = Stop::begun(options);
         let mut binder = Binder::new(program, references, registry, platform);
         let mut computations = Vec::with_capacity(program.computations.len());
         for (index, computation) in program.computations.iter().enumerate() {
             computations.push(ComputationPlan {
-                steps: steps(computation, &reached.live[index], &mut binder, platform)?,
+                steps: steps(computation, &reached.live[index], &mut binder, &stop)?,
                 has_custom_calls: false,
                 calls_back: false,
                 is_function: reached.is_function[index],
@@ -178,17 +180,18 @@ fn steps(
     computation: &Computation,
     live: &[bool],
     binder: &mut Binder<'_>,
-    platform: Platform,
+    stop: &Stop,
 ) -> Result<Vec<Step>> {
     let mut last_reader: HashMap<InstructionId, usize> = HashMap::new();
     let mut steps = Vec::new();
     let mut scratch = scratch::unread(computation, live);
     let order = order::order(computation, live);
-    let units = match platform {
+    let units = match binder.platform {
         Platform::Host => passes::units(computation, &order),
         _ => order.into_iter().map(Unit::Alone).collect(),
     };
     for unit in units {
+        stop.check()?;
         let (index, pass) = match unit {
             Unit::Alone(index) => (index, None),
             Unit::Pass(pass) => {

@@ -214,6 +214,11 @@ impl Fencer<'_> {
         writer.emit(guard, Opcode::Ret, &[], Vec::new());
         let before = writer.register(Type::B32);
         let noted = record(writer, Record::SITE);
+        // Where a whole grid fails or is stopped, an atomic operation of each thread on memory of
+        // the host would take longer than the grid.
+        emit!(writer => Ld ["volatile", "global", "u32"] before, noted.clone());
+        emit!(writer => Setp ["ne", "u32"] is_done, before, 0);
+        writer.emit(guard, Opcode::Ret, &[], Vec::new());
         emit!(writer => Atom ["global", "cas", "b32"] before, noted, 0, site);
         emit!(writer => Setp ["ne", "u32"] is_done, before, 0);
         writer.emit(guard, Opcode::Ret, &[], Vec::new());

@@ -1,13 +1,13 @@
 //! What ends each loop: a bound that was proved, or a look at the stop word.
 
 use super::flow::{Block, Flow};
-use super::rules::check_size;
+use super::rules::{check_size, shared_bytes};
 use super::solve::Solution;
 use super::uniform::{Agreement, Uniformity};
 use super::values::Subject;
 use super::weights::weight;
 use super::{Check, LoopEnd, LoopReport, Refusal, Rule, launch_refusal, variable_align};
-use crate::ast::Line;
+use crate::ast::{Function, Line};
 use crate::table::{Meeting, Opcode};
 use crate::types::Space;
 
@@ -20,6 +20,14 @@ const MOST_PERIOD: i128 = 1 << 10;
 const ZERO: i128 = 16;
 /// The loops that look share [`MOST_WORK`] as if there were at least this many.
 const FEW_LOOKS: i128 = 16;
+/// The units of work of a thread that noted something: it reads the record in memory of the host.
+const NOTE: i128 = 1024;
+/// The threads and blocks of a multiprocessor, its registers, and its bytes of shared memory: those
+/// of devices that have few.
+const THREADS: u64 = 2048;
+const BLOCKS: u64 = 32;
+const REGISTERS: u64 = 1 << 16;
+const SHARED: u64 = 100 << 10;
 
 /// Who must leave a loop together when a stop is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +56,8 @@ pub(crate) struct Loops {
     /// Who leaves together if each block looks at the stop word as it begins. All of its threads
     /// begin together.
     pub(crate) first: Option<Leaving>,
+    /// The units of work of all threads of the grid that no stop ends.
+    pub(crate) grid: u64,
 }
 
 /// An instruction that waits for other threads.
@@ -118,7 +128,10 @@ pub(crate) fn plan(
         ));
     }
     let most = i128::from(solution.subject.limits.grid_instructions);
-    if work_of_grid(solution, total) > most {
+    let grid = work_of_grid(solution, total);
+    if grid <= most {
+        found.grid = u64::try_from(grid).unwrap_or(u64::MAX);
+    } else {
         let waits = flow.order.iter().filter_map(|&block| nest.waits[block]);
         let leaving = first_wait(waits).map_or(Leaving::Thread, |wait| wait.leaving);
         // All threads of the block set shared memory to zero, or none.
@@ -207,7 +220,10 @@ impl<'n, 's> Nest<'n, 's> {
             }
         }
         let outside = flow.order.iter().filter(|&&block| around[block].is_none());
-        let outside = outside.map(|&block| units(block)).sum::<i128>();
+        let mut outside = outside.map(|&block| units(block)).sum::<i128>();
+        if checks.iter().any(|check| check_size(check) > 0) {
+            outside += NOTE;
+        }
         Self {
             solution,
             uniformity,
@@ -271,6 +287,7 @@ impl<'n, 's> Nest<'n, 's> {
             reports: Vec::new(),
             refusals: Vec::new(),
             first: None,
+            grid: 0,
         };
         let looking = self.turns.iter().filter(|turns| turns.looks).count() as i128;
         let share = MOST_WORK / looking.max(FEW_LOOKS);
@@ -325,8 +342,8 @@ fn zeroing(subject: &Subject<'_>) -> i128 {
     units.sum()
 }
 
-/// The most units of work of all threads of a grid, in whole warps, without the turns of loops that
-/// look at the stop word. 0 if the launch is not known.
+/// The most units of work of all threads of a grid, without the turns of loops that look at the stop
+/// word. A block counts as the part of a multiprocessor that it takes. 0 if the launch is not known.
 fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let subject = solution.subject;
     if subject.open.grid || subject.open.block {
@@ -337,9 +354,24 @@ fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
         sizes.fold(1, u64::saturating_mul)
     };
     // A device runs whole warps.
-    let of_block = count(&subject.launch.block).next_multiple_of(32);
-    let threads = i128::from(count(&subject.launch.grid)) * i128::from(of_block);
-    threads.saturating_mul(of_thread)
+    let threads = count(&subject.launch.block).clamp(1, THREADS);
+    let threads = threads.next_multiple_of(32);
+    let shared = shared_bytes(subject.module, subject.function, subject.launch);
+    let together = (BLOCKS.min(THREADS / threads))
+        .min(SHARED / shared.max(1))
+        .min(REGISTERS / (threads * registers(subject.function)))
+        .max(1);
+    let of_block = i128::from(threads.max(THREADS / together));
+    let blocks = i128::from(count(&subject.launch.grid));
+    (blocks * of_block).saturating_mul(of_thread)
+}
+
+/// The most registers of a thread in machine code: those of the text, each twice, for an assembler
+/// computes ahead.
+fn registers(function: &Function) -> u64 {
+    let registers = function.registers.iter();
+    let words = registers.map(|register| u64::from(register.kind.bits()).div_ceil(32));
+    (words.sum::<u64>() * 2).clamp(32, 255)
 }
 
 fn header_line(solution: &Solution<'_>, header: usize) -> u32 {

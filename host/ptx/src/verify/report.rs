@@ -72,6 +72,11 @@ pub struct Proof {
     pub loops: Vec<LoopReport>,
     /// Whether each block looks at the stop word as it begins, because the grid may run for long.
     pub blocks_look: bool,
+    /// The units of work of all threads of the grid ([`Limits::grid_instructions`]) that no stop
+    /// ends. 0 if each block looks.
+    ///
+    /// [`Limits::grid_instructions`]: super::Limits::grid_instructions
+    pub grid_units: u64,
     /// Barriers of the block.
     pub barriers: usize,
     /// Bytes of shared memory, static and dynamic.

@@ -42,7 +42,7 @@ pub(super) struct Binder<'a> {
     program: &'a Program,
     references: References<'a>,
     registry: &'a Registry,
-    platform: Platform,
+    pub(super) platform: Platform,
     modules: Vec<(Arc<dyn TargetModule>, Vec<CallSite>)>,
     /// The number of arrays that further calls may have.
     arrays_left: usize,
