@@ -23,7 +23,7 @@ use callbox_ptx::fence::{Fault, Site, fence};
 use callbox_ptx::verify::{Budget, Launch, Limits, Param, Refusal, Rule, verify_within};
 use sha2::{Digest, Sha256};
 
-pub(super) use self::running::{Bounds, Running};
+pub(super) use self::running::{Bounds, QueueStop, Running};
 use super::manifest::{PlannedCall, PlannedLaunch, PlannedParameter};
 
 /// The alignment of addresses that launches are verified for first, in bytes. No access is wider.

@@ -22,7 +22,7 @@ use self::capture::Capture;
 pub(super) use self::capture::Captured;
 use super::device::{Borrowed, CudaDevice};
 use super::driver::{Allocation, Event, Outcome, Pinned, Stream, fill};
-use super::fenced::Running;
+use super::fenced::{QueueStop, Running};
 use super::staging::Kept;
 
 /// The work of an execution on a device.
@@ -41,6 +41,7 @@ pub struct CudaQueue {
     capture: Option<Capture>,
     /// Launches of fenced kernels whose records have not been read.
     running: Vec<Arc<Running>>,
+    stopped: QueueStop,
     /// The units of work in the stream, since it was last waited for, that no stop ends.
     units: u64,
 }
@@ -96,6 +97,7 @@ impl CudaQueue {
             recording: None,
             capture: None,
             running: Vec::new(),
+            stopped: QueueStop::default(),
             units: 0,
         }
     }

@@ -64,6 +64,8 @@ class Operator:
         self._seconds = _batch.seconds(target, options)
         self._result_shape_dtypes = result_shape_dtypes
         self._vjp, self._jvp = vjp, jvp
+        # The operands of the last call whose results were inferred, and these: the elements of a batch have one shape.
+        self._inferred: tuple[list[Any] | None, list[Result]] = (None, [])
         qualified = _qualified(target, options, name)
         definition = torch.library.custom_op(qualified, self._call, mutates_args=(), schema=_SCHEMA)
         definition.register_fake(self._infer)
@@ -213,7 +215,12 @@ class Operator:
                 if symbolic is not None:
                     return symbolic
             shapes = [(self._dtype_name(operand.dtype), sizes(operand.shape)) for operand in operands]
-            return [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes, bounded=runs)]
+            kept, found = self._inferred
+            if not runs or kept != shapes:
+                found = [(self._dtype(name), tuple(shape)) for name, shape in self._target.infer(shapes, bounded=runs)]
+            if runs:
+                self._inferred = (shapes, found)
+            return found
         if callable(given) and not hasattr(given, "shape"):
             given = given(*operands, **attributes_of(attributes))
         if hasattr(given, "shape") or (isinstance(given, tuple) and len(given) == 2 and is_dtype(given[1])):

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callbox::call::{CallSite, CancelToken};
 use callbox::cuda::{CudaDevice, CudaModule, NativeGrants};
@@ -57,6 +57,21 @@ fn a_deadline_reaches_a_running_kernel() {
     assert_eq!(outcome.unwrap_err().code(), StatusCode::DeadlineExceeded);
     assert_eq!(results, [vec![0xa5; 256]]);
     healthy(&device);
+}
+
+/// Each would have the time of a launch, two minutes in all.
+#[test]
+fn launches_behind_a_stopped_one_are_stopped() {
+    let (_guard, _) = rig::alone();
+    let mut case = FencedCall::endless();
+    case.gpu.deadline = Some(Duration::from_secs(1));
+    let launches = case.manifest["targets"][0]["launches"].as_array_mut();
+    let launches = launches.unwrap();
+    *launches = vec![launches[0].clone(); 120];
+    let begun = Instant::now();
+    let status = case.call(&CallOptions::default()).0.unwrap_err();
+    assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

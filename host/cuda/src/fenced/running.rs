@@ -25,12 +25,17 @@ pub(crate) struct Bounds {
     pub(crate) cancel: Option<CancelToken>,
 }
 
+/// The reason for which a launch of a queue was stopped, once one was. The launches behind it are
+/// stopped, too: their work fails with it.
+pub(crate) type QueueStop = Arc<OnceLock<Reason>>;
+
 /// A launch, from before it is in its stream until the stream has been waited for.
 pub(crate) struct Running {
     kernel: Arc<FencedKernel>,
     /// The address of the record, which the kernel reads and writes where it lies.
     record: u64,
     bounds: Bounds,
+    queue: QueueStop,
     /// When the stream reached the launch.
     begun: Arc<OnceLock<Instant>>,
     /// Sets `begun`.
@@ -46,8 +51,9 @@ struct State {
     stopped_by: Option<Reason>,
 }
 
+/// The reason for which a launch is stopped.
 #[derive(Clone, Copy, Debug)]
-enum Reason {
+pub(crate) enum Reason {
     Deadline,
     Cancelled,
 }
@@ -59,6 +65,7 @@ impl Running {
         kernel: &Arc<FencedKernel>,
         slot: Arc<Pinned>,
         bounds: Bounds,
+        queue: &QueueStop,
     ) -> Result<Arc<Self>> {
         for place in (0..Record::BYTES).step_by(4) {
             slot.store_word(place, 0);
@@ -72,6 +79,7 @@ impl Running {
             kernel: Arc::clone(kernel),
             record: slot.device_address(),
             bounds,
+            queue: Arc::clone(queue),
             begun,
             begin: Arc::new(begin),
             state: Mutex::new(State {
@@ -113,10 +121,13 @@ impl Running {
             Reason::Cancelled
         } else if is_past(*deadline) || is_past(limit) {
             Reason::Deadline
+        } else if let Some(reason) = self.queue.get() {
+            *reason
         } else {
             return true;
         };
         slot.store_word(Record::STOP, 1);
+        let _ = self.queue.set(reason);
         state.stopped_by = Some(reason);
         false
     }

@@ -9,7 +9,7 @@ use callbox_core::values::Result;
 use callbox_ptx::fence::Record;
 
 use super::CudaQueue;
-use crate::fenced::{Bounds, FEW_LAUNCHES, FencedKernel, Running};
+use crate::fenced::{Bounds, FEW_LAUNCHES, FencedKernel, QueueStop, Running};
 use crate::module::check_stop;
 use crate::staging::Kept;
 
@@ -44,7 +44,7 @@ impl CudaQueue {
         if self.running.len() >= MAX_RUNNING {
             self.download(&[])?;
         }
-        let running = Running::begin(kernel, self.slot(Record::BYTES)?, bounds)?;
+        let running = Running::begin(kernel, self.slot(Record::BYTES)?, bounds, &self.stopped)?;
         // From here on the record is kept until the stream has passed the launch.
         self.running.push(Arc::clone(&running));
         if let Some(task) = running.begin_task() {
@@ -67,6 +67,7 @@ impl CudaQueue {
 
     /// Reads the records, after the stream has been waited for.
     pub(super) fn read_records(&mut self) {
+        self.stopped = QueueStop::default();
         for running in self.running.drain(..) {
             let Some((outcome, slot)) = running.end() else {
                 continue;

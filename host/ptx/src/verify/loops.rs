@@ -342,8 +342,8 @@ fn zeroing(subject: &Subject<'_>) -> i128 {
     units.sum()
 }
 
-/// The most units of work of all threads of a grid, without the turns of loops that look at the stop
-/// word. A block counts as the part of a multiprocessor that it takes. 0 if the launch is not known.
+/// The most units of work of all threads of a grid, without turns of loops that look at the stop
+/// word. A block counts as its part of a multiprocessor. 0 if the launch is not known.
 fn work_of_grid(solution: &Solution<'_>, of_thread: i128) -> i128 {
     let subject = solution.subject;
     if subject.open.grid || subject.open.block {
