@@ -64,7 +64,8 @@ class Operator:
         self._seconds = _batch.seconds(target, options)
         self._result_shape_dtypes = result_shape_dtypes
         self._vjp, self._jvp = vjp, jvp
-        # The operands of the last call whose results were inferred, and these: the elements of a batch have one shape.
+        # The operands of the last call whose results were inferred, and these. The elements of a
+        # batch have one shape.
         self._inferred: tuple[list[Any] | None, list[Result]] = (None, [])
         qualified = _qualified(target, options, name)
         definition = torch.library.custom_op(qualified, self._call, mutates_args=(), schema=_SCHEMA)

@@ -71,15 +71,39 @@ fn windows_of_many_padded_arrays() {
         types("c128[]"),
         first.join(", ")
     );
+    // An array that is named several times is padded once.
+    let arrays: String = (0..COUNT)
+        .map(|i| format!("x{i} = c128[0] broadcast(z), dimensions={{}}\n"))
+        .collect();
+    let names: Vec<String> = (0..COUNT).map(|i| format!("x{i}")).collect();
     let body = format!(
-        "z = c128[] constant((0, 0))\nx = c128[0] broadcast(z), dimensions={{}}\n\
+        "z = c128[] constant((0, 0))\n{arrays}\
          ROOT r = ({}) reduce-window({}, {}), window={{size=4194304 pad=0_4194304}}, to_apply=add",
         types("c128[1]"),
-        types("x"),
+        names.join(", "),
         types("z")
     );
     let contains = "expected a window for which c128[0] is padded and dilated to at most";
     check_with(&module(&add, &body), &[], "RESOURCE_EXHAUSTED", contains);
+}
+
+/// The operands of a graph were copied one by one: 1.2 GB.
+#[test]
+fn one_array_as_many_operands_of_a_graph() {
+    const COUNT: usize = 300;
+    let parameters: String = (1..COUNT)
+        .map(|i| format!("p{i} = f32[1048576] parameter({i})\n"))
+        .collect();
+    let graph = format!("g {{\nROOT p0 = f32[1048576] parameter(0)\n{parameters}}}\n");
+    let body = format!(
+        "z = f32[] constant(0)\nx = f32[1048576] broadcast(z), dimensions={{}}\n\
+         y = f32[1048576] custom-call({}), custom_call_target=\"callbox.graph.launch\", \
+         api_version=API_VERSION_TYPED_FFI, called_computations={{g}}, \
+         backend_config=\"{{capture = @g}}\"\n\
+         ROOT r = f32[1] slice(y), slice={{[0:1]}}",
+        vec!["x"; COUNT].join(", ")
+    );
+    check_with(&module(&graph, &body), &[], "OK", "");
 }
 
 /// All values of a computation were kept for all elements: four gigabytes.
