@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callbox::Registry;
 use callbox::call::TargetModule;
 use callbox::graph_launch::GraphLaunch;
 use callbox::policy::Grants;
 use callbox::traced::{AnyModule, TracedCalls};
 use callbox::wasm::{FunctionCode, ModuleFile};
+use callbox::{Registry, Status};
 use callbox_package::Trust;
 
 use super::arguments::TargetArgument;
@@ -95,7 +95,8 @@ pub(super) struct Loader {
     lock: Option<Lock>,
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
-    modules: HashMap<(PathBuf, Grants), Loaded>,
+    /// The modules, or why they cannot be loaded: a file can have thousands of targets.
+    modules: HashMap<(PathBuf, Grants), Result<Loaded, Status>>,
     observer: Arc<Observer>,
     /// The number of files that are done, for messages.
     progress: String,
@@ -254,17 +255,17 @@ impl Loader {
         let grants = self.grants(file, target)?;
         let key = (file.real.clone(), grants);
         if let Some(loaded) = self.modules.get(&key) {
-            return Ok(loaded.clone());
+            return Ok(loaded.clone()?);
         }
         let text = || format!("compiling {path}{}", self.progress);
         let module = progress::show(text, || self.backend.load(&file.contents, &key.1));
-        let module = module.map_err(|status| status.context(&path))?;
-        let loaded = Loaded {
+        let module = module.map_err(|status| status.context(&path));
+        let loaded = module.map(|module| Loaded {
             observed: self.observer.module(module.clone(), file),
             module,
-        };
+        });
         self.modules.insert(key, loaded.clone());
-        Ok(loaded)
+        Ok(loaded?)
     }
 }
 

@@ -49,8 +49,8 @@ pub(super) fn compile(
     let registry = registry(natives, folders, &loader, observed)?;
     let device = open_device(platform)?;
     let name = name(&device);
-    let options = policy.call_options().from_now_on();
-    let executable = Executable::compile_within(program, &registry, Some(device), &options)?;
+    let mut options = policy.call_options().from_now_on();
+    let executable = Executable::compile_within(program, &registry, Some(device), &mut options)?;
     Ok((executable, name, options))
 }
 

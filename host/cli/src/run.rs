@@ -197,14 +197,12 @@ fn compile(
                 &arguments.policy,
                 observer,
             )?;
-            let options = arguments.policy.call_options();
-            let options = if is_traced.contains(&true) {
-                // Its modules are compiled when it is, which does not count.
-                options
-            } else {
-                options.from_now_on()
-            };
-            let executable = Executable::compile_within(program, &registry, None, &options)?;
+            let mut options = arguments.policy.call_options();
+            if !is_traced.contains(&true) {
+                // All modules are loaded. Planning counts, too.
+                options = options.from_now_on();
+            }
+            let executable = Executable::compile_within(program, &registry, None, &mut options)?;
             (executable, None, options)
         }
         Platform::Cuda => {

@@ -100,6 +100,15 @@ pub trait TargetModule: fmt::Debug + Send + Sync {
     /// The exported targets, by name.
     fn targets(&self) -> &[Signature];
 
+    /// Loads what the call sites need and the module does not have yet. No deadline counts this: it
+    /// has the limits of loading.
+    ///
+    /// # Errors
+    /// The failure to load it. The message begins with `CallSite::name`.
+    fn load(&self, _sites: &[CallSite]) -> Result<()> {
+        Ok(())
+    }
+
     /// Prepares the call sites that one executable has of this module's targets.
     /// [`CallSite::target`] names the module's target. Instances made for them serve these call
     /// sites alone. The stage `instantiate` runs within the deadline and the cancel token of

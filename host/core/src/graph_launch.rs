@@ -174,8 +174,11 @@ struct Calls(Vec<(CallSite, usize)>);
 struct Running<'c> {
     calls: &'c Calls,
     functions: Option<Arc<dyn Functions>>,
-    bounds: Bounds,
+    options: CallOptions,
 }
+
+/// The operands that are passed on between two looks at the deadline.
+const BETWEEN_LOOKS: usize = 1024;
 
 impl PreparedCalls for Calls {
     fn begin(
@@ -187,10 +190,7 @@ impl PreparedCalls for Calls {
         Ok(Box::new(Running {
             calls: self,
             functions: functions.cloned(),
-            bounds: Bounds {
-                deadline: options.deadline.map(Deadline::instant),
-                fuel: options.fuel.clone(),
-            },
+            options: options.from_now_on(),
         }))
     }
 }
@@ -216,12 +216,15 @@ impl Execution for Running<'_> {
                 message,
             ));
         }
-        let mut leaves = operands.iter();
+        let mut leaves = operands.iter().enumerate();
         // An array that is passed several times is copied once.
         let mut copies: HashMap<(*const u8, usize), Arc<Vec<u8>>> = HashMap::new();
         let arguments = reference.parameters.iter().map(|shape| {
             let leaves = leaves.by_ref().take(shape.leaf_count());
-            let leaves = leaves.map(|bytes| {
+            let leaves = leaves.map(|(number, bytes)| {
+                if number % BETWEEN_LOOKS == 0 {
+                    self.options.check()?;
+                }
                 let copy = match copies.entry((bytes.as_ptr(), bytes.len())) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(place) => {
@@ -235,8 +238,12 @@ impl Execution for Running<'_> {
             Literal::from_shared_leaves(shape.clone(), leaves.collect::<Result<_>>()?)
         });
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let bounds = Bounds {
+            deadline: self.options.deadline.and_then(Deadline::end),
+            fuel: self.options.fuel.clone(),
+        };
         let result = functions
-            .call(reference.id, &arguments, &self.bounds)
+            .call(reference.id, &arguments, &bounds)
             .map_err(|status| {
                 status.context(format_args!("function {:?}", shortened(&reference.name)))
             })?;

@@ -32,7 +32,7 @@ use super::fenced::{
 use super::files::{MAX_BYTES, read};
 use super::grants::NativeGrants;
 use super::manifest::{self, ImageKind, KernelTarget, Manifest, PlannedCall, PlannedParameter};
-use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule, check_stop};
+use super::module::{COMMAND_BUFFER_COMPATIBLE, Code, CudaModule};
 use super::queue::CudaQueue;
 
 /// The targets and images of a manifest.
@@ -262,7 +262,7 @@ impl Kernels {
             check_scratch(planned, &fenced.gpu)?;
             let mut call = Preparation::of(planned);
             for launch in &planned.launches {
-                check_stop(options)?;
+                options.check()?;
                 fenced.prepare(&mut call, launch, &planned.scratch, &arrays, USUAL_ALIGN)?;
             }
         }
@@ -298,7 +298,7 @@ impl Kernels {
         let _relaxed = device.check("loading kernels", Relaxed::begin())?;
         let mut preparation = Preparation::of(planned);
         let functions = planned.launches.iter().map(|launch| {
-            check_stop(options)?;
+            options.check()?;
             let image = &self.images[launch.image];
             let Some(fenced) = &self.fenced else {
                 let module = device.module(image.digest, || image.load(device))?;

@@ -23,7 +23,6 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 pub use self::target::CudaTarget;
 
 use self::calls::CudaCalls;
-pub(super) use self::execution::check_stop;
 pub(super) use self::target::undeclared;
 use super::c_abi::CFunction;
 use super::device::CudaDevice;

@@ -5,7 +5,6 @@ mod plan;
 mod run;
 mod space;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -48,7 +47,7 @@ struct Core {
 
 impl Core {
     /// The call sites that a computation and its callees use.
-    fn sites(&self, id: ComputationId) -> Cow<'_, Sites> {
+    fn sites(&self, id: ComputationId) -> Result<&Sites> {
         self.plan.sites(&self.program, id)
     }
 }
@@ -94,7 +93,7 @@ impl Executable {
             platform == Platform::Host,
             "expected the platform Host, or a device to run on, found {platform} alone"
         );
-        Self::compile_within(program, registry, None, &CallOptions::default())
+        Self::compile_within(program, registry, None, &mut CallOptions::default())
     }
 
     /// Binds a program's custom calls to the registry's targets for a device's platform.
@@ -110,13 +109,14 @@ impl Executable {
         registry: &Registry,
         device: Arc<dyn Device>,
     ) -> Result<Self> {
-        Self::compile_within(program, registry, Some(device), &CallOptions::default())
+        Self::compile_within(program, registry, Some(device), &mut CallOptions::default())
     }
 
     /// Binds a program's custom calls to the registry's targets for a device, or else for the
     /// platform Host. The stages `instantiate` of all targets run within the deadline and the
-    /// cancel token of `options`. A deadline that has not begun begins for each module, and without
-    /// one, those of each module have the limit of its policy.
+    /// cancel token of `options`. A deadline that has not begun begins when all modules are loaded,
+    /// and is that of `options` from then on. Without one, the stages of each module have the limit
+    /// of its policy.
     ///
     /// # Errors
     /// - DEADLINE_EXCEEDED or CANCELLED, according to the options.
@@ -125,7 +125,7 @@ impl Executable {
         program: &Program,
         registry: &Registry,
         device: Option<Arc<dyn Device>>,
-        options: &CallOptions,
+        options: &mut CallOptions,
     ) -> Result<Self> {
         let platform = device
             .as_ref()
@@ -173,7 +173,8 @@ impl Executable {
                 functions.len()
             )));
         };
-        check_arguments(&function.name, function.parameters.iter(), arguments)?;
+        let parameters = function.parameters.iter();
+        check_arguments(&function.name, parameters, arguments, &options.call)?;
         let computation = self.inner.core.program.exports[ordinal];
         let Some(device) = &self.inner.device else {
             let mut run = Run::begin(&self.inner, computation, options, 0, HostSpace)?;
@@ -221,7 +222,10 @@ fn check_arguments<'a>(
     function: &str,
     parameters: impl ExactSizeIterator<Item = &'a Shape>,
     arguments: &[Literal],
+    options: &CallOptions,
 ) -> Result<()> {
+    /// The arguments that are compared between two looks at the deadline.
+    const BETWEEN_LOOKS: usize = 1024;
     ensure!(
         parameters.len() == arguments.len(),
         "function {} takes {} arguments, found {}",
@@ -230,6 +234,9 @@ fn check_arguments<'a>(
         arguments.len()
     );
     for (i, (expected, argument)) in std::iter::zip(parameters, arguments).enumerate() {
+        if i % BETWEEN_LOOKS == 0 {
+            options.check()?;
+        }
         let found = argument.shape();
         ensure!(
             expected.is_compatible(found),

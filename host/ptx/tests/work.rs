@@ -13,17 +13,21 @@ fn text_of(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .entry k(.param .u64 a) {{\n\
-         .reg .b32 %i, %x; .reg .b64 %a; .reg .pred %p;\n\
+         .reg .b32 %i, %x; .reg .b16 %h; .reg .b64 %a; .reg .pred %p;\n\
          ld.param.u64 %a, [a];\n{body}\nret; }}"
     )
 }
 
-/// Verifies a body for one grid of threads.
+/// Verifies a body for a grid of warps.
 fn verified(body: &str, grid: u32) -> Result<Proof, Vec<Refusal>> {
+    launched(body, grid, 32)
+}
+
+fn launched(body: &str, grid: u32, block: u32) -> Result<Proof, Vec<Refusal>> {
     let module = read(&text_of(body), "k.ptx", &Limits::default()).unwrap();
     let launch = Launch {
         grid: [grid, 1, 1],
-        block: [32, 1, 1],
+        block: [block, 1, 1],
         shared_bytes: 0,
         params: vec![Param::Buffer {
             bytes: 1024,
@@ -112,6 +116,23 @@ fn blocks_of_a_grid_with_much_work_look() {
     let atomics = "atom.global.add.u32 %x, [%a], 1;\n".repeat(64);
     assert!(!verified(&atomics, 64).unwrap().blocks_look);
     assert!(verified(&atomics, 1 << 20).unwrap().blocks_look);
+}
+
+/// Of all threads that try, one succeeds, and the others try again.
+#[test]
+fn atomic_operations_that_are_loops_count_as_such() {
+    let refused = verified("red.global.add.noftz.f16 [%a], %h;\n", 4).unwrap_err();
+    assert_eq!(refused[0].rule, Rule::Instruction);
+    assert!(refused[0].reason.contains("16 bits"), "{refused:?}");
+    assert!(verified("red.global.add.noftz.f16x2 [%a], %x;\n", 4).is_ok());
+    let shared = |kind: &str, count: usize| {
+        let one = format!("atom.shared.add.{kind} %x, [s], %x;\n");
+        format!(".shared .align 4 .b8 s[64];\n{}", one.repeat(count))
+    };
+    let of = |text: &str| launched(text, 1, 1024);
+    assert!(of(&shared("u32", 1000)).is_ok());
+    assert!(of(&shared("f32", 100)).is_ok());
+    assert_eq!(of(&shared("f32", 1000)).unwrap_err()[0].rule, Rule::Size);
 }
 
 /// Few of them run at a time.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,10 @@ from callbox._callbox import InvalidArgumentError, Target
 
 #: The number of the first variable. Arrays of a few variables stay below 2^63 bytes.
 _FIRST = 10007
+
+#: The most terms of the product of a result's open dimensions, which JAX multiplies out: four
+#: expressions of 60 characters took half a minute.
+_MOST_TERMS = 256
 
 
 class Sizes:
@@ -61,7 +66,18 @@ class Sizes:
     def _result(self, shape: Sequence[int], buffer: Any, sizes: dict[str, Any]) -> tuple[Any, ...]:
         paired = [declared for declared, _ in _dimensions.paired((buffer and buffer.dimensions) or (), shape)]
         wanted = [None] * (len(shape) - len(paired)) + paired
-        return tuple(self._dimension(*pair, sizes) for pair in zip(shape, wanted, strict=True))
+        dimensions: list[Any] = []
+        terms = 1
+        for size, declared in zip(shape, wanted, strict=True):
+            dimensions.append(self._dimension(size, declared, sizes))
+            # JAX multiplies them.
+            terms *= 1 + len(re.findall("[+-]", str(dimensions[-1])))
+            if terms > _MOST_TERMS:
+                raise ValueError(
+                    f"target {self._target.name!r}: expected a result whose open dimensions have a product of at most "
+                    f"{_MOST_TERMS} terms, found more: the declared dimension {declared} is the last one"
+                )
+        return tuple(dimensions)
 
     def _dimension(self, size: int, declared: Any, sizes: dict[str, Any]) -> Any:
         if not isinstance(declared, str):

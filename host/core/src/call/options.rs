@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::Threads;
 use crate::policy::Policy;
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// How one call or one execution is run.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +54,23 @@ impl CallOptions {
             .deadline
             .or(limit.map(|limit| Deadline::After(limit).begin()));
         begun
+    }
+
+    /// Checks that the call goes on.
+    ///
+    /// # Errors
+    /// CANCELLED if its token is; DEADLINE_EXCEEDED if a deadline that has begun has passed.
+    pub fn check(&self) -> Result<()> {
+        let stopped = |code, message| Err(Status::new(code, Blame::Caller, message));
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return stopped(StatusCode::Cancelled, "the call was cancelled");
+        }
+        let end = self.deadline.and_then(Deadline::end);
+        if end.is_some_and(|end| Instant::now() >= end) {
+            let message = "the call's deadline has passed";
+            return stopped(StatusCode::DeadlineExceeded, message);
+        }
+        Ok(())
     }
 
     /// Whether the deadline's instant has passed, the fuel is used up, or the token is cancelled.

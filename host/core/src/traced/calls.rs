@@ -139,12 +139,20 @@ impl TracedCalls {
         }
     }
 
-    /// Reads the call site that a traced call describes, and finds its module. All calls of a
-    /// program share `splat_bytes`.
-    fn read(&self, site: &CallSite, splat_bytes: &mut usize) -> Result<Described> {
+    /// The module of a traced call, and the name of its target.
+    fn module<'a>(&self, site: &'a CallSite) -> Result<(Arc<dyn AnyModule>, &'a str)> {
         let target = self.targets.iter().find(|known| known.name == site.target);
         let target = target.ok_or_else(|| Status::internal("no target of this name"))?;
         target.check(site)?;
+        let name = string(&site.attributes, "target")?;
+        let key = string(&site.attributes, "module")?;
+        Ok((self.modules.find(key, name)?, name))
+    }
+
+    /// Reads the call site that a traced call describes, and finds its module. All calls of a
+    /// program share `splat_bytes`.
+    fn read(&self, site: &CallSite, splat_bytes: &mut usize) -> Result<Described> {
+        let (module, name) = self.module(site)?;
         let text: CallText =
             serde_json::from_str(string(&site.attributes, "call")?).map_err(|error| {
                 let error = shown_name(&error.to_string());
@@ -163,7 +171,6 @@ impl TracedCalls {
             }
         }
         let batch = text.batch_dimensions(&shapes)?;
-        let name = string(&site.attributes, "target")?;
         let attributes = attributes_within(string(&site.attributes, "attributes")?, splat_bytes)?;
         let own = CallSite {
             name: site.name.clone(),
@@ -178,9 +185,7 @@ impl TracedCalls {
             (elements * width, poison(shape.element_type().is_pred()))
         };
         Ok(Described {
-            module: self
-                .modules
-                .find(string(&site.attributes, "module")?, name)?,
+            module,
             site: own,
             mapping: Mapping {
                 batch_dimensions: batch,
@@ -278,6 +283,13 @@ impl TargetModule for TracedCalls {
         &self.targets
     }
 
+    fn load(&self, sites: &[CallSite]) -> Result<()> {
+        sites.iter().try_for_each(|site| {
+            let found = self.module(site).map(drop);
+            found.map_err(|status| status.context(site.label()))
+        })
+    }
+
     fn prepare(
         self: Arc<Self>,
         sites: Vec<CallSite>,
@@ -289,8 +301,7 @@ impl TargetModule for TracedCalls {
             described.map_err(|status| status.context(site.label()))
         });
         let described = described.collect::<Result<Vec<_>>>()?;
-        // One deadline is for the stages `instantiate` of all calls, as for those of a module. What
-        // was compiled before is no part of it.
+        // One deadline is for the stages `instantiate` of all calls, as for those of a module.
         let longest = self.longest.map(Deadline::After);
         let options = CallOptions {
             deadline: options.deadline.or(longest).map(Deadline::begin),

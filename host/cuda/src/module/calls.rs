@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::execution::{CudaExecution, check_stop};
+use super::execution::CudaExecution;
 use super::{Code, CudaModule};
 use crate::call::{CudaStage, State};
 use crate::device::CudaDevice;
@@ -143,7 +143,7 @@ impl DirectCalls for CudaCalls {
         options: &CallOptions,
         buffers: &mut B,
     ) -> Result<()> {
-        check_stop(options)?;
+        options.check()?;
         let device = self.module.own_device()?;
         let site = &self.sites[number].site;
         buffers.with_slices(&mut |operands, results| {

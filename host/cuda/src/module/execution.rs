@@ -5,7 +5,6 @@
 //! run. Fenced kernels look at a stop word.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::calls::{CudaCalls, Site, call_on_device, sizes};
 use super::{Code, Conventions, CudaModule};
@@ -16,10 +15,9 @@ use crate::kernel::{Kernels, ReadyKernels};
 use crate::queue::CudaQueue;
 use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
-    CallOptions, CallSite, CancelToken, Deadline, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution,
-    Functions, Stage,
+    CallOptions, CallSite, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, Functions, Stage,
 };
-use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_core::values::{Result, Status};
 
 /// The state of a call site in an execution.
 #[derive(Default)]
@@ -164,7 +162,7 @@ impl Execution for CudaExecution<'_> {
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
     ) -> Result<()> {
-        check_stop(&self.options)?;
+        self.options.check()?;
         let queue = CudaQueue::downcast(queue)?;
         queue.device().check_not_lost()?;
         let site = self.site(number)?;
@@ -195,7 +193,7 @@ impl Execution for CudaExecution<'_> {
                 };
                 guarded(|| (target.execute)(&mut call))?;
                 // The handler may have ignored that a function of the program was stopped.
-                check_stop(&self.options)
+                self.options.check()
             }
             Code::C(function) => {
                 let conventions: Conventions = module.conventions;
@@ -269,25 +267,6 @@ fn alignment(operands: &[DeviceLeaf], results: &[DeviceBuffer]) -> u32 {
 
 fn in_stage(site: &CallSite, stage: Stage, status: Status) -> Status {
     status.context(format_args!("{}: {stage}", site.name))
-}
-
-pub(in super::super) fn check_stop(options: &CallOptions) -> Result<()> {
-    let stopped = |code, message| Err(Status::new(code, Blame::Caller, message));
-    if options
-        .cancel
-        .as_ref()
-        .is_some_and(CancelToken::is_cancelled)
-    {
-        return stopped(StatusCode::Cancelled, "the call was cancelled");
-    }
-    let end = options.deadline.and_then(Deadline::end);
-    if end.is_some_and(|end| Instant::now() >= end) {
-        return stopped(
-            StatusCode::DeadlineExceeded,
-            "the call's deadline has passed",
-        );
-    }
-    Ok(())
 }
 
 /// Checks that a call can be recorded, if the stream is being captured.

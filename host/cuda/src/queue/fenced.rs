@@ -10,7 +10,6 @@ use callbox_ptx::fence::Record;
 
 use super::CudaQueue;
 use crate::fenced::{Bounds, FEW_LAUNCHES, FencedKernel, QueueStop, Running};
-use crate::module::check_stop;
 use crate::staging::Kept;
 
 /// The most records that wait to be read. Beyond it, the queue waits for its stream.
@@ -29,7 +28,7 @@ impl CudaQueue {
         let is_too_much = self.units > 0 && self.units.saturating_add(units) > MAX_UNITS;
         if is_too_much && !self.is_captured_elsewhere {
             self.download(&[])?;
-            check_stop(options)?;
+            options.check()?;
         }
         self.units = self.units.saturating_add(units);
         Ok(())

@@ -39,7 +39,8 @@ impl Functions for Callbacks {
         let (executable, _execution) = self.alive()?;
         let id = function(&executable, id)?;
         let computation = &executable.core.program.computations[id.index()];
-        check_arguments(&computation.name, computation.parameter_shapes(), operands)?;
+        let parameters = computation.parameter_shapes();
+        check_arguments(&computation.name, parameters, operands, &self.options.call)?;
         let mut options = self.options.clone();
         if let Some(sooner) = bounds.deadline.filter(|&at| self.is_sooner(at)) {
             options.call.deadline = Some(Deadline::At(sooner));

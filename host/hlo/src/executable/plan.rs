@@ -10,7 +10,6 @@ mod reach;
 mod references;
 mod scratch;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,11 +24,10 @@ use crate::evaluate::{Check, Pass};
 use callbox_core::Registry;
 use callbox_core::call::{CallOptions, Platform, PreparedCalls};
 use callbox_core::text::shortened;
-use callbox_core::values::{Result, Shape, Status};
+use callbox_core::values::{Blame, Result, Shape, Status, StatusCode};
 
 /// The call sites that lists of them may have together: many functions can use many call sites.
-/// Longer lists are made again for each execution.
-const MAX_KEPT: usize = 1 << 20;
+const MAX_SITES: usize = 1 << 21;
 
 /// The plan of a program.
 #[derive(Debug)]
@@ -44,6 +42,8 @@ pub(super) struct Plan {
 pub(super) struct ComputationPlan {
     /// The instructions that run, in order.
     pub(super) steps: Vec<Step>,
+    /// The place of each instruction's value among those that the steps give, in their order.
+    places: Vec<u32>,
     /// Whether the computation or one of its callees calls a target.
     has_custom_calls: bool,
     /// Whether one of these targets can call back.
@@ -94,7 +94,7 @@ impl Plan {
         program: &Program,
         registry: &Registry,
         platform: Platform,
-        options: &CallOptions,
+        options: &mut CallOptions,
     ) -> Result<(Self, Vec<Box<dyn PreparedCalls>>)> {
         let order = reach::callees_first(program)?;
         let references = References::new(program);
@@ -103,8 +103,10 @@ impl Plan {
         let mut binder = Binder::new(program, references, registry, platform);
         let mut computations = Vec::with_capacity(program.computations.len());
         for (index, computation) in program.computations.iter().enumerate() {
+            let steps = steps(computation, &reached.live[index], &mut binder, &stop)?;
             computations.push(ComputationPlan {
-                steps: steps(computation, &reached.live[index], &mut binder, &stop)?,
+                places: places(computation, &steps),
+                steps,
                 has_custom_calls: false,
                 calls_back: false,
                 is_function: reached.is_function[index],
@@ -116,7 +118,7 @@ impl Plan {
         }
         let plan = Self {
             computations,
-            sites_left: AtomicUsize::new(MAX_KEPT),
+            sites_left: AtomicUsize::new(MAX_SITES),
         };
         Ok((plan, binder.prepare(options)?))
     }
@@ -159,19 +161,53 @@ impl Plan {
 
     /// The call sites that a computation and its callees use. They are collected for each function
     /// that is executed: many computations may share many call sites.
-    pub(super) fn sites(&self, program: &Program, id: ComputationId) -> Cow<'_, Sites> {
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the lists of the functions so far become too long.
+    pub(super) fn sites(&self, program: &Program, id: ComputationId) -> Result<&Sites> {
         let kept = &self.computation(id).sites;
         if let Some(sites) = kept.get() {
-            return Cow::Borrowed(sites);
+            return Ok(sites);
         }
         let sites = reach::sites(program, id, &self.computations);
         let count: usize = sites.values().map(Vec::len).sum();
         let subtract = |left: usize| left.checked_sub(count);
         let left = &self.sites_left;
         if left.fetch_update(Relaxed, Relaxed, subtract).is_err() {
-            return Cow::Owned(sites);
+            let message = format!(
+                "expected functions that use at most {MAX_SITES} custom calls, counted for each \
+                 function, found more"
+            );
+            let code = StatusCode::ResourceExhausted;
+            return Err(Status::new(code, Blame::Caller, message));
         }
-        Cow::Borrowed(kept.get_or_init(|| sites))
+        Ok(kept.get_or_init(|| sites))
+    }
+}
+
+impl ComputationPlan {
+    /// The place of an instruction's value among those of the steps.
+    pub(super) fn place(&self, id: InstructionId) -> usize {
+        self.places[id.index()] as usize
+    }
+}
+
+/// The place of each value. Instructions that do not run have none.
+fn places(computation: &Computation, steps: &[Step]) -> Vec<u32> {
+    let mut places = vec![u32::MAX; computation.instructions.len()];
+    let results = steps.iter().flat_map(Step::results);
+    for (place, id) in (0..).zip(results) {
+        places[id.index()] = place;
+    }
+    places
+}
+
+impl Step {
+    /// The instructions whose values it gives, in order.
+    fn results(&self) -> impl Iterator<Item = InstructionId> {
+        let of_pass = self.pass.iter().flat_map(Pass::results);
+        let alone = self.pass.is_none().then_some(self.instruction);
+        of_pass.chain(alone)
     }
 }
 

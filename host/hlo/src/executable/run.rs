@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::super::instruction::{ComputationId, Instruction, Opcode};
+use super::super::instruction::{ComputationId, Instruction, InstructionId, Opcode};
 use super::functions::Callbacks;
 use super::plan::{BoundCall, Step};
 use super::space::Space;
@@ -58,7 +58,7 @@ impl<'a, S: Space> Run<'a, S> {
         });
         let modules = &executable.modules;
         let mut executions = Vec::from_iter(modules.iter().map(|_| None));
-        for (&module, sites) in executable.core.sites(function).iter() {
+        for (&module, sites) in executable.core.sites(function)? {
             let execution = modules[module].begin(&call, functions.as_ref(), sites)?;
             executions[module] = Some(execution);
         }
@@ -103,36 +103,37 @@ impl<'a, S: Space> Run<'a, S> {
         let core = self.core;
         let plan = core.plan.computation(id);
         let computation = &core.program.computations[id.index()];
-        let mut values: Vec<Option<S::Value>> = vec![None; computation.instructions.len()];
+        let mut values: Vec<Option<S::Value>> = Vec::new();
+        let place = |id: &InstructionId| plan.place(*id);
         for step in &plan.steps {
             self.stop.check()?;
             let instruction = &computation.instructions[step.instruction.index()];
             let inputs = step.pass.as_ref().map(|pass| &pass.inputs);
             let operands = inputs.unwrap_or(&instruction.operands).iter();
-            let operands = operands.map(|id| value(&values, id.index()).cloned());
+            let operands = operands.map(|id| value(&values, place(id)).cloned());
             let operands = operands.collect::<Result<Vec<_>>>()?;
             for dead in &step.last_uses {
-                values[dead.index()] = None;
+                if let Some(value) = values.get_mut(place(dead)) {
+                    *value = None;
+                }
             }
             let mut count = 1;
             if let Some(pass) = &step.pass {
                 let results = S::pass(self, pass, computation, operands)?;
-                for (id, result) in std::iter::zip(pass.results(), results) {
-                    values[id.index()] = Some(result);
-                }
+                values.extend(results.into_iter().map(Some));
                 count = pass.members.len() as u64;
             } else {
                 let result = self.step(instruction, step, operands, &mut arguments)?;
                 // A callee's result may have other layouts, which would change what `bitcast`
                 // reads.
                 let result = S::with_compatible_shape(result, &instruction.shape);
-                values[step.instruction.index()] = Some(result);
+                values.push(Some(result));
             }
             if let Some(progress) = self.progress {
                 progress.fetch_add(count, Ordering::Relaxed);
             }
         }
-        value(&values, computation.root.index()).cloned()
+        value(&values, place(&computation.root)).cloned()
     }
 
     fn step(
@@ -206,8 +207,8 @@ pub(super) fn serving<'e, 'a>(
     execution.ok_or_else(|| Status::internal("a module has no execution for its own call"))
 }
 
-fn value<V>(values: &[Option<V>], index: usize) -> Result<&V> {
-    let value = values[index].as_ref();
+fn value<V>(values: &[Option<V>], place: usize) -> Result<&V> {
+    let value = values.get(place).and_then(Option::as_ref);
     value.ok_or_else(|| Status::internal("an instruction was read before it ran"))
 }
 

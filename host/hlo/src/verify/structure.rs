@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use super::{Position, Unsound};
 use crate::instruction::{Computation, ComputationId, Instruction, InstructionId, parameters};
 use callbox_core::text::shortened;
-use callbox_core::values::{Result, Status};
+use callbox_core::values::{Blame, Result, Status, StatusCode};
+
+/// The most parameters of a computation, which a call passes on between two looks at a deadline.
+const MAX_PARAMETERS: usize = 1 << 17;
 
 /// Checks each computation by itself, and the exports.
 pub(super) fn check(
@@ -86,6 +89,17 @@ fn check_computation(number: usize, computations: &[Computation]) -> Result<(), 
         .into());
     }
     let found = parameters(instructions).map_err(here)?;
+    if found.len() > MAX_PARAMETERS {
+        return Err(here(Status::new(
+            StatusCode::ResourceExhausted,
+            Blame::Caller,
+            format!(
+                "expected at most {MAX_PARAMETERS} parameters, found {}",
+                found.len()
+            ),
+        ))
+        .into());
+    }
     if found != computation.parameters {
         return Err(here(Status::internal(format!(
             "expected {} parameters in order, found {}",

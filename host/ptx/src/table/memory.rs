@@ -40,7 +40,27 @@ pub(super) fn fill(
         is_collective: false,
     };
     form.roles = with_memory(module, function, instruction, pattern, access)?;
+    if action == Action::Update {
+        refuse_endless(instruction, &form.roles)?;
+    }
     Ok(true)
+}
+
+/// Assemblers make a loop of compare-and-swap of an atomic operation on 16 bits in global memory.
+/// Each round, one of all threads of the grid succeeds, and the others try again.
+fn refuse_endless(instruction: &Instruction, roles: &[Role]) -> Result<(), Refusal> {
+    let is_far = roles.iter().any(|role| match role {
+        Role::Memory(access) => access.space != Space::Shared,
+        _ => false,
+    });
+    let is_narrow = instruction.kind().is_some_and(|kind| kind.bits() == 16);
+    if is_far && is_narrow && instruction.vector() == 1 {
+        return Err(Refusal::new(
+            "an atomic operation on 16 bits of global memory is a loop that nothing bounds; those \
+             of two numbers (`f16x2`, `bf16x2`) and of 32 bits are none",
+        ));
+    }
+    Ok(())
 }
 
 fn atomic_pattern(instruction: &Instruction, has_result: bool) -> &'static str {

@@ -179,8 +179,10 @@ impl<'n, 's> Nest<'n, 's> {
         checks: &[Check],
     ) -> Self {
         let flow = solution.subject.flow;
-        let mut weights =
-            Vec::from_iter((flow.steps.iter()).map(|step| weight(step.instruction, &step.form)));
+        let threads = threads_of_block(solution.subject);
+        let steps = flow.steps.iter();
+        let weights = steps.map(|step| weight(step.instruction, &step.form, threads));
+        let mut weights = Vec::from_iter(weights);
         for check in checks {
             weights[check.step] += check_size(check) as i128;
         }
@@ -322,6 +324,15 @@ impl<'n, 's> Nest<'n, 's> {
         found.reports.sort_by_key(|report| report.line);
         Some(found)
     }
+}
+
+/// The threads of a block: the most, if the launch is not known.
+fn threads_of_block(subject: &Subject<'_>) -> i128 {
+    if subject.open.block {
+        return 1024;
+    }
+    let block = subject.launch.block.iter();
+    block.map(|&one| i128::from(one)).product()
 }
 
 /// The units of work of a thread that sets local memory, and its part of shared memory, to zero.

@@ -257,9 +257,6 @@ impl Subject<'_> {
             Special::NctaidZ => size(grid[2], open.grid),
             Special::Laneid => index(32),
             Special::WarpSize => size(32, false),
-            Special::DynamicSharedSize if !open.shared_bytes => {
-                size(self.launch.shared_bytes, false)
-            }
             _ => Range::full(32),
         }
     }

@@ -24,18 +24,25 @@ const PAUSE: i128 = 1 << 18;
 
 /// How long a thread may be at an instruction, in units. A plain one counts 1: a few nanoseconds,
 /// where other warps run beside it.
-pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
+/// `threads` are those of a block.
+pub(crate) fn weight(instruction: &Instruction, form: &Form, threads: i128) -> i128 {
     use Opcode as O;
     let is_wide = instruction.kind().is_some_and(|kind| kind.bits() == 64);
     match instruction.opcode {
+        // Of the threads of a block that try, one succeeds, and the others try again.
+        O::Atom | O::Red if is_loop_in_shared_memory(instruction, form) => {
+            ATOMIC.max(threads * threads / 8)
+        }
         // Each thread that ends so writes its record by one.
         O::Atom | O::Red | O::Trap | O::Brkpt | O::Call => ATOMIC,
         O::Membar | O::Fence => FENCE,
         O::Nanosleep => PAUSE,
         O::Div | O::Rem if is_wide => LONG_FUNCTION,
         O::Mma | O::Wmma if instruction.kinds().any(|kind| kind.bits() < 8) => LONG_FUNCTION,
-        O::Bfe | O::Bfi | O::Sad if is_wide => NEAR,
-        O::Mul | O::Mad if is_wide && instruction.has("hi") => NEAR,
+        // Some ten native ones.
+        O::Bfe | O::Bfi | O::Sad | O::Bfind | O::Clz | O::Cnot if is_wide => NEAR,
+        O::Mul | O::Mad | O::Madc if is_wide => NEAR,
+        O::Mul24 | O::Mad24 if instruction.has("hi") => NEAR,
         // They wait as a fence does.
         O::Ld | O::St
             if ["acquire", "release", "sc", "mmio"]
@@ -63,7 +70,8 @@ pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
                 Role::Memory(access) => Some(access.space),
                 _ => None,
             });
-            let far = |space: Space| matches!(space, Space::Global | Space::Generic);
+            // Lanes that read different constants wait for one another.
+            let far = |space| matches!(space, Space::Global | Space::Generic | Space::Const);
             let access = spaces.map(|space| if far(space) { GLOBAL } else { NEAR });
             match access.max() {
                 Some(units) => units,
@@ -72,4 +80,19 @@ pub(crate) fn weight(instruction: &Instruction, form: &Form) -> i128 {
             }
         }
     }
+}
+
+/// Whether assemblers make a loop of compare-and-swap of an atomic operation in shared memory. That
+/// has instructions for integers of 32 bits, and for exchanges.
+fn is_loop_in_shared_memory(instruction: &Instruction, form: &Form) -> bool {
+    let is_near = form.roles.iter().any(|role| match role {
+        Role::Memory(access) => access.space != Space::Global,
+        _ => false,
+    });
+    let is_exchange = instruction.has("exch") || instruction.has("cas");
+    let is_native = instruction.kind().is_some_and(|kind| match kind {
+        Type::B32 | Type::U32 | Type::S32 => true,
+        _ => is_exchange && kind.bits() >= 32,
+    });
+    is_near && !is_native
 }

@@ -253,8 +253,11 @@ fn fold_columns<T: Wide>(
     let partial = partial.chunks(segments * x.inner);
     for (results, partial) in zip(results.chunks_mut(x.inner), partial) {
         for sums in partial.chunks(x.inner) {
-            for (result, &sum) in zip(&mut *results, sums) {
-                *result = operation(*result, sum);
+            for (results, sums) in zip(results.chunks_mut(SEGMENT), sums.chunks(SEGMENT)) {
+                team.check.check()?;
+                for (result, &sum) in zip(results, sums) {
+                    *result = operation(*result, sum);
+                }
             }
         }
     }

@@ -19,7 +19,8 @@ use callbox_core::text::shortened;
 use callbox_core::values::{ArrayShape, Blame, Literal, Result, Shape, Status, StatusCode};
 use callbox_core::{RegisteredTarget, Registry};
 
-/// The most arrays that the operands and results of all custom calls have. Modules keep a record of
+/// The most arrays that the operands and results of all custom calls have, with those of the
+/// functions that they name. Modules keep a record of
 /// each, although a program names a whole tuple of them with a few bytes.
 const MAX_ARRAYS: usize = 1 << 20;
 
@@ -30,7 +31,8 @@ const MAX_DIMENSIONS: usize = 1 << 22;
 fn count(left: &mut usize, found: usize, most: usize, what: &str) -> Result<()> {
     *left = left.checked_sub(found).ok_or_else(|| {
         let message = format!(
-            "expected at most {most} {what} operands and results of custom calls, found more"
+            "expected at most {most} {what} operands and results of custom calls and of the \
+             functions that they name, found more"
         );
         Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
     })?;
@@ -48,8 +50,8 @@ pub(super) struct Binder<'a> {
     arrays_left: usize,
     /// The number of dimensions that they may have together.
     dimensions_left: usize,
-    /// References to functions, shared by all call sites.
-    shared: HashMap<ComputationId, Arc<FunctionReference>>,
+    /// References to functions, shared by all call sites, and the arrays and tuples of each.
+    shared: HashMap<ComputationId, (Arc<FunctionReference>, usize)>,
 }
 
 impl<'a> Binder<'a> {
@@ -115,11 +117,12 @@ impl<'a> Binder<'a> {
         };
         let functions = self.references.functions(call);
         let functions = functions.map_err(|status| status.context(&name))?;
-        self.count_arrays(computation, instruction)
+        let references = Vec::from_iter(functions.iter().map(|&id| self.reference(id)));
+        self.count_arrays(computation, instruction, &references)
             .map_err(|status| status.context(&name))?;
         let (operands, result) = shapes(computation, instruction, call)?;
         let module = self.module(target.module());
-        let references = functions.iter().map(|&id| self.reference(id)).collect();
+        let references = references.into_iter().map(|(reference, _)| reference);
         let site = CallSite {
             api_version: call.api_version,
             attributes: call.attributes.clone(),
@@ -129,7 +132,7 @@ impl<'a> Binder<'a> {
             literal: call.literal.as_ref().map(row_major).transpose()?,
             name,
             scratch: scratch.clone(),
-            functions: references,
+            functions: references.collect(),
             called_computations: positions(&call.called_computations, &functions),
             ..CallSite::new(&target.signature().name, operands.clone(), result.clone())
         };
@@ -145,11 +148,19 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    /// Counts the arrays and tuples of a call, and the arrays' dimensions.
-    fn count_arrays(&mut self, computation: &Computation, instruction: &Instruction) -> Result<()> {
+    /// Counts the arrays and tuples of a call and of the functions that it names, with which its
+    /// module can compare them, and the dimensions of its arrays.
+    fn count_arrays(
+        &mut self,
+        computation: &Computation,
+        instruction: &Instruction,
+        functions: &[(Arc<FunctionReference>, usize)],
+    ) -> Result<()> {
         let operands = instruction.operands.iter().map(|&id| computation.shape(id));
         let shapes: Vec<_> = operands.chain([&instruction.shape]).collect();
-        let arrays = shapes.iter().map(|shape| shape.size()).sum();
+        let own = shapes.iter().map(|shape| shape.size());
+        let named = functions.iter().map(|(_, arrays)| *arrays);
+        let arrays = own.chain(named).fold(0, usize::saturating_add);
         count(&mut self.arrays_left, arrays, MAX_ARRAYS, "arrays as")?;
         let leaves = shapes.iter().flat_map(|shape| shape.leaves());
         let dimensions = leaves.map(ArrayShape::rank).sum();
@@ -161,8 +172,13 @@ impl<'a> Binder<'a> {
         )
     }
 
-    /// Has each module prepare its call sites, all of them within `options`.
-    pub(super) fn prepare(self, options: &CallOptions) -> Result<Vec<Box<dyn PreparedCalls>>> {
+    /// Has each module prepare its call sites, all of them within `options`, whose deadline begins
+    /// when they are loaded.
+    pub(super) fn prepare(self, options: &mut CallOptions) -> Result<Vec<Box<dyn PreparedCalls>>> {
+        for (module, sites) in &self.modules {
+            module.load(sites)?;
+        }
+        *options = options.from_now_on();
         let modules = self.modules.into_iter();
         modules
             .map(|(module, sites)| module.prepare(sites, options))
@@ -179,18 +195,22 @@ impl<'a> Binder<'a> {
         })
     }
 
-    /// The shared reference to a function.
-    fn reference(&mut self, id: ComputationId) -> Arc<FunctionReference> {
+    /// The shared reference to a function, and the arrays and tuples that it takes and gives.
+    fn reference(&mut self, id: ComputationId) -> (Arc<FunctionReference>, usize) {
         let computation = &self.program.computations[id.index()];
         let reference = self.shared.entry(id).or_insert_with(|| {
-            Arc::new(FunctionReference {
+            let shapes = computation.parameter_shapes();
+            let arrays = shapes.chain([computation.result_shape()]).map(Shape::size);
+            let arrays = arrays.sum();
+            let reference = FunctionReference {
                 name: computation.name.clone(),
                 id: id.index(),
                 parameters: computation.parameter_shapes().cloned().collect(),
                 result: computation.result_shape().clone(),
-            })
+            };
+            (Arc::new(reference), arrays)
         });
-        Arc::clone(reference)
+        reference.clone()
     }
 }
 
