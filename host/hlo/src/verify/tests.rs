@@ -155,6 +155,17 @@ fn names_are_each_ones_own() {
 }
 
 #[test]
+fn the_number_of_parameters_is_bounded() {
+    let parameters = (0..(1 << 17) + 1).map(|number| parameter(&format!("p{number}"), number));
+    let status = verified(vec![computation("main", parameters.collect())]).unwrap_err();
+    assert_eq!(status.code(), StatusCode::ResourceExhausted);
+    assert_eq!(
+        status.message(),
+        "computation %main: expected at most 131072 parameters, found 131073"
+    );
+}
+
+#[test]
 fn parameters_are_complete() {
     let err = Computation::new(
         "main".to_owned(),

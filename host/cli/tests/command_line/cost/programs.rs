@@ -187,6 +187,30 @@ fn custom_calls_of_many_dimensions() {
     );
 }
 
+/// Each call was compared with all parameters of the function: 50 s for 21 MB of text.
+#[test]
+fn graphs_of_many_parameters_without_arrays() {
+    let parameters: String = (0..20_000)
+        .map(|i| format!("p{i} = () parameter({i})\n"))
+        .collect();
+    let function = format!("f {{\n{parameters}ROOT r = s32[] constant(7)\n}}\n");
+    let call = |i| {
+        format!(
+            "c{i} = s32[] custom-call(), custom_call_target=\"callbox.graph.launch\", \
+             api_version=API_VERSION_TYPED_FFI, backend_config={{capture=@f}}, \
+             custom_call_has_side_effect=true\n"
+        )
+    };
+    let calls: String = (0..2_000).map(call).collect();
+    let body = format!("{calls}ROOT r = s32[] negate(c0)");
+    check_with(
+        &module(&function, &body),
+        &[],
+        "RESOURCE_EXHAUSTED",
+        "expected at most 1048576 arrays as operands and results of custom calls",
+    );
+}
+
 /// callbox runs these functions. Each was compared with all names of a module's targets, for a
 /// message that was thrown away.
 #[test]

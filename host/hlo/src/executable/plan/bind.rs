@@ -30,10 +30,7 @@ const MAX_DIMENSIONS: usize = 1 << 22;
 /// Subtracts from what is left of a limit on all custom calls.
 fn count(left: &mut usize, found: usize, most: usize, what: &str) -> Result<()> {
     *left = left.checked_sub(found).ok_or_else(|| {
-        let message = format!(
-            "expected at most {most} {what} operands and results of custom calls and of the \
-             functions that they name, found more"
-        );
+        let message = format!("expected at most {most} {what}, found more");
         Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
     })?;
     Ok(())
@@ -161,14 +158,16 @@ impl<'a> Binder<'a> {
         let own = shapes.iter().map(|shape| shape.size());
         let named = functions.iter().map(|(_, arrays)| *arrays);
         let arrays = own.chain(named).fold(0, usize::saturating_add);
-        count(&mut self.arrays_left, arrays, MAX_ARRAYS, "arrays as")?;
+        let what = "arrays as operands and results of custom calls and of the functions that they \
+                    name";
+        count(&mut self.arrays_left, arrays, MAX_ARRAYS, what)?;
         let leaves = shapes.iter().flat_map(|shape| shape.leaves());
         let dimensions = leaves.map(ArrayShape::rank).sum();
         count(
             &mut self.dimensions_left,
             dimensions,
             MAX_DIMENSIONS,
-            "dimensions of",
+            "dimensions of operands and results of custom calls",
         )
     }
 
