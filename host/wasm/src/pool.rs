@@ -63,7 +63,7 @@ struct List {
     pools: Vec<Weak<dyn Evict>>,
     /// The number of pools at which those that are gone are removed.
     full: usize,
-    /// The pool of the last eviction: those before it had nothing to evict.
+    /// The pool of the last eviction, from which the next ones go on.
     next: usize,
 }
 
@@ -80,18 +80,15 @@ impl Pools {
 
     /// Discards an idle instance of any pool, and returns false if there is none.
     pub(crate) fn evict_one(&self) -> bool {
-        let count = locked(&self.0).pools.len();
-        (0..count).any(|_| {
-            let mut list = locked(&self.0);
-            let at = if list.next < list.pools.len() {
-                list.next
-            } else {
-                0
-            };
-            let pool = list.pools.get(at).and_then(Weak::upgrade);
-            list.next = at + 1;
+        let (first, count) = {
+            let list = locked(&self.0);
+            (list.next, list.pools.len())
+        };
+        // Each thread goes through all pools, whatever others evict at the same time.
+        (first..first + count).any(|number| {
+            let at = number % count;
+            let pool = locked(&self.0).pools.get(at).and_then(Weak::upgrade);
             // Discarding an instance may run its deleters.
-            drop(list);
             let has_evicted = pool.is_some_and(|pool| pool.evict_one());
             if has_evicted {
                 locked(&self.0).next = at;
