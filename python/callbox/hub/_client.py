@@ -178,10 +178,16 @@ class Client:
         self._hub.utils.hf_raise_for_status(response)
 
     def _receive(self, where: str, response: Any, contents: bytearray, most: int, name: str, until: float) -> None:
-        """Adds the body of a response, which may have any length."""
+        """Adds the body of a response, which may have any length.
+
+        It is not decompressed: bytes without end could become none.
+        """
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            raise _lie(f"{where}: expected the bytes of the file, the hub sends them as {quoted(encoding)}")
         shown = {"desc": name[-40:], "total": most, "initial": len(contents), "unit": "B", "unit_scale": True}
         with self._hub.utils.tqdm(**shown) as progress:
-            for chunk in response.iter_bytes():
+            for chunk in response.iter_raw():
                 if len(contents) + len(chunk) > most:
                     raise exhausted(f"{where}: expected at most {most} bytes, the hub sends more")
                 if time.monotonic() > until:
