@@ -63,12 +63,17 @@ def named_sizes(declared: Iterable[Any] | None, shapes: Iterable[Sequence[Any]])
     for dimension, size in pairs:
         if isinstance(dimension, str) and dimension.isidentifier():
             sizes.setdefault(dimension, size)
-    computed = [pair for pair in pairs if is_computed(pair[0])]
+    computed = [(str(dimension), size, symbols(str(dimension))) for dimension, size in pairs if is_computed(dimension)]
     # A symbol that one expression determines may be in others.
-    for dimension, size in computed * len(computed):
-        unknown = symbols(str(dimension)) - sizes.keys()
-        if len(unknown) == 1:
-            sizes.update(_solved(str(dimension), size, unknown.pop(), sizes))
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for expression, size, named in computed:
+            unknown = named - sizes.keys()
+            if len(unknown) == 1:
+                solved = _solved(expression, size, unknown.pop(), sizes)
+                sizes.update(solved)
+                is_changed = is_changed or bool(solved)
     return sizes
 
 

@@ -14,7 +14,7 @@ use crate::values::{Result, Status};
 type ElementFailed<'a, T> = dyn FnMut(&mut T, usize, Status) -> Result<bool> + 'a;
 
 /// The most elements whose failures are kept until all threads have done their part.
-const WINDOW: usize = 4096;
+const WINDOW: usize = 1024;
 
 impl Batch {
     /// Calls the target for each element until one fails, within a deadline at an instant.
