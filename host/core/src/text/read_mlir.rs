@@ -21,6 +21,10 @@ use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 /// The depth to which dictionaries may nest.
 const MAX_DEPTH: usize = 64;
 
+/// The most attributes of a text, those in dictionaries included: each takes a hundred times the
+/// memory of its text.
+const MAX_ATTRIBUTES: usize = 1 << 16;
+
 /// Reads a text that is one dictionary. An empty text is an empty dictionary.
 ///
 /// An array whose text is a single element, repeated (a splat), may be much larger than its text.
@@ -28,13 +32,18 @@ const MAX_DEPTH: usize = 64;
 ///
 /// # Errors
 /// INVALID_ARGUMENT for text that is no such dictionary or has attributes that are not supported,
-/// RESOURCE_EXHAUSTED for dictionaries nested more than 64 deep and for splats past `splat_bytes`.
+/// RESOURCE_EXHAUSTED for more than 65,536 attributes, for dictionaries nested more than 64 deep and
+/// for splats past `splat_bytes`.
 pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary> {
     let mut cursor = Cursor::inside(text, "the end of the attributes");
     if cursor.is_at_end() {
         return Ok(Dictionary::new());
     }
-    let dictionary = Reader { splat_bytes }.dictionary(&mut cursor, MAX_DEPTH)?;
+    let mut reader = Reader {
+        splat_bytes,
+        attributes_left: MAX_ATTRIBUTES,
+    };
+    let dictionary = reader.dictionary(&mut cursor, MAX_DEPTH)?;
     if cursor.is_at_end() {
         Ok(dictionary)
     } else {
@@ -44,6 +53,7 @@ pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary
 
 struct Reader<'a> {
     splat_bytes: &'a mut usize,
+    attributes_left: usize,
 }
 
 impl Reader<'_> {
@@ -58,6 +68,11 @@ impl Reader<'_> {
         cursor.expect("{", "'{' and attributes such as n = 4 : i32")?;
         cursor.items("}", |cursor| {
             let name = name(cursor, "the name of an attribute")?;
+            let Some(left) = self.attributes_left.checked_sub(1) else {
+                let message = format!("expected at most {MAX_ATTRIBUTES} attributes, found more");
+                return Err(Diagnostic::exhausted(name.at, message));
+            };
+            self.attributes_left = left;
             if dictionary.contains_key(&name.value) {
                 let found = shortened(&name.value);
                 let message = format!("expected each attribute once, found another {found:?}");

@@ -11,6 +11,7 @@ fn read(text: &str) -> Dictionary {
     let mut cursor = Cursor::new(text);
     let dictionary = Reader {
         splat_bytes: &mut 1000,
+        attributes_left: MAX_ATTRIBUTES,
     }
     .dictionary(&mut cursor, MAX_DEPTH);
     let dictionary = dictionary
@@ -23,6 +24,7 @@ fn read(text: &str) -> Dictionary {
 fn refuse(text: &str) -> (StatusCode, String) {
     let status = Reader {
         splat_bytes: &mut 1000,
+        attributes_left: MAX_ATTRIBUTES,
     }
     .dictionary(&mut Cursor::new(text), MAX_DEPTH)
     .unwrap_err()
@@ -375,4 +377,16 @@ fn one_element_for_many_has_a_bound() {
         refuse("{a = dense<1> : tensor<9223372036854775807xi8>}").0,
         StatusCode::ResourceExhausted
     );
+}
+
+#[test]
+fn the_number_of_attributes_has_a_bound() {
+    let of = |count: usize| {
+        let attributes = (0..count).map(|i| format!("a{i} = {{}}"));
+        format!("{{{}}}", attributes.collect::<Vec<_>>().join(","))
+    };
+    assert_eq!(read(&of(1 << 16)).len(), 1 << 16);
+    let (code, message) = refuse(&of((1 << 16) + 1));
+    assert_eq!(code, StatusCode::ResourceExhausted);
+    assert!(message.ends_with("expected at most 65536 attributes, found more"));
 }
