@@ -156,9 +156,10 @@ impl TargetModule for GraphLaunch {
     fn prepare(
         self: Arc<Self>,
         sites: Vec<CallSite>,
-        _: &CallOptions,
+        options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
         let prepared = sites.into_iter().map(|site| {
+            options.check()?;
             let checked = self.targets[0].check(&site).and_then(|()| function(&site));
             let number = checked.map_err(|status| status.context(site.label()))?;
             Ok((site, number))

@@ -47,6 +47,7 @@ impl Sites {
     ) -> Result<Self> {
         module.shared.check_process("the module")?;
         let lay_out = |site: &CallSite| {
+            options.check()?;
             Site::new(&module, site).map_err(|status| status.context(site.label()))
         };
         let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;

@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 64;
 
 /// The most attributes of a text, those in dictionaries included: each takes a hundred times the
 /// memory of its text.
-const MAX_ATTRIBUTES: usize = 1 << 16;
+const MAX_ATTRIBUTES: usize = 1 << 18;
 
 /// Reads a text that is one dictionary. An empty text is an empty dictionary.
 ///
@@ -32,7 +32,7 @@ const MAX_ATTRIBUTES: usize = 1 << 16;
 ///
 /// # Errors
 /// INVALID_ARGUMENT for text that is no such dictionary or has attributes that are not supported,
-/// RESOURCE_EXHAUSTED for more than 65,536 attributes, for dictionaries nested more than 64 deep and
+/// RESOURCE_EXHAUSTED for more than 262,144 attributes, for dictionaries nested more than 64 deep and
 /// for splats past `splat_bytes`.
 pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary> {
     let mut cursor = Cursor::inside(text, "the end of the attributes");

@@ -297,6 +297,7 @@ impl TargetModule for TracedCalls {
     ) -> Result<Box<dyn PreparedCalls>> {
         let mut splat_bytes = MAX_SPLAT_BYTES;
         let described = sites.iter().map(|site| {
+            options.check()?;
             let described = self.read(site, &mut splat_bytes);
             described.map_err(|status| status.context(site.label()))
         });

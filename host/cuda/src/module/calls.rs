@@ -45,6 +45,7 @@ impl CudaCalls {
         options: &CallOptions,
     ) -> Result<Self> {
         let sites = sites.into_iter().map(|site| {
+            options.check()?;
             let name = site.name.clone();
             Site::new(module, site, options).map_err(|status| status.context(name))
         });

@@ -117,18 +117,23 @@ pub(super) fn once_for_each<T: Clone>(
     mut make: impl FnMut(usize) -> Result<T>,
     check: &dyn Check,
 ) -> Result<Vec<T>> {
-    let mut known: HashMap<*const Vec<u8>, usize> = HashMap::new();
+    /// The arrays that one is compared with, of those that lie in its memory.
+    const MOST: usize = 16;
+    let mut known: HashMap<*const Vec<u8>, Vec<usize>> = HashMap::new();
     let mut made: Vec<T> = with_capacity(arrays.len())?;
     for (number, x) in arrays.iter().enumerate() {
         check.check()?;
         let memory = x.shared_leaves().first().map(Arc::as_ptr);
-        let first = memory.map(|memory| *known.entry(memory).or_insert(number));
-        let same = first.filter(|&first| {
-            first < number && arrays[first].shape() == x.shape() && is_like(first, number)
-        });
+        let others = known.entry(memory.unwrap_or_default()).or_default();
+        let mut last = others.iter().rev().take(MOST);
+        let same =
+            last.find(|&&other| arrays[other].shape() == x.shape() && is_like(other, number));
         made.push(match same {
-            Some(first) => made[first].clone(),
-            None => make(number)?,
+            Some(&same) => made[same].clone(),
+            None => {
+                others.push(number);
+                make(number)?
+            }
         });
     }
     Ok(made)

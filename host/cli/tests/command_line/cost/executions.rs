@@ -87,6 +87,33 @@ fn windows_of_many_padded_arrays() {
     check_with(&module(&add, &body), &[], "RESOURCE_EXHAUSTED", contains);
 }
 
+/// An array was padded for each operand unless the first one had the same initial value: 1 GB.
+#[test]
+fn one_array_as_many_operands_of_a_window() {
+    const COUNT: usize = 60;
+    let list = |one: &str| vec![one; COUNT].join(", ");
+    let parameters: String = (0..2 * COUNT)
+        .map(|i| format!("p{i} = f32[] parameter({i})\n"))
+        .collect();
+    let first: Vec<String> = (0..COUNT).map(|i| format!("p{i}")).collect();
+    let all = format!(
+        "all {{\n{parameters}ROOT t = ({}) tuple({})\n}}\n",
+        list("f32[]"),
+        first.join(", ")
+    );
+    let body = format!(
+        "z = f32[] constant(0)\none = f32[] constant(1)\n\
+         x = f32[65536] broadcast(z), dimensions={{}}\n\
+         w = ({}) reduce-window({}, one, {}), \
+         window={{size=1 stride=4194304 pad=0_4128768}}, to_apply=all\n\
+         ROOT r = f32[1] get-tuple-element(w), index=0",
+        list("f32[1]"),
+        list("x"),
+        vec!["z"; COUNT - 1].join(", ")
+    );
+    check_with(&module(&all, &body), &[], "OK", "");
+}
+
 /// The operands of a graph were copied one by one: 1.2 GB.
 #[test]
 fn one_array_as_many_operands_of_a_graph() {

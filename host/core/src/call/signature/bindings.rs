@@ -16,9 +16,22 @@ pub(super) struct Bindings<'a> {
     symbols: BTreeMap<&'a str, (usize, String)>,
 }
 
+/// A dimension whose expression waits for one of the symbols.
+#[derive(Debug)]
+pub(super) struct Open<'a> {
+    /// The dimension's number, without those of `..`.
+    dimension: usize,
+    symbols: [&'a str; 2],
+}
+
 impl<'a> Bindings<'a> {
+    /// The number of bound symbols.
+    pub(super) fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
     /// Adds the dimensions of the buffer `label`. They bind new symbols and must agree with bound
-    /// ones. Returns whether all were compared: an expression waits for the symbols that it does
+    /// ones. Returns those that were not compared: an expression waits for the symbols that it does
     /// not determine.
     ///
     /// # Errors
@@ -28,7 +41,7 @@ impl<'a> Bindings<'a> {
         declared: &'a [Dimension],
         found: &[usize],
         label: &str,
-    ) -> Result<bool, String> {
+    ) -> Result<Vec<Open<'a>>, String> {
         let (least, takes_more) = extent(declared);
         let fits = if takes_more {
             found.len() >= least
@@ -41,9 +54,9 @@ impl<'a> Bindings<'a> {
         let (any, single) = found.split_at(found.len() - least);
         let mut new: BTreeMap<&'a str, usize> = BTreeMap::new();
         let mut agrees = !takes_more || self.any.as_ref().is_none_or(|(known, _)| known == any);
-        let mut is_complete = true;
+        let mut open = Vec::new();
         let declared_single = &declared[usize::from(takes_more)..];
-        for (dimension, &size) in declared_single.iter().zip(single) {
+        for (number, (dimension, &size)) in declared_single.iter().zip(single).enumerate() {
             agrees &= match dimension {
                 // Only the first entry can be `..`, which `any` covers.
                 Dimension::Any => true,
@@ -53,16 +66,15 @@ impl<'a> Bindings<'a> {
                     None => *new.entry(symbol).or_insert(size) == size,
                 },
                 Dimension::Expression(expression) => {
-                    let known = |symbol: &str| self.size(symbol).or(new.get(symbol).copied());
-                    match expression.solve(size, known) {
-                        Solution::Fits => true,
-                        Solution::Differs => false,
-                        Solution::Symbol(symbol, size) => new.insert(symbol, size).is_none(),
-                        Solution::Open => {
-                            is_complete = false;
-                            true
-                        }
+                    match self.solve(expression, size, &mut new) {
+                        Solution::Open(symbols) => open.push(Open {
+                            dimension: number,
+                            symbols,
+                        }),
+                        Solution::Differs => agrees = false,
+                        Solution::Fits | Solution::Symbol(..) => {}
                     }
+                    true
                 }
             };
         }
@@ -72,10 +84,69 @@ impl<'a> Bindings<'a> {
         if takes_more && self.any.is_none() {
             self.any = Some((any.to_vec(), label.to_owned()));
         }
+        self.bind(new, label);
+        Ok(open)
+    }
+
+    /// Compares the dimensions that are still open, as [`unify`](Self::unify) does, if symbols that
+    /// they wait for are bound.
+    pub(super) fn unify_open(
+        &mut self,
+        declared: &'a [Dimension],
+        found: &[usize],
+        open: &mut Vec<Open<'a>>,
+        label: &str,
+    ) -> Result<(), String> {
+        let (least, takes_more) = extent(declared);
+        let single = &found[found.len() - least..];
+        let mut new: BTreeMap<&'a str, usize> = BTreeMap::new();
+        let mut agrees = true;
+        open.retain_mut(|one| {
+            let is_bound =
+                |symbol: &&str| self.symbols.contains_key(*symbol) || new.contains_key(*symbol);
+            let declared = &declared[usize::from(takes_more) + one.dimension];
+            let Dimension::Expression(expression) = declared else {
+                return false;
+            };
+            if !one.symbols.iter().any(is_bound) {
+                return true;
+            }
+            match self.solve(expression, single[one.dimension], &mut new) {
+                Solution::Open(symbols) => {
+                    one.symbols = symbols;
+                    return true;
+                }
+                Solution::Differs => agrees = false,
+                Solution::Fits | Solution::Symbol(..) => {}
+            }
+            false
+        });
+        if !agrees {
+            return Err(self.mismatch(declared, found, label));
+        }
+        self.bind(new, label);
+        Ok(())
+    }
+
+    /// Compares an expression with a size, which can bind a new symbol.
+    fn solve(
+        &self,
+        expression: &'a Expression,
+        size: usize,
+        new: &mut BTreeMap<&'a str, usize>,
+    ) -> Solution<'a> {
+        let known = |symbol: &str| self.size(symbol).or(new.get(symbol).copied());
+        let solution = expression.solve(size, known);
+        if let Solution::Symbol(symbol, size) = solution {
+            new.insert(symbol, size);
+        }
+        solution
+    }
+
+    fn bind(&mut self, new: BTreeMap<&'a str, usize>, label: &str) {
         let new = new.into_iter();
         self.symbols
             .extend(new.map(|(symbol, size)| (symbol, (size, label.to_owned()))));
-        Ok(is_complete)
     }
 
     fn size(&self, symbol: &str) -> Option<usize> {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::bindings::Bindings;
+use super::bindings::{Bindings, Open};
 use super::dimensions::{Common, ELEMENTWISE, MOST_PASSES, label, shortened};
 use super::{AttributeSignature, BufferSignature, Dimension, Signature};
 use crate::call::CallSite;
@@ -200,6 +200,8 @@ struct Waiting<'a> {
     position: usize,
     declared: &'a [Dimension],
     found: Vec<usize>,
+    /// Its dimensions that wait.
+    open: Vec<Open<'a>>,
     label: String,
 }
 
@@ -221,9 +223,17 @@ impl<'a> Buffers<'a> {
                 return;
             }
             let bindings = &mut self.bindings;
-            self.waiting.retain(|buffer| {
-                match bindings.unify(buffer.declared, &buffer.found, &buffer.label) {
-                    Ok(is_complete) => !is_complete,
+            let known = bindings.len();
+            self.waiting.retain_mut(|buffer| {
+                let Waiting {
+                    declared,
+                    found,
+                    open,
+                    label,
+                    ..
+                } = buffer;
+                match bindings.unify_open(declared, found, open, label) {
+                    Ok(()) => !open.is_empty(),
                     Err(mismatch) => {
                         if let Some(of_buffer) = mismatches.get_mut(buffer.position) {
                             *of_buffer = Some(mismatch);
@@ -232,6 +242,9 @@ impl<'a> Buffers<'a> {
                     }
                 }
             });
+            if bindings.len() == known {
+                return;
+            }
         }
     }
 
@@ -294,9 +307,10 @@ impl<'a> Buffers<'a> {
         }
         if let Some(dimensions) = declared.and_then(|declared| declared.dimensions.as_deref()) {
             match self.bindings.unify(dimensions, found.dimensions(), &label) {
-                Ok(true) => {}
-                Ok(false) => self.waiting.push(Waiting {
+                Ok(open) if open.is_empty() => {}
+                Ok(open) => self.waiting.push(Waiting {
                     position,
+                    open,
                     declared: dimensions,
                     found: found.dimensions().to_vec(),
                     label: label.clone(),

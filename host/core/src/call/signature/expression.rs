@@ -43,8 +43,8 @@ pub(super) enum Solution<'a> {
     Differs,
     /// The expression has this size if the unknown symbol is this number.
     Symbol(&'a str, usize),
-    /// Symbols are unknown that the size does not determine.
-    Open,
+    /// Symbols are unknown that the size does not determine: it is open for as long as these are.
+    Open([&'a str; 2]),
 }
 
 /// `slope * unknown + constant`.
@@ -109,7 +109,12 @@ impl Expression {
         let unknown = self.symbols().find(|symbol| size(symbol).is_none());
         let value = match self.linear(unknown, &size) {
             Ok(value) => value,
-            Err(NoValue::Open) => return Solution::Open,
+            Err(NoValue::Open) => {
+                let first = unknown.unwrap_or_default();
+                let mut others = self.symbols().filter(|symbol| size(symbol).is_none());
+                let second = others.find(|symbol| *symbol != first);
+                return Solution::Open([first, second.unwrap_or(first)]);
+            }
             Err(NoValue::Undefined) => return Solution::Differs,
         };
         let Some(rest) = (found as i128).checked_sub(value.constant) else {

@@ -385,8 +385,8 @@ fn the_number_of_attributes_has_a_bound() {
         let attributes = (0..count).map(|i| format!("a{i} = {{}}"));
         format!("{{{}}}", attributes.collect::<Vec<_>>().join(","))
     };
-    assert_eq!(read(&of(1 << 16)).len(), 1 << 16);
-    let (code, message) = refuse(&of((1 << 16) + 1));
+    assert_eq!(read(&of(1 << 18)).len(), 1 << 18);
+    let (code, message) = refuse(&of((1 << 18) + 1));
     assert_eq!(code, StatusCode::ResourceExhausted);
-    assert!(message.ends_with("expected at most 65536 attributes, found more"));
+    assert!(message.ends_with("expected at most 262144 attributes, found more"));
 }
