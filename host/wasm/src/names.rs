@@ -1,12 +1,13 @@
 //! Names of functions, for backtraces.
 //!
 //! wasmtime copies the name of each frame when a call traps, however long it is, and a mangled name
-//! can expand to a thousand times its length. So names are cut before wasmtime reads them, and
+//! can expand to a thousand times its length. It keeps each name of a module, of which a section can
+//! have millions, with fifty bytes beside it. So wasmtime gets the names of functions alone, cut, and
 //! demangling stops at the length that is shown.
 
 use callbox_core::untrusted_text::{formatted, sanitize};
 use wasm_encoder::{NameMap, NameSection};
-use wasmparser::{BinaryReaderError, CustomSectionReader, Name, NameSectionReader, Payload};
+use wasmparser::{BinaryReaderError, CustomSectionReader, Name, NameSectionReader};
 
 /// The bytes of a name that wasmtime gets.
 const MAX_READ: usize = 4 << 10;
@@ -14,22 +15,17 @@ const MAX_READ: usize = 4 << 10;
 /// The bytes of a name in a backtrace.
 const MAX_SHOWN: usize = 256;
 
-/// Whether a custom section contains a function name that is too long.
-pub(crate) fn has_long_names(payload: &Payload<'_>) -> bool {
-    let mut is_long = false;
-    if let Some(section) = name_section(payload) {
-        // wasmtime ignores what follows an error.
-        let _ = for_each(section, |_, name| is_long |= name.len() > MAX_READ);
-    }
-    is_long
-}
-
-/// A section of names that has only those of functions, cut.
-pub(crate) fn cut_names(payload: &Payload<'_>) -> NameSection {
+/// A section of names that has only those of the first `count` functions, cut, each function's once.
+pub(crate) fn function_names(section: NameSectionReader<'_>, count: u32) -> NameSection {
     let mut functions = NameMap::new();
-    if let Some(section) = name_section(payload) {
-        let _ = for_each(section, |index, name| functions.append(index, cut(name)));
-    }
+    let mut next = 0;
+    // wasmtime ignores what follows an error.
+    let _ = for_each(section, |index, name| {
+        if (next..count).contains(&index) {
+            next = index + 1;
+            functions.append(index, cut(name));
+        }
+    });
     let mut names = NameSection::new();
     names.functions(&functions);
     names
@@ -43,13 +39,6 @@ pub(crate) fn shown(name: &str) -> String {
         Err(_) => name.to_owned(),
     };
     sanitize(text.as_bytes(), text.len(), MAX_SHOWN).replace(['\n', '\t'], " ")
-}
-
-fn name_section<'a>(payload: &Payload<'a>) -> Option<NameSectionReader<'a>> {
-    match payload {
-        Payload::CustomSection(section) => names_in(section),
-        _ => None,
-    }
 }
 
 /// The names in a custom section, if it has names.
@@ -77,4 +66,43 @@ fn for_each(
 
 fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_READ)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wasm_encoder::Encode;
+
+    /// The contents of a section, behind its name.
+    fn contents(section: &NameSection) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        section.encode(&mut bytes);
+        let name = bytes.windows(5).position(|part| part == b"\x04name");
+        bytes.split_off(name.map_or(0, |at| at + 5))
+    }
+
+    fn functions(names: &[(u32, &str)]) -> NameSection {
+        let mut map = NameMap::new();
+        names
+            .iter()
+            .for_each(|(index, name)| map.append(*index, name));
+        let mut section = NameSection::new();
+        section.functions(&map);
+        section
+    }
+
+    /// A module of 16 MiB of its own names took 251 MiB: wasmtime keeps each.
+    #[test]
+    fn the_names_of_functions_are_left_alone() {
+        let mut module = NameSection::new();
+        module.module("a");
+        let long = "n".repeat(MAX_READ + 9);
+        let found = functions(&[(0, "f"), (2, &long), (1, "late"), (2, "twice"), (4, "none")]);
+        let all = [module.clone(), module, found].map(|section| contents(&section));
+        let all = all.concat();
+        let reader = NameSectionReader::new(wasmparser::BinaryReader::new(&all, 0));
+        let kept = function_names(reader, 4);
+        let expected = functions(&[(0, "f"), (2, &long[..MAX_READ])]);
+        assert_eq!(contents(&kept), contents(&expected));
+    }
 }

@@ -75,6 +75,8 @@ struct Rewriter {
     types: u32,
     /// The number of imported functions.
     imports: u32,
+    /// The number of functions, imported ones included.
+    functions: u32,
     /// The helpers' indices, which follow those of the module's functions.
     helpers: BTreeMap<Operation, u32>,
 }
@@ -108,6 +110,7 @@ impl Rewriter {
         Ok(Self {
             types,
             imports,
+            functions: imports + functions,
             helpers: long.into_operations().zip(imports + functions..).collect(),
         })
     }
@@ -121,9 +124,10 @@ impl Rewriter {
             match &payload {
                 Payload::CodeSectionStart { count, .. } => code.begin(*count, &mut module),
                 Payload::CodeSectionEntry(body) => code.add(body, &mut module)?,
-                Payload::CustomSection(section) if names::names_in(section).is_none() => continue,
-                Payload::CustomSection(_) if names::has_long_names(&payload) => {
-                    names::cut_names(&payload).append_to(&mut module);
+                Payload::CustomSection(section) => {
+                    if let Some(found) = names::names_in(section) {
+                        names::function_names(found, self.functions).append_to(&mut module);
+                    }
                     continue;
                 }
                 _ => {}
@@ -131,7 +135,7 @@ impl Rewriter {
             let Some((id, range)) = payload.as_section() else {
                 continue;
             };
-            if !imports_stop && id != TYPES && !matches!(payload, Payload::CustomSection(_)) {
+            if !imports_stop && id != TYPES {
                 imports_stop = true;
                 if id != IMPORTS {
                     let imports = append(&[0], 1, &stop_import())?;

@@ -181,7 +181,12 @@ impl Plan {
             let code = StatusCode::ResourceExhausted;
             return Err(Status::new(code, Blame::Caller, message));
         }
-        Ok(kept.get_or_init(|| sites))
+        if kept.set(sites).is_err() {
+            // Another execution has collected them at the same time.
+            left.fetch_add(count, Relaxed);
+        }
+        let missing = || Status::internal("a list of custom calls is gone");
+        kept.get().ok_or_else(missing)
     }
 }
 
