@@ -158,8 +158,10 @@ impl TargetModule for GraphLaunch {
         sites: Vec<CallSite>,
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
-        let prepared = sites.into_iter().map(|site| {
-            options.check()?;
+        let prepared = sites.into_iter().enumerate().map(|(number, site)| {
+            if number > 0 {
+                options.check()?;
+            }
             let checked = self.targets[0].check(&site).and_then(|()| function(&site));
             let number = checked.map_err(|status| status.context(site.label()))?;
             Ok((site, number))

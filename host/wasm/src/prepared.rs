@@ -46,11 +46,14 @@ impl Sites {
         together: Arc<Together>,
     ) -> Result<Self> {
         module.shared.check_process("the module")?;
-        let lay_out = |site: &CallSite| {
-            options.check()?;
+        let lay_out = |(number, site): (usize, &CallSite)| {
+            if number > 0 {
+                options.check()?;
+            }
             Site::new(&module, site).map_err(|status| status.context(site.label()))
         };
-        let sites = sites.iter().map(lay_out).collect::<Result<Box<[Site]>>>()?;
+        let sites = sites.iter().enumerate().map(lay_out);
+        let sites = sites.collect::<Result<Box<[Site]>>>()?;
         let largest = sites
             .iter()
             .map(|site| site.layout.size())

@@ -32,8 +32,8 @@ const MAX_ATTRIBUTES: usize = 1 << 18;
 ///
 /// # Errors
 /// INVALID_ARGUMENT for text that is no such dictionary or has attributes that are not supported,
-/// RESOURCE_EXHAUSTED for more than 262,144 attributes, for dictionaries nested more than 64 deep and
-/// for splats past `splat_bytes`.
+/// RESOURCE_EXHAUSTED for more than 262,144 attributes, for dictionaries nested more than 64 deep
+/// and for splats past `splat_bytes`.
 pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary> {
     let mut cursor = Cursor::inside(text, "the end of the attributes");
     if cursor.is_at_end() {

@@ -296,8 +296,10 @@ impl TargetModule for TracedCalls {
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
         let mut splat_bytes = MAX_SPLAT_BYTES;
-        let described = sites.iter().map(|site| {
-            options.check()?;
+        let described = sites.iter().enumerate().map(|(number, site)| {
+            if number > 0 {
+                options.check()?;
+            }
             let described = self.read(site, &mut splat_bytes);
             described.map_err(|status| status.context(site.label()))
         });

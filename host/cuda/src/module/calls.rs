@@ -44,8 +44,10 @@ impl CudaCalls {
         sites: Vec<CallSite>,
         options: &CallOptions,
     ) -> Result<Self> {
-        let sites = sites.into_iter().map(|site| {
-            options.check()?;
+        let sites = sites.into_iter().enumerate().map(|(number, site)| {
+            if number > 0 {
+                options.check()?;
+            }
             let name = site.name.clone();
             Site::new(module, site, options).map_err(|status| status.context(name))
         });
