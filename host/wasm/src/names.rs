@@ -1,9 +1,9 @@
 //! Names of functions, for backtraces.
 //!
 //! wasmtime copies the name of each frame when a call traps, however long it is, and a mangled name
-//! can expand to a thousand times its length. It keeps each name of a module, of which a section can
-//! have millions, with fifty bytes beside it. So wasmtime gets the names of functions alone, cut, and
-//! demangling stops at the length that is shown.
+//! can expand to a thousand times its length. It keeps each name of a module, of which a section
+//! can have millions, with fifty bytes beside it. So wasmtime gets the names of functions alone,
+//! cut, and demangling stops at the length that is shown.
 
 use callbox_core::untrusted_text::{formatted, sanitize};
 use wasm_encoder::{NameMap, NameSection};
@@ -15,7 +15,7 @@ const MAX_READ: usize = 4 << 10;
 /// The bytes of a name in a backtrace.
 const MAX_SHOWN: usize = 256;
 
-/// A section of names that has only those of the first `count` functions, cut, each function's once.
+/// A section of names that has only those of the first `count` functions, each once and cut.
 pub(crate) fn function_names(section: NameSectionReader<'_>, count: u32) -> NameSection {
     let mut functions = NameMap::new();
     let mut next = 0;
