@@ -363,7 +363,8 @@ impl ReadyKernels {
         queue: &mut CudaQueue,
         operands: &[DeviceLeaf],
         results: &[DeviceBuffer],
-        (options, bounds): (&CallOptions, &Bounds),
+        options: &CallOptions,
+        bounds: &Bounds,
     ) -> Result<()> {
         let Self { planned, functions } = self;
         let scratch = planned.scratch.iter().map(|&size| queue.allocate(size));

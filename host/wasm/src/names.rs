@@ -93,7 +93,7 @@ mod tests {
 
     /// A module of 16 MiB of its own names took 251 MiB: wasmtime keeps each.
     #[test]
-    fn the_names_of_functions_are_left_alone() {
+    fn only_names_of_functions_are_left() {
         let mut module = NameSection::new();
         module.module("a");
         let long = "n".repeat(MAX_READ + 9);

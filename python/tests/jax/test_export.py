@@ -194,6 +194,16 @@ def test_computed_dimensions_that_disagree(load):
         exported_of(pair_sums, "m, k")
 
 
+def test_open_dimensions_of_many_terms_are_refused(assemble):
+    """JAX multiplied them out for half a minute."""
+    expression = "(n/m+m/k+1)*(n/k+k/m+1)*(m/n+k/n+1)"
+    x = {"name": "x", "element_types": ["f32"], "dimensions": ["n", "m", "k"]}
+    y = {"name": "y", "element_types": ["f32"], "dimensions": [expression] * 4}
+    module = callbox.Host().load(assemble({"f": b"\x41\x00"}, [{"name": "f", "operands": [x], "results": [y]}]))
+    with pytest.raises(ValueError, match="a product of at most 256 terms, found more"):
+        exported_of(lambda x: module.f(x), "n, m, k")
+
+
 def bundled(function, *args):
     return callbox.jax.export(jax.jit(function), bundle=True)(*args)
 

@@ -218,9 +218,9 @@ impl CudaExecution<'_> {
             Status::internal("kernels of a call site that takes no part in the execution")
         })?;
         let ready = ready.as_ref().map_err(Clone::clone)?;
-        let bounds = (&self.options, &kernels.bounds(&self.options));
+        let (options, bounds) = (&self.options, kernels.bounds(&self.options));
         if !kernels.is_fenced() {
-            return ready.launch(queue, operands, results, bounds);
+            return ready.launch(queue, operands, results, options, &bounds);
         }
         let align = alignment(operands, results);
         let planned = site.planned.as_ref().filter(|_| align < USUAL_ALIGN);
@@ -234,7 +234,7 @@ impl CudaExecution<'_> {
             }
         }
         let ready = realigned.as_ref().unwrap_or(ready);
-        ready.launch(queue, operands, results, bounds)?;
+        ready.launch(queue, operands, results, options, &bounds)?;
         queue.end_fenced_elsewhere()
     }
 }

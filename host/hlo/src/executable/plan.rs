@@ -19,8 +19,7 @@ use self::passes::Unit;
 use self::references::References;
 use super::super::Program;
 use super::super::instruction::{Computation, ComputationId, InstructionId, Opcode};
-use super::run::Stop;
-use crate::evaluate::{Check, Pass};
+use crate::evaluate::Pass;
 use callbox_core::Registry;
 use callbox_core::call::{CallOptions, Platform, PreparedCalls};
 use callbox_core::text::shortened;
@@ -99,11 +98,10 @@ impl Plan {
         let order = reach::callees_first(program)?;
         let references = References::new(program);
         let reached = reach::reach(program, &references);
-        let stop = Stop::begun(options);
         let mut binder = Binder::new(program, references, registry, platform);
         let mut computations = Vec::with_capacity(program.computations.len());
         for (index, computation) in program.computations.iter().enumerate() {
-            let steps = steps(computation, &reached.live[index], &mut binder, &stop)?;
+            let steps = steps(computation, &reached.live[index], &mut binder, options)?;
             computations.push(ComputationPlan {
                 places: places(computation, &steps),
                 steps,
@@ -221,7 +219,7 @@ fn steps(
     computation: &Computation,
     live: &[bool],
     binder: &mut Binder<'_>,
-    stop: &Stop,
+    options: &CallOptions,
 ) -> Result<Vec<Step>> {
     let mut last_reader: HashMap<InstructionId, usize> = HashMap::new();
     let mut steps = Vec::new();
@@ -232,7 +230,7 @@ fn steps(
         _ => order.into_iter().map(Unit::Alone).collect(),
     };
     for unit in units {
-        stop.check()?;
+        options.check()?;
         let (index, pass) = match unit {
             Unit::Alone(index) => (index, None),
             Unit::Pass(pass) => {

@@ -238,15 +238,6 @@ impl Stop {
         }
     }
 
-    /// The cancellation, and the deadline if it has begun.
-    pub(super) fn begun(options: &CallOptions) -> Self {
-        let deadline = options.deadline.filter(|deadline| deadline.end().is_some());
-        Self {
-            deadline,
-            cancel: options.cancel.clone(),
-        }
-    }
-
     /// No deadline and no cancellation.
     pub(super) fn never() -> Self {
         Self::default()
