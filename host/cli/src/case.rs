@@ -18,18 +18,18 @@ use callbox::{
     ArrayShape, Attribute, Blame, Dictionary, Literal, Platform, Result, Shape, Status, StatusCode,
 };
 use callbox_core::json::Limited;
-use callbox_package::Package;
 use serde::Deserialize;
 
 pub use self::compare::Tolerance;
 pub use self::compare::compare;
 pub(super) use self::run::Ending;
-use self::values::{Arrays, AttributeText, LiteralText, check_memory};
+pub(super) use self::values::Arrays;
+use self::values::{AttributeText, LiteralText, check_memory};
 use super::package::wrong;
 use super::text::name;
 
 /// The bytes that the arrays of all cases of a package may have together.
-pub(super) const MOST_ARRAYS: usize = 256 << 20;
+const MOST_ARRAYS: usize = 256 << 20;
 
 /// The longest deadline of a case: each call's of the default policy.
 const MOST_DEADLINE: Duration = Duration::from_secs(10);
@@ -117,16 +117,14 @@ struct StatusText {
 }
 
 impl Case {
-    /// Reads a case. The arrays in files that it names are beside it in the package, and its arrays
-    /// may have `left` bytes together.
+    /// Reads a case. The files that it names are beside it in the package.
     ///
     /// # Errors
     /// Blamed on the guest: INVALID_ARGUMENT if the case is wrong, RESOURCE_EXHAUSTED past a limit.
     pub(super) fn read(
         path: &str,
         text: &[u8],
-        package: &Package<'_>,
-        left: &mut usize,
+        arrays: &mut Arrays<'_, '_>,
     ) -> Result<Self> {
         if text.len() > MOST_TEXT {
             return Err(too_large(format!(
@@ -139,19 +137,14 @@ impl Case {
         let mut text: CaseText =
             serde_json::from_slice(text).map_err(|error| wrong(name(&error.to_string())))?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mut arrays = Arrays {
-            package,
-            folder,
-            left,
-        };
         let operands = within("operands", std::mem::take(&mut text.operands)).map_err(wrong)?;
-        let operands = arrays.read("operand", &operands)?;
+        let operands = arrays.read(folder, "operand", &operands)?;
         let expect = match (text.expect.results.take(), &text.expect.status) {
             (Some(results), None) => {
                 let results = within("expected results", results).map_err(wrong)?;
                 let (rtol, atol) = (text.expect.rtol, text.expect.atol);
                 let tolerance = Tolerance::new(rtol, atol).map_err(wrong)?;
-                Expect::Results(arrays.read("expected result", &results)?, tolerance)
+                Expect::Results(arrays.read(folder, "expected result", &results)?, tolerance)
             }
             (None, Some(status)) => Expect::Status {
                 code: failure_code(&status.code).map_err(wrong)?,

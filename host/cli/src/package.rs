@@ -13,7 +13,7 @@ use callbox::{Blame, ElementType, Result, Status, StatusCode};
 use callbox_core::untrusted_text::clean_line;
 use callbox_package::{CASES, Limits, Package};
 
-use super::case::{Case, MOST_ARRAYS, Tolerance};
+use super::case::{Arrays, Case, Tolerance};
 use super::failure::{Failure, Outcome};
 use super::files::tensors::Tensors;
 use super::files::{ReadError, tensors};
@@ -211,7 +211,7 @@ fn cases<'a>(
     package: &'a Package<'_>,
     targets: &'a [Signature],
 ) -> impl Iterator<Item = Result<Case>> + 'a {
-    let mut left = MOST_ARRAYS;
+    let mut arrays = Arrays::new(package);
     let mut objects = MOST_OBJECTS;
     let files = package.files();
     let files = files.filter(|(path, _)| path.starts_with(CASES) && path.ends_with(".json"));
@@ -222,7 +222,7 @@ fn cases<'a>(
                 let message = format!("expected cases of at most {MOST_OBJECTS} objects in all");
                 Status::new(StatusCode::ResourceExhausted, Blame::Guest, message)
             })?;
-            let case = Case::read(path, bytes, package, &mut left)?;
+            let case = Case::read(path, bytes, &mut arrays)?;
             if targets.iter().any(|target| target.name == case.target()) {
                 return Ok(case);
             }

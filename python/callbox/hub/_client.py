@@ -247,9 +247,9 @@ class Client:
             raise CallError("PERMISSION_DENIED", f"{where}: {_reason(error)}", blame="caller") from None
         except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
             raise CallError("NOT_FOUND", f"{where}: {_reason(error)}", blame="caller") from None
-        except Exception as error:
-            # The server's answer decides which exceptions the client raises.
-            raise CallError("UNAVAILABLE", f"{where}: {_reason(error)}", blame="host") from error
+        except Exception as error:  # noqa: BLE001 - the server decides which
+            # Not as its cause: a traceback would print the text of a server as it is.
+            raise CallError("UNAVAILABLE", f"{where}: {_reason(error)}", blame="host") from None
 
 
 def check_repo_id(repo_id: str) -> None:

@@ -18,6 +18,7 @@ FORMAT = 1
 MOST_METADATA = 256 << 10
 MOST_BYTES = 64 << 20
 MOST_FILES = 1024
+MOST_LICENSE = 4096
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VERSION = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]+)?")
@@ -67,6 +68,8 @@ def parse(text: bytes) -> Metadata:
         raise _wrong(f"expected a `name` of lower-case letters, digits, `-` and `_`, found {quoted(fields['name'])}")
     if len(fields["version"]) > 64 or not _VERSION.fullmatch(fields["version"]):
         raise _wrong(f"expected a `version` such as 1.0.0, found {quoted(fields['version'])}")
+    if len(fields["license"]) > MOST_LICENSE or not fields["license"].isprintable():
+        raise _wrong(f"expected a `license` that can be shown, found {quoted(fields['license'])}")
     derivatives = fields.get("derivatives", {})
     if not all(isinstance(name, str) for name in derivatives.values()):
         raise _wrong("expected names of targets in `derivatives`")

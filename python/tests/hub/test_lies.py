@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import time
+import traceback
 import types
 
 import pytest
@@ -263,6 +264,17 @@ def test_the_bodies_of_errors_and_redirects_are_not_read(hub, good, get, fails, 
     assert len(sent) < 512
 
 
+def test_tracebacks_show_no_controls_of_a_hub(hub, good, fails):
+    def break_down(request, answer):
+        if wasm(request) and request.method == "HEAD":
+            answer.status, answer.headers["X-Error-Message"] = 500, "clear\x9b2Jthe screen"
+
+    hub.lie = break_down
+    error = fails("UNAVAILABLE", "Server error '500")
+    shown = "".join(traceback.format_exception(error))
+    assert shown.replace("\n", "").isprintable(), shown
+
+
 def test_redirects_without_end_are_given_up(hub, good, fails):
     def redirect(request, answer):
         if wasm(request) and request.method == "GET":
@@ -341,6 +353,8 @@ def test_a_download_that_takes_very_long_is_given_up(good, fails, monkeypatch):
         ({"name": "RMS"}, "INVALID_ARGUMENT", "expected a `name`"),
         ({"version": "1"}, "INVALID_ARGUMENT", "expected a `version`"),
         ({"version": 1}, "INVALID_ARGUMENT", "expected `version` of metadata.json to be of type str"),
+        ({"license": "MIT\x1b[2J"}, "INVALID_ARGUMENT", "expected a `license` that can be shown, found 'MIT\\x1b[2J'"),
+        ({"license": "M" * 4097}, "INVALID_ARGUMENT", "expected a `license` that can be shown"),
         ({"format": True}, "INVALID_ARGUMENT", "expected `format` of metadata.json to be of type int"),
         ({"auto_map": "x.py"}, "INVALID_ARGUMENT", "'auto_map' is not a key of metadata.json"),
         ({"module": "x.wasm"}, "INVALID_ARGUMENT", "`module` is 'x.wasm', which is not in `files`"),

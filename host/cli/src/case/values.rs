@@ -1,6 +1,7 @@
 //! Arrays and attributes in the JSON of a case.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use callbox::{ArrayShape, Attribute, ElementType, Literal, Result, Status};
@@ -30,31 +31,45 @@ pub(super) struct LiteralText {
     file: Option<String>,
 }
 
-/// The arrays of a case.
-pub(super) struct Arrays<'a, 'p> {
-    pub(super) package: &'a Package<'p>,
-    /// The folder of the case in the package, which its files are in.
-    pub(super) folder: &'a str,
+/// The arrays of a package's cases.
+pub(in super::super) struct Arrays<'a, 'p> {
+    package: &'a Package<'p>,
     /// The bytes that further arrays may have.
-    pub(super) left: &'a mut usize,
+    left: usize,
+    /// The arrays of files that were read as elements of a type, which cases share.
+    files: BTreeMap<(String, ElementType), Literal>,
 }
 
-impl Arrays<'_, '_> {
-    /// Reads arrays. Messages call each by `what` and its number.
-    pub(super) fn read(&mut self, what: &str, texts: &[LiteralText]) -> Result<Vec<Literal>> {
+impl<'a, 'p> Arrays<'a, 'p> {
+    pub(in super::super) fn new(package: &'a Package<'p>) -> Self {
+        Self {
+            package,
+            left: MOST_ARRAYS,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Reads arrays of a case in a folder of the package. Messages call each by `what` and its
+    /// number.
+    pub(super) fn read(
+        &mut self,
+        folder: &str,
+        what: &str,
+        texts: &[LiteralText],
+    ) -> Result<Vec<Literal>> {
         let arrays = texts.iter().enumerate().map(|(number, text)| {
             let in_array = |status: Status| status.context(format_args!("{what} {number}"));
             let shape: ArrayShape = parsed(&text.shape).map_err(wrong).map_err(in_array)?;
             // Several arrays can name one file, so that the package's size is no bound.
             self.charge(shape.byte_size()).map_err(in_array)?;
-            self.read_one(shape, text).map_err(wrong).map_err(in_array)
+            self.read_one(folder, shape, text).map_err(wrong).map_err(in_array)
         });
         arrays.collect()
     }
 
     /// Counts bytes of arrays.
     pub(super) fn charge(&mut self, bytes: usize) -> Result<()> {
-        *self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             too_large(format!(
                 "expected cases whose arrays have at most {MOST_ARRAYS} bytes in all, found more"
             ))
@@ -62,7 +77,12 @@ impl Arrays<'_, '_> {
         Ok(())
     }
 
-    fn read_one(&self, shape: ArrayShape, text: &LiteralText) -> Result<Literal, String> {
+    fn read_one(
+        &mut self,
+        folder: &str,
+        shape: ArrayShape,
+        text: &LiteralText,
+    ) -> Result<Literal, String> {
         match (&text.values, &text.hex, &text.file) {
             (Some(values), None, None) => of_values(shape, values),
             (None, Some(hex), None) => {
@@ -70,8 +90,35 @@ impl Arrays<'_, '_> {
                 let bytes = hex::decode(digits).map_err(|error| error.to_string())?;
                 Literal::from_bytes(shape, bytes).map_err(|status| status.message().to_owned())
             }
-            (None, None, Some(file)) => of_file(shape, file, self.folder, self.package),
+            (None, None, Some(file)) => self.of_file(folder, file, &shape),
             _ => Err("expected exactly one of `values`, `hex` and `file`".to_owned()),
+        }
+    }
+
+    fn of_file(
+        &mut self,
+        folder: &str,
+        file: &str,
+        shape: &ArrayShape,
+    ) -> Result<Literal, String> {
+        let path = format!("{folder}/{file}");
+        let array = match self.files.entry((path.clone(), shape.element_type())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let bytes = self
+                    .package
+                    .file(&path)
+                    .ok_or_else(|| format!("the package has no file \"{}\"", name(&path)))?;
+                let array = npy::read(bytes, Some(shape.element_type()));
+                place.insert(array.map_err(|error| match error {
+                    ReadError::Io(error) => format!("{path}: {error}"),
+                    ReadError::Status(status) => format!("{path}: {}", status.message()),
+                })?)
+            }
+        };
+        match array.shape().as_array() {
+            Some(found) if found.is_compatible(shape) => Ok(array.clone()),
+            _ => Err(format!("{path}: expected {shape}, found {}", array.shape())),
         }
     }
 }
@@ -113,26 +160,6 @@ fn of_values(shape: ArrayShape, values: &[Value]) -> Result<Literal, String> {
     }
     let values: Vec<&Value> = values.iter().collect();
     literal(shape, &values)
-}
-
-fn of_file(
-    shape: ArrayShape,
-    file: &str,
-    folder: &str,
-    package: &Package<'_>,
-) -> Result<Literal, String> {
-    let path = format!("{folder}/{file}");
-    let bytes = package
-        .file(&path)
-        .ok_or_else(|| format!("the package has no file \"{}\"", name(&path)))?;
-    let array = npy::read(bytes, Some(shape.element_type())).map_err(|error| match error {
-        ReadError::Io(error) => format!("{path}: {error}"),
-        ReadError::Status(status) => format!("{path}: {}", status.message()),
-    })?;
-    match array.shape().as_array() {
-        Some(found) if found.is_compatible(&shape) => Ok(array),
-        _ => Err(format!("{path}: expected {shape}, found {}", array.shape())),
-    }
 }
 
 /// The most levels of dictionaries in an attribute.

@@ -284,3 +284,22 @@ fn results_of_a_case() {
     let message = "expected at most 1024 results, found 140000";
     assert!(found.contains(message), "{found}");
 }
+
+/// Each case that named the file had an array of its own.
+#[test]
+fn cases_that_share_a_file() {
+    let folder = packages::folder();
+    folder.npy("k/cases/a.npy", &[262_144], &vec![f32::NAN; 262_144]);
+    let array = r#"{"shape": "f32[262144]", "file": "a.npy"}"#;
+    let case = packages::CASE
+        .replace(r#"{"shape": "f32[3]", "values": [1, -2.5, 0]}"#, array)
+        .replace(r#"{"shape": "f32[3]", "values": [-1, 2.5, -0.0]}"#, array);
+    for number in 0..120 {
+        folder.write(&format!("k/cases/{number}.json"), &case);
+    }
+    let ran = limited(&folder, 192, &["pack", "k", "--json"]);
+    let package = &ran.object()["package"];
+    let cases = package["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 121, "{}", shown(&ran));
+    assert!(cases.iter().all(|case| case["ending"] == "passed"));
+}
