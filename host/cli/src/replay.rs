@@ -185,7 +185,12 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     if let Some(milliseconds) = capsule.deadline_ms {
         wanted["deadline_ms"] = milliseconds.into();
     }
-    if recorded.grants.maths && !user.grants.maths {
+    let target = &capsule.site.target;
+    let maths = |policy: &Policy| {
+        let grants = policy.targets.get(target).unwrap_or(&policy.grants);
+        grants.maths
+    };
+    if maths(recorded) && !maths(&user) {
         return Err(Status::new(
             StatusCode::FailedPrecondition,
             Blame::Caller,
@@ -222,7 +227,7 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     policy.check_pure = recorded.check_pure;
     policy.grants = callbox::policy::Grants {
         log: policy.grants.log,
-        maths: recorded.grants.maths,
+        maths: maths(recorded),
         ..callbox::policy::Grants::default()
     };
     policy.targets.clear();

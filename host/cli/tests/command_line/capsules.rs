@@ -272,13 +272,15 @@ fn a_strangers_capsule_gets_no_grants_and_no_higher_limits() {
 fn mathematics_that_the_user_withholds_is_not_given() {
     let folder = Folder::new();
     folder.write("c", Parts::new().file());
-    folder.write(
-        "policy.json",
-        json!({"grants": {"maths": false}}).to_string(),
-    );
-    let words = ["replay", "c", "--policy", "policy.json"];
-    let message = "recorded with lent mathematics, which the policy here withholds";
-    refuse(&folder, &words, 1, "FAILED_PRECONDITION", message);
+    for policy in [
+        json!({"grants": {"maths": false}}),
+        json!({"targets": {"negate": {"maths": false}}}),
+    ] {
+        folder.write("policy.json", policy.to_string());
+        let words = ["replay", "c", "--policy", "policy.json"];
+        let message = "recorded with lent mathematics, which the policy here withholds";
+        refuse(&folder, &words, 1, "FAILED_PRECONDITION", message);
+    }
 }
 
 #[test]
