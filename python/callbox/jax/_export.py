@@ -155,9 +155,11 @@ def deserialize(
     names = [name] if isinstance(name, str) else list(name or ())
     # One at a time: the host takes what it reads, and the bundle is in memory already.
     modules = tuple(_load(host, names, described, data, at) for described, at in files)
+    exported = jax.export.deserialize(bytearray(program))
+    # Last: XLA keeps what is registered, and the modules with it.
     for module in modules:
         module.register()
-    return Exported(jax.export.deserialize(bytearray(program)), modules, True)
+    return Exported(exported, modules, True)
 
 
 def _load(host: Host, names: Sequence[str], described: Mapping[str, Any], data: bytes, at: int) -> Module:
