@@ -133,6 +133,37 @@ fn one_array_as_many_operands_of_a_graph() {
     check_with(&module(&graph, &body), &[], "OK", "");
 }
 
+/// Each function had a list of the custom calls that all share.
+#[test]
+fn functions_that_share_many_custom_calls() {
+    let launch = |name: &str, operand: &str, function: &str| {
+        format!(
+            "{name} = f32[] custom-call({operand}), custom_call_target=\"callbox.graph.launch\", \
+             api_version=API_VERSION_TYPED_FFI, called_computations={{{function}}}, \
+             backend_config=\"{{capture = @{function}}}\"\n"
+        )
+    };
+    let mut before = "id {\nROOT p = f32[] parameter(0)\n}\n\
+                      shared {\nx0 = f32[] parameter(0)\n"
+        .to_owned();
+    for i in 1..2048 {
+        before += &launch(&format!("x{i}"), &format!("x{}", i - 1), "id");
+    }
+    before += "ROOT r = f32[] negate(x2047)\n}\n";
+    let mut body = "x0 = f32[] constant(1)\n".to_owned();
+    for i in 1..1100 {
+        before += &format!(
+            "f{i} {{\np = f32[] parameter(0)\nno = pred[] constant(false)\n\
+             ROOT r = f32[] conditional(no, p, p), true_computation=shared, \
+             false_computation=id\n}}\n"
+        );
+        body += &launch(&format!("x{i}"), &format!("x{}", i - 1), &format!("f{i}"));
+    }
+    body += "ROOT r = f32[] negate(x1099)";
+    let contains = "expected functions that use at most 2097152 custom calls";
+    check_with(&module(&before, &body), &[], "RESOURCE_EXHAUSTED", contains);
+}
+
 /// All values of a computation were kept for all elements: four gigabytes.
 #[test]
 fn computations_of_many_values() {
