@@ -1,12 +1,11 @@
 //! Reads the files that a caller names.
 
-use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox::untrusted_text;
+use callbox_core::regular_file;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyIsADirectoryError, PyMemoryError, PyOSError, PyPermissionError,
     PyTypeError,
@@ -73,7 +72,7 @@ impl Contents {
 pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = (most as u64).saturating_add(1);
-    open(path)?.take(most).read_to_end(&mut bytes)?;
+    regular_file::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -101,32 +100,6 @@ pub(crate) fn read_module(
     let read = source.py().detach(|| read(&path, most));
     let bytes = read.map_err(|failed| error(&path, &failed))?;
     Ok((Some(path), bytes))
-}
-
-/// Opens a regular file. Opening a FIFO would wait for a writer, and opening a device may have an
-/// effect.
-fn open(path: &Path) -> io::Result<File> {
-    check_type(path.metadata()?.file_type())?;
-    // If a FIFO takes the file's place between the two checks, opening it does not wait.
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    check_type(file.metadata()?.file_type())?;
-    Ok(file)
-}
-
-fn check_type(found: FileType) -> io::Result<()> {
-    let (kind, name) = match found {
-        _ if found.is_file() => return Ok(()),
-        _ if found.is_dir() => (ErrorKind::IsADirectory, "a directory"),
-        _ if found.is_fifo() => (ErrorKind::InvalidInput, "a FIFO"),
-        _ if found.is_socket() => (ErrorKind::InvalidInput, "a socket"),
-        _ => (ErrorKind::InvalidInput, "a device"),
-    };
-    Err(Error::new(
-        kind,
-        format!("expected a regular file, found {name}"),
-    ))
 }
 
 /// A path in a message. A stranger can have named a file.

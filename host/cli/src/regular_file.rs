@@ -1,19 +1,17 @@
-//! Opens and reads the files that a command line names.
-//!
-//! A manifest names further files, so that the paths are not always the user's own. Regular files
-//! alone are opened: opening a FIFO waits for a writer, and opening a device may have an effect.
+//! Reads the files that a command line names.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use callbox::{Blame, Status, StatusCode};
+use callbox_core::regular_file;
 
 use super::failure::{Failure, Outcome};
 
 /// Opens a regular file.
 pub(super) fn open(path: &Path) -> Outcome<File> {
-    open_regular(path).map_err(|error| cannot(path, &error))
+    regular_file::open(path).map_err(|error| cannot(path, &error))
 }
 
 /// Reads a regular file of at most `most` bytes.
@@ -42,33 +40,4 @@ fn read_from(file: impl Read, path: &Path, most: usize) -> Outcome<Vec<u8>> {
 /// The failure to read a file.
 pub(super) fn cannot(path: &Path, error: &io::Error) -> Failure {
     Failure::file(format!("expected to read {}", path.display()), error)
-}
-
-fn open_regular(path: &Path) -> io::Result<File> {
-    check_type(path.metadata()?.file_type())?;
-    let mut options = OpenOptions::new();
-    options.read(true);
-    // If a FIFO takes the file's place between the two checks, opening it does not wait.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    let file = options.open(path)?;
-    check_type(file.metadata()?.file_type())?;
-    Ok(file)
-}
-
-fn check_type(found: FileType) -> io::Result<()> {
-    if found.is_file() {
-        return Ok(());
-    }
-    Err(if found.is_dir() {
-        io::ErrorKind::IsADirectory.into()
-    } else {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a FIFO, a device or a socket is not read; name a regular file",
-        )
-    })
 }

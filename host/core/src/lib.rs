@@ -47,6 +47,8 @@ pub mod json;
 pub mod locks;
 pub mod policy;
 mod registry;
+#[doc(hidden)]
+pub mod regular_file;
 pub mod text;
 pub mod traced;
 pub mod untrusted_text;

@@ -1,13 +1,9 @@
 //! Reads files with native code, by paths that the embedder names.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the embedder names the files, and they are read with its authority"
-)]
 
-use std::fs::{Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use callbox_core::regular_file;
 use callbox_core::untrusted_text::shown_path;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
@@ -24,30 +20,13 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
         let code = match error.kind() {
             ErrorKind::NotFound => StatusCode::NotFound,
             ErrorKind::PermissionDenied => StatusCode::PermissionDenied,
+            ErrorKind::IsADirectory | ErrorKind::InvalidInput => StatusCode::InvalidArgument,
             _ => StatusCode::Unknown,
         };
         let message = format!("expected to read {}: {error}", shown_path(path));
         Status::new(code, Blame::Caller, message)
     };
-    // Checked before the file is opened: opening a FIFO blocks until it has a writer. If one takes
-    // the file's place between the two checks, opening it does not wait.
-    let check = |found: Metadata| {
-        if found.is_file() {
-            return Ok(());
-        }
-        let message = format!("{} is not a regular file", shown_path(path));
-        Err(Status::invalid_argument(message))
-    };
-    check(std::fs::metadata(path).map_err(failed)?)?;
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    let file = options.open(path).map_err(failed)?;
-    check(file.metadata().map_err(failed)?)?;
+    let file = regular_file::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(most + 1)
         .read_to_end(&mut bytes)

@@ -68,7 +68,7 @@ fn files_that_are_not_regular() {
         let ran = limited(&folder, MEMORY, arguments);
         assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
         assert!(
-            ran.stderr.contains("name a regular file"),
+            ran.stderr.contains("expected a regular file, found a "),
             "{arguments:?}: {ran:?}"
         );
     }
