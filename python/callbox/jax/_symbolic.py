@@ -21,9 +21,12 @@ from callbox._callbox import InvalidArgumentError, Target
 #: The number of the first variable. Arrays of a few variables stay below 2^63 bytes.
 _FIRST = 10007
 
-#: The most terms of the product of a result's open dimensions, which JAX multiplies out: four
-#: expressions of 60 characters took half a minute.
+#: The most sums, divisions and remainders in the products of the results' open dimensions, which
+#: JAX multiplies out: four expressions of 60 characters took half a minute, and one of 150 terms in
+#: each of 1,024 results four.
 _MOST_TERMS = 256
+
+_TERM = re.compile(r"[+-]|\b(?:floordiv|mod|max|min)\(")
 
 
 class Sizes:
@@ -37,6 +40,7 @@ class Sizes:
         self._names: dict[str, int] = {}
         #: The open dimensions with these numbers.
         self._variables: dict[int, Any] = {}
+        self._terms_left = _MOST_TERMS
 
     @property
     def are_open(self) -> bool:
@@ -71,12 +75,13 @@ class Sizes:
         for size, declared in zip(shape, wanted, strict=True):
             dimensions.append(self._dimension(size, declared, sizes))
             # JAX multiplies them.
-            terms *= 1 + len(re.findall("[+-]", str(dimensions[-1])))
-            if terms > _MOST_TERMS:
+            terms *= 1 + len(_TERM.findall(str(dimensions[-1])))
+            if terms - 1 > self._terms_left:
                 raise ValueError(
-                    f"target {self._target.name!r}: expected a result whose open dimensions have a product of at most "
-                    f"{_MOST_TERMS} terms, found more: the declared dimension {declared} is the last one"
+                    f"target {self._target.name!r}: expected results whose open dimensions have products of at most "
+                    f"{_MOST_TERMS} terms in all, found more: the declared dimension {declared} is the last one"
                 )
+        self._terms_left -= terms - 1
         return tuple(dimensions)
 
     def _dimension(self, size: int, declared: Any, sizes: dict[str, Any]) -> Any:
