@@ -1,6 +1,6 @@
 //! Loads the .wasm modules that a command line names, and registers their targets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,11 +27,13 @@ use super::{output, package, signing};
 /// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
 
-/// The registry of the targets that `--target` and `--targets` name. A program that `callbox.jax`
-/// traced finds its modules in the folders of `traced_in`, or in the lock.
+/// The registry of the targets that `--target` and `--targets` name. Of the modules in folders, those
+/// are loaded that have a target in `called`, the names that the program calls. A program that
+/// `callbox.jax` traced finds its modules in the folders of `traced_in`, or in the lock.
 pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],
+    called: &BTreeSet<&str>,
     traced_in: Option<&[PathBuf]>,
     policy: &PolicyArguments,
     observer: &Arc<Observer>,
@@ -68,8 +70,9 @@ pub(super) fn registry(
             registered.target(&path, &module, name, export)?;
         } else if let Some(file) = loader.open_in_folder(&path)? {
             for target in &file.contents.info().targets {
-                let loaded = loader.load(&file, &target.name);
-                registered.target_in_folder(&path, loaded, &target.name);
+                let name = &*target.name;
+                let load = || loader.load(&file, name);
+                registered.target_in_folder(&path, name, called.contains(name).then_some(load));
             }
         }
     }

@@ -52,14 +52,16 @@ impl Registered {
         Ok(self.register(file, module, name, export)?)
     }
 
-    /// Registers a target of a module in a folder.
+    /// Registers a target of a module in a folder, which `load` loads. Without it the program does
+    /// not call the target, whose name is kept for messages.
     ///
-    /// If the module was not loaded, or the name is taken, only programs that call the target fail.
+    /// If the module cannot be loaded, or the name is taken, only programs that call the target
+    /// fail.
     pub(super) fn target_in_folder(
         &mut self,
         file: &Path,
-        loaded: Outcome<Arc<dyn TargetModule>>,
         name: &str,
+        load: Option<impl FnOnce() -> Outcome<Arc<dyn TargetModule>>>,
     ) {
         if OWN.contains(&name) || name == XLA_LAUNCH {
             // No file in the folder is to fail the calls of callbox's own.
@@ -72,7 +74,14 @@ impl Registered {
         if self.refused.contains(name) {
             return;
         }
-        let registered = match loaded {
+        let Some(load) = load else {
+            if !self.registry.has(name, Platform::Host) {
+                let status = Status::not_found("the program does not call the target");
+                self.registry.refuse(name, Platform::Host, status);
+            }
+            return;
+        };
+        let registered = match load() {
             Ok(module) => self.register(file, &module, name, name),
             Err(_) if self.files.contains_key(name) => Err(self.taken(file, name)),
             Err(failure) => Err(failure.status().clone()),

@@ -189,16 +189,20 @@ fn compile(
     let (platform, folders) = (&arguments.platform, &arguments.folders);
     Ok(match platform.platform {
         Platform::Host => {
-            let is_traced = [TARGET, TARGET_COMMAND_BUFFER].map(|target| program.calls(target));
+            let called = program.called_targets();
+            let is_traced = [TARGET, TARGET_COMMAND_BUFFER]
+                .iter()
+                .any(|target| called.contains(target));
             let registry = modules::registry(
                 &arguments.targets,
                 folders,
-                is_traced.contains(&true).then_some(&*arguments.module_dirs),
+                &called,
+                is_traced.then_some(&*arguments.module_dirs),
                 &arguments.policy,
                 observer,
             )?;
             let mut options = arguments.policy.call_options();
-            if !is_traced.contains(&true) {
+            if !is_traced {
                 // All modules are loaded. Planning counts, too.
                 options = options.from_now_on();
             }

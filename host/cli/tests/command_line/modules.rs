@@ -134,6 +134,28 @@ fn a_module_that_does_not_load_fails_only_programs_that_call_it() {
     folder.run(&run("own.hlo")).done();
 }
 
+/// Each module of the folder was compiled first: one made all programs wait for a minute.
+#[test]
+fn a_module_that_the_program_does_not_call_is_not_compiled() {
+    let folder = Folder::new();
+    folder.npy("x.npy", &[3], &[1.0_f32; 3]);
+    folder
+        .module("k/a.wasm", &exporting("other"))
+        .module("k/negate.wasm", NEGATE);
+    folder.write("own.hlo", calling("negate"));
+    folder.write("typo.hlo", calling("negte"));
+    let run = |program| {
+        let words = ["run", program, "--input", "0=x.npy", "--targets", "k"];
+        [&words[..], &["--cache-dir", "cache"]].concat()
+    };
+    let message = "did you mean \"negate\"?";
+    folder.refuse(&run("typo.hlo"), 1, "NOT_FOUND", message);
+    folder.run(&run("own.hlo")).done();
+    let mut compiled = folder.list("cache");
+    compiled.retain(|name| name.ends_with(".callbox-module"));
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+}
+
 #[test]
 fn names_of_targets_that_callbox_has_are_left_out() {
     let folder = Folder::new();

@@ -1,5 +1,7 @@
 //! Read access to programs, which do not change once verified.
 
+use std::collections::BTreeSet;
+
 use super::{Computation, ComputationId, Instruction, InstructionId, Opcode, Program};
 use crate::Function;
 use callbox_core::text::shortened;
@@ -24,12 +26,15 @@ impl Program {
         &self.exports
     }
 
-    /// Whether a custom call of the program names this target.
+    /// The targets that custom calls of the program name.
     #[must_use]
-    pub fn calls(&self, target: &str) -> bool {
+    pub fn called_targets(&self) -> BTreeSet<&str> {
         let instructions = self.computations.iter().flat_map(|c| &c.instructions);
-        let mut opcodes = instructions.map(|instruction| &instruction.opcode);
-        opcodes.any(|opcode| matches!(opcode, Opcode::CustomCall(call) if call.target == target))
+        let targets = instructions.filter_map(|instruction| match &instruction.opcode {
+            Opcode::CustomCall(call) => Some(call.target.as_str()),
+            _ => None,
+        });
+        targets.collect()
     }
 
     /// The exported functions, by ordinal. There is at least one.
