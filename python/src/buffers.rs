@@ -224,11 +224,6 @@ impl RawArrays<'_> {
         self.read(operand, 0, into);
     }
 
-    /// Copies bytes to the beginning of a result.
-    pub(crate) fn write_result(&self, result: usize, bytes: &[u8]) {
-        self.copy_out(result, 0, bytes, 0);
-    }
-
     /// Calls `call` with other memory in place of some arrays.
     pub(crate) fn with_others<T>(
         &self,

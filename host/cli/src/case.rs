@@ -121,11 +121,7 @@ impl Case {
     ///
     /// # Errors
     /// Blamed on the guest: INVALID_ARGUMENT if the case is wrong, RESOURCE_EXHAUSTED past a limit.
-    pub(super) fn read(
-        path: &str,
-        text: &[u8],
-        arrays: &mut Arrays<'_, '_>,
-    ) -> Result<Self> {
+    pub(super) fn read(path: &str, text: &[u8], arrays: &mut Arrays<'_, '_>) -> Result<Self> {
         if text.len() > MOST_TEXT {
             return Err(too_large(format!(
                 "expected a case of at most {MOST_TEXT} bytes, found {}: .npy files hold large \

@@ -5,6 +5,7 @@
 //! tokens and shapes, [`read_literal`] and [`read_attributes`] read values at a cursor or in a part
 //! of the text, and a [`Diagnostic`] is an error with its position.
 
+mod attribute_room;
 mod attribute_text;
 mod cursor;
 mod diagnostic;
@@ -20,6 +21,7 @@ mod read_mlir_type;
 mod read_shape;
 mod suggestion;
 
+pub use attribute_room::AttributeRoom;
 pub(crate) use attribute_text::attributes_within;
 pub use attribute_text::{attributes_from_mlir, attributes_to_mlir};
 pub use cursor::{Cursor, Name};

@@ -184,11 +184,12 @@ def _partitioned(site: Site, batch: tuple[int, ...], *operands: Any) -> tuple[ja
     def function(*operands: Any) -> tuple[jax.Array, ...]:
         return _plain(site, batch, *operands)
 
-    def infer(_mesh: Any, operands: Any, _results: Any) -> Any:
-        return rule.shardings(rule.results, rule.axes(zip(rule.operands, operands, strict=True)), _mesh_of(operands))
+    def infer(mesh: Any, operands: Any, _results: Any) -> Any:
+        axes = rule.axes(zip(rule.operands, operands, strict=True))
+        return rule.shardings(rule.results, axes, _mesh_of(operands, mesh))
 
-    def partition(_mesh: Any, operands: Any, results: Any) -> Any:
-        mesh = _mesh_of(operands)
+    def partition(mesh: Any, operands: Any, results: Any) -> Any:
+        mesh = _mesh_of((*operands, *results), mesh)
         # What the program wants of the results comes first.
         known = (*zip(rule.results, results, strict=True), *zip(rule.operands, operands, strict=True))
         axes = rule.axes(known)
@@ -208,16 +209,22 @@ def _partitioned(site: Site, batch: tuple[int, ...], *operands: Any) -> tuple[ja
     return found
 
 
-def _mesh_of(arrays: Any) -> Any:
-    """The mesh of a call's arrays.
+def _mesh_of(arrays: Any, mesh: Any) -> Any:
+    """The mesh of a call's arrays, or else that of the program.
 
-    JAX knows none if all arrays are constants of the program. Then it is all devices in a row, over
-    which nothing is cut.
+    JAX may know neither: if all arrays are constants of the program, or, with GSPMD, if those that
+    the call depends on have no sharding. Then it is all devices in a row, over which nothing is cut.
     """
-    sharding = arrays[0].sharding
-    if isinstance(sharding, NamedSharding):
-        return sharding.mesh
-    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    shardings = [array.sharding for array in arrays if array.sharding is not None]
+    named = next((sharding for sharding in shardings if isinstance(sharding, NamedSharding)), None)
+    if named is not None:
+        return named.mesh
+    if shardings:
+        devices = sorted(shardings[0].device_set, key=lambda device: device.id)
+    elif mesh is not None and not mesh.empty:
+        return mesh
+    else:
+        devices = jax.devices()
     return Mesh(np.array(devices), ("devices",))
 
 
@@ -227,6 +234,7 @@ class _Rule:
 
     operands: tuple[Factors, ...]
     results: tuple[Factors, ...]
+    #: Those of the operands. A result can have one that only an operand that was left out has.
     sizes: dict[str, int]
 
     @classmethod
@@ -252,7 +260,7 @@ class _Rule:
                 taken = set().union(*axes.values())
                 count = math.prod(sharding.mesh.shape[name] for name in names)
                 # XLA would pad shards of different sizes, and the target would get the padding.
-                is_even = factor is not None and self.sizes[factor] % count == 0
+                is_even = factor in self.sizes and self.sizes[factor] % count == 0
                 if names and is_even and factor not in axes and not taken & set(names):
                     axes[factor] = names
         return axes

@@ -93,7 +93,7 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
     interrupts::cancellable(frame.run(), options, last, |options| {
-        let call = |arrays: &mut RawArrays<'_>| {
+        let call = |arrays: &mut RawArrays<'_>, options: &CallOptions| {
             if ready.has_status() {
                 ready.call_with_status(Some(options), arrays);
                 Ok(())
@@ -102,8 +102,12 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
             }
         };
         with_raw_arrays(operands, results, |arrays| match &found.cached.packing {
-            None => call(arrays),
-            Some(packing) => packing.call(arrays, call),
+            None => call(arrays, options),
+            Some(packing) => {
+                // Unpacking takes from the call's time.
+                let options = &options.from_now_on();
+                packing.call(arrays, options, |arrays| call(arrays, options))
+            }
         })
     })
 }

@@ -3,10 +3,15 @@
 //! XLA packs such elements: the first one is in the lowest bits of the first byte. Guests and NumPy
 //! have one byte for each, with zeros in the other bits.
 
-use callbox::values::zeroed;
-use callbox::{ArrayShape, ElementType};
+use callbox::call::CallBuffers;
+use callbox::values::with_capacity;
+use callbox::{ArrayShape, CallOptions, ElementType};
 
 use crate::buffers::RawArrays;
+
+/// The bytes of an array between two looks at the deadline, and of a packed one that are copied at a
+/// time.
+const PIECE: usize = 256 << 10;
 
 /// The arrays of a call site some of which are packed.
 #[derive(Debug)]
@@ -49,29 +54,90 @@ impl Packed {
         self.elements.div_ceil(8 / self.bits)
     }
 
-    /// The elements, one in each byte.
-    fn unpack(self, packed: &[u8]) -> callbox::Result<Vec<u8>> {
-        let mut elements = zeroed(self.elements)?;
-        let mask = (1_u8 << self.bits) - 1;
-        for (group, byte) in elements.chunks_mut(8 / self.bits).zip(packed) {
-            for (place, element) in group.iter_mut().enumerate() {
-                *element = byte >> (place * self.bits) & mask;
+    /// The elements of an operand, one in each byte.
+    ///
+    /// # Errors
+    /// As for [`zeros`].
+    fn unpack(
+        self,
+        arrays: &RawArrays<'_>,
+        operand: usize,
+        options: &CallOptions,
+    ) -> callbox::Result<Vec<u8>> {
+        let per_byte = 8 / self.bits;
+        let mut elements = with_capacity(self.bytes() * per_byte)?;
+        let mut piece = with_capacity(self.bytes().min(PIECE))?;
+        for at in (0..self.bytes()).step_by(PIECE) {
+            options.check()?;
+            piece.resize((self.bytes() - at).min(PIECE), 0);
+            arrays.read(operand, at, &mut piece);
+            let from = elements.len();
+            elements.resize(from + piece.len() * per_byte, 0);
+            match self.bits {
+                1 => unpack::<8>(&piece, &mut elements[from..]),
+                2 => unpack::<4>(&piece, &mut elements[from..]),
+                _ => unpack::<2>(&piece, &mut elements[from..]),
             }
         }
+        elements.truncate(self.elements);
         Ok(elements)
     }
 
-    /// The bytes with these elements, of each of which the lowest bits count.
-    fn pack(self, elements: &[u8]) -> callbox::Result<Vec<u8>> {
-        let mut packed = zeroed(self.bytes())?;
-        let mask = (1_u8 << self.bits) - 1;
-        for (byte, group) in packed.iter_mut().zip(elements.chunks(8 / self.bits)) {
-            for (place, element) in group.iter().enumerate() {
-                *byte |= (element & mask) << (place * self.bits);
+    /// Writes elements, of each of which the lowest bits count, to a result.
+    fn pack(self, elements: &[u8], arrays: &mut RawArrays<'_>, result: usize) {
+        let mut packed = [0; 4 << 10];
+        let per_byte = 8 / self.bits;
+        for (number, elements) in elements.chunks(packed.len() * per_byte).enumerate() {
+            let piece = &mut packed[..elements.len().div_ceil(per_byte)];
+            match self.bits {
+                1 => pack::<8>(elements, piece),
+                2 => pack::<4>(elements, piece),
+                _ => pack::<2>(elements, piece),
             }
+            arrays.write(result, number * (4 << 10), piece);
         }
-        Ok(packed)
     }
+}
+
+/// Unpacks elements, of which `PER` make a byte.
+fn unpack<const PER: usize>(packed: &[u8], elements: &mut [u8]) {
+    let bits = 8 / PER;
+    let (groups, _) = elements.as_chunks_mut::<PER>();
+    for (group, byte) in groups.iter_mut().zip(packed) {
+        *group = std::array::from_fn(|place| byte >> (place * bits) & ((1 << bits) - 1));
+    }
+}
+
+/// Packs elements, of which `PER` make a byte.
+fn pack<const PER: usize>(elements: &[u8], packed: &mut [u8]) {
+    let bits = 8 / PER;
+    let byte = |group: &[u8]| {
+        let places = group.iter().enumerate();
+        places.fold(0, |byte, (place, element)| {
+            byte | (element & ((1 << bits) - 1)) << (place * bits)
+        })
+    };
+    let (groups, rest) = elements.as_chunks::<PER>();
+    for (packed, group) in packed.iter_mut().zip(groups) {
+        *packed = byte(group);
+    }
+    if !rest.is_empty() {
+        packed[groups.len()] = byte(rest);
+    }
+}
+
+/// Zeros.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED if there is no memory for them; DEADLINE_EXCEEDED and CANCELLED as `options`
+/// says.
+fn zeros(count: usize, options: &CallOptions) -> callbox::Result<Vec<u8>> {
+    let mut zeros = with_capacity(count)?;
+    while zeros.len() < count {
+        options.check()?;
+        zeros.resize((zeros.len() + PIECE).min(count), 0);
+    }
+    Ok(zeros)
 }
 
 impl Packing {
@@ -87,31 +153,29 @@ impl Packing {
     /// Calls `call` with unpacked arrays in place of the packed ones.
     ///
     /// # Errors
-    /// The failure of `call`, after which the results are unchanged. RESOURCE_EXHAUSTED if there is
-    /// no memory for the arrays.
+    /// The failure of `call`, after which the results are unchanged, and those of [`zeros`].
     #[cold]
     pub(super) fn call(
         &self,
         arrays: &mut RawArrays<'_>,
+        options: &CallOptions,
         call: impl FnOnce(&mut RawArrays<'_>) -> callbox::Result<()>,
     ) -> callbox::Result<()> {
-        let mut operands = Vec::new();
-        for (number, packed) in self.operands.iter().enumerate() {
-            let unpacked = packed.map(|packed| {
-                let mut bytes = zeroed(packed.bytes())?;
-                arrays.read_operand(number, &mut bytes);
-                packed.unpack(&bytes)
-            });
-            operands.push(unpacked.transpose()?);
-        }
-        let results = self.results.iter();
-        let results = results.map(|packed| packed.map(|packed| zeroed(packed.elements)));
-        let results = results.map(Option::transpose);
+        let operands = self.operands.iter().enumerate();
+        let operands = operands.map(|(number, packed)| {
+            let unpack = |packed: &Packed| packed.unpack(arrays, number, options);
+            packed.as_ref().map(unpack).transpose()
+        });
+        let mut operands = operands.collect::<callbox::Result<Vec<_>>>()?;
+        let results = self.results.iter().map(|packed| {
+            let zeros = |packed: &Packed| zeros(packed.elements, options);
+            packed.as_ref().map(zeros).transpose()
+        });
         let mut results = results.collect::<callbox::Result<Vec<_>>>()?;
         arrays.with_others(&mut operands, &mut results, call)?;
         for (number, (packed, elements)) in self.results.iter().zip(&results).enumerate() {
             if let (Some(packed), Some(elements)) = (packed, elements) {
-                arrays.write_result(number, &packed.pack(elements)?);
+                packed.pack(elements, arrays, number);
             }
         }
         Ok(())

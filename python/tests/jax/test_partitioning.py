@@ -82,6 +82,27 @@ class TestPartitionedCalls:
         spec = ("i", None, "j")
         check(lambda x: 2 * add_n(add_n(x, n=1.0), n=2.0), (put(mesh, X, *spec),), 2 * (X + 3), spec)
 
+    @pytest.mark.parametrize(
+        "operand",
+        [lambda x: x, lambda x: 2 * x / 2, lambda _: jnp.array(X)],
+        ids=["a parameter", "computed", "a constant"],
+    )
+    def test_operands_without_a_sharding(self, load, mesh, operand):
+        """With GSPMD, that ended the process."""
+        add_n = callbox.jax.op(load("add_n").add_n)
+        y = jax.jit(lambda x, z: add_n(operand(x), n=1.0) + z)(X, put(mesh, X, "i"))
+        np.testing.assert_allclose(y, X + 1 + X, atol=1e-5)
+
+    def test_an_operand_that_is_left_out_has_no_dimension_to_cut(self, assemble, mesh):
+        weight = {"name": "weight", "element_types": ["f32"], "dimensions": ["n"]}
+        x = {"name": "x", "element_types": ["f32"], "dimensions": ["..", "n"], "optional": True}
+        y = {"name": "y", "element_types": ["f32"], "dimensions": ["..", "n"]}
+        declared = {"name": "f", "operands": [weight, x], "results": [y], "traits": ["rows"]}
+        module = callbox.Host().load(assemble({"f": b"\x41\x00"}, [declared]))
+        like = jax.ShapeDtypeStruct(X.shape, np.float32)
+        call = jax.jit(lambda weight, z: callbox.jax.call(module.f, weight, result_shape_dtypes=like) * 0 + z)
+        np.testing.assert_array_equal(call(WEIGHT, put(mesh, X, "i")), X)
+
     def test_batches_are_cut(self, norm, mesh):
         operands = put(mesh, X, "i", "j"), WEIGHT
         of_batch = jax.vmap(norm, in_axes=(0, None))

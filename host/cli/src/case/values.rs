@@ -62,7 +62,9 @@ impl<'a, 'p> Arrays<'a, 'p> {
             let shape: ArrayShape = parsed(&text.shape).map_err(wrong).map_err(in_array)?;
             // Several arrays can name one file, so that the package's size is no bound.
             self.charge(shape.byte_size()).map_err(in_array)?;
-            self.read_one(folder, shape, text).map_err(wrong).map_err(in_array)
+            self.read_one(folder, shape, text)
+                .map_err(wrong)
+                .map_err(in_array)
         });
         arrays.collect()
     }
@@ -95,12 +97,7 @@ impl<'a, 'p> Arrays<'a, 'p> {
         }
     }
 
-    fn of_file(
-        &mut self,
-        folder: &str,
-        file: &str,
-        shape: &ArrayShape,
-    ) -> Result<Literal, String> {
+    fn of_file(&mut self, folder: &str, file: &str, shape: &ArrayShape) -> Result<Literal, String> {
         let path = format!("{folder}/{file}");
         let array = match self.files.entry((path.clone(), shape.element_type())) {
             Entry::Occupied(known) => known.into_mut(),

@@ -190,6 +190,29 @@ fn a_failure_can_be_a_result() {
     folder.refuse(&run, 1, "INVALID_ARGUMENT", "Info must be >= 0");
 }
 
+/// The target does not know the status, which counted as scratch memory of its own.
+#[test]
+fn a_status_or_a_result_can_be_unread() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let shapes = [VECTOR[0], "(f32[3]{0}, s32[])"];
+    let whole = program(&key, "negate", shapes, ",\\22status\\22:true");
+    let whole = whole.replace("ROOT ffi_call.1", "ffi_call.1");
+    let run = [&RUN[..], &IN_K, &["--output", "y.npy"]].concat();
+    let mut read = |index: usize, shape: &str| {
+        let root = format!("  ROOT r = {shape} get-tuple-element(ffi_call.1), index={index}\n}}");
+        folder.write("p.hlo", whole.replace("\n}", &format!("\n{root}")));
+        folder.run(&run).done();
+    };
+    read(0, "f32[3]{0}");
+    assert_eq!(
+        folder.read_npy("y.npy"),
+        (vec![3], vec![-1.0_f32, -2.0, 3.5])
+    );
+    read(1, "s32[]");
+    assert_eq!(folder.read_npy("y.npy"), (vec![], vec![0_i32]));
+}
+
 #[test]
 fn calls_that_were_changed_are_refused() {
     let folder = folder();

@@ -2,7 +2,7 @@
 
 use super::print_mlir::print_attributes;
 use super::read_mlir::read_attributes;
-use super::{MAX_SPLAT_BYTES, check_length};
+use super::{AttributeRoom, check_length};
 use crate::values::{Dictionary, Result};
 
 /// Reads attributes in MLIR's notation: `{n = 4.0 : f32, name = "x"}`, as in the `backend_config`
@@ -11,8 +11,10 @@ use crate::values::{Dictionary, Result};
 /// # Errors
 /// INVALID_ARGUMENT if the text is no such dictionary or has attributes that callbox does not
 /// support; RESOURCE_EXHAUSTED for a text longer than
-/// [`MAX_TEXT_BYTES`](crate::text::MAX_TEXT_BYTES), for dictionaries nested more than 64 deep, and
-/// for arrays of one repeated value past [`MAX_SPLAT_BYTES`]. The message shows the position.
+/// [`MAX_TEXT_BYTES`](crate::text::MAX_TEXT_BYTES), for dictionaries nested more than 64 deep, for
+/// more than 262,144 attributes, of which each dictionary within another counts as eight more, and
+/// for arrays of one repeated value past [`MAX_SPLAT_BYTES`](crate::text::MAX_SPLAT_BYTES). The
+/// message shows the position.
 ///
 /// ```
 /// # fn main() -> callbox_core::Result<()> {
@@ -25,17 +27,16 @@ use crate::values::{Dictionary, Result};
 /// # }
 /// ```
 pub fn attributes_from_mlir(text: &str) -> Result<Dictionary> {
-    attributes_within(text, &mut { MAX_SPLAT_BYTES })
+    attributes_within(text, &mut AttributeRoom::of_a_text())
 }
 
-/// [`attributes_from_mlir`] for one of several texts, whose arrays of one repeated value share
-/// `splat_bytes`.
+/// [`attributes_from_mlir`] for one of several texts, which share `room`.
 ///
 /// # Errors
 /// As for [`attributes_from_mlir`].
-pub(crate) fn attributes_within(text: &str, splat_bytes: &mut usize) -> Result<Dictionary> {
+pub(crate) fn attributes_within(text: &str, room: &mut AttributeRoom) -> Result<Dictionary> {
     check_length(text)?;
-    read_attributes(text, splat_bytes).map_err(|diagnostic| diagnostic.into_status(text))
+    read_attributes(text, room).map_err(|diagnostic| diagnostic.into_status(text))
 }
 
 /// Prints attributes in MLIR's notation. [`attributes_from_mlir`] reads them back bit for bit,

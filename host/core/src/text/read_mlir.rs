@@ -10,6 +10,7 @@
 //! (`#complex.number<:f32 1.0, 2.0>`); and functions of the program (`@name`), which XLA's former
 //! runtime had.
 
+use super::attribute_room::AttributeRoom;
 use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Parsed, Placed, shortened};
 use super::escapes::unescape_mlir;
@@ -21,28 +22,21 @@ use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 /// The depth to which dictionaries may nest.
 const MAX_DEPTH: usize = 64;
 
-/// The most attributes of a text, those in dictionaries included: each takes a hundred times the
-/// memory of its text.
-const MAX_ATTRIBUTES: usize = 1 << 18;
-
 /// Reads a text that is one dictionary. An empty text is an empty dictionary.
 ///
-/// An array whose text is a single element, repeated (a splat), may be much larger than its text.
-/// `splat_bytes` is the number of bytes that such arrays may still take; reading subtracts from it.
+/// An array whose text is a single element, repeated (a splat), may be much larger than its text, and
+/// attributes take more than theirs. Reading takes what they need from `room`.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for text that is no such dictionary or has attributes that are not supported,
-/// RESOURCE_EXHAUSTED for more than 262,144 attributes, for dictionaries nested more than 64 deep
-/// and for splats past `splat_bytes`.
-pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary> {
+/// RESOURCE_EXHAUSTED for attributes and splats that `room` does not have, and for dictionaries
+/// nested more than 64 deep.
+pub fn read_attributes(text: &str, room: &mut AttributeRoom) -> Parsed<Dictionary> {
     let mut cursor = Cursor::inside(text, "the end of the attributes");
     if cursor.is_at_end() {
         return Ok(Dictionary::new());
     }
-    let mut reader = Reader {
-        splat_bytes,
-        attributes_left: MAX_ATTRIBUTES,
-    };
+    let mut reader = Reader { room };
     let dictionary = reader.dictionary(&mut cursor, MAX_DEPTH)?;
     if cursor.is_at_end() {
         Ok(dictionary)
@@ -52,8 +46,7 @@ pub fn read_attributes(text: &str, splat_bytes: &mut usize) -> Parsed<Dictionary
 }
 
 struct Reader<'a> {
-    splat_bytes: &'a mut usize,
-    attributes_left: usize,
+    room: &'a mut AttributeRoom,
 }
 
 impl Reader<'_> {
@@ -68,11 +61,7 @@ impl Reader<'_> {
         cursor.expect("{", "'{' and attributes such as n = 4 : i32")?;
         cursor.items("}", |cursor| {
             let name = name(cursor, "the name of an attribute")?;
-            let Some(left) = self.attributes_left.checked_sub(1) else {
-                let message = format!("expected at most {MAX_ATTRIBUTES} attributes, found more");
-                return Err(Diagnostic::exhausted(name.at, message));
-            };
-            self.attributes_left = left;
+            self.room.take_attribute(name.at)?;
             if dictionary.contains_key(&name.value) {
                 let found = shortened(&name.value);
                 let message = format!("expected each attribute once, found another {found:?}");
@@ -94,7 +83,12 @@ impl Reader<'_> {
     fn value(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Parsed<Attribute> {
         let at = cursor.at();
         if cursor.sees("{") {
-            return self.dictionary(cursor, depth).map(Attribute::Dictionary);
+            let dictionary = self.dictionary(cursor, depth)?;
+            // An empty one takes no memory of its own.
+            if !dictionary.is_empty() {
+                self.room.take_dictionary(at)?;
+            }
+            return Ok(Attribute::Dictionary(dictionary));
         }
         if cursor.sees("\"") {
             return string(cursor).map(Attribute::String);
@@ -182,12 +176,7 @@ impl Reader<'_> {
             let message = format!("expected {count} elements for {shape}, found {found}");
             return Err(Diagnostic::invalid(at, message));
         }
-        let Some(left) = self.splat_bytes.checked_sub(shape.byte_size()) else {
-            let message =
-                format!("expected arrays that fit into memory, found {shape} of one value");
-            return Err(Diagnostic::exhausted(at, message));
-        };
-        *self.splat_bytes = left;
+        self.room.take_splat(shape, at)?;
         Ok(element.repeat(count))
     }
 }

@@ -12,7 +12,7 @@ use crate::call::{
     Functions, Mapping, Platform, PreparedCall, PreparedCalls, Signature, Slices, Stage,
     TargetModule,
 };
-use crate::text::{MAX_SPLAT_BYTES, attributes_within};
+use crate::text::{AttributeRoom, attributes_within};
 use crate::untrusted_text::shown_name;
 use crate::values::{ArrayShape, Attribute, Dictionary, ElementType, Result, Shape, Status};
 
@@ -150,8 +150,8 @@ impl TracedCalls {
     }
 
     /// Reads the call site that a traced call describes, and finds its module. All calls of a
-    /// program share `splat_bytes`.
-    fn read(&self, site: &CallSite, splat_bytes: &mut usize) -> Result<Described> {
+    /// program share `room`.
+    fn read(&self, site: &CallSite, room: &mut AttributeRoom) -> Result<Described> {
         let (module, name) = self.module(site)?;
         let text: CallText =
             serde_json::from_str(string(&site.attributes, "call")?).map_err(|error| {
@@ -171,10 +171,15 @@ impl TracedCalls {
             }
         }
         let batch = text.batch_dimensions(&shapes)?;
-        let attributes = attributes_within(string(&site.attributes, "attributes")?, splat_bytes)?;
+        let attributes = attributes_within(string(&site.attributes, "attributes")?, room)?;
+        let known = site
+            .scratch
+            .partition_point(|&leaf| leaf < shapes.results.len());
+        let known = &site.scratch[..known];
         let own = CallSite {
             name: site.name.clone(),
-            scratch: site.scratch.clone(),
+            // Not the status, which the target does not know.
+            scratch: known.to_vec(),
             ..text.site(name, attributes, &shapes)?
         };
         let arrays = shapes.operands.iter().chain(&shapes.results);
@@ -295,12 +300,16 @@ impl TargetModule for TracedCalls {
         sites: Vec<CallSite>,
         options: &CallOptions,
     ) -> Result<Box<dyn PreparedCalls>> {
-        let mut splat_bytes = MAX_SPLAT_BYTES;
+        let texts = sites
+            .iter()
+            .map(|site| string(&site.attributes, "attributes"));
+        let length = texts.flatten().map(str::len).sum();
+        let mut room = AttributeRoom::of_a_program(length);
         let described = sites.iter().enumerate().map(|(number, site)| {
             if number > 0 {
                 options.check()?;
             }
-            let described = self.read(site, &mut splat_bytes);
+            let described = self.read(site, &mut room);
             described.map_err(|status| status.context(site.label()))
         });
         let described = described.collect::<Result<Vec<_>>>()?;

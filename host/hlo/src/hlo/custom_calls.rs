@@ -172,7 +172,7 @@ fn config_attributes(
 ) -> Parsed<Dictionary> {
     let inner = unwrapped(text, "attributes");
     if let (None, Config::Braces(text)) = (&inner, &config.value) {
-        return read_attributes(text, &mut context.splat_bytes)
+        return read_attributes(text, &mut context.attribute_room)
             .map_err(|wrong| wrong.moved_by(config.at));
     }
     let text = inner
@@ -181,7 +181,7 @@ fn config_attributes(
     let text = text.map_err(|_| {
         Diagnostic::invalid(config.at, "expected attributes, found what is not UTF-8")
     })?;
-    read_attributes(text, &mut context.splat_bytes)
+    read_attributes(text, &mut context.attribute_room)
         .map_err(|wrong| wrong.quoted_at(config.at, "backend_config"))
 }
 

@@ -13,15 +13,17 @@ use crate::instruction::{
     BinaryOperation, Comparison, ComparisonOrder, ComputationId, DotDimensions, FftKind,
     FusionKind, Opcode, RandomAlgorithm, Transposition, TriangularSolve, UnaryOperation,
 };
-use callbox_core::text::{Cursor, Diagnostic, Name, Parsed, Placed, shortened, suggestion};
+use callbox_core::text::{
+    AttributeRoom, Cursor, Diagnostic, Name, Parsed, Placed, shortened, suggestion,
+};
 use callbox_core::values::{ElementType, Shape};
 
 /// The parts of a module that the meaning of an instruction depends on.
 pub(super) struct Context<'a> {
     /// The module's computations by name.
     pub(super) computations: HashMap<&'a str, ComputationId>,
-    /// The number of bytes that splats may still take: see [`callbox_core::text::read_attributes`].
-    pub(super) splat_bytes: usize,
+    /// What the attributes of all custom calls may still take.
+    pub(super) attribute_room: AttributeRoom,
 }
 
 impl Context<'_> {

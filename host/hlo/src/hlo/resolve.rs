@@ -8,7 +8,7 @@ use super::syntax::{Computation, Module, Operand, Operands, Signature};
 use crate::dependency_order::{dependency_order, describe_cycle};
 use crate::instruction::{self, ComputationId, Instruction, InstructionId, Opcode};
 use callbox_core::text::{
-    Diagnostic, MAX_SPLAT_BYTES, Name, Parsed, Placed, line_number, shortened, suggestion,
+    AttributeRoom, Diagnostic, Name, Parsed, Placed, line_number, shortened, suggestion,
 };
 use callbox_core::values::Shape;
 
@@ -26,7 +26,7 @@ pub(super) fn resolve(text: &str, module: Module<'_>) -> Parsed<Resolved> {
     let entry = entry(text, &module)?;
     let mut context = Context {
         computations: computations(text, &module)?,
-        splat_bytes: MAX_SPLAT_BYTES,
+        attribute_room: AttributeRoom::of_a_program(text.len()),
     };
     let exports = match &module.exports {
         Some(exports) => named_exports(exports, &context)?,

@@ -30,6 +30,25 @@ pub(super) fn check_with(text: &str, flags: &[&str], status: &str, contains: &st
     );
 }
 
+/// Each call had as many attributes as one text may have: 268 bytes for each of the program's.
+#[test]
+fn dictionaries_of_many_calls() {
+    let deep = format!("{}a=1{}", "a={".repeat(60), "}".repeat(60));
+    let dictionaries: Vec<String> = (0..400).map(|i| format!("b{i}={{{deep}}}")).collect();
+    let dictionaries = dictionaries.join(",");
+    let calls: String = (0..24)
+        .map(|i| {
+            format!(
+                "c{i} = f32[] custom-call(z), custom_call_target=\"f\", \
+                 api_version=API_VERSION_TYPED_FFI, backend_config={{{dictionaries}}}\n"
+            )
+        })
+        .collect();
+    let body = format!("z = f32[] constant(0)\n{calls}ROOT r = f32[] negate(z)");
+    let contains = "expected at most 301190 attributes";
+    check_with(&module("", &body), &[], "RESOURCE_EXHAUSTED", contains);
+}
+
 /// The shape of a tuple of scalars.
 fn scalars(count: usize) -> String {
     format!("({})", list("f32[]", count))
