@@ -423,7 +423,7 @@ class Target:
                 checked when the call runs.
             on_error: "raise", or "status" for one more result, int32.
             deadline: The time limit of XLA's call in seconds, for all elements of a batch together.
-                It replaces the policy's, which is for each element.
+                It replaces the policy's.
             threads: The most threads that share the call. None: the policy's limit.
             aliases: Operand numbers to result numbers, as in `jax.ffi.ffi_call`.
             opaque: As in a direct call.

@@ -20,27 +20,63 @@ pub(super) const IS_SUPPORTED: bool = true;
 const MOST_LOOPS: usize = 4;
 const MOST_INSTRUCTIONS: usize = 200;
 
+/// The loops that compute most with one instruction, of those so far.
+struct Hottest<'a> {
+    arithmetic: Arithmetic,
+    /// The first ones in functions with the names of targets, and in others.
+    of_targets: Vec<(&'a str, HotLoop)>,
+    of_others: Vec<(&'a str, HotLoop)>,
+    count: usize,
+}
+
+impl<'a> Hottest<'a> {
+    fn new(arithmetic: Arithmetic) -> Self {
+        Self {
+            arithmetic,
+            of_targets: Vec::new(),
+            of_others: Vec::new(),
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, function: &'a str, is_target: bool, one: HotLoop) {
+        if one.arithmetic > self.arithmetic {
+            *self = Self::new(one.arithmetic);
+        } else if one.arithmetic < self.arithmetic {
+            return;
+        }
+        self.count += 1;
+        let kept = if is_target {
+            &mut self.of_targets
+        } else {
+            &mut self.of_others
+        };
+        if kept.len() < MOST_LOOPS {
+            kept.push((function, one));
+        }
+    }
+}
+
 /// The lines about the hottest loops of a module, those in functions with these names first.
 pub(super) fn describe(functions: &[FunctionCode], targets: &[&str]) -> String {
-    let mut found: Vec<(&str, HotLoop)> = Vec::new();
+    let mut hottest = Hottest::new(Arithmetic::Other);
     for function in functions {
-        let all = loops(&function.code).into_iter();
-        found.extend(all.map(|one| (function.name.as_str(), one)));
+        let is_target = targets.iter().any(|target| function.name.contains(target));
+        loops(&function.code, |one| {
+            hottest.add(&function.name, is_target, one);
+        });
     }
-    let most = found.iter().map(|(_, one)| one.arithmetic).max();
-    let Some(most) = most else {
+    if hottest.count == 0 {
         return "asm: no loop without calls\n".to_owned();
-    };
-    found.retain(|(_, one)| one.arithmetic == most);
-    let is_other = |function: &str| !targets.iter().any(|target| function.contains(target));
-    found.sort_by_key(|(function, _)| is_other(function));
+    }
     let mut text = String::new();
-    for (function, one) in found.iter().take(MOST_LOOPS) {
+    let found = hottest.of_targets.iter().chain(&hottest.of_others);
+    for (function, one) in found.take(MOST_LOOPS) {
         describe_loop(function, one, &mut text);
     }
-    if let Some(more @ 1..) = found.len().checked_sub(MOST_LOOPS) {
+    if let Some(more @ 1..) = hottest.count.checked_sub(MOST_LOOPS) {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "asm: {more} more loops {}", kind(most));
+        let _ = writeln!(text, "asm: {more} more loops {}", kind(hottest.arithmetic));
     }
     text
 }

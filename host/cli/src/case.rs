@@ -31,6 +31,9 @@ use super::text::name;
 /// The bytes that the arrays of all cases of a package may have together.
 const MOST_ARRAYS: usize = 256 << 20;
 
+/// The bytes of memory that a shape takes, however few it says.
+const SHAPE: usize = 96;
+
 /// The longest deadline of a case: each call's of the default policy.
 const MOST_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -97,6 +100,15 @@ struct CallText {
     api_version: Option<String>,
 }
 
+impl CallText {
+    /// The brackets in the shapes of the results. Each may begin a shape.
+    fn brackets(&self) -> usize {
+        let results = self.results.iter().flat_map(Limited::iter);
+        let bytes = results.flat_map(|shape| shape.bytes());
+        bytes.filter(|byte| matches!(byte, b'[' | b'(')).count()
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectText {
@@ -152,6 +164,7 @@ impl Case {
             }
         };
         let declares_results = text.call.results.is_some();
+        arrays.charge(SHAPE * text.call.brackets())?;
         let case = Self::assemble(path, text, operands, expect).map_err(wrong)?;
         if declares_results {
             let mut leaves = case.result.leaves().into_iter();

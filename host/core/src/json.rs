@@ -121,6 +121,11 @@ impl<T, const MOST: usize> Limited<T, MOST> {
         self.kept.len()
     }
 
+    /// The items that were kept.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.kept.iter()
+    }
+
     /// The items.
     ///
     /// # Errors

@@ -107,10 +107,13 @@ impl Instance {
             store.data().interrupt.check_after()?;
             Ok(instance)
         });
-        let exports = match instance {
-            Ok(instance) => Exporter(instance),
-            Err(error) => {
-                let status = trap::status_of(&error, store.data_mut(), WHAT);
+        let started = match instance {
+            Ok(instance) => started(module, Exporter(instance), &mut store, WHAT),
+            Err(error) => Err(trap::status_of(&error, store.data_mut(), WHAT)),
+        };
+        let (exports, memory) = match started {
+            Ok(started) => started,
+            Err(status) => {
                 if store.data().share.memory_bytes() >= LARGE {
                     let shared = Arc::clone(&store.data().shared);
                     shared.discarder.free(store);
@@ -118,11 +121,6 @@ impl Instance {
                 return Err(status);
             }
         };
-        let memory = exports
-            .memory_at(&mut store, &module.exports.memory)
-            .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
-        store.data_mut().memory = Some(memory);
-        returned(Claim::SUCCESS, store.data_mut(), WHAT)?;
         Ok(Self {
             store,
             exports,
@@ -288,6 +286,24 @@ impl Instance {
     fn guest_memory(&mut self) -> GuestMemory<'_> {
         self.memory.borrow(&mut self.store)
     }
+}
+
+/// The exports of an instance that was made, and its memory.
+///
+/// # Errors
+/// The failure that the start function set.
+fn started(
+    module: &Module,
+    exports: Exporter,
+    store: &mut Store<GuestState>,
+    what: &str,
+) -> Result<(Exporter, LinearMemory)> {
+    let memory = exports
+        .memory_at(&mut *store, &module.exports.memory)
+        .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
+    store.data_mut().memory = Some(memory);
+    returned(Claim::SUCCESS, store.data_mut(), what)?;
+    Ok((exports, memory))
 }
 
 /// A store for an instance of the module, which the ticker stops.

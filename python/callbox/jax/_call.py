@@ -68,8 +68,8 @@ def call(
             elements have the same.
         deadline: The time limit of XLA's call in seconds. Under `jax.vmap` it covers all elements
             of the batch together: the elements that remain when it has passed fail with
-            DEADLINE_EXCEEDED. It replaces the policy's limit, which is for each element, and may be
-            longer. Default: the policy's.
+            DEADLINE_EXCEEDED. It replaces the policy's limit, and may be longer. Default: the
+            policy's.
         threads: The most threads that share a large call, of a batch under `jax.vmap` if the target
             is pure, and of one call if the target is elementwise or has rows. Default: the policy's
             limit, which a greater number does not raise.

@@ -1,6 +1,6 @@
 //! The innermost loops of a function's machine code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
@@ -28,25 +28,24 @@ pub(super) struct HotLoop {
     pub(super) stack_accesses: usize,
 }
 
-/// The loops of a function that contain neither another loop nor a call.
-pub(super) fn loops(code: &[u8]) -> Vec<HotLoop> {
+/// Calls `each` with the loops of a function that contain neither another loop nor a call.
+pub(super) fn loops(code: &[u8], mut each: impl FnMut(HotLoop)) {
     let code: Vec<Instruction> = Decoder::new(64, code, DecoderOptions::NONE)
         .into_iter()
         .collect();
-    let loops = innermost_loops(&code).into_iter().map(|body| {
-        let instructions = body.iter().filter_map(|&i| code.get(i));
-        instructions.copied().collect::<Vec<_>>()
-    });
-    let hot = loops.filter(|body| !body.iter().any(calls));
-    hot.map(|instructions| {
+    innermost_loops(&code, |body| {
+        let instructions = body.iter().filter_map(|&i| code.get(i)).copied();
+        let instructions: Vec<_> = instructions.collect();
+        if instructions.iter().any(calls) {
+            return;
+        }
         let arithmetic = instructions.iter().map(arithmetic).max();
-        HotLoop {
+        each(HotLoop {
             arithmetic: arithmetic.unwrap_or(Arithmetic::Other),
             stack_accesses: instructions.iter().filter(|i| accesses_stack(i)).count(),
             instructions,
-        }
-    })
-    .collect()
+        });
+    });
 }
 
 fn calls(instruction: &Instruction) -> bool {
@@ -77,47 +76,68 @@ fn accesses_stack(instruction: &Instruction) -> bool {
     has_memory && matches!(instruction.memory_base(), Register::RSP | Register::RBP)
 }
 
-/// The loops that contain no other loop, each as the indices of its instructions.
-fn innermost_loops(code: &[Instruction]) -> Vec<BTreeSet<usize>> {
-    let index: BTreeMap<u64, usize> = code.iter().map(Instruction::ip).zip(0..).collect();
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); code.len()];
-    let mut back_edges = Vec::new();
-    for (i, instruction) in code.iter().enumerate() {
-        let target = index.get(&instruction.near_branch_target());
-        let (jumps, falls) = match instruction.flow_control() {
-            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => (false, true),
-            FlowControl::ConditionalBranch => (true, true),
-            FlowControl::UnconditionalBranch => (true, false),
-            _ => (false, false),
-        };
-        if jumps && let Some(&target) = target {
-            before.get_mut(target).into_iter().for_each(|b| b.push(i));
-            if target <= i {
-                back_edges.push((target, i));
-            }
-        }
-        if falls {
-            before.get_mut(i + 1).into_iter().for_each(|b| b.push(i));
-        }
-    }
-    let mut loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for (head, latch) in back_edges {
-        let body = loops.entry(head).or_default();
-        body.insert(head);
-        let mut reached = vec![latch];
-        while let Some(i) = reached.pop() {
-            if body.insert(i) {
-                reached.extend(before.get(i).into_iter().flatten());
-            }
-        }
-    }
-    let contains_another = |head: &usize, body: &BTreeSet<usize>| {
-        let inner = |other: &usize| other != head && body.contains(other);
-        loops.keys().any(inner)
+/// The steps for each instruction of a function that finding its loops takes at most. Those of a
+/// compiler take a few.
+const MOST_STEPS: usize = 64;
+
+/// Calls `each` with the loops that contain no other loop, each as the indices of its instructions.
+/// Not with the last ones, if they have so many instructions in common that finding them takes too
+/// long.
+fn innermost_loops(code: &[Instruction], mut each: impl FnMut(BTreeSet<usize>)) {
+    let index = |address: u64| code.binary_search_by_key(&address, Instruction::ip).ok();
+    let target = |(i, instruction): (usize, &Instruction)| {
+        let jumps = matches!(
+            instruction.flow_control(),
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        );
+        let target = jumps.then(|| index(instruction.near_branch_target()))??;
+        Some((target, i))
     };
-    loops
-        .iter()
-        .filter(|(head, body)| !contains_another(head, body))
-        .map(|(_, body)| body.clone())
-        .collect()
+    // Each with its target first.
+    let mut jumps: Vec<(usize, usize)> = code.iter().enumerate().filter_map(target).collect();
+    jumps.sort_unstable();
+    let jumps_to = |i: usize| {
+        let first = jumps.partition_point(|&(target, _)| target < i);
+        let to = jumps.get(first..).unwrap_or_default().iter();
+        to.take_while(move |&&(target, _)| target == i)
+            .map(|&(_, from)| from)
+    };
+    let falls = |instruction: &Instruction| {
+        matches!(
+            instruction.flow_control(),
+            FlowControl::Next
+                | FlowControl::Call
+                | FlowControl::IndirectCall
+                | FlowControl::ConditionalBranch
+        )
+    };
+    let before = |i: usize| {
+        let previous = i.checked_sub(1);
+        let previous = previous.filter(|&previous| code.get(previous).is_some_and(falls));
+        previous.into_iter().chain(jumps_to(i))
+    };
+    let is_back = |&&(target, from): &&(usize, usize)| target <= from;
+    let mut heads: Vec<usize> = jumps.iter().filter(is_back).map(|jump| jump.0).collect();
+    heads.dedup();
+    let mut steps = MOST_STEPS.saturating_mul(code.len());
+    for &head in &heads {
+        let mut body = BTreeSet::from([head]);
+        let mut reached: Vec<usize> = jumps_to(head).filter(|&latch| latch >= head).collect();
+        let contains_another = loop {
+            let Some(i) = reached.pop() else { break false };
+            let Some(left) = steps.checked_sub(1) else {
+                return;
+            };
+            steps = left;
+            if body.insert(i) {
+                if heads.binary_search(&i).is_ok() {
+                    break true;
+                }
+                reached.extend(before(i));
+            }
+        };
+        if !contains_another {
+            each(body);
+        }
+    }
 }

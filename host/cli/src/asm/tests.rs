@@ -192,7 +192,8 @@ fn hot_loops(wasm: &[u8], traps: Traps) -> Vec<(String, usize)> {
 
 /// The numbers of accesses to the stack in each hot loop of a function.
 fn stack_accesses(code: &[u8]) -> Vec<usize> {
-    let mut hot = loops(code);
+    let mut hot = Vec::new();
+    loops(code, |one| hot.push(one));
     hot.retain(|one| one.arithmetic == Arithmetic::FloatVectors);
     hot.iter().map(|one| one.stack_accesses).collect()
 }

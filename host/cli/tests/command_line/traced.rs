@@ -199,7 +199,7 @@ fn a_status_or_a_result_can_be_unread() {
     let whole = program(&key, "negate", shapes, ",\\22status\\22:true");
     let whole = whole.replace("ROOT ffi_call.1", "ffi_call.1");
     let run = [&RUN[..], &IN_K, &["--output", "y.npy"]].concat();
-    let mut read = |index: usize, shape: &str| {
+    let read = |index: usize, shape: &str| {
         let root = format!("  ROOT r = {shape} get-tuple-element(ffi_call.1), index={index}\n}}");
         folder.write("p.hlo", whole.replace("\n}", &format!("\n{root}")));
         folder.run(&run).done();

@@ -109,11 +109,9 @@ pub(super) fn repeat_within(element: &[u8], count: usize, check: &dyn Check) -> 
     Ok(bytes)
 }
 
-/// The results of `make` for arrays by their numbers. Arrays that are one in memory, and of which
-/// `is_like` says so, share a result.
+/// The results of `make` for arrays by their numbers. Arrays that are one in memory share a result.
 pub(super) fn once_for_each<T: Clone>(
     arrays: &[Literal],
-    is_like: impl Fn(usize, usize) -> bool,
     mut make: impl FnMut(usize) -> Result<T>,
     check: &dyn Check,
 ) -> Result<Vec<T>> {
@@ -126,8 +124,7 @@ pub(super) fn once_for_each<T: Clone>(
         let memory = x.shared_leaves().first().map(Arc::as_ptr);
         let others = known.entry(memory.unwrap_or_default()).or_default();
         let mut last = others.iter().rev().take(MOST);
-        let same =
-            last.find(|&&other| arrays[other].shape() == x.shape() && is_like(other, number));
+        let same = last.find(|&&other| arrays[other].shape() == x.shape());
         made.push(match same {
             Some(&same) => made[same].clone(),
             None => {

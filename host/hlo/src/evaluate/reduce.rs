@@ -47,7 +47,7 @@ pub(super) fn reduce(
         return Literal::from_leaves(shape.clone(), leaves.collect::<Result<_>>()?).map_err(bug);
     }
     let make = |number: usize| rows.literal(&inputs[number], check);
-    let inputs = once_for_each(inputs, |_, _| true, make, check)?;
+    let inputs = once_for_each(inputs, make, check)?;
     if lift::is_scalar(called, program) {
         neighbours::combine(shape, inputs, initial, rows, called, program, check)
     } else {

@@ -11,8 +11,7 @@ mod references;
 mod scratch;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use self::bind::Binder;
 use self::passes::Unit;
@@ -22,6 +21,7 @@ use super::super::instruction::{Computation, ComputationId, InstructionId, Opcod
 use crate::evaluate::Pass;
 use callbox_core::Registry;
 use callbox_core::call::{CallOptions, Platform, PreparedCalls};
+use callbox_core::locks::locked;
 use callbox_core::text::shortened;
 use callbox_core::values::{Blame, Result, Shape, Status, StatusCode};
 
@@ -33,7 +33,7 @@ const MAX_SITES: usize = 1 << 21;
 pub(super) struct Plan {
     computations: Vec<ComputationPlan>,
     /// The call sites that further lists may have.
-    sites_left: AtomicUsize,
+    sites_left: Mutex<usize>,
 }
 
 /// The plan of a computation.
@@ -116,7 +116,7 @@ impl Plan {
         }
         let plan = Self {
             computations,
-            sites_left: AtomicUsize::new(MAX_SITES),
+            sites_left: Mutex::new(MAX_SITES),
         };
         Ok((plan, binder.prepare(options)?))
     }
@@ -167,21 +167,18 @@ impl Plan {
         if let Some(sites) = kept.get() {
             return Ok(sites);
         }
-        let sites = reach::sites(program, id, &self.computations);
-        let count: usize = sites.values().map(Vec::len).sum();
-        let subtract = |left: usize| left.checked_sub(count);
-        let left = &self.sites_left;
-        if left.fetch_update(Relaxed, Relaxed, subtract).is_err() {
-            let message = format!(
-                "expected functions that use at most {MAX_SITES} custom calls, counted for each \
-                 function, found more"
-            );
-            let code = StatusCode::ResourceExhausted;
-            return Err(Status::new(code, Blame::Caller, message));
-        }
-        if kept.set(sites).is_err() {
-            // Another execution has collected them at the same time.
-            left.fetch_add(count, Relaxed);
+        let mut left = locked(&self.sites_left);
+        if kept.get().is_none() {
+            let sites = reach::sites(program, id, &self.computations);
+            let count: usize = sites.values().map(Vec::len).sum();
+            *left = left.checked_sub(count).ok_or_else(|| {
+                let message = format!(
+                    "expected functions that use at most {MAX_SITES} custom calls, counted for \
+                     each function, found more"
+                );
+                Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
+            })?;
+            let _ = kept.set(sites);
         }
         let missing = || Status::internal("a list of custom calls is gone");
         kept.get().ok_or_else(missing)

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::{MEMORY, limited, list, module, shown};
 use crate::manifests::{self, MANIFEST};
-use crate::packages;
 use crate::support::Folder;
+use crate::{guests, packages};
 
 #[test]
 fn images_that_share_a_large_file() {
@@ -283,6 +283,42 @@ fn results_of_a_case() {
     let found = status["message"].as_str().unwrap();
     let message = "expected at most 1024 results, found 140000";
     assert!(found.contains(message), "{found}");
+}
+
+/// The shapes of all cases were kept uncounted: 28 bytes for each of the package.
+#[test]
+fn shapes_of_many_cases() {
+    let folder = packages::folder();
+    let shape = format!("({})", list("()", 349_000));
+    let call = format!(r#""call": {{"results": ["{shape}"], "#);
+    let case = packages::CASE.replace("\"call\": {", &call);
+    for number in 0..9 {
+        folder.write(&format!("k/cases/{number}.json"), &case);
+    }
+    let ran = limited(&folder, 384, &["pack", "k", "--json"]);
+    let status = &ran.object()["status"];
+    assert_eq!(status["code"], "RESOURCE_EXHAUSTED", "{}", shown(&ran));
+    let found = status["message"].as_str().unwrap();
+    let message = "expected cases whose arrays have at most 268435456 bytes in all";
+    assert!(found.contains(message), "{found}");
+}
+
+/// Slow paths at the end of a function jump back, and each counted as a loop of the whole function:
+/// 900 MB and eight seconds.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn machine_code_that_jumps_back() {
+    let folder = packages::folder();
+    let reads = "(drop (ref.is_null (table.get 0 (local.get 0))))".repeat(2000);
+    let elements = format!(
+        "(table 9 funcref) (elem (i32.const 0) $no) (func $no)\n(func (export \"x\") (param i32) {reads}))"
+    );
+    let negate = guests::NEGATE.trim_end().strip_suffix(')').unwrap();
+    folder.module("k/negate.wasm", &format!("{negate}{elements}"));
+    folder.run(&["pack", "k"]).done();
+    let ran = limited(&folder, MEMORY, &["bench", "negate-1.0.0.wasm", "--asm"]);
+    assert_eq!(ran.code, 0, "{}", shown(&ran));
+    assert!(ran.stdout.contains("asm: "), "{}", shown(&ran));
 }
 
 /// Each case that named the file had an array of its own.
