@@ -27,9 +27,9 @@ use super::{output, package, signing};
 /// The first bytes of every WebAssembly file.
 pub(super) const MAGIC: &[u8] = b"\0asm";
 
-/// The registry of the targets that `--target` and `--targets` name. Of the modules in folders, those
-/// are loaded that have a target in `called`, the names that the program calls. A program that
-/// `callbox.jax` traced finds its modules in the folders of `traced_in`, or in the lock.
+/// The registry of the targets that `--target` and `--targets` name. Of the modules in folders,
+/// those are loaded that have a target in `called`, the names that the program calls. A program
+/// that `callbox.jax` traced finds its modules in the folders of `traced_in`, or in the lock.
 pub(super) fn registry(
     targets: &[TargetArgument],
     folders: &[PathBuf],

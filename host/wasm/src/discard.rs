@@ -22,8 +22,8 @@ pub(crate) const LARGE: usize = 8 << 20;
 /// deleters, so that a guest cannot pile up instances by deleters that run on.
 const MOST_DELETERS: usize = 16;
 
-/// The time that a call without room for an instance waits for deleters before it stops them. Others
-/// may take the place that becomes free, so that a call may wait many times.
+/// The time that a call without room for an instance waits for deleters before it stops them.
+/// Others may take the place that becomes free, so that a call may wait many times.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The interval at which a call that waits for room checks its cancel token.

@@ -213,7 +213,8 @@ def _mesh_of(arrays: Any, mesh: Any) -> Any:
     """The mesh of a call's arrays, or else that of the program.
 
     JAX may know neither: if all arrays are constants of the program, or, with GSPMD, if those that
-    the call depends on have no sharding. Then it is all devices in a row, over which nothing is cut.
+    the call depends on have no sharding. Then it is all devices in a row, over which nothing is
+    cut.
     """
     shardings = [array.sharding for array in arrays if array.sharding is not None]
     named = next((sharding for sharding in shardings if isinstance(sharding, NamedSharding)), None)

@@ -9,8 +9,8 @@ use callbox::{ArrayShape, CallOptions, ElementType};
 
 use crate::buffers::RawArrays;
 
-/// The bytes of an array between two looks at the deadline, and of a packed one that are copied at a
-/// time.
+/// The bytes of an array between two looks at the deadline, and of a packed one that are copied at
+/// once.
 const PIECE: usize = 256 << 10;
 
 /// The arrays of a call site some of which are packed.

@@ -24,8 +24,8 @@ const MAX_DEPTH: usize = 64;
 
 /// Reads a text that is one dictionary. An empty text is an empty dictionary.
 ///
-/// An array whose text is a single element, repeated (a splat), may be much larger than its text, and
-/// attributes take more than theirs. Reading takes what they need from `room`.
+/// An array whose text is a single element, repeated (a splat), may be much larger than its text,
+/// and attributes take more than theirs. Reading takes what they need from `room`.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for text that is no such dictionary or has attributes that are not supported,
