@@ -72,7 +72,9 @@ impl Contents {
 pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = (most as u64).saturating_add(1);
-    regular_file::open(path)?.take(most).read_to_end(&mut bytes)?;
+    regular_file::open(path)?
+        .take(most)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
