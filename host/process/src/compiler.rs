@@ -6,10 +6,11 @@
 //! killed past them.
 //!
 //! Jobs share the processors fairly. Each begins at the priority of this process, and falls behind
-//! as it uses processor time: modules that take very long slow others down little. A child cannot
-//! get its priority back, and is dropped after such a job. If all [`places`] are taken, the job
-//! that used most gives way to a new one and begins anew later, so that the number of such modules
-//! does not matter.
+//! as it uses processor time: modules that take very long slow others down little. It falls far
+//! behind only while there are others: guests that run on would keep it from the processors. A
+//! child cannot get its priority back, and is dropped after such a job. If all [`places`] are
+//! taken, the job that used most gives way to a new one and begins anew later, so that the number
+//! of such modules does not matter.
 //!
 //! A job that runs out of time does not tell by itself what its module costs: other work may have
 //! taken the processors. The module is to blame if compiling it would take a quarter of the limit
@@ -204,7 +205,7 @@ impl Shared {
         let (job, used) = (&task.job, task.used);
         let waited = task.begun.elapsed();
         let settings = child.settings().clone();
-        let outcome = match child.compile(job, used, place.kept(), || self.refill(&settings)) {
+        let outcome = match child.compile(job, used, &place, || self.refill(&settings)) {
             Ok(outcome) => outcome,
             Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
             Err(loss) => {

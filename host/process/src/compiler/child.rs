@@ -14,6 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
 use super::failures::{killed, no_memory, too_long, unavailable, violation};
+use super::places::Place;
 use super::places::{LOOK, QUANTUM};
 use super::times::{
     Clock, ThreadTimes, proc_file, shows_little, thread_times, waits_for_processor,
@@ -29,10 +30,12 @@ const REPLY: usize = 64 << 10;
 
 /// The processor times from which a job has a lower priority, and how much lower that of its
 /// threads is. Time on the clock would not do: on a busy machine, a module that takes little would
-/// lose its priority before it had begun.
+/// lose its priority before it had begun. Guests of this process keep theirs, so that it is a little
+/// lower at first, and much lower only while other modules are to be compiled: guests that run on
+/// would keep a larger module from the processors.
 const PRIORITIES: [(Duration, i32); 2] = [
-    (Duration::from_millis(100), 10),
-    (Duration::from_secs(2), 19),
+    (Duration::from_millis(100), 3),
+    (Duration::from_secs(2), 10),
 ];
 
 /// A child on a busy machine may take this many times [`START`].
@@ -288,13 +291,13 @@ impl CompilerChild {
     }
 
     /// Compiles a module, whose earlier attempts used this much processor time. A loss leaves the
-    /// child unusable. The child keeps its priority for at least `kept`. `on_old` is called once it
-    /// is known that this is the child's last job.
+    /// child unusable. The child keeps its priority for as long as its place says. `on_old` is
+    /// called once it is known that this is the child's last job.
     pub(super) fn compile(
         &mut self,
         job: &CompileJob<'_>,
         earlier: Duration,
-        kept: Duration,
+        place: &Place,
         on_old: impl Fn(),
     ) -> Result<Result<Code>, Loss> {
         let until = job.until;
@@ -315,7 +318,7 @@ impl CompilerChild {
         let request = encode(&request).map_err(violation)?;
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
-        self.grow_old(earlier, kept, until, on_old)?;
+        self.grow_old(earlier, place, until, on_old)?;
         self.wait_for_answer(earlier, until, late)?;
         let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
         let reply = self.exchange.receive(most, patience)?;
@@ -337,23 +340,27 @@ impl CompilerChild {
     fn grow_old(
         &mut self,
         earlier: Duration,
-        kept: Duration,
+        place: &Place,
         until: Option<Instant>,
         on_old: impl Fn(),
     ) -> Result<(), Loss> {
         let begun = Instant::now();
+        let kept = place.kept();
         // Children begin with the priority of this process.
         let own = getpriority_process(None).unwrap_or(0);
-        for (age, lower) in PRIORITIES {
+        for (number, (age, lower)) in PRIORITIES.into_iter().enumerate() {
             loop {
                 let used = match self.times_used().as_slice() {
                     [] => begun.elapsed(),
                     times => times.iter().sum(),
                 };
                 let left = age.saturating_sub(earlier).max(kept);
-                let left = left.saturating_sub(used);
+                let mut left = left.saturating_sub(used);
                 if left.is_zero() {
-                    break;
+                    if number == 0 || !place.is_alone() {
+                        break;
+                    }
+                    left = LOOK;
                 }
                 let then = Instant::now() + left;
                 if until.is_some_and(|until| until <= then) || self.exchange.has_answer(then)? {

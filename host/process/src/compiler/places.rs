@@ -232,6 +232,12 @@ impl Place {
         self.with_job(|job| job.kept).unwrap_or_default()
     }
 
+    /// Whether no other job runs or waits.
+    pub(super) fn is_alone(&self) -> bool {
+        let jobs = self.shared.locked();
+        jobs.running.len() == 1 && jobs.waiting.is_empty()
+    }
+
     fn with_job<T>(&self, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let mut jobs = self.shared.locked();
         let mut jobs = jobs.running.iter_mut();
