@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use callbox::call::{CallBuffers, SharedBuffers, copy_bytes};
-use callbox::values::zeroed;
+use callbox::values::untouched;
 
 /// The memory of one array.
 #[derive(Clone, Copy, Debug)]
@@ -111,12 +111,22 @@ impl<'a> RawArrays<'a> {
     /// RESOURCE_EXHAUSTED if there is no memory for them.
     pub(crate) fn result_bytes(&self, result: usize) -> callbox::Result<Vec<u8>> {
         let array = self.results[result];
-        let mut bytes = zeroed(array.size)?;
+        let mut bytes = untouched(array.size)?;
         if array.size > 0 {
             // SAFETY: `bytes` has the size of the result, which `new`'s caller keeps writable and
             // so readable. It is new memory, so the two do not overlap.
             unsafe { copy_bytes(array.data, bytes.as_mut_ptr(), array.size, 0) };
         }
+        Ok(bytes)
+    }
+
+    /// Copies the bytes of an operand.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is no memory for them.
+    pub(crate) fn operand_bytes(&self, operand: usize) -> callbox::Result<Vec<u8>> {
+        let mut bytes = untouched(self.operand_size(operand))?;
+        self.read(operand, 0, &mut bytes);
         Ok(bytes)
     }
 
@@ -251,11 +261,9 @@ impl RawArrays<'_> {
     /// # Errors
     /// RESOURCE_EXHAUSTED if there is no memory for them.
     pub(crate) unsafe fn bytes(array: RawArray) -> callbox::Result<Vec<u8>> {
-        let mut bytes = zeroed(array.size)?;
         let operands = [array];
         // SAFETY: the caller guarantees it.
-        unsafe { RawArrays::new(&operands, &[]) }.read(0, 0, &mut bytes);
-        Ok(bytes)
+        unsafe { RawArrays::new(&operands, &[]) }.operand_bytes(0)
     }
 }
 

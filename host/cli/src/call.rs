@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use callbox::call::{ApiVersion, Signature, TargetModule};
-use callbox::values::zeroed;
+use callbox::values::untouched;
 use callbox::{
     CallOptions, CallSite, Dictionary, Literal, Platform, Result, Shape, StaticInfo, Status,
 };
@@ -258,7 +258,7 @@ pub(super) fn execute_leaves(
     let sizes: Vec<_> = sizes.collect();
     // A stranger's capsule or case can name any shape. The preparation compares it with the limits.
     let calls = Arc::clone(module).prepare(vec![site], options)?;
-    let results = sizes.into_iter().map(zeroed);
+    let results = sizes.into_iter().map(untouched);
     let mut results = results.collect::<Result<Vec<_>>>()?;
     let operands: Vec<_> = operands.iter().filter_map(Literal::bytes).collect();
     let mut buffers: Vec<_> = results.iter_mut().map(Vec::as_mut_slice).collect();

@@ -21,7 +21,7 @@ pub use float_format::FloatFormat;
 pub use layout::Layout;
 pub use literal::Literal;
 pub use native::NativeType;
-pub use room::{collected, push, with_capacity, zeroed};
+pub use room::{collected, push, untouched, with_capacity, zeroed};
 pub(crate) use shape::MAX_TUPLE_DEPTH;
 pub use shape::{ArrayShape, Shape, ShapeIndex, TupleShape};
 pub use status::{Backtrace, Blame, Status};

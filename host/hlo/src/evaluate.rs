@@ -61,7 +61,7 @@ use array::{Elements, array, leaf};
 
 pub(crate) use callbox_core::values::{collected, push, with_capacity, zeroed};
 pub(crate) use layout::{from_layout, is_row_major, to_layout};
-pub(crate) use pass::{Member, Pass, Source, run_pass, untouched};
+pub(crate) use pass::{Member, Pass, Source, run_pass};
 pub(crate) use teamwork::{Check, Team, available as available_threads};
 
 /// Runs the computations that are applied to elements.

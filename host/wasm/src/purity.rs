@@ -6,7 +6,7 @@
 use super::instance::Caller;
 use super::prepared::Sites;
 use callbox_core::call::CallBuffers;
-use callbox_core::values::{Blame, Result, Status, StatusCode, zeroed};
+use callbox_core::values::{Blame, Result, Status, StatusCode, untouched};
 
 /// A caller's buffers with results of their own.
 struct ResultsApart<'a, B> {
@@ -106,7 +106,7 @@ fn call_once<B: CallBuffers>(
     let results = sizes
         .into_iter()
         .flat_map(|sizes| sizes.iter())
-        .map(|&size| zeroed(size));
+        .map(|&size| untouched(size));
     let mut apart = ResultsApart {
         buffers,
         results: results.collect::<Result<_>>()?,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use callbox::call::InstanceMemory;
-use callbox::values::zeroed;
+use callbox::values::untouched;
 use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
 use callbox::{ArrayShape, CallOptions, Status};
 
@@ -71,7 +71,8 @@ impl Saved {
         if memory.len() == size {
             Ok(memory)
         } else {
-            zeroed(size)
+            // Only what is saved is accessed.
+            untouched(size)
         }
     }
 

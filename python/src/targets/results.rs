@@ -10,10 +10,24 @@ use pyo3::types::PyTuple;
 
 use crate::arrays::{Array, Maker};
 use crate::buffers::{RawArray, RawArrays};
+use crate::exit::Inside;
 
 /// The caller's arrays for results. Empty if there are none; `None` where an array is to be
 /// allocated.
 pub(super) type Outs<'py> = Vec<Option<(Bound<'py, PyAny>, Array)>>;
+
+/// Runs `work` without the GIL, with the memory of the operands of a direct call.
+pub(super) fn with_operands<T: Send>(
+    py: Python<'_>,
+    inside: Inside,
+    operands: &[Array],
+    work: impl FnOnce(&RawArrays<'_>) -> T + Send,
+) -> (Inside, T) {
+    let raw: Vec<RawArray> = operands.iter().map(Array::raw).collect();
+    // SAFETY: the arrays keep their memory alive, and no reference to it exists.
+    let arrays = unsafe { RawArrays::new(&raw, &[]) };
+    inside.detach(py, || work(&arrays))
+}
 
 /// The results of a direct call.
 pub(super) struct Results<'py>(Vec<(Bound<'py, PyAny>, Array)>);
@@ -38,14 +52,17 @@ impl<'py> Results<'py> {
         self.0.iter().map(|(_, array)| array.raw()).collect()
     }
 
-    /// Writes the contents of all arrays.
-    pub(super) fn write(&self, bytes: &[Vec<u8>]) {
+    /// Writes the contents of all arrays, without the GIL.
+    pub(super) fn write(&self, py: Python<'py>, inside: Inside, bytes: Vec<Vec<u8>>) -> Inside {
         let raw = self.raw_arrays();
         // SAFETY: the arrays keep their memory alive, and no reference to it exists.
         let mut arrays = unsafe { RawArrays::new(&[], &raw) };
-        for (number, bytes) in bytes.iter().enumerate() {
-            arrays.write(number, 0, bytes);
-        }
+        let (inside, ()) = inside.detach(py, move || {
+            for (number, bytes) in bytes.into_iter().enumerate() {
+                arrays.write(number, 0, &bytes);
+            }
+        });
+        inside
     }
 
     /// Converts to one array, or a tuple of arrays.

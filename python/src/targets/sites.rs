@@ -5,15 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use callbox::attributes_to_mlir;
-use callbox::call::{ApiVersion, Mapping, Signature};
-use callbox::values::zeroed;
-use callbox::{CallOptions, CallSite, Dictionary};
+use callbox::call::{ApiVersion, CallBuffers, Mapping, Signature};
+use callbox::values::untouched;
+use callbox::{ArrayShape, CallOptions, CallSite, Dictionary, Status};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::Target;
 use super::options::{self, Options};
-use super::results::{Outs, Results};
+use super::results::{Outs, Results, with_operands};
 use crate::arrays::{Array, Maker};
 use crate::attributes;
 use crate::checks;
@@ -386,33 +386,39 @@ impl Target {
         for operand in &mut operands {
             operand.put_in_order(py)?;
         }
-        let from = operands.iter().map(Array::to_bytes);
-        let from: Vec<Vec<u8>> = or_raise(py, from.collect())?;
-        let to = shapes.results.iter().map(|shape| zeroed(shape.byte_size()));
-        let mut to: Vec<Vec<u8>> = or_raise(py, to.collect())?;
         let start = Instant::now();
         let stats = self.core.native_stats(self.number);
         let shadow = self.core.shadow.as_ref();
         let shadowed = shadow
             .is_some_and(|shadow| shadow.chooses(name))
             .then(|| site.clone());
-        let (_inside, outcome) = inside.detach(py, || {
+        let (inside, outcome) = with_operands(py, inside, &operands, |arrays| {
+            let from = (0..arrays.operands()).map(|number| arrays.operand_bytes(number));
+            let from: Vec<Vec<u8>> = from.collect::<callbox::Result<_>>()?;
+            let to = shapes.results.iter();
+            let to = to.map(|shape| untouched(shape.byte_size()));
+            let mut to: Vec<Vec<u8>> = to.collect::<callbox::Result<_>>()?;
             let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
             let mut buffers: Vec<&mut [u8]> = to.iter_mut().map(Vec::as_mut_slice).collect();
             // The verifier of PTX descends into what nests.
             on_enough(|| native.call(site, within, &from, &mut buffers))?;
-            let Some(site) = shadowed else { return Ok(()) };
+            let Some(site) = shadowed else { return Ok(to) };
             let whole = Mapping::default();
             let wasm = ShadowSite::new(&self.core, self.number, &site, &whole, &shapes.results);
             let found = Vec::from_iter(to.iter().map(Vec::as_slice));
-            wasm.map_or(Ok(()), |wasm| wasm.compare(within, &from, &found, stats))
+            if let Some(wasm) = wasm {
+                wasm.compare(within, &from, &found, stats)?;
+            }
+            Ok(to)
         });
-        let bytes = |arrays: &[Vec<u8>]| arrays.iter().map(Vec::len).sum();
-        stats.count(start, bytes(&from), bytes(&to), &outcome);
-        or_raise(py, outcome)?;
+        let bytes = |shapes: &[ArrayShape]| shapes.iter().map(ArrayShape::byte_size).sum();
+        let (bytes_in, bytes_out) = (bytes(&shapes.operands), bytes(&shapes.results));
+        let ended = outcome.as_ref().map(drop).map_err(Status::clone);
+        stats.count(start, bytes_in, bytes_out, &ended);
+        let to = or_raise(py, outcome)?;
         let makers = shapes.results.iter().map(|shape| Maker::new(py, shape));
         let results = Results::new(py, outs, &makers.collect::<PyResult<Vec<_>>>()?)?;
-        results.write(&to);
+        let _inside = results.write(py, inside, to);
         results.into_python(py)
     }
 }

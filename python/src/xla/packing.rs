@@ -4,13 +4,12 @@
 //! have one byte for each, with zeros in the other bits.
 
 use callbox::call::CallBuffers;
-use callbox::values::with_capacity;
+use callbox::values::{untouched, with_capacity};
 use callbox::{ArrayShape, CallOptions, ElementType};
 
 use crate::buffers::RawArrays;
 
-/// The bytes of an array between two looks at the deadline, and of a packed one that are copied at
-/// once.
+/// The bytes of a packed array that are unpacked between two looks at the deadline.
 const PIECE: usize = 256 << 10;
 
 /// The arrays of a call site some of which are packed.
@@ -57,7 +56,8 @@ impl Packed {
     /// The elements of an operand, one in each byte.
     ///
     /// # Errors
-    /// As for [`zeros`].
+    /// RESOURCE_EXHAUSTED if there is no memory for them; DEADLINE_EXCEEDED and CANCELLED as
+    /// `options` says.
     fn unpack(
         self,
         arrays: &RawArrays<'_>,
@@ -126,20 +126,6 @@ fn pack<const PER: usize>(elements: &[u8], packed: &mut [u8]) {
     }
 }
 
-/// Zeros.
-///
-/// # Errors
-/// RESOURCE_EXHAUSTED if there is no memory for them; DEADLINE_EXCEEDED and CANCELLED as `options`
-/// says.
-fn zeros(count: usize, options: &CallOptions) -> callbox::Result<Vec<u8>> {
-    let mut zeros = with_capacity(count)?;
-    while zeros.len() < count {
-        options.check()?;
-        zeros.resize((zeros.len() + PIECE).min(count), 0);
-    }
-    Ok(zeros)
-}
-
 impl Packing {
     /// `None` if no array is packed.
     pub(super) fn of(operands: &[ArrayShape], results: &[ArrayShape]) -> Option<Box<Self>> {
@@ -153,7 +139,7 @@ impl Packing {
     /// Calls `call` with unpacked arrays in place of the packed ones.
     ///
     /// # Errors
-    /// The failure of `call`, after which the results are unchanged, and those of [`zeros`].
+    /// The failure of `call`, after which the results are unchanged, and those of unpacking.
     #[cold]
     pub(super) fn call(
         &self,
@@ -168,8 +154,8 @@ impl Packing {
         });
         let mut operands = operands.collect::<callbox::Result<Vec<_>>>()?;
         let results = self.results.iter().map(|packed| {
-            let zeros = |packed: &Packed| zeros(packed.elements, options);
-            packed.as_ref().map(zeros).transpose()
+            let elements = |packed: &Packed| untouched(packed.elements);
+            packed.as_ref().map(elements).transpose()
         });
         let mut results = results.collect::<callbox::Result<Vec<_>>>()?;
         arrays.with_others(&mut operands, &mut results, call)?;

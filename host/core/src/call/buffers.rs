@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::copying::copy;
-use crate::values::{Result, zeroed};
+use crate::values::{Result, untouched, zeroed};
 
 /// A call's operands and results. Leaves are in preorder; offsets and sizes are in bytes.
 ///
@@ -52,7 +52,7 @@ pub trait CallBuffers {
         });
         let operands = operands.collect::<Result<Vec<Vec<u8>>>>()?;
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        let results = (0..self.results()).map(|result| zeroed(self.result_size(result)));
+        let results = (0..self.results()).map(|result| untouched(self.result_size(result)));
         let mut results = results.collect::<Result<Vec<Vec<u8>>>>()?;
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
         call(&operands, &mut slices)?;

@@ -1,5 +1,7 @@
 //! Allocations whose size a program or a caller chooses.
 
+use zerocopy::FromZeros;
+
 use super::{Blame, Result, Status, StatusCode};
 
 /// A vector of `count` default values.
@@ -10,6 +12,14 @@ pub fn zeroed<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
     let mut elements = with_capacity(count)?;
     elements.resize(count, T::default());
     Ok(elements)
+}
+
+/// Zeros that take no physical memory, and hardly any time, until they are accessed.
+///
+/// # Errors
+/// As for [`zeroed`].
+pub fn untouched(count: usize) -> Result<Vec<u8>> {
+    u8::new_vec_zeroed(count).map_err(|_| no_room::<u8>(count))
 }
 
 /// No elements yet, with memory for this number of them.

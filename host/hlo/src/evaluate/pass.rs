@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::sync::Arc;
 
-use zerocopy::FromZeros;
-
 use super::array::{Array, Elements, array, fill, leaf, repeat};
 use super::strided::Strides;
 use super::teamwork::{Check, Team};
 use super::{bug, evaluate_elements, keeps_bytes, zeroed};
 use crate::instruction::{Computation, Instruction, InstructionId, Opcode};
 use callbox_core::float_mode::FloatMode;
-use callbox_core::values::{Literal, Result};
+use callbox_core::values::{Literal, Result, untouched};
 
 /// The elements of a tile.
 const TILE: usize = 4096;
@@ -328,12 +326,6 @@ fn broadcast(input: &Input<'_>, to: &[usize], dimensions: &[usize], tile: Tile) 
         at += run;
     }
     Ok(bytes)
-}
-
-/// Zeros that take no physical memory until they are accessed.
-pub(crate) fn untouched(count: usize) -> Result<Vec<u8>> {
-    // `zeroed` has the error for memory that runs out.
-    u8::new_vec_zeroed(count).or_else(|_| zeroed(count))
 }
 
 #[cfg(test)]

@@ -2,15 +2,13 @@
 
 use super::Space;
 use crate::Program;
-use crate::evaluate::{
-    Callee, Pass, Team, evaluate, from_layout, run_pass, to_layout, untouched, zeroed,
-};
+use crate::evaluate::{Callee, Pass, Team, evaluate, from_layout, run_pass, to_layout, zeroed};
 use crate::executable::plan::BoundCall;
 use crate::executable::run::{Run, serving};
 use crate::instruction::{Computation, ComputationId, Instruction};
 use callbox_core::call::Execution;
 use callbox_core::text::shortened;
-use callbox_core::values::{Literal, Result, Shape};
+use callbox_core::values::{Literal, Result, Shape, untouched};
 
 /// The host's memory: values are literals.
 pub(in crate::executable) struct HostSpace;
