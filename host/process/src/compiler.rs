@@ -205,7 +205,7 @@ impl Shared {
         let (job, used) = (&task.job, task.used);
         let waited = task.begun.elapsed();
         let settings = child.settings().clone();
-        let outcome = match child.compile(job, used, &place, || self.refill(&settings)) {
+        let outcome = match child.compile(job, used, place, || self.refill(&settings)) {
             Ok(outcome) => outcome,
             Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
             Err(loss) => {

@@ -30,9 +30,9 @@ const REPLY: usize = 64 << 10;
 
 /// The processor times from which a job has a lower priority, and how much lower that of its
 /// threads is. Time on the clock would not do: on a busy machine, a module that takes little would
-/// lose its priority before it had begun. Guests of this process keep theirs, so that it is a little
-/// lower at first, and much lower only while other modules are to be compiled: guests that run on
-/// would keep a larger module from the processors.
+/// lose its priority before it had begun. Guests of this process keep theirs, so that it is a
+/// little lower at first, and much lower only while other modules are to be compiled: guests that
+/// run on would keep a larger module from the processors.
 const PRIORITIES: [(Duration, i32); 2] = [
     (Duration::from_millis(100), 3),
     (Duration::from_secs(2), 10),
