@@ -85,16 +85,17 @@ impl Packed {
 
     /// Writes elements, of each of which the lowest bits count, to a result.
     fn pack(self, elements: &[u8], arrays: &mut RawArrays<'_>, result: usize) {
-        let mut packed = [0; 4 << 10];
+        const PACKED: usize = 4 << 10;
+        let mut packed = [0; PACKED];
         let per_byte = 8 / self.bits;
-        for (number, elements) in elements.chunks(packed.len() * per_byte).enumerate() {
+        for (number, elements) in elements.chunks(PACKED * per_byte).enumerate() {
             let piece = &mut packed[..elements.len().div_ceil(per_byte)];
             match self.bits {
                 1 => pack::<8>(elements, piece),
                 2 => pack::<4>(elements, piece),
                 _ => pack::<2>(elements, piece),
             }
-            arrays.write(result, number * (4 << 10), piece);
+            arrays.write(result, number * PACKED, piece);
         }
     }
 }
