@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callbox::call::TargetModule;
-use callbox::policy::{Policy, Traps};
+use callbox::policy::{Grants, Policy, Traps};
 use callbox::{Blame, CallOptions, Deadline, Status, StatusCode};
 use callbox_core::text::shortened;
 use serde::Serialize;
@@ -172,8 +172,9 @@ fn run(arguments: &Arguments, report: &mut Option<Replay>) -> Outcome<()> {
     Ok(report.check().map_err(in_file)?)
 }
 
-/// The policy of a replay: the recorded one, with no grants but log messages and mathematics. A
-/// limit above the user's, and mathematics that the user withholds, are refused.
+/// The policy of a replay: the recorded one, with no grants but log messages and mathematics, to
+/// modules with the user's digests. A limit above the user's, and mathematics that the user
+/// withholds, are refused.
 fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     let recorded = &capsule.policy;
     check_grants(recorded, &capsule.site.target)?;
@@ -225,12 +226,15 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     }
     policy.deterministic = recorded.deterministic;
     policy.check_pure = recorded.check_pure;
-    policy.grants = callbox::policy::Grants {
-        log: policy.grants.log,
-        maths: maths(recorded),
-        ..callbox::policy::Grants::default()
-    };
-    policy.targets.clear();
+    let maths = maths(recorded);
+    for grants in policy.targets.values_mut().chain([&mut policy.grants]) {
+        *grants = Grants {
+            sha256: grants.sha256.take(),
+            log: grants.log,
+            maths,
+            ..Grants::default()
+        };
+    }
     Ok(policy)
 }
 

@@ -284,6 +284,22 @@ fn mathematics_that_the_user_withholds_is_not_given() {
 }
 
 #[test]
+fn a_module_without_the_users_digest_is_not_replayed() {
+    let folder = Folder::new();
+    folder.write("c", Parts::new().file());
+    let another = json!({"sha256": "00".repeat(32)});
+    for policy in [
+        json!({"grants": another}),
+        json!({"targets": {"negate": another}}),
+    ] {
+        folder.write("policy.json", policy.to_string());
+        let words = ["replay", "c", "--policy", "policy.json"];
+        let message = "expected the module to have the SHA-256 0000";
+        refuse(&folder, &words, 1, "PERMISSION_DENIED", message);
+    }
+}
+
+#[test]
 fn a_giant_capsule_is_not_read() {
     let folder = Folder::new();
     folder.write("c", Parts::new().file());

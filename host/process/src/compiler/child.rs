@@ -11,7 +11,7 @@ use callbox_core::untrusted_text::clean_message;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, CompilerSettings};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
+use rustix::process::{Pid, Signal, getpriority_process, kill_process, setpriority_pgrp};
 
 use super::failures::{killed, no_memory, too_long, unavailable, violation};
 use super::places::Place;
@@ -28,15 +28,12 @@ use crate::spawner::{Descriptors, Spawner};
 /// The bytes of a reply beyond the text of its status.
 const REPLY: usize = 64 << 10;
 
-/// The processor times from which a job has a lower priority, and how much lower that of its
-/// threads is. Time on the clock would not do: on a busy machine, a module that takes little would
-/// lose its priority before it had begun. Guests of this process keep theirs, so that it is a
-/// little lower at first, and much lower only while other modules are to be compiled: guests that
-/// run on would keep a larger module from the processors.
-const PRIORITIES: [(Duration, i32); 2] = [
-    (Duration::from_millis(100), 3),
-    (Duration::from_secs(2), 10),
-];
+/// The processor time from which a job has a lower priority, and how much lower that of its threads
+/// is. Time on the clock would not do: on a busy machine, a module that takes little would lose its
+/// priority before it had begun. Guests of this process keep theirs. It is a little lower: guests
+/// that run on would keep the module from the processors.
+const OLD: Duration = Duration::from_millis(100);
+const LOWER: i32 = 3;
 
 /// A child on a busy machine may take this many times [`START`].
 const MOST_STARTS: u32 = 6;
@@ -248,7 +245,7 @@ impl CompilerChild {
     /// Ends the use of the child by a job, and returns whether it can compile another module as a
     /// new child would.
     pub(super) fn end_job(&mut self) -> bool {
-        self.times_before = self.thread_times();
+        (self.times_before, _) = self.thread_times();
         let resident = self.child.as_ref().and_then(resident_bytes);
         !self.has_lost_priority && resident.is_none_or(|bytes| bytes <= MEMORY_OF_IDLE)
     }
@@ -256,24 +253,26 @@ impl CompilerChild {
     /// Whether the machine was too busy to show that the module takes long, given the time that the
     /// job has had.
     pub(super) fn was_starved(&self, time: Duration) -> bool {
-        shows_little(&self.times_used(), time)
+        shows_little(&self.times_used().0, time)
     }
 
     /// The processor time of the current job, as far as `/proc` tells it.
     pub(super) fn time_used(&self) -> Duration {
-        self.times_used().into_iter().sum()
+        self.times_used().0.into_iter().sum()
     }
 
-    /// The processor time of each thread for the current job.
-    fn times_used(&self) -> Vec<Duration> {
+    /// The processor time of each thread for the current job, and the number of those that are
+    /// ready to run.
+    fn times_used(&self) -> (Vec<Duration>, usize) {
         let before = |thread| self.times_before.get(thread).copied().unwrap_or_default();
-        let now = self.thread_times();
-        now.iter()
-            .map(|(thread, time)| time.saturating_sub(before(thread)))
-            .collect()
+        let (now, ready) = self.thread_times();
+        let used = now
+            .iter()
+            .map(|(thread, time)| time.saturating_sub(before(thread)));
+        (used.collect(), ready)
     }
 
-    fn thread_times(&self) -> ThreadTimes {
+    fn thread_times(&self) -> (ThreadTimes, usize) {
         self.child
             .as_ref()
             .and_then(thread_times)
@@ -291,8 +290,8 @@ impl CompilerChild {
     }
 
     /// Compiles a module, whose earlier attempts used this much processor time. A loss leaves the
-    /// child unusable. The child keeps its priority for as long as its place says. `on_old` is
-    /// called once it is known that this is the child's last job.
+    /// child unusable. The child keeps its priority for as long as its place says, and runs when
+    /// that says so. `on_old` is called once it is known that this is the child's last job.
     pub(super) fn compile(
         &mut self,
         job: &CompileJob<'_>,
@@ -318,8 +317,7 @@ impl CompilerChild {
         let request = encode(&request).map_err(violation)?;
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
-        self.grow_old(earlier, place, until, on_old)?;
-        self.wait_for_answer(earlier, until, late)?;
+        self.wait_for_answer(earlier, place, (until, late), on_old)?;
         let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
         let reply = self.exchange.receive(most, patience)?;
         match decode(&reply).map_err(violation)? {
@@ -336,72 +334,71 @@ impl CompilerChild {
         }
     }
 
-    /// Waits for the reply, and lowers the child's priority in the meantime.
-    fn grow_old(
+    /// Waits for the reply until the first of two times, and meanwhile lowers the child's priority,
+    /// and lets it run when it has its turn. A child that the machine kept from the processors, or
+    /// that was stopped, shows nothing about its module: it has until the second time, or until all
+    /// attempts have used the quantum.
+    fn wait_for_answer(
         &mut self,
         earlier: Duration,
         place: &Place,
-        until: Option<Instant>,
+        (until, late): (Option<Instant>, Option<Instant>),
         on_old: impl Fn(),
     ) -> Result<(), Loss> {
         let begun = Instant::now();
-        let kept = place.kept();
-        // Children begin with the priority of this process.
-        let own = getpriority_process(None).unwrap_or(0);
-        for (number, (age, lower)) in PRIORITIES.into_iter().enumerate() {
-            loop {
-                let used = match self.times_used().as_slice() {
-                    [] => begun.elapsed(),
-                    times => times.iter().sum(),
-                };
-                let left = age.saturating_sub(earlier).max(kept);
-                let mut left = left.saturating_sub(used);
-                if left.is_zero() {
-                    if number == 0 || !place.is_alone() {
-                        break;
-                    }
-                    left = LOOK;
-                }
-                let then = Instant::now() + left;
-                if until.is_some_and(|until| until <= then) || self.exchange.has_answer(then)? {
-                    return Ok(());
-                }
+        let old = OLD.saturating_sub(earlier).max(place.kept());
+        let mut is_stopped = false;
+        loop {
+            let now = Instant::now();
+            let end = if until > Some(now) { until } else { late };
+            let look = end.map_or(now + LOOK, |end| end.min(now + LOOK));
+            if self.exchange.has_answer(look)? {
+                break;
             }
-            if let Some(child) = self.child.as_ref().and_then(pid) {
-                // The child leads a group of its own. It may have ended.
-                let _ = setpriority_pgrp(Some(child), (own + lower).min(19));
+            let (times, ready) = self.times_used();
+            let used = if times.is_empty() {
+                begun.elapsed()
+            } else {
+                times.iter().sum()
+            };
+            let now = Instant::now();
+            let shows_much = times.is_empty() || earlier + used >= QUANTUM;
+            let is_over = |end: Option<Instant>| end.is_some_and(|end| end <= now);
+            if is_over(late) || (is_over(until) && shows_much) {
+                return Err(Loss::Deadline);
             }
-            if !self.has_lost_priority {
+            if used >= old && !self.has_lost_priority {
                 self.has_lost_priority = true;
+                self.lower_priority();
                 on_old();
             }
+            let may_run = place.may_run(used, (!is_stopped).then_some(ready));
+            if may_run == is_stopped {
+                is_stopped = !may_run;
+                self.signal(if may_run { Signal::CONT } else { Signal::STOP });
+            }
+        }
+        if is_stopped {
+            self.signal(Signal::CONT);
         }
         Ok(())
     }
 
-    /// Waits for the reply until `until`. A child that the machine kept from the processors, or
-    /// that was stopped, shows nothing about its module then: it has until `late`, or until all
-    /// attempts have used the quantum.
-    fn wait_for_answer(
-        &self,
-        earlier: Duration,
-        until: Option<Instant>,
-        late: Option<Instant>,
-    ) -> Result<(), Loss> {
-        let (Some(until), Some(late)) = (until, late) else {
-            return Ok(());
-        };
-        let mut look = until;
-        while !self.exchange.has_answer(look)? {
-            let now = Instant::now();
-            let used = self.times_used();
-            let shows_much = used.is_empty() || earlier + used.iter().sum::<Duration>() >= QUANTUM;
-            if now >= late || shows_much {
-                return Err(Loss::Deadline);
-            }
-            look = late.min(now + LOOK);
+    /// Lowers the priority of all threads. The child leads a group of its own, and may have ended.
+    fn lower_priority(&self) {
+        // Children begin with the priority of this process.
+        let own = getpriority_process(None).unwrap_or(0);
+        if let Some(child) = self.child.as_ref().and_then(pid) {
+            let _ = setpriority_pgrp(Some(child), (own + LOWER).min(19));
         }
-        Ok(())
+    }
+
+    /// Stops the child or has it run on. It has not been waited for, so that no other process has
+    /// its number.
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = self.child.as_ref().and_then(pid) {
+            let _ = kill_process(child, signal);
+        }
     }
 
     /// The status of a job whose child was lost, other than by its deadline.

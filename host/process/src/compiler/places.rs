@@ -13,9 +13,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use callbox_core::call::processors;
 use callbox_core::locks::locked;
 
 use super::times::Clock;
+use super::turns::{self, Use};
 use crate::exchange::Closer;
 
 /// The most modules that are compiled at one time. The kernel schedules their processes.
@@ -73,6 +75,9 @@ struct Job {
     before: Duration,
     /// The processor time for which it keeps its place and its priority, if longer than others.
     kept: Duration,
+    /// The processor time of this attempt at the last look, and the threads that are busy then.
+    seen: Duration,
+    busy: usize,
     /// The clock of its process, once it has one, and how to end it.
     clock: Option<Clock>,
     closer: Option<Closer>,
@@ -130,6 +135,8 @@ impl Places {
                 begun: Instant::now(),
                 before,
                 kept: kept.min(MOST_KEPT),
+                seen: Duration::ZERO,
+                busy: 0,
                 clock: None,
                 closer: None,
                 has_lost: false,
@@ -206,6 +213,16 @@ impl Job {
         }
     }
 
+    fn seen_use(&self) -> Use {
+        Use {
+            number: self.number,
+            all: self.before + self.seen,
+            now: self.seen,
+            age: self.begun.elapsed(),
+            busy: self.busy,
+        }
+    }
+
     fn lose(&mut self) {
         self.has_lost = true;
         if let Some(closer) = &self.closer {
@@ -232,10 +249,21 @@ impl Place {
         self.with_job(|job| job.kept).unwrap_or_default()
     }
 
-    /// Whether no other job runs or waits.
-    pub(super) fn is_alone(&self) -> bool {
+    /// Whether the job may run now, of which a look showed the processor time of this attempt and,
+    /// if it runs, the number of threads that are ready to.
+    pub(super) fn may_run(&self, used: Duration, ready: Option<usize>) -> bool {
+        self.with_job(|job| {
+            job.seen = used;
+            if let Some(ready) = ready {
+                // Threads wait for one another now and then.
+                job.busy = ready.max(job.busy.saturating_sub(1));
+            }
+        });
         let jobs = self.shared.locked();
-        jobs.running.len() == 1 && jobs.waiting.is_empty()
+        let uses = jobs.running.iter().map(Job::seen_use).collect::<Vec<_>>();
+        drop(jobs);
+        let oldest = uses.iter().map(|job| job.age).max().unwrap_or_default();
+        turns::may_run(self.number, uses, oldest, processors())
     }
 
     fn with_job<T>(&self, change: impl FnOnce(&mut Job) -> T) -> Option<T> {

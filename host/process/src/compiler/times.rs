@@ -82,20 +82,23 @@ fn least_time(used: &[Duration]) -> Option<Duration> {
     used.iter().max().map(|busiest| shared.max(*busiest))
 }
 
-/// The processor times of the threads of a process. `None` if `/proc` does not tell.
+/// The processor times of the threads of a process, and how many of them are ready to run. `None`
+/// if `/proc` does not tell.
 #[allow(
     clippy::disallowed_methods,
     reason = "`/proc` is the kernel's interface to processes, and this one is a child"
 )]
-pub(super) fn thread_times(child: &Child) -> Option<ThreadTimes> {
+pub(super) fn thread_times(child: &Child) -> Option<(ThreadTimes, usize)> {
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
-    threads
-        .map(|thread| {
-            let name = thread.ok()?.file_name().into_string().ok()?;
-            let stat = proc_file(child.id(), &format!("task/{name}/stat"))?;
-            Some((name, processor_time(&stat)?))
-        })
-        .collect()
+    let mut ready = 0;
+    let times = threads.map(|thread| {
+        let name = thread.ok()?.file_name().into_string().ok()?;
+        let stat = proc_file(child.id(), &format!("task/{name}/stat"))?;
+        ready += usize::from(is_ready(&stat));
+        Some((name, processor_time(&stat)?))
+    });
+    let times = times.collect::<Option<_>>()?;
+    Some((times, ready))
 }
 
 /// Whether a process is ready to run, waits for a disk, or is stopped, rather than waiting for

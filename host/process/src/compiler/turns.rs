@@ -1,0 +1,116 @@
+//! Which of the modules that are compiled at one time may run.
+//!
+//! A call of a guest competes with their processes for the processors, so that there must be few
+//! that run, however many there are. The rest is stopped by signals. A lower priority alone does
+//! not do: it is either too high for many processes beside one call, or too low for one beside many
+//! calls, and a process without privileges cannot get back the priority that it had.
+//!
+//! Jobs that have used less than the quantum always run. The others take turns, half of the time in
+//! the order of what they used, so that a module of moderate size overtakes those that take long,
+//! and half of it in the order of the parts of their time in which they ran, so that none waits for
+//! ever.
+
+use std::time::Duration;
+
+use super::places::QUANTUM;
+
+/// How long one of the two orders lasts.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The most threads that run, for each processor. At the lower priority of old jobs they get as
+/// much as one thread of a guest.
+const THREADS_PER_PROCESSOR: usize = 2;
+
+/// What a job has used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    pub(super) number: u64,
+    /// The processor time of all attempts, and of this one.
+    pub(super) all: Duration,
+    pub(super) now: Duration,
+    /// The time on the clock since this attempt began.
+    pub(super) age: Duration,
+    /// The threads that it keeps busy while it may run.
+    pub(super) busy: usize,
+}
+
+/// Whether a job may run on a machine with this many processors. `oldest` is the greatest age of a
+/// job that is compiled, also of one that has used nothing.
+pub(super) fn may_run(number: u64, mut jobs: Vec<Use>, oldest: Duration, processors: usize) -> bool {
+    jobs.retain(|job| job.all >= QUANTUM);
+    if jobs.iter().all(|job| job.number != number) {
+        return true;
+    }
+    if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
+        jobs.sort_by_key(|job| (job.all, job.number));
+    } else {
+        let part = |job: &Use| job.now.as_secs_f64() / job.age.as_secs_f64().max(f64::MIN_POSITIVE);
+        jobs.sort_by(|a, b| part(a).total_cmp(&part(b)));
+    }
+    let most = THREADS_PER_PROCESSOR * processors;
+    let mut threads = 0;
+    let mut runs = jobs.iter().enumerate().filter(|(place, job)| {
+        let fits = *place == 0 || threads + job.busy <= most;
+        threads += if fits { job.busy } else { 0 };
+        fits
+    });
+    runs.any(|(_, job)| job.number == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn job(number: u64, used: Duration, age: Duration) -> Use {
+        Use {
+            number,
+            all: used,
+            now: used,
+            age,
+            busy: 2,
+        }
+    }
+
+    fn running(jobs: &[Use], oldest: Duration) -> Vec<u64> {
+        let runs = |job: &&Use| may_run(job.number, jobs.to_vec(), oldest, 2);
+        jobs.iter().filter(runs).map(|job| job.number).collect()
+    }
+
+    #[test]
+    fn few_of_the_old_jobs_run() {
+        let old = [4, 3, 2, 1].map(|used| job(used, used as u32 * SECOND, 9 * SECOND));
+        let new = [5, 6, 7].map(|number| job(number, QUANTUM / 2, SECOND));
+        let jobs = [&old[..], &new[..]].concat();
+        // Those that used least, in either order.
+        assert_eq!(running(&jobs, Duration::ZERO), [2, 1, 5, 6, 7]);
+        assert_eq!(running(&jobs, PERIOD), [2, 1, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_job_that_ran_little_of_its_time_has_its_turn() {
+        let jobs = [
+            job(1, SECOND, 2 * SECOND),
+            job(2, SECOND, 2 * SECOND),
+            job(3, 2 * SECOND, 9 * SECOND),
+        ];
+        assert_eq!(running(&jobs, 2 * PERIOD), [1, 2]);
+        assert_eq!(running(&jobs, 3 * PERIOD), [1, 3]);
+    }
+
+    #[test]
+    fn jobs_with_one_busy_thread_leave_room_for_more() {
+        let mut jobs = [1, 2, 3, 4, 5].map(|number| job(number, SECOND, 2 * SECOND));
+        for job in &mut jobs {
+            job.busy = 1;
+        }
+        assert_eq!(running(&jobs, Duration::ZERO), [1, 2, 3, 4]);
+        // The first one runs in any case, and one that does not fit keeps no other from running.
+        jobs[0].busy = 3;
+        jobs[1].busy = 2;
+        assert_eq!(running(&jobs, Duration::ZERO), [1, 3]);
+        jobs[0].busy = 9;
+        assert_eq!(running(&jobs, Duration::ZERO), [1]);
+    }
+}
