@@ -31,8 +31,9 @@ use super::text::name;
 /// The bytes that the arrays of all cases of a package may have together.
 const MOST_ARRAYS: usize = 256 << 20;
 
-/// The bytes of memory that a shape takes, however few it says.
+/// The bytes of memory that a shape takes, however few it says, and each dimension.
 const SHAPE: usize = 96;
+const DIMENSION: usize = size_of::<usize>();
 
 /// The longest deadline of a case: each call's of the default policy.
 const MOST_DEADLINE: Duration = Duration::from_secs(10);
@@ -101,11 +102,17 @@ struct CallText {
 }
 
 impl CallText {
-    /// The brackets in the shapes of the results. Each may begin a shape.
-    fn brackets(&self) -> usize {
+    /// The most bytes of memory that the shapes of the results take. Each bracket may begin one.
+    fn shape_bytes(&self) -> usize {
         let results = self.results.iter().flat_map(Limited::iter);
         let bytes = results.flat_map(|shape| shape.bytes());
-        bytes.filter(|byte| matches!(byte, b'[' | b'(')).count()
+        bytes
+            .map(|byte| match byte {
+                b'[' | b'(' => SHAPE,
+                b',' => DIMENSION,
+                _ => 0,
+            })
+            .sum()
     }
 }
 
@@ -164,7 +171,7 @@ impl Case {
             }
         };
         let declares_results = text.call.results.is_some();
-        arrays.charge(SHAPE * text.call.brackets())?;
+        arrays.charge(text.call.shape_bytes())?;
         let case = Self::assemble(path, text, operands, expect).map_err(wrong)?;
         if declares_results {
             let mut leaves = case.result.leaves().into_iter();

@@ -129,6 +129,19 @@ fn a_program_gives_its_calls_no_more_time_than_the_policy() {
     folder.refuse(&run, 1, "DEADLINE_EXCEEDED", "its deadline");
 }
 
+#[test]
+fn aliases_name_results_that_exist() {
+    let folder = folder();
+    let key = key(&folder, "k/negate.wasm", Policy::default());
+    let run = [&RUN[..], &IN_K].concat();
+    let further = |result| format!(",\\22aliases\\22:[[{result},0]]");
+    folder.write("p.hlo", program(&key, "negate", VECTOR, &further(0)));
+    folder.run(&run).done();
+    folder.write("p.hlo", program(&key, "negate", VECTOR, &further(1)));
+    let message = "expected output_to_operand_aliasing to name";
+    folder.refuse(&run, 1, "INVALID_ARGUMENT", message);
+}
+
 /// A stranger wrote the program.
 #[test]
 fn long_texts_of_a_program_are_cut() {

@@ -167,7 +167,12 @@ impl CallText {
             .aliases
             .iter()
             .map(|&(result, operand)| Alias {
-                result_index: if is_single { Vec::new() } else { vec![result] },
+                // Indices that do not exist are refused with the call site.
+                result_index: if is_single && result == 0 {
+                    Vec::new()
+                } else {
+                    vec![result]
+                },
                 operand,
                 operand_index: Vec::new(),
             })

@@ -5,7 +5,8 @@ use callbox_core::json;
 use callbox_core::policy::{Grants, Policy};
 use callbox_core::text::shortened;
 use callbox_core::{
-    CallSite, Result, Shape, StaticInfo, Status, attributes_from_mlir, attributes_to_mlir,
+    Blame, CallSite, Result, Shape, StaticInfo, Status, StatusCode, attributes_from_mlir,
+    attributes_to_mlir,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -135,7 +136,10 @@ impl Record {
             let error = one_line(&shortened(&error));
             Status::invalid_argument(format!("the capsule is wrong: {error}"))
         };
-        json::check_memory(text, json::MAP, MOST_MEMORY).map_err(wrong)?;
+        json::check_memory(text, json::MAP, MOST_MEMORY).map_err(|error| {
+            let message = format!("the capsule is too large: {error}");
+            Status::new(StatusCode::ResourceExhausted, Blame::Caller, message)
+        })?;
         let record: Self =
             serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         if record.format == FORMAT {

@@ -36,7 +36,12 @@ pub(super) struct Use {
 
 /// Whether a job may run on a machine with this many processors. `oldest` is the greatest age of a
 /// job that is compiled, also of one that has used nothing.
-pub(super) fn may_run(number: u64, mut jobs: Vec<Use>, oldest: Duration, processors: usize) -> bool {
+pub(super) fn may_run(
+    number: u64,
+    mut jobs: Vec<Use>,
+    oldest: Duration,
+    processors: usize,
+) -> bool {
     jobs.retain(|job| job.all >= QUANTUM);
     if jobs.iter().all(|job| job.number != number) {
         return true;
