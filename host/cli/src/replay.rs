@@ -187,11 +187,12 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
         wanted["deadline_ms"] = milliseconds.into();
     }
     let target = &capsule.site.target;
-    let maths = |policy: &Policy| {
-        let grants = policy.targets.get(target).unwrap_or(&policy.grants);
-        grants.maths
+    let grants = |policy: &Policy| {
+        let grants = policy.targets.get(target);
+        grants.unwrap_or(&policy.grants).clone()
     };
-    if maths(recorded) && !maths(&user) {
+    let (users, maths) = (grants(&user), grants(recorded).maths);
+    if maths && !users.maths {
         return Err(Status::new(
             StatusCode::FailedPrecondition,
             Blame::Caller,
@@ -226,15 +227,13 @@ fn adopted(user: Policy, capsule: &Capsule) -> callbox::Result<Policy> {
     }
     policy.deterministic = recorded.deterministic;
     policy.check_pure = recorded.check_pure;
-    let maths = maths(recorded);
-    for grants in policy.targets.values_mut().chain([&mut policy.grants]) {
-        *grants = Grants {
-            sha256: grants.sha256.take(),
-            log: grants.log,
-            maths,
-            ..Grants::default()
-        };
-    }
+    policy.grants = Grants {
+        sha256: users.sha256,
+        log: users.log,
+        maths,
+        ..Grants::default()
+    };
+    policy.targets.clear();
     Ok(policy)
 }
 
