@@ -5,11 +5,11 @@
 //! child compiles one module at a time, within the policy's limits on time and memory, and is
 //! killed past them.
 //!
-//! Jobs share the processors fairly. Each begins at the priority of this process, and falls a little
-//! behind as it uses processor time. If many have used much, they take [`turns`], so that they slow
-//! others down little. A child cannot get its priority back, and is dropped after such a job. If
-//! all [`places`] are taken, the job that used most gives way to a new one and begins anew later, so
-//! that the number of such modules does not matter.
+//! Jobs share the processors fairly. Each begins at the priority of this process, and falls a
+//! little behind as it uses processor time. If many have used much, they take [`turns`], so that
+//! they slow others down little. A child cannot get its priority back, and is dropped after such a
+//! job. If all [`places`] are taken, the job that used most gives way to a new one and begins anew
+//! later, so that the number of such modules does not matter.
 //!
 //! A job that runs out of time does not tell by itself what its module costs: other work may have
 //! taken the processors. The module is to blame if compiling it would take a quarter of the limit
