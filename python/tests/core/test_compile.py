@@ -113,8 +113,23 @@ def test_a_module_that_compiles_too_long_is_stopped_and_refused(guests):
     assert other.load(guests / "broadcast_add.wasm").compiled_in == "process"
 
 
+#: Finds the children of a process, with their states.
+CHILDREN = """
+import os
+
+def children():
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as stat:
+                state, parent = stat.read().rsplit(")", 1)[1].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == os.getpid():
+            yield int(name), state
+"""
+
 KILLED = """
-import os, signal, sys, threading, time
+import signal, sys, threading, time
 import callbox
 
 # The kernel then waits for the children.
@@ -123,19 +138,9 @@ limits = {"function_work": 1 << 40, "module_work": 1 << 40}
 host = callbox.Host(policy={"compile": "process", "limits": limits})
 host.load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm")
 
-def children():
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as stat:
-                parent = int(stat.read().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        if parent == os.getpid():
-            yield int(name)
-
 def kill():
     time.sleep(1)
-    for child in children():
+    for child, _ in children():
         os.kill(child, signal.SIGKILL)
 
 threading.Thread(target=kill).start()
@@ -145,11 +150,55 @@ except callbox.CallError as error:
     print(error.code, "was killed" in error.message)
 """
 
+TURNS = """
+import sys, threading, time
+
+# Two threads may be busy then.
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import callbox
+
+limits = {"function_work": 1 << 40, "module_work": 1 << 40, "compile_time_ms": 4000}
+host = callbox.Host(policy={"compile": "process", "limits": limits})
+codes = []
+
+def load(number):
+    with open(sys.argv[1], "rb") as file:
+        module = file.read()
+    try:
+        # Another custom section makes another module.
+        host.load(module + bytes([0, 2, 1, 97 + number]))
+    except callbox.CallError as error:
+        codes.append(error.code)
+
+def stopped():
+    return {child for child, state in children() if state == "T"}
+
+loads = [threading.Thread(target=load, args=[number]) for number in range(6)]
+for thread in loads:
+    thread.start()
+ever, most = set(), 0
+while any(thread.is_alive() for thread in loads):
+    ever |= stopped()
+    most = max(most, len(stopped()))
+    time.sleep(0.01)
+assert host.load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm").compiled_in == "process"
+while stopped():
+    time.sleep(0.01)
+print(sorted(set(codes)), most, len(ever))
+"""
+
 
 def test_a_compiler_that_was_killed_is_not_its_modules_doing(python, tmp_path):
     path = tmp_path / "slow.wasm"
     path.write_bytes(_slow())
-    assert python(KILLED, str(path)) == "RESOURCE_EXHAUSTED True\n"
+    assert python(CHILDREN + KILLED, str(path)) == "RESOURCE_EXHAUSTED True\n"
+
+
+def test_modules_that_take_long_take_turns(python, tmp_path):
+    path = tmp_path / "slow.wasm"
+    path.write_bytes(_slow())
+    # Each of the six is stopped at times, and two run.
+    assert python(CHILDREN + TURNS, str(path)) == "['DEADLINE_EXCEEDED'] 4 6\n"
 
 
 def test_a_forked_child_compiles_in_children_of_its_own(python):

@@ -11,7 +11,7 @@ use callbox_core::untrusted_text::clean_message;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, CompilerSettings};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, Signal, getpriority_process, kill_process, setpriority_pgrp};
+use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
 use super::failures::{killed, no_memory, too_long, unavailable, violation};
 use super::places::Place;
@@ -317,7 +317,10 @@ impl CompilerChild {
         let request = encode(&request).map_err(violation)?;
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
-        self.wait_for_answer(earlier, place, (until, late), on_old)?;
+        place.begin_turns(self.child.as_ref().and_then(pid));
+        let waited = self.wait_for_answer(earlier, place, (until, late), on_old);
+        place.end_turns();
+        waited?;
         let most = job.message_bytes.saturating_mul(4).saturating_add(REPLY);
         let reply = self.exchange.receive(most, patience)?;
         match decode(&reply).map_err(violation)? {
@@ -347,15 +350,18 @@ impl CompilerChild {
     ) -> Result<(), Loss> {
         let begun = Instant::now();
         let old = OLD.saturating_sub(earlier).max(place.kept());
-        let mut is_stopped = false;
+        let (mut times, mut ready) = (Vec::new(), 0);
         loop {
             let now = Instant::now();
             let end = if until > Some(now) { until } else { late };
             let look = end.map_or(now + LOOK, |end| end.min(now + LOOK));
             if self.exchange.has_answer(look)? {
-                break;
+                return Ok(());
             }
-            let (times, ready) = self.times_used();
+            // Those of a stopped child do not change.
+            if !place.is_stopped() {
+                (times, ready) = self.times_used();
+            }
             let used = if times.is_empty() {
                 begun.elapsed()
             } else {
@@ -372,16 +378,8 @@ impl CompilerChild {
                 self.lower_priority();
                 on_old();
             }
-            let may_run = place.may_run(used, (!is_stopped).then_some(ready));
-            if may_run == is_stopped {
-                is_stopped = !may_run;
-                self.signal(if may_run { Signal::CONT } else { Signal::STOP });
-            }
+            place.look(used, ready);
         }
-        if is_stopped {
-            self.signal(Signal::CONT);
-        }
-        Ok(())
     }
 
     /// Lowers the priority of all threads. The child leads a group of its own, and may have ended.
@@ -390,14 +388,6 @@ impl CompilerChild {
         let own = getpriority_process(None).unwrap_or(0);
         if let Some(child) = self.child.as_ref().and_then(pid) {
             let _ = setpriority_pgrp(Some(child), (own + LOWER).min(19));
-        }
-    }
-
-    /// Stops the child or has it run on. It has not been waited for, so that no other process has
-    /// its number.
-    fn signal(&self, signal: Signal) {
-        if let Some(child) = self.child.as_ref().and_then(pid) {
-            let _ = kill_process(child, signal);
         }
     }
 

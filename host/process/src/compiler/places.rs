@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::times::Clock;
 use super::turns::{self, Use};
@@ -78,6 +79,9 @@ struct Job {
     /// The processor time of this attempt at the last look, and the threads that are busy then.
     seen: Duration,
     busy: usize,
+    /// Its process, while that compiles, and whether it is stopped until its turn.
+    process: Option<Pid>,
+    is_stopped: bool,
     /// The clock of its process, once it has one, and how to end it.
     clock: Option<Clock>,
     closer: Option<Closer>,
@@ -137,6 +141,8 @@ impl Places {
                 kept: kept.min(MOST_KEPT),
                 seen: Duration::ZERO,
                 busy: 0,
+                process: None,
+                is_stopped: false,
                 clock: None,
                 closer: None,
                 has_lost: false,
@@ -200,6 +206,21 @@ impl Jobs {
             job.lose();
         }
     }
+
+    /// Stops the processes of some jobs, and has those of others run on. One look does both, so that
+    /// the processors are never idle between two turns.
+    fn give_turns(&mut self) {
+        let jobs = self.running.iter().filter(|job| job.process.is_some());
+        let uses = Vec::from_iter(jobs.map(Job::seen_use));
+        let running = turns::running(uses, processors());
+        let runs = |job: &&mut Job| running.contains(&job.number);
+        self.running
+            .iter_mut()
+            .filter(runs)
+            .for_each(Job::continues);
+        let stops = |job: &&mut Job| !running.contains(&job.number);
+        self.running.iter_mut().filter(stops).for_each(Job::stops);
+    }
 }
 
 impl Job {
@@ -221,6 +242,26 @@ impl Job {
             age: self.begun.elapsed(),
             busy: self.busy,
         }
+    }
+
+    fn stops(&mut self) {
+        if !self.is_stopped {
+            self.is_stopped = self.signal(Signal::STOP);
+        }
+    }
+
+    fn continues(&mut self) {
+        if self.is_stopped {
+            self.signal(Signal::CONT);
+            self.is_stopped = false;
+        }
+    }
+
+    /// Sends a signal to the process, and returns whether it was sent. While the job has a process,
+    /// nothing here waits for it, so that no other one has its number.
+    fn signal(&self, signal: Signal) -> bool {
+        self.process
+            .is_some_and(|process| kill_process(process, signal).is_ok())
     }
 
     fn lose(&mut self) {
@@ -249,21 +290,35 @@ impl Place {
         self.with_job(|job| job.kept).unwrap_or_default()
     }
 
-    /// Whether the job may run now, of which a look showed the processor time of this attempt and,
-    /// if it runs, the number of threads that are ready to.
-    pub(super) fn may_run(&self, used: Duration, ready: Option<usize>) -> bool {
+    /// Has the job's process take turns with the others.
+    pub(super) fn begin_turns(&self, process: Option<Pid>) {
+        self.with_job(|job| job.process = process);
+    }
+
+    /// Takes the process out of the turns. It runs on if it was stopped.
+    pub(super) fn end_turns(&self) {
+        self.with_job(|job| {
+            job.continues();
+            job.process = None;
+        });
+    }
+
+    /// Whether the job's process is stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.with_job(|job| job.is_stopped).unwrap_or_default()
+    }
+
+    /// Notes what a look showed of the job, the processor time of this attempt and the number of
+    /// threads that are ready to run, and gives all jobs their turns.
+    pub(super) fn look(&self, used: Duration, ready: usize) {
         self.with_job(|job| {
             job.seen = used;
-            if let Some(ready) = ready {
+            if !job.is_stopped {
                 // Threads wait for one another now and then.
                 job.busy = ready.max(job.busy.saturating_sub(1));
             }
         });
-        let jobs = self.shared.locked();
-        let uses = jobs.running.iter().map(Job::seen_use).collect::<Vec<_>>();
-        drop(jobs);
-        let oldest = uses.iter().map(|job| job.age).max().unwrap_or_default();
-        turns::may_run(self.number, uses, oldest, processors())
+        self.shared.locked().give_turns();
     }
 
     fn with_job<T>(&self, change: impl FnOnce(&mut Job) -> T) -> Option<T> {

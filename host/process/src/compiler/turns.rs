@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::places::QUANTUM;
 
-/// How long one of the two orders lasts.
+/// How long one of the two orders lasts, and the least processor time of a turn.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The most threads that run, for each processor. At the lower priority of old jobs they get as
@@ -34,32 +34,26 @@ pub(super) struct Use {
     pub(super) busy: usize,
 }
 
-/// Whether a job may run on a machine with this many processors. `oldest` is the greatest age of a
-/// job that is compiled, also of one that has used nothing.
-pub(super) fn may_run(
-    number: u64,
-    mut jobs: Vec<Use>,
-    oldest: Duration,
-    processors: usize,
-) -> bool {
-    jobs.retain(|job| job.all >= QUANTUM);
-    if jobs.iter().all(|job| job.number != number) {
-        return true;
-    }
+/// The numbers of the jobs that run now on a machine with this many processors.
+pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
+    let oldest = jobs.iter().map(|job| job.age).max().unwrap_or_default();
+    let (young, mut old): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.all < QUANTUM);
     if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
-        jobs.sort_by_key(|job| (job.all, job.number));
+        // Those that used about as much run one after the other.
+        old.sort_by_key(|job| (job.all.as_millis() / PERIOD.as_millis(), job.number));
     } else {
         let part = |job: &Use| job.now.as_secs_f64() / job.age.as_secs_f64().max(f64::MIN_POSITIVE);
-        jobs.sort_by(|a, b| part(a).total_cmp(&part(b)));
+        old.sort_by(|a, b| part(a).total_cmp(&part(b)));
     }
     let most = THREADS_PER_PROCESSOR * processors;
     let mut threads = 0;
-    let mut runs = jobs.iter().enumerate().filter(|(place, job)| {
+    let fit = old.iter().enumerate().filter(|(place, job)| {
         let fits = *place == 0 || threads + job.busy <= most;
         threads += if fits { job.busy } else { 0 };
         fits
     });
-    runs.any(|(_, job)| job.number == number)
+    let fit = fit.map(|(_, job)| job.number);
+    fit.chain(young.iter().map(|job| job.number)).collect()
 }
 
 #[cfg(test)]
@@ -78,9 +72,15 @@ mod tests {
         }
     }
 
-    fn running(jobs: &[Use], oldest: Duration) -> Vec<u64> {
-        let runs = |job: &&Use| may_run(job.number, jobs.to_vec(), oldest, 2);
-        jobs.iter().filter(runs).map(|job| job.number).collect()
+    /// The jobs that run when this time has passed.
+    fn running_at(jobs: &[Use], later: Duration) -> Vec<u64> {
+        let mut jobs = jobs.to_vec();
+        for job in &mut jobs {
+            job.age += later;
+        }
+        let mut running = running(jobs, 2);
+        running.sort_unstable();
+        running
     }
 
     #[test]
@@ -89,8 +89,8 @@ mod tests {
         let new = [5, 6, 7].map(|number| job(number, QUANTUM / 2, SECOND));
         let jobs = [&old[..], &new[..]].concat();
         // Those that used least, in either order.
-        assert_eq!(running(&jobs, Duration::ZERO), [2, 1, 5, 6, 7]);
-        assert_eq!(running(&jobs, PERIOD), [2, 1, 5, 6, 7]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 2, 5, 6, 7]);
+        assert_eq!(running_at(&jobs, PERIOD), [1, 2, 5, 6, 7]);
     }
 
     #[test]
@@ -100,8 +100,15 @@ mod tests {
             job(2, SECOND, 2 * SECOND),
             job(3, 2 * SECOND, 9 * SECOND),
         ];
-        assert_eq!(running(&jobs, 2 * PERIOD), [1, 2]);
-        assert_eq!(running(&jobs, 3 * PERIOD), [1, 3]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 2]);
+        assert_eq!(running_at(&jobs, PERIOD), [1, 3]);
+    }
+
+    #[test]
+    fn a_turn_lasts_a_while() {
+        let used = [205, 295, 200].map(Duration::from_millis);
+        let jobs = [0, 1, 2].map(|number| job(number, used[number as usize], 2 * SECOND));
+        assert_eq!(running_at(&jobs, Duration::ZERO), [0, 1]);
     }
 
     #[test]
@@ -110,12 +117,12 @@ mod tests {
         for job in &mut jobs {
             job.busy = 1;
         }
-        assert_eq!(running(&jobs, Duration::ZERO), [1, 2, 3, 4]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 2, 3, 4]);
         // The first one runs in any case, and one that does not fit keeps no other from running.
         jobs[0].busy = 3;
         jobs[1].busy = 2;
-        assert_eq!(running(&jobs, Duration::ZERO), [1, 3]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 3]);
         jobs[0].busy = 9;
-        assert_eq!(running(&jobs, Duration::ZERO), [1]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1]);
     }
 }
