@@ -79,7 +79,7 @@ struct Job {
     /// The processor time of this attempt at the last look, and the threads that are busy then.
     seen: Duration,
     busy: usize,
-    /// Its process, while that compiles, and whether it is stopped until its turn.
+    /// Its process, while it takes turns, and whether it is stopped until the next one.
     process: Option<Pid>,
     is_stopped: bool,
     /// The clock of its process, once it has one, and how to end it.
@@ -207,19 +207,18 @@ impl Jobs {
         }
     }
 
-    /// Stops the processes of some jobs, and has those of others run on. One look does both, so that
-    /// the processors are never idle between two turns.
+    /// Stops the processes of some jobs, and has those of others run on. One look does both, so
+    /// that the processors are never idle between two turns.
     fn give_turns(&mut self) {
         let jobs = self.running.iter().filter(|job| job.process.is_some());
         let uses = Vec::from_iter(jobs.map(Job::seen_use));
         let running = turns::running(uses, processors());
-        let runs = |job: &&mut Job| running.contains(&job.number);
-        self.running
+        let (runs, waits): (Vec<_>, Vec<_>) = self
+            .running
             .iter_mut()
-            .filter(runs)
-            .for_each(Job::continues);
-        let stops = |job: &&mut Job| !running.contains(&job.number);
-        self.running.iter_mut().filter(stops).for_each(Job::stops);
+            .partition(|job| running.contains(&job.number));
+        runs.into_iter().for_each(Job::continues);
+        waits.into_iter().for_each(Job::stops);
     }
 }
 
