@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use callbox_cli::packages::{self, Fetched, Wanted};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::error::or_raise;
 use crate::exit::argument;
@@ -43,8 +44,9 @@ pub(crate) fn check_locked(
     or_raise(py, checked)
 }
 
-/// Whether a text is a reference of a host, and not the path of a file.
+/// Whether a text is a reference of a host, and not the path of a file. Paths may have bytes that
+/// are no text.
 #[pyfunction]
-pub(crate) fn is_reference(text: &str) -> bool {
-    packages::is_reference(text)
+pub(crate) fn is_reference(text: &Bound<'_, PyString>) -> bool {
+    text.to_str().is_ok_and(packages::is_reference)
 }

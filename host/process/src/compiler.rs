@@ -210,7 +210,7 @@ impl Shared {
             Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
             Err(loss) => {
                 let failure = match loss {
-                    Loss::Deadline => out_of_time(&child, job, waited, used),
+                    Loss::Deadline => out_of_time(&child, task, waited),
                     loss => NotCompiled::Failed(child.status(loss, job)),
                 };
                 drop(child);
@@ -363,22 +363,21 @@ fn waited_too_long(job: &CompileJob<'_>, waited: Duration) -> Status {
     )
 }
 
-/// The failure of a job that ran out of time after it had waited for `waited`. Its earlier attempts
-/// used this much processor time.
-fn out_of_time(
-    child: &CompilerChild,
-    job: &CompileJob<'_>,
-    waited: Duration,
-    used: Duration,
-) -> NotCompiled {
+/// The failure of a job that ran out of time after it had waited for `waited`.
+fn out_of_time(child: &CompilerChild, task: &Task<'_>, waited: Duration) -> NotCompiled {
+    let job = &task.job;
     let time = job.time.unwrap_or_default();
-    let used = used + child.time_used();
+    let used = task.used + child.time_used();
     // The module had less time than the limit promises it.
     if waited > time / 4 {
         let status = waited_too_long(job, waited);
         return NotCompiled::Crowded { status, used };
     }
-    if child.was_starved(time.saturating_sub(waited)) {
+    // Reading took a part of the limit.
+    let given = job
+        .until
+        .map(|until| until.saturating_duration_since(task.begun));
+    if child.was_starved(given.unwrap_or(time).saturating_sub(waited)) {
         let message = format!(
             "the module did not compile within {time:?} (`compile_time_ms`): other work took the processors, of which its process got {used:.1?}"
         );

@@ -69,6 +69,14 @@ def test_a_module_alone_is_loaded_too(guests, tmp_path, add_n):
         callbox.load(tmp_path / "none.safetensors")
 
 
+def test_a_path_may_have_bytes_that_are_no_text(tmp_path, add_n):
+    path = os.fsencode(tmp_path) + b"/\xff.wasm"
+    with open(path, "wb") as file:
+        file.write(add_n)
+    for name in [path, os.fsdecode(path)]:
+        assert list(callbox.load(name)) == ["add_n"]
+
+
 @pytest.mark.parametrize(
     ("kind", "error", "found"),
     [(stat.S_IFIFO, OSError, "a FIFO"), (stat.S_IFSOCK, OSError, "a socket"), (0, IsADirectoryError, "a directory")],
