@@ -292,6 +292,7 @@ impl Place {
     /// Has the job's process take turns with the others.
     pub(super) fn begin_turns(&self, process: Option<Pid>) {
         self.with_job(|job| job.process = process);
+        self.shared.locked().give_turns();
     }
 
     /// Takes the process out of the turns. It runs on if it was stopped.
@@ -300,6 +301,7 @@ impl Place {
             job.continues();
             job.process = None;
         });
+        self.shared.locked().give_turns();
     }
 
     /// Whether the job's process is stopped.
