@@ -21,7 +21,7 @@ use super::times::Clock;
 use super::turns::{self, Use};
 use crate::exchange::Closer;
 
-/// The most modules that are compiled at one time. The kernel schedules their processes.
+/// The most modules that are compiled at one time. The kernel schedules the processes that run.
 pub(super) const PLACES: usize = 16;
 
 /// The processor time for which a job keeps its place although others wait: several times what a
