@@ -8,8 +8,8 @@
 //! Jobs share the processors fairly. Each begins at the priority of this process, and falls a
 //! little behind as it uses processor time. If many have used much, they take [`turns`], so that
 //! they slow others down little. A child cannot get its priority back, and is dropped after such a
-//! job. If all [`places`] are taken, the job that used most gives way to a new one and begins anew
-//! later, so that the number of such modules does not matter.
+//! job. If there are too many or they hold too much memory, one of the [`jobs`] gives way to a new
+//! one and begins anew later, so that the number of such modules does not matter.
 //!
 //! A job that runs out of time does not tell by itself what its module costs: other work may have
 //! taken the processors. The module is to blame if compiling it would take a quarter of the limit
@@ -25,6 +25,8 @@
 
 mod child;
 mod failures;
+mod jobs;
+mod memory;
 mod places;
 mod spare;
 mod times;
@@ -42,7 +44,7 @@ use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, to
 
 use self::child::{CompilerChild, Settings, StartFailure};
 use self::failures::unavailable;
-use self::places::{PLACES, Place, Places};
+use self::places::{Place, Places};
 use self::spare::Spare;
 use crate::config::Worker;
 use crate::exchange::Loss;
@@ -143,7 +145,9 @@ unsafe impl Compiler for CompilerProcess {
         };
         loop {
             let lost = task.used.saturating_sub(job.earlier);
-            let Some(place) = shared.places.take(task.used, lost, task.job.until) else {
+            let bytes = job.wasm.len();
+            let place = shared.places.take(bytes, task.used, lost, task.job.until);
+            let Some(place) = place else {
                 let status = waited_too_long(job, task.begun.elapsed());
                 let used = task.used;
                 return Err(NotCompiled::Crowded { status, used });
@@ -199,9 +203,7 @@ impl Shared {
             Err(failure) => return Attempt::Ended(Err(failure)),
         };
         task.leave_out(starting.elapsed());
-        if let Some(clock) = child.clock() {
-            place.set_process(clock, child.closer());
-        }
+        place.set_closer(child.closer());
         let (job, used) = (&task.job, task.used);
         let waited = task.begun.elapsed();
         let settings = child.settings().clone();
@@ -358,7 +360,7 @@ fn waited_too_long(job: &CompileJob<'_>, waited: Duration) -> Status {
         StatusCode::ResourceExhausted,
         Blame::Caller,
         format!(
-            "the module did not compile within {time:?} (`compile_time_ms`): it waited {waited:.1?} for one of {PLACES} processes, which compile other modules"
+            "the module did not compile within {time:?} (`compile_time_ms`): it waited {waited:.1?} for a process, while other modules had them"
         ),
     )
 }

@@ -43,8 +43,8 @@ fn load_beside(engine: &Engine, hostile: usize, round: usize) -> Vec<Status> {
     })
 }
 
-fn engine_for_hostile(compiler: &Arc<CompilerProcess>) -> Engine {
-    let compile_time = Some(6 * SECOND);
+fn engine_for_hostile(compiler: &Arc<CompilerProcess>, compile_time: Duration) -> Engine {
+    let compile_time = Some(compile_time);
     let engine = engine(
         compiler,
         Limits {
@@ -60,7 +60,7 @@ fn engine_for_hostile(compiler: &Arc<CompilerProcess>) -> Engine {
 fn eight_hostile_modules_do_not_keep_others_from_loading() {
     let _alone = alone();
     let compiler = compiler();
-    let engine = engine_for_hostile(&compiler);
+    let engine = engine_for_hostile(&compiler, 6 * SECOND);
     for round in 0..2 {
         for status in load_beside(&engine, 8, round) {
             // On a busy machine, eight get too little to show what they take.
@@ -77,9 +77,10 @@ fn eight_hostile_modules_do_not_keep_others_from_loading() {
 fn more_hostile_modules_than_places_do_not_either() {
     let _alone = alone();
     let compiler = compiler();
-    let engine = engine_for_hostile(&compiler);
+    // Each of those before is to have shown that it takes long.
+    let engine = engine_for_hostile(&compiler, 20 * SECOND);
     // Those that gave way to others ran out of time as well.
-    for status in load_beside(&engine, 40, 0) {
+    for status in load_beside(&engine, 80, 0) {
         match status.blame() {
             Blame::Guest => assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}"),
             Blame::Caller => assert!(status.message().contains("other"), "{status}"),

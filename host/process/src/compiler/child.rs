@@ -14,11 +14,10 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
 use super::failures::{killed, no_memory, too_long, unavailable, violation};
-use super::places::Place;
-use super::places::{LOOK, QUANTUM};
-use super::times::{
-    Clock, ThreadTimes, proc_file, shows_little, thread_times, waits_for_processor,
-};
+use super::jobs::{QUANTUM, Seen};
+use super::memory::resident_bytes;
+use super::places::{LOOK, Place};
+use super::times::{ThreadTimes, shows_little, thread_times, waits_for_processor};
 use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
@@ -246,8 +245,13 @@ impl CompilerChild {
     /// new child would.
     pub(super) fn end_job(&mut self) -> bool {
         (self.times_before, _) = self.thread_times();
-        let resident = self.child.as_ref().and_then(resident_bytes);
-        !self.has_lost_priority && resident.is_none_or(|bytes| bytes <= MEMORY_OF_IDLE)
+        !self.has_lost_priority && self.resident_bytes() <= MEMORY_OF_IDLE
+    }
+
+    /// The bytes of memory that the child holds. None if `/proc` does not tell.
+    fn resident_bytes(&self) -> u64 {
+        let bytes = self.child.as_ref().and_then(resident_bytes);
+        bytes.unwrap_or_default()
     }
 
     /// Whether the machine was too busy to show that the module takes long, given the time that the
@@ -277,11 +281,6 @@ impl CompilerChild {
             .as_ref()
             .and_then(thread_times)
             .unwrap_or_default()
-    }
-
-    /// A clock of the child's processor time from now on. `None` once the child is gone.
-    pub(super) fn clock(&self) -> Option<Clock> {
-        self.child.as_ref().map(Clock::of)
     }
 
     /// Ends the current job from another thread.
@@ -350,7 +349,7 @@ impl CompilerChild {
     ) -> Result<(), Loss> {
         let begun = Instant::now();
         let old = OLD.saturating_sub(earlier).max(place.kept());
-        let (mut times, mut ready) = (Vec::new(), 0);
+        let (mut times, mut busy, mut resident) = (Vec::new(), 0, 0);
         loop {
             let now = Instant::now();
             let end = if until > Some(now) { until } else { late };
@@ -360,7 +359,8 @@ impl CompilerChild {
             }
             // Those of a stopped child do not change.
             if !place.is_stopped() {
-                (times, ready) = self.times_used();
+                (times, busy) = self.times_used();
+                resident = self.resident_bytes();
             }
             let used = if times.is_empty() {
                 begun.elapsed()
@@ -378,7 +378,11 @@ impl CompilerChild {
                 self.lower_priority();
                 on_old();
             }
-            place.look(used, ready);
+            place.look(Seen {
+                used,
+                busy,
+                resident,
+            });
         }
     }
 
@@ -450,14 +454,4 @@ fn grace(job: &CompileJob<'_>) -> Duration {
 
 fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-}
-
-/// The bytes of memory that a process holds. `None` if `/proc` does not tell.
-fn resident_bytes(child: &Child) -> Option<u64> {
-    let status = proc_file(child.id(), "status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes.saturating_mul(1024))
 }

@@ -27,53 +27,6 @@ pub(super) fn shows_little(used: &[Duration], time: Duration) -> bool {
     least_time(used).is_some_and(|least| least < time / LEAST_SHARE)
 }
 
-/// The processor time of a process since a moment.
-#[derive(Debug)]
-pub(super) struct Clock {
-    source: Source,
-    before: Duration,
-}
-
-#[derive(Debug)]
-enum Source {
-    Process(u32),
-    #[cfg(test)]
-    Fixed(Duration),
-}
-
-impl Clock {
-    /// A clock that begins now. If the process has ended, another one may take its number: clocks
-    /// decide only which job gives way.
-    pub(super) fn of(child: &Child) -> Self {
-        let source = Source::Process(child.id());
-        let before = source.time().unwrap_or_default();
-        Self { source, before }
-    }
-
-    #[cfg(test)]
-    pub(super) fn fixed(used: Duration) -> Self {
-        Self {
-            source: Source::Fixed(used),
-            before: Duration::ZERO,
-        }
-    }
-
-    /// `None` if `/proc` does not tell.
-    pub(super) fn used(&self) -> Option<Duration> {
-        Some(self.source.time()?.saturating_sub(self.before))
-    }
-}
-
-impl Source {
-    fn time(&self) -> Option<Duration> {
-        match *self {
-            Self::Process(id) => processor_time(&proc_file(id, "stat")?),
-            #[cfg(test)]
-            Self::Fixed(used) => Some(used),
-        }
-    }
-}
-
 /// How long a machine needs at least for the work of these threads, of which one waits for the
 /// others. `None` without threads.
 fn least_time(used: &[Duration]) -> Option<Duration> {
@@ -115,10 +68,14 @@ fn is_ready(stat: &str) -> bool {
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "`/proc` is the kernel's interface to processes, and this one is a child"
+    reason = "`/proc` is the kernel's interface to processes and memory"
 )]
+pub(super) fn machine_file(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{name}")).ok()
+}
+
 pub(super) fn proc_file(process: u32, name: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{process}/{name}")).ok()
+    machine_file(&format!("{process}/{name}"))
 }
 
 #[cfg(test)]

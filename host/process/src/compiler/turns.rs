@@ -7,13 +7,13 @@
 //!
 //! Jobs that have used less than the quantum always run, and beside them one of the others, so that
 //! a small module is loaded about as fast as alone. The others take turns, half of the time in the
-//! order of what they used, so that a module of moderate size overtakes those that take long, and
-//! half of it in the order of the parts of their time in which they ran, so that none waits for
-//! ever.
+//! order of what they used, those last that have used more than modules of their size do, so that a
+//! module of moderate size overtakes those that take long, and half of it in the order of the parts
+//! of their time in which they ran, so that none waits for ever.
 
 use std::time::Duration;
 
-use super::places::QUANTUM;
+use super::jobs::QUANTUM;
 
 /// How long one of the two orders lasts, and the least processor time of a turn.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -29,6 +29,8 @@ pub(super) struct Use {
     /// The processor time of all attempts, and of this one.
     pub(super) all: Duration,
     pub(super) now: Duration,
+    /// Whether all attempts have used more than modules of this size do.
+    pub(super) is_costly: bool,
     /// The time on the clock since this attempt began.
     pub(super) age: Duration,
     /// The threads that it keeps busy while it may run.
@@ -41,7 +43,10 @@ pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
     let (young, mut old): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.all < QUANTUM);
     if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
         // Those that used about as much run one after the other.
-        old.sort_by_key(|job| (job.all.as_millis() / PERIOD.as_millis(), job.number));
+        old.sort_by_key(|job| {
+            let turns = job.all.as_millis() / PERIOD.as_millis();
+            (job.is_costly, turns, job.number)
+        });
     } else {
         let part = |job: &Use| job.now.as_secs_f64() / job.age.as_secs_f64().max(f64::MIN_POSITIVE);
         old.sort_by(|a, b| part(a).total_cmp(&part(b)));
@@ -73,6 +78,7 @@ mod tests {
             number,
             all: used,
             now: used,
+            is_costly: false,
             age,
             busy: 2,
         }
@@ -98,6 +104,14 @@ mod tests {
         let new = [5, 6, 7].map(|number| job(number, QUANTUM / 2, SECOND));
         let jobs = [&old[..], &new[..]].concat();
         assert_eq!(running_at(&jobs, Duration::ZERO), [1, 5, 6, 7]);
+    }
+
+    #[test]
+    fn jobs_that_use_more_than_others_of_their_size_come_last() {
+        let mut jobs = [3, 2, 1].map(|used| job(used, used as u32 * SECOND, 9 * SECOND));
+        jobs[2].is_costly = true;
+        assert_eq!(running_at(&jobs, Duration::ZERO), [2, 3]);
+        assert_eq!(running_at(&jobs, PERIOD), [1, 2]);
     }
 
     #[test]
