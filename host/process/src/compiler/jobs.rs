@@ -29,7 +29,7 @@ use crate::exchange::Closer;
 /// How many modules are compiled at one time however much memory they hold.
 const FEW: usize = 16;
 
-/// The most that are, with this many threads in all: containers often allow no more than a thousand.
+/// The most that are, with this many threads in all: containers often allow no more than 1,000.
 const MOST: usize = 64;
 const MOST_THREADS: usize = 512;
 
