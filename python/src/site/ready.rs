@@ -263,13 +263,6 @@ impl Ready {
         &self.options
     }
 
-    /// Whether several threads may share a call for its size.
-    #[inline]
-    pub(crate) fn is_large(&self) -> bool {
-        const LARGE: usize = 64 << 10;
-        self.bytes_in + self.bytes_out >= LARGE
-    }
-
     /// Whether the last result is a status.
     pub(crate) fn has_status(&self) -> bool {
         self.has_status

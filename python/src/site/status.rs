@@ -31,9 +31,13 @@ pub(super) fn fill_code(
     elements: Range<usize>,
     failure: &Status,
 ) {
+    // A write compares its result with all operands.
+    const MOST_AT_ONCE: usize = 16 << 10;
     let code = i32::from(failure.code().number()).to_le_bytes();
-    for element in elements {
-        arrays.write(status, element * code.len(), &code);
+    let codes = code.repeat(elements.len().min(MOST_AT_ONCE));
+    for first in elements.clone().step_by(MOST_AT_ONCE) {
+        let count = MOST_AT_ONCE.min(elements.end - first);
+        arrays.write(status, first * code.len(), &codes[..count * code.len()]);
     }
 }
 

@@ -129,9 +129,9 @@ pub(crate) struct Api {
     pub(crate) stream_get: unsafe extern "C" fn(*mut StreamGetArgs) -> *mut Error,
 }
 
-/// `XLA_FFI_Api` of a version that has `XLA_FFI_ThreadPool_Schedule`, up to that function.
+/// `XLA_FFI_Api` of a version that has `XLA_FFI_RunId_Get`, up to that function.
 #[repr(C)]
-pub(crate) struct ApiWithThreads {
+pub(crate) struct ApiWithRuns {
     pub(crate) first: Api,
     pub(crate) type_id_register: *const c_void,
     pub(crate) execution_context_get: *const c_void,
@@ -139,13 +139,7 @@ pub(crate) struct ApiWithThreads {
     pub(crate) state_get: *const c_void,
     pub(crate) device_memory_allocate: *const c_void,
     pub(crate) device_memory_free: *const c_void,
-    pub(crate) thread_pool_schedule: unsafe extern "C" fn(*mut ScheduleArgs) -> *mut Error,
-}
-
-/// `XLA_FFI_Api` of a version that has `XLA_FFI_RunId_Get`, up to that function.
-#[repr(C)]
-pub(crate) struct ApiWithRuns {
-    pub(crate) first: ApiWithThreads,
+    pub(crate) thread_pool_schedule: *const c_void,
     pub(crate) thread_pool_num_threads: *const c_void,
     pub(crate) future_create: *const c_void,
     pub(crate) future_set_available: *const c_void,
@@ -160,16 +154,6 @@ pub(crate) struct RunIdGetArgs {
     pub(crate) extension: *mut Extension,
     pub(crate) context: *mut c_void,
     pub(crate) run_id: i64,
-}
-
-/// `XLA_FFI_ThreadPool_Schedule_Args`.
-#[repr(C)]
-pub(crate) struct ScheduleArgs {
-    pub(crate) struct_size: usize,
-    pub(crate) extension: *mut Extension,
-    pub(crate) context: *mut c_void,
-    pub(crate) task: unsafe extern "C" fn(*mut c_void),
-    pub(crate) data: *mut c_void,
 }
 
 /// `XLA_FFI_Error_Create_Args`.
@@ -214,10 +198,8 @@ const _: () = {
     assert!(size_of::<Buffer>() == 48 && offset_of!(Buffer, dimensions) == 40);
     assert!(size_of::<ByteSpan>() == 16);
     assert!(offset_of!(Api, error_create) == 48 && offset_of!(Api, stream_get) == 80);
-    assert!(offset_of!(ApiWithThreads, thread_pool_schedule) == 136);
     assert!(offset_of!(ApiWithRuns, run_id_get) == 176);
     assert!(size_of::<RunIdGetArgs>() == 32 && offset_of!(RunIdGetArgs, run_id) == 24);
-    assert!(size_of::<ScheduleArgs>() == 40 && offset_of!(ScheduleArgs, data) == 32);
     assert!(size_of::<ErrorCreateArgs>() == 32 && offset_of!(ErrorCreateArgs, code) == 24);
     assert!(size_of::<StreamGetArgs>() == 32 && size_of::<ErrorDestroyArgs>() == 24);
 };

@@ -2,18 +2,15 @@
 #![allow(unsafe_code, reason = "follows the pointers of XLA's C structs")]
 
 use std::ffi::{CString, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use callbox::call::{Job, Threads, processors};
 use callbox::{ArrayShape, ElementType, Status};
 
 use super::abi::{
-    ATTRIBUTE_STRING, Api, ApiWithRuns, ApiWithThreads, Attributes, Buffer, Buffers, ByteSpan,
-    CallFrame, ERROR_CREATE_ARGS_SIZE, EXTENSION_METADATA, Error, ErrorCreateArgs,
-    ErrorDestroyArgs, KIND_BUFFER, MetadataExtension, RunIdGetArgs, STAGE_EXECUTE, ScheduleArgs,
-    StreamGetArgs,
+    ATTRIBUTE_STRING, Api, ApiWithRuns, Attributes, Buffer, Buffers, ByteSpan, CallFrame,
+    ERROR_CREATE_ARGS_SIZE, EXTENSION_METADATA, Error, ErrorCreateArgs, ErrorDestroyArgs,
+    KIND_BUFFER, MetadataExtension, RunIdGetArgs, STAGE_EXECUTE, StreamGetArgs,
 };
 use crate::buffers::RawArray;
 
@@ -192,76 +189,6 @@ impl<'a> Frame<'a> {
         // SAFETY: the caller of XLA's function owns the error, and destroys it once.
         unsafe { destroy_error(api, error) };
         None
-    }
-}
-
-/// XLA's own threads, during one call.
-#[derive(Debug)]
-pub(super) struct XlaThreads {
-    api: *const ApiWithThreads,
-    context: *mut c_void,
-}
-
-// SAFETY: XLA's functions and the context of a call can be used on every thread during the call.
-unsafe impl Send for XlaThreads {}
-// SAFETY: as above.
-unsafe impl Sync for XlaThreads {}
-
-impl XlaThreads {
-    /// The threads of a frame's program, if XLA's version has a function for them.
-    ///
-    /// # Safety
-    /// The value must not be used after the call of the frame.
-    pub(super) unsafe fn of(frame: Frame<'_>) -> Option<Self> {
-        let api = frame.api();
-        // SAFETY: XLA's functions are valid until the process ends.
-        let size = unsafe { api.as_ref() }?.struct_size;
-        (size >= size_of::<ApiWithThreads>()).then(|| Self {
-            api: api.cast(),
-            context: frame.0.context,
-        })
-    }
-}
-
-impl Threads for XlaThreads {
-    fn count(&self) -> usize {
-        processors()
-    }
-
-    fn run(&self, job: Job) {
-        let data = Box::into_raw(Box::new(job));
-        let mut arguments = ScheduleArgs {
-            struct_size: size_of::<ScheduleArgs>(),
-            extension: ptr::null_mut(),
-            context: self.context,
-            task: run_job,
-            data: data.cast(),
-        };
-        // SAFETY: `of` checked that the struct has this function, and its caller keeps the context
-        // alive. XLA runs the task at most once.
-        let error = unsafe { ((*self.api).thread_pool_schedule)(&raw mut arguments) };
-        if error.is_null() {
-            return;
-        }
-        // SAFETY: XLA did not take the task, so that the job is this function's again. XLA's
-        // functions are valid until the process ends.
-        unsafe {
-            drop(Box::from_raw(data));
-            destroy_error(&(*self.api).first, error);
-        }
-    }
-}
-
-/// Runs a job on a thread of XLA's.
-///
-/// # Safety
-/// `data` must be a job of [`XlaThreads::run`], which no other call takes.
-unsafe extern "C" fn run_job(data: *mut c_void) {
-    // SAFETY: the caller guarantees it.
-    let job = unsafe { Box::from_raw(data.cast::<Job>()) };
-    // A panic is the call's, which reports it.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
-        std::mem::forget(payload);
     }
 }
 

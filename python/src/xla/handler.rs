@@ -6,15 +6,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
-use callbox::call::Threads;
 use callbox::{ArrayShape, CallOptions, ElementType, Status};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use super::abi::{CallFrame, Error, Handler};
-use super::frame::{Arrays, Frame, XlaThreads};
+use super::frame::{Arrays, Frame};
 use super::packing::bytes_in_xla;
 use super::slots::{self, CallAttributes, Found};
 use crate::buffers::{RawArray, RawArrays};
@@ -82,11 +80,9 @@ fn execute(frame: Frame<'_>) -> callbox::Result<()> {
 #[inline]
 fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let ready = &found.ready;
-    let shared = ready.is_large().then(|| on_xlas_threads(frame, found));
-    let within = shared.as_ref().or(found.within.as_ref());
-    let options = within.unwrap_or(ready.options());
+    let options = found.within.as_ref().unwrap_or(ready.options());
     let others = LastOptions::default();
-    let last = match within {
+    let last = match found.within {
         None => &found.cached.last_options,
         Some(_) => &others,
     };
@@ -110,18 +106,6 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
             }
         })
     })
-}
-
-/// The options of a large call: threads of XLA help with it, where XLA's version lends them.
-#[cold]
-fn on_xlas_threads(frame: Frame<'_>, found: &Found<'_, Ready>) -> CallOptions {
-    // SAFETY: only the call uses its options, and waits for the threads that help.
-    let threads = unsafe { XlaThreads::of(frame) };
-    let options = found.within.as_ref().unwrap_or(found.ready.options());
-    CallOptions {
-        helpers: threads.map(|threads| Arc::new(threads) as Arc<dyn Threads>),
-        ..options.clone()
-    }
 }
 
 /// Calls `call` with the memory of a frame's operands and results, which have these sizes in bytes.

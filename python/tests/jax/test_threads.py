@@ -1,4 +1,4 @@
-"""Calls that several threads share, in programs of JAX: XLA's threads help."""
+"""Calls that several threads share, in programs of JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def test_threads_share_a_batch(load):
     np.testing.assert_array_equal(mapped(8), mapped(1))
 
 
-def test_many_calls_share_xlas_threads(load):
+def test_many_calls_share_threads(load):
     add_n = callbox.jax.op(load("add_n").add_n)
     x = jnp.arange(1 << 20, dtype=jnp.float32)
 
@@ -50,3 +50,46 @@ def test_many_calls_share_xlas_threads(load):
 def test_the_number_is_at_least_one(load):
     with pytest.raises(ValueError, match="expected threads to be 1 or more, found 0"):
         callbox.jax.call(load("add_n").add_n, jnp.zeros(4), n=1.0, threads=0)
+
+
+# XLA has a thread for each processor, and one program on two processors can take them all.
+RUNS_ON = """
+import sys
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+
+import callbox
+import callbox.jax
+
+add_n = callbox.jax.op(callbox.Host().load(sys.argv[1]).add_n)
+runs_on = callbox.Host().load(bytes.fromhex(sys.argv[2]))
+x = jnp.ones(1 << 20, jnp.float32)
+program = jax.jit(lambda x: tuple(add_n(x, n=float(i)) for i in range(16)))
+jax.block_until_ready(program(x))
+failures = []
+
+def run_on():
+    try:
+        jax.block_until_ready(jax.jit(lambda x: callbox.jax.call(runs_on.f, x, deadline=5.0))(x))
+    except Exception as failure:
+        failures.append(callbox.errors.from_jax(failure).code)
+
+thread = threading.Thread(target=run_on)
+thread.start()
+time.sleep(0.5)
+jax.block_until_ready(program(x))
+assert thread.is_alive(), failures
+thread.join()
+print(failures)
+"""
+
+
+def test_a_call_that_runs_on_keeps_no_other_program_waiting(guests, assemble, python):
+    array = {"element_types": ["f32"], "dimensions": [".."]}
+    arrays = {"operands": [{"name": "x", **array}], "results": [{"name": "y", **array}]}
+    declared = {"name": "f", "traits": ["elementwise", "pure"], **arrays}
+    module = assemble({"f": b"\x03\x40\x0c\x00\x0b\x00"}, [declared])  # loop br 0 end unreachable
+    assert python(RUNS_ON, str(guests / "add_n.wasm"), module.hex()).strip() == "['DEADLINE_EXCEEDED']"

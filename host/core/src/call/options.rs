@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Threads;
 use crate::policy::Policy;
 use crate::values::{Blame, Result, Status, StatusCode};
 
@@ -25,8 +24,6 @@ pub struct CallOptions {
     /// The most threads that share the elements or pieces of a mapped call, the calling thread
     /// included. `None` for the policy's limit, which a greater number does not raise.
     pub threads: Option<usize>,
-    /// The threads that help with this call, in place of those of the backend.
-    pub helpers: Option<Arc<dyn Threads>>,
     /// Bytes that targets find in their context by name, like XLA FFI's user data.
     pub user_data: Option<Arc<UserData>>,
 }

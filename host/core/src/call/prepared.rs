@@ -331,8 +331,7 @@ impl<C: DirectCalls> PreparedCall<C> {
         if most < 2 {
             return None;
         }
-        let own = self.calls.threads()?;
-        let threads = options.helpers.as_deref().unwrap_or(own);
+        let threads = self.calls.threads()?;
         let most = most.min(threads.count().saturating_add(1));
         Some(Sharing { threads, most })
     }

@@ -176,8 +176,6 @@ impl Claims {
         state.workers.push((0, token.clone()));
         let options = CallOptions {
             cancel: Some(token),
-            // Those of an XLA call must not outlive it.
-            helpers: None,
             ..options.clone()
         };
         (state.workers.len() - 1, options)
