@@ -44,6 +44,7 @@ use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, to
 
 use self::child::{CompilerChild, Settings, StartFailure};
 use self::failures::unavailable;
+use self::jobs::Candidate;
 use self::places::{Place, Places};
 use self::spare::Spare;
 use crate::config::Worker;
@@ -142,19 +143,25 @@ unsafe impl Compiler for CompilerProcess {
             job: CompileJob { ..*job },
             begun: Instant::now(),
             used: job.earlier,
+            held: 0,
         };
         loop {
-            let lost = task.used.saturating_sub(job.earlier);
-            let bytes = job.wasm.len();
-            let place = shared.places.take(bytes, task.used, lost, task.job.until);
-            let Some(place) = place else {
+            let candidate = Candidate {
+                file: job.wasm.len(),
+                before: task.used,
+                lost: task.used.saturating_sub(job.earlier),
+                held: task.held,
+            };
+            let Some(place) = shared.places.take(candidate, task.job.until) else {
                 let status = waited_too_long(job, task.begun.elapsed());
                 let used = task.used;
                 return Err(NotCompiled::Crowded { status, used });
             };
             match shared.attempt(&mut task, &place) {
                 Attempt::Ended(outcome) => return outcome,
-                Attempt::LostPlace(all) => task.used = all,
+                Attempt::LostPlace { used, held } => {
+                    (task.used, task.held) = (task.used + used, held);
+                }
             }
         }
     }
@@ -175,8 +182,10 @@ struct Task<'a> {
     job: CompileJob<'a>,
     /// When the job began to wait, later by the same time.
     begun: Instant,
-    /// The processor time that earlier attempts used.
+    /// The processor time that earlier attempts used, and the bytes of memory that the last one
+    /// held.
     used: Duration,
+    held: u64,
 }
 
 impl Task<'_> {
@@ -190,8 +199,12 @@ impl Task<'_> {
 /// How an attempt to compile a module ended.
 enum Attempt {
     Ended(Result<Code, NotCompiled>),
-    /// Another job takes the place. All attempts used this much processor time.
-    LostPlace(Duration),
+    /// Another job takes the place. The attempt used this much processor time, and held this many
+    /// bytes of memory.
+    LostPlace {
+        used: Duration,
+        held: u64,
+    },
 }
 
 impl Shared {
@@ -209,7 +222,12 @@ impl Shared {
         let settings = child.settings().clone();
         let outcome = match child.compile(job, used, place, || self.refill(&settings)) {
             Ok(outcome) => outcome,
-            Err(_) if place.is_lost() => return Attempt::LostPlace(used + child.time_used()),
+            Err(_) if place.is_lost() => {
+                return Attempt::LostPlace {
+                    used: child.time_used(),
+                    held: place.held(),
+                };
+            }
             Err(loss) => {
                 let failure = match loss {
                     Loss::Deadline => out_of_time(&child, task, waited),

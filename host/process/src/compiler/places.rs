@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use callbox_core::locks::locked;
 use rustix::process::Pid;
 
-use super::jobs::{Job, Jobs, Seen};
+use super::jobs::{Candidate, Job, Jobs, Seen};
 use crate::exchange::Closer;
 
 /// The interval between two looks at jobs.
@@ -30,18 +30,10 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a job with a file of this many bytes, whose earlier attempts used this much
-    /// processor time, those that lost their places in this load `lost` of it, or `None` if it gets
-    /// none until then.
-    pub(super) fn take(
-        &self,
-        bytes: usize,
-        before: Duration,
-        lost: Duration,
-        until: Option<Instant>,
-    ) -> Option<Place> {
+    /// A place for a module, or `None` if it gets none until then.
+    pub(super) fn take(&self, candidate: Candidate, until: Option<Instant>) -> Option<Place> {
         let mut jobs = self.0.locked();
-        let own = jobs.wait(before);
+        let own = jobs.wait(candidate);
         let has_place = loop {
             if jobs.may_begin(&own) {
                 break true;
@@ -56,7 +48,7 @@ impl Places {
             jobs = self.0.wait(jobs, until.into_iter().chain(look).min());
         };
         if has_place {
-            jobs.begin(&own, lost, bytes);
+            jobs.begin(&own);
         } else {
             jobs.leave(&own);
         }
@@ -98,6 +90,11 @@ impl Place {
     /// The processor time for which the job is to keep its priority, if longer than others.
     pub(super) fn kept(&self) -> Duration {
         self.with_job(|job| job.kept).unwrap_or_default()
+    }
+
+    /// The bytes of memory that the job's process held at the last look.
+    pub(super) fn held(&self) -> u64 {
+        self.with_job(|job| job.seen.resident).unwrap_or_default()
     }
 
     /// Has the job's process take turns with the others.
@@ -153,9 +150,7 @@ mod tests {
 
     /// A place for a job that has used the quantum.
     fn take(places: &Places) -> Place {
-        let place = places
-            .take(0, Duration::ZERO, Duration::ZERO, None)
-            .unwrap();
+        let place = places.take(Candidate::default(), None).unwrap();
         place.set_closer(Exchange::new().unwrap().0.closer());
         place.look(Seen {
             used: QUANTUM,
@@ -164,16 +159,20 @@ mod tests {
         place
     }
 
+    /// An attempt after one that used the quantum.
+    fn again() -> Candidate {
+        Candidate {
+            before: QUANTUM,
+            ..Candidate::default()
+        }
+    }
+
     #[test]
     fn an_attempt_waits_for_the_place_of_another() {
         let places = Places::default();
         let mut running = Vec::from_iter((0..Jobs::default().most).map(|_| take(&places)));
         let soon = Instant::now() + 3 * LOOK;
-        assert!(
-            places
-                .take(0, QUANTUM, Duration::ZERO, Some(soon))
-                .is_none()
-        );
+        assert!(places.take(again(), Some(soon)).is_none());
         thread::scope(|scope| {
             let first = scope.spawn(|| take(&places));
             let lost = loop {
@@ -189,7 +188,7 @@ mod tests {
         assert!(!running.iter().any(Place::is_lost));
         // One that ended by itself is for the next one as well.
         thread::scope(|scope| {
-            let next = scope.spawn(|| places.take(0, QUANTUM, Duration::ZERO, None).is_some());
+            let next = scope.spawn(|| places.take(again(), None).is_some());
             running.pop();
             assert!(next.join().unwrap());
         });
