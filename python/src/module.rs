@@ -29,7 +29,7 @@ use crate::host::{HostCore, read, replace};
 use crate::listing::listed;
 use crate::native::Native;
 use crate::shadow::Shadow;
-use crate::site::{Origin, Ready, Shapes, SiteText};
+use crate::site::{LateRuns, Origin, Ready, Shapes, SiteText};
 use crate::stats::{Counted, Stats};
 use crate::targets::Target;
 
@@ -46,6 +46,7 @@ pub(crate) struct ModuleCore {
     pub(crate) native: Option<Native>,
     /// The calls of native code that also run as wasm.
     pub(crate) shadow: Option<Arc<Shadow>>,
+    late: Arc<LateRuns>,
     /// None: the module is closed.
     loaded: RwLock<Option<Arc<Loaded>>>,
 }
@@ -107,6 +108,7 @@ impl ModuleCore {
             grants,
             shadow: shadow.transpose()?.map(Arc::new),
             native,
+            late: Arc::new(LateRuns::new(&host.policy)),
             loaded: RwLock::new(Some(Arc::new(loaded))),
         })
     }
@@ -295,6 +297,7 @@ impl ModuleCore {
                     file: &self.file,
                     host: &self.host,
                     stats: self.stats(key.family.target),
+                    late: &self.late,
                 };
                 Ready::new(
                     &origin,

@@ -13,12 +13,15 @@
 //!
 //! # Statuses
 //! XLA waits for all shards that take part in a collective, and ends the process if one failed.
-//! Therefore a failure can be a result (`on_error="status"`), in one more array.
+//! Therefore a failure can be a result (`on_error="status"`), in one more array. The calls of a run
+//! that are stopped share the limit's time ([`LateRuns`]).
 
+mod late;
 mod ready;
 mod status;
 mod text;
 
+pub(crate) use self::late::LateRuns;
 pub(crate) use self::ready::{Kept, Origin, Passage, Ready};
 pub(crate) use self::status::{
     check_status, fill_with_status, last_failure, no_status, note_failure, poison,

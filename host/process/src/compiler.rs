@@ -46,7 +46,7 @@ use self::child::{CompilerChild, Settings, StartFailure};
 use self::failures::unavailable;
 use self::jobs::Candidate;
 use self::places::{Place, Places};
-use self::spare::Spare;
+use self::spare::{Spare, Starts};
 use crate::config::Worker;
 use crate::exchange::Loss;
 use crate::spawner::{End, Spawner};
@@ -91,6 +91,7 @@ pub struct CompilerProcess(Arc<Shared>);
 /// The parts that a thread in the background needs, too.
 struct Shared {
     spawner: Arc<Spawner>,
+    starts: Arc<Starts>,
     /// Children without a job, the oldest first.
     spares: Mutex<Vec<Spare>>,
     places: Places,
@@ -121,6 +122,7 @@ impl CompilerProcess {
         })?;
         Ok(Self(Arc::new(Shared {
             spawner: Arc::new(spawner),
+            starts: Arc::default(),
             spares: Mutex::default(),
             places: Places::default(),
             unusable: Mutex::default(),
@@ -269,7 +271,7 @@ impl Shared {
                 Some(spare) => spare,
                 None => {
                     self.check_usable()?;
-                    Spare::start(&self.spawner, settings).map_err(no_thread)?
+                    Spare::start(&self.starts, &self.spawner, settings).map_err(no_thread)?
                 }
             };
             match spare.wait(until) {
@@ -337,7 +339,7 @@ impl Shared {
         let has_spare = locked(&self.spares).iter().any(|spare| spare.has(settings));
         if !has_spare && self.check_usable().is_ok() {
             // Without a thread, the next job starts a child.
-            if let Ok(spare) = Spare::start(&self.spawner, settings) {
+            if let Ok(spare) = Spare::start(&self.starts, &self.spawner, settings) {
                 self.add_spare(spare);
             }
         }

@@ -8,9 +8,10 @@ use std::time::Instant;
 use callbox::call::InstanceMemory;
 use callbox::values::untouched;
 use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
-use callbox::{ArrayShape, CallOptions, Status};
+use callbox::{ArrayShape, CallOptions, Status, StatusCode};
 
 use super::Shapes;
+use super::late::LateRuns;
 use super::status::{check_status, fill_code, fill_with_status, no_status, note_failure, poison};
 use super::text::SiteText;
 use crate::buffers::{RawArrays, Undo};
@@ -35,6 +36,7 @@ pub(crate) struct Ready {
     call: PreparedCall,
     options: CallOptions,
     stats: Arc<Stats>,
+    late: Arc<LateRuns>,
     /// What a recording has of a call. `None` for calls on batches, which are not recorded.
     recordable: Option<Recordable>,
     /// Whether the last result is a status, which the target does not have.
@@ -58,6 +60,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) file: &'a ModuleFile,
     pub(crate) host: &'a Arc<HostCore>,
     pub(crate) stats: &'a Arc<Stats>,
+    pub(crate) late: &'a Arc<LateRuns>,
 }
 
 /// The memory in which a call saves results, kept for the next call.
@@ -169,6 +172,7 @@ impl Ready {
             call,
             options: text.options(),
             stats: Arc::clone(origin.stats),
+            late: Arc::clone(origin.late),
             recordable,
             has_status: status.is_some(),
             element_sizes,
@@ -198,6 +202,7 @@ impl Ready {
             call,
             options: self.options.clone(),
             stats: Arc::clone(&self.stats),
+            late: Arc::clone(&self.late),
             has_status: self.has_status,
             element_sizes: self.element_sizes.clone(),
             bytes_in: self.bytes_in,
@@ -268,12 +273,14 @@ impl Ready {
         self.has_status
     }
 
-    /// Calls the target, and writes the status of each batch element to the last result.
+    /// Calls the target in a run of a program, and writes the status of each batch element to the
+    /// last result.
     ///
     /// The other results of an element that failed are filled with bytes 0xFF, which is NaN for
     /// floating point, or with true.
     pub(crate) fn call_with_status(
         &self,
+        run: Option<i64>,
         options: Option<&CallOptions>,
         arrays: &mut RawArrays<'_>,
     ) {
@@ -286,6 +293,7 @@ impl Ready {
         let recorded = record::begin(self.recordable.as_ref(), options, arrays);
         let mut last_failure = None;
         let mut failed_bytes = 0;
+        let mut is_late = false;
         let mut failed = |arrays: &mut RawArrays<'_>, elements: Range<usize>, failure: Status| {
             for (result, &(size, is_pred)) in self.element_sizes.iter().enumerate() {
                 let bytes = elements.len() * size;
@@ -295,10 +303,19 @@ impl Ready {
             self.stats.count_failures(&failure, elements.len());
             fill_code(arrays, status, elements, &failure);
             note_failure(&failure);
+            is_late |= failure.code() == StatusCode::DeadlineExceeded;
             last_failure = recorded.is_some().then_some(failure);
             Ok(())
         };
-        let outcome = self.call.call_each(options, arrays, &mut failed);
+        let outcome = match self.late.check(run) {
+            Ok(()) => self.call.call_each(options, arrays, &mut failed),
+            over => over,
+        };
+        let code = outcome.as_ref().err().map(Status::code);
+        is_late |= code == Some(StatusCode::DeadlineExceeded);
+        if let (true, Some(run)) = (is_late, run) {
+            self.late.note(run, start.elapsed());
+        }
         if let Some(recorded) = recorded {
             recorded.end(outcome.as_ref().err().or(last_failure.as_ref()), arrays);
         }

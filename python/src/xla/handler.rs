@@ -88,10 +88,11 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     };
     let operands = (found.operands, &*found.cached.operand_sizes);
     let results = (found.results, &*found.cached.result_sizes);
-    interrupts::cancellable(frame.run(), options, last, |options| {
+    let run = frame.run();
+    interrupts::cancellable(run, options, last, |options| {
         let call = |arrays: &mut RawArrays<'_>, options: &CallOptions| {
             if ready.has_status() {
-                ready.call_with_status(Some(options), arrays);
+                ready.call_with_status(run, Some(options), arrays);
                 Ok(())
             } else {
                 ready.call(Some(options), arrays)

@@ -73,6 +73,26 @@ def test_check_tells_whose_failure_it_is(load, attributes, recoverable, blame):
     assert (raised.value.recoverable, raised.value.blame) == (recoverable, blame)
 
 
+def test_the_stopped_calls_of_a_run_share_the_limit(guests):
+    host = callbox.Host(policy={"limits": {"deadline_ms": 300}})
+    loop, add_n = host.load(guests / "faults.wasm").infinite_loop, host.load(guests / "add_n.wasm").add_n
+
+    def step(x, _):
+        _, late = callbox.jax.call(loop, x, result_shape_dtypes=x, on_error="status", deadline=0.1)
+        y, healthy = callbox.jax.call(add_n, x, n=1.0, on_error="status")
+        return y, (late, healthy)
+
+    steps = jax.jit(lambda x, count: jax.lax.scan(step, x, length=count), static_argnums=1)
+    for count, message in ((6, "in this run of the program"), (2, "ran past its deadline")):
+        x, (late, healthy) = steps(jnp.zeros(3), count)
+        assert float(x[0]) == count
+        assert {callbox.error_name(int(code)) for code in late} == {"DEADLINE_EXCEEDED"}
+        np.testing.assert_array_equal(healthy, 0)
+        with pytest.raises(callbox.CallError, match=message) as raised:
+            callbox.jax.check(late[-1])
+        assert raised.value.blame == "guest"
+
+
 def test_a_batch_has_a_status_for_each_element(load):
     def norm(x, eps):
         return callbox.jax.call(load("broadcast_add").broadcast_add, x, x, on_error="status")

@@ -97,7 +97,7 @@ pub(super) struct Waiting {
 pub(super) struct Job {
     pub(super) number: u64,
     begun: Instant,
-    /// The processor time from which it has used more than others of its size.
+    /// The processor time from which an attempt has used more than others of its size.
     expected: Duration,
     /// The processor time of its earlier attempts.
     before: Duration,
@@ -174,7 +174,7 @@ impl Jobs {
     pub(super) fn begin(&mut self, own: &Waiting) {
         self.leave(own);
         self.is_turn_of_first = !own.is_first();
-        let kept = self.running.iter().filter(|job| !job.kept.is_zero());
+        let kept = self.running.iter().filter(|job| job.seen.used < job.kept);
         let Candidate {
             file, before, lost, ..
         } = own.candidate;
@@ -293,8 +293,10 @@ impl Job {
         self.before + self.seen.used
     }
 
+    /// Whether this attempt has used more than others of its size. What earlier ones used may be
+    /// because they gave way.
     fn is_costly(&self) -> bool {
-        self.all() > self.expected.max(QUANTUM)
+        self.seen.used > self.expected.max(QUANTUM)
     }
 
     /// Whether the job's time to keep its place is over. One whose process is starting could not

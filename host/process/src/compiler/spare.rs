@@ -1,14 +1,43 @@
 //! Children without a job, and those that are being started.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use callbox_core::call::processors;
+use callbox_core::locks::locked;
+use callbox_core::values::Status;
+
 use super::child::{CompilerChild, Settings, StartFailure};
 use crate::spawner::Spawner;
-use callbox_core::values::Status;
+
+/// The children that start at one time: as many as there are processors. Starting takes some
+/// processor time, at the priority of this process.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    running: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Starts {
+    fn start(
+        &self,
+        spawner: &Arc<Spawner>,
+        settings: &Settings,
+    ) -> Result<CompilerChild, StartFailure> {
+        let running = locked(&self.running);
+        let running = self
+            .changed
+            .wait_while(running, |running| *running >= processors());
+        *running.unwrap_or_else(PoisonError::into_inner) += 1;
+        let child = CompilerChild::start(spawner, settings);
+        *locked(&self.running) -= 1;
+        self.changed.notify_one();
+        child
+    }
+}
 
 /// A child without a job.
 #[derive(Debug)]
@@ -23,14 +52,19 @@ impl Spare {
     ///
     /// # Errors
     /// The system's, if it cannot start a thread.
-    pub(super) fn start(spawner: &Arc<Spawner>, settings: &Settings) -> io::Result<Self> {
+    pub(super) fn start(
+        starts: &Arc<Starts>,
+        spawner: &Arc<Spawner>,
+        settings: &Settings,
+    ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let starting = Self::Starting(settings.clone(), receiver);
-        let (spawner, settings) = (Arc::clone(spawner), settings.clone());
+        let (starts, spawner) = (Arc::clone(starts), Arc::clone(spawner));
+        let settings = settings.clone();
         thread::Builder::new()
             .name("callbox-refill".to_owned())
             .spawn(move || {
-                let child = CompilerChild::start(&spawner, &settings);
+                let child = starts.start(&spawner, &settings);
                 // Fails if the spare was dropped.
                 let _ = sender.send(child);
             })?;

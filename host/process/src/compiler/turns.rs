@@ -5,15 +5,19 @@
 //! not do: it is either too high for many processes beside one call, or too low for one beside many
 //! calls, and a process without privileges cannot get back the priority that it had.
 //!
-//! Jobs that have used less than the quantum always run, and beside them one of the others, so that
-//! a small module is loaded about as fast as alone. The others take turns, half of the time in the
-//! order of what they used, those last that have used more than modules of their size do, so that a
-//! module of moderate size overtakes those that take long, and half of it in the order of the parts
-//! of their time in which they ran, so that none waits for ever.
+//! Jobs that have used less than the quantum have their turns first, one busy thread for each
+//! processor, those first that have used least, so that a small module is loaded about as fast as
+//! alone. One of the others runs beside them. Without such jobs the others take turns, half of the
+//! time in the order of what they used, those last that have used more than modules of their size
+//! do, so that a module of moderate size overtakes those that take long, and half of it in the order
+//! of the parts of their time in which they ran, so that none waits for ever.
 
 use std::time::Duration;
 
 use super::jobs::QUANTUM;
+
+/// The processor time for which a job that is new keeps its turn: some looks.
+const FIRST_TURN: Duration = Duration::from_millis(25);
 
 /// How long one of the two orders lasts, and the least processor time of a turn.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -29,7 +33,7 @@ pub(super) struct Use {
     /// The processor time of all attempts, and of this one.
     pub(super) all: Duration,
     pub(super) now: Duration,
-    /// Whether all attempts have used more than modules of this size do.
+    /// Whether this attempt has used more than modules of this size do.
     pub(super) is_costly: bool,
     /// The time on the clock since this attempt began.
     pub(super) age: Duration,
@@ -40,7 +44,8 @@ pub(super) struct Use {
 /// The numbers of the jobs that run now on a machine with this many processors.
 pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
     let oldest = jobs.iter().map(|job| job.age).max().unwrap_or_default();
-    let (young, mut old): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.all < QUANTUM);
+    let (mut young, mut old): (Vec<_>, Vec<_>) =
+        jobs.into_iter().partition(|job| job.all < QUANTUM);
     if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
         // Those that used about as much run one after the other.
         old.sort_by_key(|job| {
@@ -51,20 +56,28 @@ pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
         let part = |job: &Use| job.now.as_secs_f64() / job.age.as_secs_f64().max(f64::MIN_POSITIVE);
         old.sort_by(|a, b| part(a).total_cmp(&part(b)));
     }
+    young.sort_by_key(|job| (job.all.as_millis() / FIRST_TURN.as_millis(), job.number));
     let most = if young.is_empty() {
         THREADS_PER_PROCESSOR * processors
     } else {
         0
     };
+    let mut running = fitting(&young, processors);
+    running.extend(fitting(&old, most));
+    running
+}
+
+/// The numbers of the jobs that fit into this many threads. The first one does in any case.
+fn fitting(jobs: &[Use], most: usize) -> Vec<u64> {
     let mut threads = 0;
-    // The first one runs in any case.
-    let fit = old.iter().enumerate().filter(|(place, job)| {
-        let fits = *place == 0 || threads + job.busy <= most;
-        threads += if fits { job.busy } else { 0 };
+    let fit = jobs.iter().enumerate().filter(|(place, job)| {
+        // A job that has just begun is busy.
+        let busy = job.busy.max(1);
+        let fits = *place == 0 || threads + busy <= most;
+        threads += if fits { busy } else { 0 };
         fits
     });
-    let fit = fit.map(|(_, job)| job.number);
-    fit.chain(young.iter().map(|job| job.number)).collect()
+    fit.map(|(_, job)| job.number).collect()
 }
 
 #[cfg(test)]
@@ -101,9 +114,15 @@ mod tests {
         // Those that used least, in either order.
         assert_eq!(running_at(&old, Duration::ZERO), [1, 2]);
         assert_eq!(running_at(&old, PERIOD), [1, 2]);
-        let new = [5, 6, 7].map(|number| job(number, QUANTUM / 2, SECOND));
+        let mut new = [5, 6, 7].map(|number| job(number, QUANTUM / 2, SECOND));
         let jobs = [&old[..], &new[..]].concat();
-        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 5, 6, 7]);
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 5]);
+        // One that begins has the next turn.
+        new[1].busy = 1;
+        new[2].busy = 0;
+        new[2].all = Duration::ZERO;
+        let jobs = [&old[..], &new[..]].concat();
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 6, 7]);
     }
 
     #[test]

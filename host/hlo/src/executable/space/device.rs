@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use super::{HostSpace, Space};
 use crate::evaluate::{
-    Pass, element_leaves, evaluate, from_layout, is_row_major, keeps_bytes, to_layout,
+    Check, Pass, element_leaves, evaluate, from_layout, is_row_major, keeps_bytes, to_layout,
 };
 use crate::executable::plan::BoundCall;
 use crate::executable::run::{Run, Stop, serving};
 use crate::instruction::{Computation, Instruction, Opcode};
-use callbox_core::call::{CallOptions, DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
+use callbox_core::call::{DeviceBuffer, DeviceLeaf, DeviceQueue, Execution, HostWork};
 use callbox_core::text::shortened;
 use callbox_core::values::{Literal, Result, Shape, Status};
 
@@ -89,29 +89,39 @@ impl<'q> DeviceSpace<'q> {
         Ok(DeviceValue::new(literal.shape().clone(), buffers))
     }
 
-    /// Enqueues the computation of a value of this shape on the host.
+    /// Enqueues the computation of a value of this shape on the host. It fails if the execution is
+    /// over when its turn comes.
     fn compute(
-        &mut self,
+        run: &mut Run<'_, Self>,
         shape: &Shape,
         operands: &[DeviceValue],
-        function: impl Fn(Option<&CallOptions>, Vec<Literal>) -> Result<Literal> + Send + Sync + 'static,
+        function: impl Fn(Stop, Vec<Literal>) -> Result<Literal> + Send + Sync + 'static,
     ) -> Result<DeviceValue> {
+        // Work that the queue keeps outlives the execution and what stops it: then the execution
+        // that it runs in stops it.
+        let stop = if run.space.queue.keeps_work() {
+            Stop::never()
+        } else {
+            run.stop.clone()
+        };
         let shapes: Vec<Shape> = operands.iter().map(|o| o.shape.clone()).collect();
         let work: HostWork = Arc::new(move |options, inputs, outputs| {
+            let stop = options.map_or_else(|| stop.clone(), Stop::new);
+            stop.check()?;
             let mut inputs = inputs.iter();
             let operands = shapes.iter().map(|shape| {
                 let leaves = inputs.by_ref().take(shape.leaf_count());
                 Literal::from_leaves(shape.clone(), leaves.map(|bytes| bytes.to_vec()).collect())
             });
-            let result = function(options, operands.collect::<Result<_>>()?)?;
+            let result = function(stop, operands.collect::<Result<_>>()?)?;
             for (output, (_, bytes)) in std::iter::zip(outputs, result.leaves()) {
                 output.copy_from_slice(bytes);
             }
             Ok(())
         });
         let inputs: Vec<_> = operands.iter().flat_map(DeviceValue::buffers).collect();
-        let outputs = self.allocate(shape)?;
-        self.queue.compute(work, &inputs, &outputs)?;
+        let outputs = run.space.allocate(shape)?;
+        run.space.queue.compute(work, &inputs, &outputs)?;
         Ok(DeviceValue::new(shape.clone(), outputs))
     }
 
@@ -157,19 +167,11 @@ impl Space for DeviceSpace<'_> {
             (opcode, _) => {
                 let core = Arc::clone(run.core);
                 let owned = instruction.clone();
-                // Work that the queue keeps outlives the execution and what stops it: then the
-                // execution that it runs in stops it.
-                let stop = if run.space.queue.keeps_work() {
-                    Stop::never()
-                } else {
-                    run.stop.clone()
-                };
-                let function = move |options: Option<&CallOptions>, operands: Vec<Literal>| {
-                    let stop = options.map_or_else(|| stop.clone(), Stop::new);
+                let function = move |stop, operands: Vec<Literal>| {
                     let mut callee = Run::alone(&core, HostSpace, stop);
                     evaluate(&owned, &operands, &mut callee)
                 };
-                let value = run.space.compute(shape, operands, function)?;
+                let value = Self::compute(run, shape, operands, function)?;
                 // XLA implements a select of tuples as a choice between pointers.
                 let is_select = matches!(opcode, Opcode::Select);
                 Ok(if is_select {
@@ -204,10 +206,8 @@ impl Space for DeviceSpace<'_> {
                 continue;
             }
             let to = shape.clone();
-            let convert = move |_: Option<&_>, operands: Vec<Literal>| to_layout(&operands[0], &to);
-            let converted = run
-                .space
-                .compute(shape, std::slice::from_ref(operand), convert)?;
+            let convert = move |_, operands: Vec<Literal>| to_layout(&operands[0], &to);
+            let converted = Self::compute(run, shape, std::slice::from_ref(operand), convert)?;
             leaves.extend(converted.leaves);
         }
         let results = run.space.allocate(&call.result)?;
@@ -222,10 +222,10 @@ impl Space for DeviceSpace<'_> {
             return Ok(result);
         }
         let (from, to) = (call.result.clone(), instruction.shape.clone());
-        let convert = move |_: Option<&_>, operands: Vec<Literal>| {
+        let convert = move |_, operands: Vec<Literal>| {
             from_layout(operands[0].clone().with_compatible_shape(&from), &to)
         };
-        run.space.compute(&instruction.shape, &[result], convert)
+        Self::compute(run, &instruction.shape, &[result], convert)
     }
 
     fn read(&mut self, value: &DeviceValue) -> Result<Literal> {
