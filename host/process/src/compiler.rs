@@ -242,7 +242,8 @@ impl Shared {
         };
         // A compiler that panicked ends its process.
         let failed = outcome.as_ref().err().map(Status::code);
-        if failed != Some(StatusCode::Internal) && child.end_job() {
+        let is_usable = place.release() && failed != Some(StatusCode::Internal);
+        if is_usable && child.end_job() {
             self.add_spare(Spare::Ready(child));
         } else {
             drop(child);

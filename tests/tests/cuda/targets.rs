@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use callbox::call::{CallOptions, CallSite, CancelToken, DeviceBuffer, DeviceQueue, Stage};
 use callbox::cuda::{CudaDevice, CudaModule, CudaTarget, GraphLaunch, register_cuda};
+use callbox::program::ExecuteOptions;
 use callbox::{Attribute, Blame, Registry, Status, StatusCode};
 use callbox_cuda_stand_in::Leaks;
 
@@ -329,4 +330,48 @@ fn eight_threads_load_a_module_once() {
     let calls = stand_in.calls();
     let loads = calls.iter().filter(|c| c.starts_with("cuModuleLoad"));
     assert_eq!(loads.count(), 1);
+}
+
+/// A program whose own instruction waits for a target in the queue.
+const BEHIND: &str = r#"HloModule behind
+
+ENTRY main {
+  x = f32[3] parameter(0)
+  y = f32[3] custom-call(x), custom_call_target="cancels", api_version=API_VERSION_TYPED_FFI
+  ROOT z = f32[3] negate(y)
+}
+"#;
+
+#[test]
+fn a_programs_instructions_that_wait_in_a_queue_are_cancelled() {
+    let (_guard, stand_in) = rig::alone();
+    for mode in MODES {
+        stand_in.set_mode(mode);
+        let token = CancelToken::new();
+        let cancelled = token.clone();
+        let cancels = CudaTarget::new("cancels", move |call| {
+            let from = vec![Arc::clone(call.operands()[0].memory())];
+            let to = vec![Arc::clone(call.results()[0].memory())];
+            let token = cancelled.clone();
+            let work = Arc::new(move |_: Option<&_>, _: &[&[u8]], _: &mut [&mut [u8]]| {
+                token.cancel();
+                Ok(())
+            });
+            call.queue().compute(work, &from, &to)
+        });
+        let mut registry = Registry::new();
+        let module = CudaModule::from_targets([cancels]).unwrap();
+        registry.register_module(module).unwrap();
+        let executable = compile(BEHIND, &registry, &CudaDevice::open(0).unwrap()).unwrap();
+        let mut options = ExecuteOptions::default();
+        options.call.cancel = Some(token);
+        let status = executable
+            .execute(0, &[floats(&[1.0; 3])], &options)
+            .unwrap_err();
+        assert_eq!(
+            (status.code(), status.blame()),
+            (StatusCode::Cancelled, Blame::Caller),
+            "{mode:?}: {status}"
+        );
+    }
 }

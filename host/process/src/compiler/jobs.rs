@@ -359,6 +359,12 @@ impl Job {
         self.closer = Some(closer);
     }
 
+    /// Forgets how to end the job's process, and returns whether that was not done.
+    pub(super) fn release(&mut self) -> bool {
+        self.closer = None;
+        !self.has_lost
+    }
+
     fn lose(&mut self) {
         self.has_lost = true;
         if let Some(closer) = &self.closer {

@@ -87,6 +87,12 @@ impl Place {
         self.with_job(|job| job.set_closer(closer));
     }
 
+    /// Ends the use of the job's process by this place, and returns whether the job still had it:
+    /// then nothing closes the process any more.
+    pub(super) fn release(&self) -> bool {
+        self.with_job(Job::release).unwrap_or_default()
+    }
+
     /// The processor time for which the job is to keep its priority, if longer than others.
     pub(super) fn kept(&self) -> Duration {
         self.with_job(|job| job.kept).unwrap_or_default()

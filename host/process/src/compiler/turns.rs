@@ -9,8 +9,8 @@
 //! processor, those first that have used least, so that a small module is loaded about as fast as
 //! alone. One of the others runs beside them. Without such jobs the others take turns, half of the
 //! time in the order of what they used, those last that have used more than modules of their size
-//! do, so that a module of moderate size overtakes those that take long, and half of it in the order
-//! of the parts of their time in which they ran, so that none waits for ever.
+//! do, so that a module of moderate size overtakes those that take long, and half of it in the
+//! order of the parts of their time in which they ran, so that none waits for ever.
 
 use std::time::Duration;
 

@@ -238,3 +238,17 @@ fn memory_limits_all_but_a_few() {
     jobs.free_memory();
     assert!(lost(&jobs).is_empty());
 }
+
+#[test]
+fn a_job_that_is_done_with_its_process_does_not_give_way() {
+    let mut jobs = full();
+    sees(&mut jobs, 3, SECOND, MB);
+    assert!(jobs.job(3).unwrap().release());
+    let _first = jobs.wait(FIRST);
+    jobs.make_room();
+    assert!(lost(&jobs).is_empty());
+    sees(&mut jobs, 4, SECOND, MB);
+    jobs.make_room();
+    assert_eq!(lost(&jobs), [4]);
+    assert!(!jobs.job(4).unwrap().release());
+}
