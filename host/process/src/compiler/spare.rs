@@ -21,21 +21,25 @@ pub(super) struct Starts {
     changed: Condvar,
 }
 
+/// The right to start a child, given back when it is dropped.
+struct Start<'a>(&'a Starts);
+
 impl Starts {
-    fn start(
-        &self,
-        spawner: &Arc<Spawner>,
-        settings: &Settings,
-    ) -> Result<CompilerChild, StartFailure> {
+    /// Waits until another child may start.
+    fn begin(&self) -> Start<'_> {
         let running = locked(&self.running);
         let running = self
             .changed
             .wait_while(running, |running| *running >= processors());
         *running.unwrap_or_else(PoisonError::into_inner) += 1;
-        let child = CompilerChild::start(spawner, settings);
-        *locked(&self.running) -= 1;
-        self.changed.notify_one();
-        child
+        Start(self)
+    }
+}
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        *locked(&self.0.running) -= 1;
+        self.0.changed.notify_one();
     }
 }
 
@@ -64,7 +68,9 @@ impl Spare {
         thread::Builder::new()
             .name("callbox-refill".to_owned())
             .spawn(move || {
-                let child = starts.start(&spawner, &settings);
+                let start = starts.begin();
+                let child = CompilerChild::start(&spawner, &settings);
+                drop(start);
                 // Fails if the spare was dropped.
                 let _ = sender.send(child);
             })?;
@@ -110,6 +116,19 @@ mod tests {
 
     use super::*;
     use crate::message::decode;
+
+    #[test]
+    fn as_many_children_start_as_there_are_processors() {
+        let starts = Starts::default();
+        let mut running = Vec::from_iter((0..processors()).map(|_| starts.begin()));
+        thread::scope(|scope| {
+            let next = scope.spawn(|| drop(starts.begin()));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!next.is_finished());
+            running.pop();
+            next.join().unwrap();
+        });
+    }
 
     #[test]
     fn a_start_that_takes_too_long_is_left_for_later() {
