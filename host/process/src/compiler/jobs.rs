@@ -7,7 +7,7 @@
 //! Those that wait come in order, where one after earlier attempts comes later by several times
 //! the processor time that those used, and at most every second place goes to such a one while
 //! others wait. If there is no room, one takes the place of the job that has used most or, where
-//! they hold too much memory, holds most, once that has used the quantum, and uses or holds twice
+//! they hold too much memory, holds most, once that has used the quantum, and used or holds twice
 //! as much as the one that waits did. Time on the clock would not do: on a busy machine, a module
 //! that takes little would lose its place as one does that takes long. A job that lost its place
 //! begins anew. A few such jobs keep their places until they have used twice as much as they lost:
@@ -258,7 +258,10 @@ impl Jobs {
             let over = jobs.filter(|job| job.all() >= 2 * candidate.before);
             over.max_by_key(|job| (job.is_costly(), job.all()))
         } else {
-            let over = jobs.filter(|job| job.seen.resident >= 2 * candidate.held);
+            // The largest module of all finds no larger one.
+            let over = jobs.filter(|job| {
+                job.seen.resident >= 2 * candidate.held || job.all() >= 2 * candidate.before
+            });
             over.max_by_key(|job| (job.is_costly(), job.seen.resident))
         }
     }

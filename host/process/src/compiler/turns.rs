@@ -6,11 +6,12 @@
 //! calls, and a process without privileges cannot get back the priority that it had.
 //!
 //! Jobs that have used less than the quantum have their turns first, one busy thread for each
-//! processor, those first that have used least, so that a small module is loaded about as fast as
-//! alone. One of the others runs beside them. Without such jobs the others take turns, half of the
-//! time in the order of what they used, those last that have used more than modules of their size
-//! do, so that a module of moderate size overtakes those that take long, and half of it in the
-//! order of the parts of their time in which they ran, so that none waits for ever.
+//! processor, half of the time those that have used least, so that a small module is loaded about
+//! as fast as alone, and half of it those that came first. One of the others runs beside them.
+//! Without such jobs the others take turns, half of the time in the order of what they used, those
+//! last that have used more than modules of their size do, so that a module of moderate size
+//! overtakes those that take long, and half of it in the order of the parts of their time in which
+//! they ran, so that none waits for ever.
 
 use std::time::Duration;
 
@@ -52,11 +53,12 @@ pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
             let turns = job.all.as_millis() / PERIOD.as_millis();
             (job.is_costly, turns, job.number)
         });
+        young.sort_by_key(|job| (job.all.as_millis() / FIRST_TURN.as_millis(), job.number));
     } else {
         let part = |job: &Use| job.now.as_secs_f64() / job.age.as_secs_f64().max(f64::MIN_POSITIVE);
         old.sort_by(|a, b| part(a).total_cmp(&part(b)));
+        young.sort_by_key(|job| job.number);
     }
-    young.sort_by_key(|job| (job.all.as_millis() / FIRST_TURN.as_millis(), job.number));
     let most = if young.is_empty() {
         THREADS_PER_PROCESSOR * processors
     } else {
@@ -123,6 +125,11 @@ mod tests {
         new[2].all = Duration::ZERO;
         let jobs = [&old[..], &new[..]].concat();
         assert_eq!(running_at(&jobs, Duration::ZERO), [1, 6, 7]);
+        // So has one that came first, at times.
+        new[0].busy = 1;
+        let jobs = [&old[..], &new[..]].concat();
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 5, 7]);
+        assert_eq!(running_at(&jobs, PERIOD), [1, 5, 6]);
     }
 
     #[test]

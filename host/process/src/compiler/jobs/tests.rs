@@ -168,7 +168,10 @@ fn where_memory_is_short_the_job_that_holds_most_gives_way() {
     sees(&mut jobs, 1, 9 * SECOND, MB);
     sees(&mut jobs, 2, QUANTUM, 6 * MB);
     let held = 4 * MB;
-    let again = jobs.wait(Candidate { held, ..FIRST });
+    let again = jobs.wait(Candidate {
+        held,
+        ..after(5 * SECOND)
+    });
     jobs.make_room();
     assert!(lost(&jobs).is_empty());
     let first = jobs.wait(FIRST);
@@ -176,6 +179,11 @@ fn where_memory_is_short_the_job_that_holds_most_gives_way() {
     assert_eq!(lost(&jobs), [2]);
     jobs.end(2);
     assert!(jobs.may_begin(&first) && !jobs.may_begin(&again));
+    jobs.begin(&first);
+    // The largest of all takes the place of one that used more.
+    sees(&mut jobs, 1, 10 * SECOND, MB);
+    jobs.make_room();
+    assert_eq!(lost(&jobs), [1]);
 }
 
 #[test]
