@@ -213,7 +213,7 @@ impl Jobs {
         self.running.iter_mut().find(|job| job.number == number)
     }
 
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let count = self.running.len();
         count < FEW || (count < self.most && self.resident() < self.most_bytes / 2)
     }

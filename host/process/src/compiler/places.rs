@@ -42,7 +42,12 @@ impl Places {
                 break false;
             }
             let look = jobs.looks(&own).then(|| {
-                jobs.make_room();
+                // Where memory became free, the next one still sleeps.
+                if jobs.has_room() {
+                    self.0.changed.notify_all();
+                } else {
+                    jobs.make_room();
+                }
                 Instant::now() + LOOK
             });
             jobs = self.0.wait(jobs, until.into_iter().chain(look).min());
