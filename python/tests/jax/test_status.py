@@ -73,7 +73,9 @@ def test_check_tells_whose_failure_it_is(load, attributes, recoverable, blame):
     assert (raised.value.recoverable, raised.value.blame) == (recoverable, blame)
 
 
+@pytest.mark.newest
 def test_the_stopped_calls_of_a_run_share_the_limit(guests):
+    """XLA tells the run of a call."""
     host = callbox.Host(policy={"limits": {"deadline_ms": 300}})
     loop, add_n = host.load(guests / "faults.wasm").infinite_loop, host.load(guests / "add_n.wasm").add_n
 
