@@ -22,7 +22,7 @@ pub(super) use self::memory::{Allocation, MemoryKind, copy, fill, kind_of};
 pub(super) use self::module::{Function, Image, Module};
 pub(super) use self::pinned::Pinned;
 pub(super) use self::relaxed::Relaxed;
-pub(super) use self::stream::{HostTask, Stream};
+pub(super) use self::stream::{HostTask, Stream, StreamId};
 
 use super::failure::DriverFailure;
 

@@ -4,7 +4,7 @@
 //! An event guards each slot: the slot is reused when its stream has passed the event. Nothing
 //! waits for a slot. While one is in use, another is taken.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use callbox_core::call::DeviceBuffer;
 use callbox_core::locks::locked;
 use callbox_core::values::{Result, Status};
 
-use super::driver::{Context, Event, GraphExec, HostTask, Outcome, Pinned, Stream};
+use super::driver::{Context, Event, GraphExec, HostTask, Outcome, Pinned, Stream, StreamId};
 use super::fenced::Running;
 
 /// The smallest slot, in bytes.
@@ -49,19 +49,84 @@ impl Kept {
             ..Self::default()
         }
     }
+
+    fn slot_bytes(&self) -> usize {
+        self.slots.iter().map(|slot| slot.size()).sum()
+    }
 }
 
 /// Values in use until a stream has passed the event.
-struct Busy {
+struct InUse {
     passed: Event,
     kept: Kept,
+}
+
+/// What streams still use.
+#[derive(Default)]
+struct Busy {
+    /// Of each stream, in the order of its work: an event that it has not passed holds back those
+    /// behind it, which are not asked.
+    streams: HashMap<StreamId, VecDeque<InUse>>,
+    /// The size of all slots in use.
+    bytes: usize,
+}
+
+impl Busy {
+    fn push(&mut self, stream: StreamId, entry: InUse) {
+        self.bytes = self.bytes.saturating_add(entry.kept.slot_bytes());
+        self.streams.entry(stream).or_default().push_back(entry);
+    }
+
+    /// Removes the values that their streams have passed.
+    fn take_passed(&mut self) -> Vec<Kept> {
+        let mut done = Vec::new();
+        self.streams.retain(|_, entries| {
+            // If the query fails, the stream may still use the values.
+            let is_passed = |entry: &mut InUse| matches!(entry.passed.is_done(), Ok(true));
+            while let Some(entry) = entries.pop_front_if(is_passed) {
+                done.push(entry.kept);
+            }
+            !entries.is_empty()
+        });
+        let bytes: usize = done.iter().map(Kept::slot_bytes).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        done
+    }
+
+    fn into_entries(self) -> impl Iterator<Item = InUse> {
+        self.streams.into_values().flatten()
+    }
+}
+
+/// Slots that no stream uses, by their size.
+#[derive(Default)]
+struct Idle {
+    slots: HashMap<usize, Vec<Arc<Pinned>>>,
+    bytes: usize,
+}
+
+impl Idle {
+    fn take(&mut self, size: usize) -> Option<Arc<Pinned>> {
+        let slot = self.slots.get_mut(&size)?.pop()?;
+        self.bytes = self.bytes.saturating_sub(size);
+        Some(slot)
+    }
+
+    /// Keeps a slot, if all kept ones have no more bytes than their limit then.
+    fn put(&mut self, slot: Arc<Pinned>) {
+        let bytes = self.bytes.saturating_add(slot.size());
+        if bytes <= MAX_IDLE {
+            self.bytes = bytes;
+            self.slots.entry(slot.size()).or_default().push(slot);
+        }
+    }
 }
 
 /// The slots of a device.
 pub(super) struct Staging {
     context: Arc<Context>,
-    idle: Mutex<Vec<Arc<Pinned>>>,
-    busy: Mutex<VecDeque<Busy>>,
+    idle: Mutex<Idle>,
+    busy: Mutex<Busy>,
 }
 
 impl Staging {
@@ -78,19 +143,15 @@ impl Staging {
         self.collect();
         let size = size.max(MIN_SLOT);
         let size = size.checked_next_power_of_two().unwrap_or(size);
-        let mut idle = locked(&self.idle);
-        if let Some(place) = idle.iter().position(|slot| slot.size() == size) {
-            return Ok(idle.swap_remove(place));
+        if let Some(slot) = locked(&self.idle).take(size) {
+            return Ok(slot);
         }
-        drop(idle);
         Pinned::new(&self.context, size).map(Arc::new)
     }
 
     /// Whether the slots in use have more bytes than their limit.
     pub(super) fn is_crowded(&self) -> bool {
-        let busy = locked(&self.busy);
-        let slots = busy.iter().flat_map(|entry| &entry.kept.slots);
-        slots.map(|slot| slot.size()).sum::<usize>() > MAX_BUSY
+        locked(&self.busy).bytes > MAX_BUSY
     }
 
     /// Keeps these values until the stream has passed its current work.
@@ -98,7 +159,7 @@ impl Staging {
         let event = Event::new(&self.context);
         match event.and_then(|event| event.record(stream).map(|()| event)) {
             Ok(passed) => {
-                self.retire_behind(passed, kept);
+                self.retire_behind(stream.id(), passed, kept);
                 Ok(())
             }
             Err(failure) => {
@@ -113,21 +174,15 @@ impl Staging {
         }
     }
 
-    /// Keeps these values until the event has passed.
-    pub(super) fn retire_behind(&self, passed: Event, kept: Kept) {
-        locked(&self.busy).push_back(Busy { passed, kept });
+    /// Keeps these values until this stream has passed the event.
+    pub(super) fn retire_behind(&self, stream: StreamId, passed: Event, kept: Kept) {
+        locked(&self.busy).push(stream, InUse { passed, kept });
     }
 
     /// Takes back the values that their streams have passed.
     pub(super) fn collect(&self) {
-        let mut busy = locked(&self.busy);
-        // If the query fails, the stream may still use the values.
-        let is_done = |entry: &Busy| matches!(entry.passed.is_done(), Ok(true));
-        let (done, still): (VecDeque<_>, VecDeque<_>) = busy.drain(..).partition(is_done);
-        *busy = still;
-        drop(busy);
-        done.into_iter()
-            .for_each(|entry| self.give_back(entry.kept));
+        let done = locked(&self.busy).take_passed();
+        done.into_iter().for_each(|kept| self.give_back(kept));
     }
 
     /// Takes back values that no stream uses any longer.
@@ -138,20 +193,15 @@ impl Staging {
         let records = kept.running.iter().filter_map(|running| running.end());
         let records: Vec<_> = records.map(|(_, slot)| slot).collect();
         let mut idle = locked(&self.idle);
-        let mut sum: usize = idle.iter().map(|slot| slot.size()).sum();
-        for slot in kept.slots.into_iter().chain(records) {
-            sum = sum.saturating_add(slot.size());
-            if sum <= MAX_IDLE {
-                idle.push(slot);
-            }
-        }
+        let slots = kept.slots.into_iter().chain(records);
+        slots.for_each(|slot| idle.put(slot));
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
         const ATTEMPTS: usize = 3;
-        if locked(&self.busy).is_empty() {
+        if locked(&self.busy).streams.is_empty() {
             return;
         }
         for _ in 0..ATTEMPTS {
@@ -159,7 +209,7 @@ impl Drop for Staging {
                 Ok(()) => {
                     let busy = std::mem::take(&mut *locked(&self.busy));
                     return busy
-                        .into_iter()
+                        .into_entries()
                         .for_each(|entry| self.give_back(entry.kept));
                 }
                 Err(failure) if failure.is_sticky() => break,
@@ -168,7 +218,7 @@ impl Drop for Staging {
             }
         }
         // A lost device may still read the memory, which is therefore leaked.
-        for entry in std::mem::take(&mut *locked(&self.busy)) {
+        for entry in std::mem::take(&mut *locked(&self.busy)).into_entries() {
             std::mem::forget(entry.passed);
             leak(entry.kept);
         }

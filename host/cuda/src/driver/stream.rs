@@ -24,6 +24,10 @@ unsafe impl Send for Stream {}
 // SAFETY: as for `Send`; no method changes the handle.
 unsafe impl Sync for Stream {}
 
+/// Tells the streams of a process apart. That of a destroyed stream may be another one's later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StreamId(usize);
+
 /// A function that the host runs when a stream reaches it. It must not call the driver.
 pub(crate) type HostTask = dyn Fn() + Send + Sync;
 
@@ -54,6 +58,10 @@ impl Stream {
             context: Arc::clone(context),
             is_borrowed: true,
         }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        StreamId(self.raw.addr())
     }
 
     /// The driver's handle.

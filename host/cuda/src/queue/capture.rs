@@ -9,7 +9,7 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 use super::{CudaQueue, FirstFailure};
 use crate::device::CudaDevice;
-use crate::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome};
+use crate::driver::{Allocation, Event, Graph, GraphExec, HostTask, Outcome, StreamId};
 use crate::staging::Kept;
 
 /// The options of the execution that launches a graph, while the graph runs. Its launches with work
@@ -128,7 +128,7 @@ impl CudaQueue {
     ) -> Result<()> {
         self.device.check_not_lost()?;
         let has_host_work = !captured.kept.tasks.is_empty();
-        if has_host_work && let Some(used) = &captured.used {
+        if has_host_work && let Some((_, used)) = &captured.used {
             // A failure of the previous launch is first moved to the queue of that launch.
             let held = used.hold_back(&self.stream);
             self.check("waiting for the previous launch", held)?;
@@ -144,7 +144,7 @@ impl CudaQueue {
         self.check("launching a graph", launched)?;
         captured.is_launched = true;
         // The previous event no longer covers the last launch.
-        let event = captured.used.take();
+        let event = captured.used.take().map(|(_, event)| event);
         if has_host_work {
             self.end_launch_of(captured)?;
         }
@@ -184,8 +184,8 @@ pub(crate) struct Captured {
     /// The first failure of the host's work in the graph.
     failure: FirstFailure,
     is_launched: bool,
-    /// An event behind the last launch, if one could be recorded.
-    used: Option<Event>,
+    /// The stream of the last launch, and an event behind it, if one could be recorded.
+    used: Option<(StreamId, Event)>,
 }
 
 impl Captured {
@@ -201,10 +201,10 @@ impl Captured {
 
     /// Records that a launch is in the queue, with this event or a new one.
     fn mark_used(&mut self, queue: &CudaQueue, event: Option<Event>) -> Result<()> {
-        let mark = || -> Outcome<Event> {
+        let mark = || -> Outcome<(StreamId, Event)> {
             let event = event.map_or_else(|| Event::new(self.device.context()), Ok)?;
             event.record(queue.stream())?;
-            Ok(event)
+            Ok((queue.stream().id(), event))
         };
         self.used = Some(queue.check("marking the stream", mark())?);
         Ok(())
@@ -228,7 +228,7 @@ impl Drop for Captured {
     fn drop(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         match self.used.take() {
-            Some(passed) => self.device.staging().retire_behind(passed, kept),
+            Some((stream, passed)) => self.device.staging().retire_behind(stream, passed, kept),
             None if !self.is_launched || self.device.context().synchronize().is_ok() => {
                 self.device.staging().give_back(kept);
             }
