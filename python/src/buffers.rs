@@ -88,8 +88,8 @@ impl<'a> RawArrays<'a> {
         self.known = self.results.len().saturating_sub(1);
     }
 
-    /// Sets each non-zero byte of a result to 1.
-    pub(crate) fn make_truth_values(&mut self, result: usize) {
+    /// Replaces each byte of a result.
+    pub(crate) fn replace(&mut self, result: usize, by: impl Fn(u8) -> u8) {
         let array = self.results[result];
         let mut piece = [0; 4 << 10];
         for at in (0..array.size).step_by(piece.len()) {
@@ -98,9 +98,7 @@ impl<'a> RawArrays<'a> {
             unsafe {
                 std::ptr::copy_nonoverlapping(array.data.add(at), piece.as_mut_ptr(), piece.len())
             };
-            piece
-                .iter_mut()
-                .for_each(|byte| *byte = u8::from(*byte != 0));
+            piece.iter_mut().for_each(|byte| *byte = by(*byte));
             self.write(result, at, piece);
         }
     }

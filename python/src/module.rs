@@ -18,7 +18,7 @@ use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall};
 use callbox::{ArrayShape, Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMappingProxy, PyString, PyTuple};
 
 pub(crate) use self::loaded::Loaded;
 use self::sites::Found;
@@ -330,7 +330,8 @@ pub(crate) fn loaded_module(py: Python<'_>, key: &str) -> PyResult<Option<Module
     core.map(|core| Module::new(py, core)).transpose()
 }
 
-/// A loaded module. Its targets are attributes, `module.add_n`, and items, `module["add_n"]`.
+/// A loaded module. Its targets are items, `module["add_n"]`, and attributes, `module.add_n`,
+/// unless their names begin with an underscore.
 ///
 /// Items also work for names that are not Python identifiers.
 #[pyclass(frozen, mapping, weakref, module = "callbox")]
@@ -440,6 +441,12 @@ impl Module {
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let target = self.targets.bind(py).get_item(name)?;
+        // Python and its tools ask any object for such names, and call what they find.
+        if target.is_some() && name.starts_with('_') {
+            return Err(PyAttributeError::new_err(format!(
+                "expected module[\"{name}\"]: targets whose names begin with an underscore are no attributes"
+            )));
+        }
         target.ok_or_else(|| PyAttributeError::new_err(self.unknown(name)))
     }
 
@@ -468,7 +475,9 @@ impl Module {
             .call_method1("__dir__", (slf,))?
             .cast_into::<PyList>()?;
         for name in slf.get().targets.bind(py).keys() {
-            names.append(name)?;
+            if !name.cast::<PyString>()?.to_str()?.starts_with('_') {
+                names.append(name)?;
+            }
         }
         Ok(names)
     }

@@ -21,6 +21,7 @@ use pyo3::types::PyTuple;
 use crate::buffers::RawArrays;
 use crate::exit::argument;
 use crate::host::HostCore;
+use crate::stack::on_enough;
 
 /// The most capsules of a recording.
 const MOST: u64 = 100;
@@ -125,7 +126,9 @@ impl Begun<'_> {
             _ => return,
         }
         let outcome = outcome.map_err(|status| status.to_string());
-        if let Err(reason) = outcome.and_then(|outcome| self.write(outcome)) {
+        // Attributes may nest.
+        let written = outcome.and_then(|outcome| on_enough(|| self.write(outcome)));
+        if let Err(reason) = written {
             say_left_out(call, &reason);
         }
     }

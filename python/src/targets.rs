@@ -32,7 +32,7 @@ use crate::element::dtype_name;
 use crate::error::{class, or_raise};
 use crate::exit::{Inside, argument};
 use crate::module::{Module, ModuleCore};
-use crate::site::Shapes;
+use crate::site::{CallText, Shapes};
 use crate::stack::on_enough;
 use crate::{interrupts, registry, signature, trace};
 
@@ -366,23 +366,36 @@ impl Target {
             text.aliases.push((result.extract()?, operand.extract()?));
         }
         text.aliases.sort_unstable();
-        let dictionary = attributes::dictionary(py, self.signature(), &given)?;
-        self.check(py, &shapes, &text, dictionary.clone())?;
+        // Attributes may nest.
+        on_enough(|| self.strings(py, &shapes, &text, &given))
+    }
+}
+
+impl Target {
+    /// The attributes of a call in a JAX program.
+    fn strings<'py>(
+        &self,
+        py: Python<'py>,
+        shapes: &Shapes,
+        text: &CallText,
+        given: &attributes::Given<'py>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let dictionary = attributes::dictionary(py, self.signature(), given)?;
+        let attributes = attributes_to_mlir(&dictionary);
+        self.check(py, shapes, text, dictionary)?;
         or_raise(py, registry::keep(&self.core))?;
         let strings = PyDict::new(py);
         strings.set_item("module", &self.core.key)?;
         strings.set_item("target", &self.signature().name)?;
-        strings.set_item("attributes", on_enough(|| attributes_to_mlir(&dictionary)))?;
-        let call = serde_json::to_string(&text);
+        strings.set_item("attributes", attributes)?;
+        let call = serde_json::to_string(text);
         strings.set_item(
             "call",
             call.map_err(|error| PyValueError::new_err(error.to_string()))?,
         )?;
         Ok(strings)
     }
-}
 
-impl Target {
     fn call<'py>(
         &self,
         py: Python<'py>,

@@ -106,6 +106,10 @@ fn the_child() {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
             println!("said: {}", concurrent_instances());
         }
+        ("filled", gibibytes) => {
+            lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
+            println!("said: {}", filled());
+        }
         ("engines", _) => println!("said: {}", many_engines()),
         ("threads", most) => {
             lower(Resource::Nproc, most.parse().unwrap());
@@ -140,6 +144,46 @@ fn within_a_limit() -> Allocation {
     }
     at_most_two_instances();
     default
+}
+
+/// Has the guests of many modules take all the memory that they can get, in several threads at one
+/// time, and says how it ends.
+fn filled() -> StatusCode {
+    const STEP: i32 = 64;
+    let engine = Engine::new().unwrap();
+    let fill = |thread: usize| {
+        let mut calls = Vec::new();
+        loop {
+            let number = format!("(global i32 (i32.const {}))", thread << 16 | calls.len());
+            let text = GUEST.replace("(global $calls", &format!("{number} (global $calls"));
+            let taken = (|| {
+                let module = engine.load(&wat::parse_str(text).unwrap())?;
+                let shape = || "s32[]".parse().unwrap();
+                let grow = module.prepare_call(CallSite::new("grow", vec![shape()], shape()))?;
+                while call(&grow, STEP)? >= 0 {}
+                Ok::<_, callbox::Status>(grow)
+            })();
+            match taken {
+                Ok(grow) => calls.push(grow),
+                Err(status) => return (calls, status),
+            }
+        }
+    };
+    let ends = std::thread::scope(|scope| {
+        let fill = &fill;
+        let threads = Vec::from_iter((0..4).map(|thread| scope.spawn(move || fill(thread))));
+        Vec::from_iter(threads.into_iter().map(|thread| thread.join().unwrap()))
+    });
+    // The process has what it needs: more stack, memory, and the guests that are there.
+    assert!(Vec::<u8>::new().try_reserve_exact(64 << 20).is_ok());
+    for (calls, status) in &ends {
+        assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+        assert!(status.message().contains("RLIMIT_AS"), "{status}");
+        for grow in calls {
+            assert!(call(grow, 0).unwrap() >= STEP);
+        }
+    }
+    StatusCode::ResourceExhausted
 }
 
 /// Uses as many instances at one time as an engine on demand has address space for.
@@ -180,6 +224,14 @@ fn engines_work_within_a_limit_on_address_space() {
         assert_eq!(play(&format!("limit {gibibytes}"), None), "compact");
     }
     assert_eq!(play("limit 2048", None), "on demand");
+}
+
+#[test]
+fn guests_leave_address_space_to_the_process() {
+    for gibibytes in [1, 2, 4] {
+        let end = play(&format!("filled {gibibytes}"), None);
+        assert_eq!(end, StatusCode::ResourceExhausted.to_string());
+    }
 }
 
 /// An instance takes 8 GiB of address space, half of it for its stop word. Engines are on demand

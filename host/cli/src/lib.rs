@@ -101,6 +101,7 @@ mod user_data;
 mod watch;
 mod write_file;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 #[cfg(unix)]
 use std::thread;
@@ -262,17 +263,19 @@ fn left_out(feature: &str) -> String {
 /// Prints clap's message: help, the version, or what is wrong with the command line. With `--json`,
 /// a failure is also printed as an object.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // A closed pipe is not an error for help.
-    let _ = error.print();
     if !error.use_stderr() {
+        // A closed pipe is not an error for help.
+        let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    // It quotes words of the command line, such as names of files.
+    let text = text::printable(&error.render().to_string());
+    let _ = std::io::stderr().write_all(text.as_bytes());
     let words: Vec<_> = std::env::args_os()
         .skip(1)
         .take_while(|word| word != "--")
         .collect();
     if words.iter().any(|word| word == "--json") {
-        let text = error.render().to_string();
         let reason = text.split("\n\n").next().unwrap_or_default();
         let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim();
         let failure = Failure::usage(Status::invalid_argument(reason));

@@ -107,7 +107,7 @@ impl Process {
         let policy = shared.policy_for(grants)?;
         shared.check_here()?;
         let cannot = |error| unavailable(format!("cannot start a worker: {error}"));
-        let (exchange, socket) = Exchange::new().map_err(cannot)?;
+        let (mut exchange, socket) = Exchange::new().map_err(cannot)?;
         let buffers = Buffers::new().map_err(cannot)?;
         let descriptors = Descriptors {
             socket,
@@ -115,6 +115,7 @@ impl Process {
             errors: None,
         };
         let child = shared.spawner.spawn(descriptors).map_err(cannot)?;
+        exchange.watch(&child);
         let mut new = Self {
             child: Some(child),
             exchange,

@@ -1,7 +1,7 @@
 //! Compiles modules in child processes that can be limited and killed.
 //!
-//! A [`CompilerProcess`] keeps spare children, which are warm: they have made their compiler and
-//! given up all other privileges. A job goes to a spare child or starts another, up to a limit. A
+//! A [`CompilerProcess`] keeps idle [`children`], which are warm: they have made their compiler and
+//! given up all other privileges. A job goes to the first child that is idle or has started. A
 //! child compiles one module at a time, within the policy's limits on time and memory, and is
 //! killed past them.
 //!
@@ -24,16 +24,15 @@
 )]
 
 mod child;
+mod children;
 mod failures;
 mod jobs;
 mod memory;
 mod places;
-mod spare;
 mod times;
 mod turns;
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -43,16 +42,13 @@ use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, Compiler, CompilerSettings, NotCompiled, too_slow};
 
 use self::child::{CompilerChild, Settings, StartFailure};
+use self::children::{Children, Kept as _, MOST_IDLE};
 use self::failures::unavailable;
 use self::jobs::Candidate;
 use self::places::{Place, Places};
-use self::spare::{Spare, Starts};
 use crate::config::Worker;
 use crate::exchange::Loss;
 use crate::spawner::{End, Spawner};
-
-/// The most children without a job.
-const MOST_SPARES: usize = 2;
 
 /// The pause before another child is started after one that could not be used.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -86,15 +82,17 @@ const MOST_TIME_TO_START: Duration = Duration::from_secs(60);
 /// compile a module. Children end with this process, or when the `CompilerProcess` is dropped. In a
 /// forked child of this process it has no children, and engines compile as if there were no
 /// compiler.
-pub struct CompilerProcess(Arc<Shared>);
+pub struct CompilerProcess(Shared);
 
-/// The parts that a thread in the background needs, too.
 struct Shared {
-    spawner: Arc<Spawner>,
-    starts: Arc<Starts>,
-    /// Children without a job, the oldest first.
-    spares: Mutex<Vec<Spare>>,
+    source: Arc<Source>,
+    children: Children<CompilerChild>,
     places: Places,
+}
+
+/// Where children are from.
+struct Source {
+    spawner: Arc<Spawner>,
     /// The status for the last child that could not be used, and the time at which that was found.
     unusable: Mutex<Option<(Status, Instant)>>,
     /// Whether a child could ever be used.
@@ -120,14 +118,16 @@ impl CompilerProcess {
                 format!("expected to start the thread that starts compilers: {error}"),
             )
         })?;
-        Ok(Self(Arc::new(Shared {
+        let source = Arc::new(Source {
             spawner: Arc::new(spawner),
-            starts: Arc::default(),
-            spares: Mutex::default(),
-            places: Places::default(),
             unusable: Mutex::default(),
             has_worked: AtomicBool::new(false),
-        })))
+        });
+        Ok(Self(Shared {
+            source: Arc::clone(&source),
+            children: Children::new(move |settings| source.start(settings)),
+            places: Places::default(),
+        }))
     }
 }
 
@@ -138,7 +138,7 @@ impl CompilerProcess {
 unsafe impl Compiler for CompilerProcess {
     fn compile(&self, job: &CompileJob<'_>) -> Result<Code, NotCompiled> {
         let shared = &self.0;
-        if !shared.spawner.is_here() {
+        if !shared.source.spawner.is_here() {
             return Err(NotCompiled::NoProcess(before_fork()));
         }
         let mut task = Task {
@@ -169,8 +169,8 @@ unsafe impl Compiler for CompilerProcess {
     }
 
     fn prepare(&self, settings: &CompilerSettings, memory_bytes: u64) {
-        if self.0.spawner.is_here() {
-            self.0.refill(&Settings {
+        if self.0.source.spawner.is_here() {
+            self.0.children.refill(&Settings {
                 compiler: settings.clone(),
                 memory_bytes,
             });
@@ -222,7 +222,9 @@ impl Shared {
         let (job, used) = (&task.job, task.used);
         let waited = task.begun.elapsed();
         let settings = child.settings().clone();
-        let outcome = match child.compile(job, used, place, || self.refill(&settings)) {
+        let outcome = match child.compile(job, used, place, || {
+            self.children.refill(&settings);
+        }) {
             Ok(outcome) => outcome,
             Err(_) if place.is_lost() => {
                 return Attempt::LostPlace {
@@ -236,7 +238,7 @@ impl Shared {
                     loss => NotCompiled::Failed(child.status(loss, job)),
                 };
                 drop(child);
-                self.refill(&settings);
+                self.children.refill(&settings);
                 return Attempt::Ended(Err(failure));
             }
         };
@@ -244,10 +246,10 @@ impl Shared {
         let failed = outcome.as_ref().err().map(Status::code);
         let is_usable = place.release() && failed != Some(StatusCode::Internal);
         if is_usable && child.end_job() {
-            self.add_spare(Spare::Ready(child));
+            self.children.give_back(child);
         } else {
             drop(child);
-            self.refill(&settings);
+            self.children.refill(&settings);
         }
         Attempt::Ended(outcome.map_err(NotCompiled::Failed))
     }
@@ -255,54 +257,63 @@ impl Shared {
     /// A child whose code fits the job's engine.
     fn child_for(&self, job: &CompileJob<'_>) -> Result<CompilerChild, NotCompiled> {
         let child = self.child(&Settings::of(job));
-        let child = child.map_err(|status| self.without_child(status))?;
+        let child = child.map_err(|status| self.source.without_child(status))?;
         child
             .check(job.fingerprint)
             .map_err(NotCompiled::NoProcess)?;
-        self.has_worked.store(true, Ordering::Relaxed);
+        self.source.has_worked.store(true, Ordering::Relaxed);
         Ok(child)
     }
 
-    /// A spare child, or else a new one.
+    /// A child that is alive.
     fn child(&self, settings: &Settings) -> Result<CompilerChild> {
         let (mut has_lost, mut ended) = (false, 0);
         let until = Instant::now() + MOST_TIME_TO_START;
         while Instant::now() < until {
-            let spare = match self.take_spare(settings) {
-                Some(spare) => spare,
-                None => {
-                    self.check_usable()?;
-                    Spare::start(&self.starts, &self.spawner, settings).map_err(no_thread)?
-                }
-            };
-            match spare.wait(until) {
-                Ok(Ok(child)) if child.is_there() => return Ok(child),
-                // Spares may have ended without a job. One that has just started should not.
-                Ok(Ok(_)) if ended < MOST_SPARES => ended += 1,
-                Ok(Ok(_)) => return Err(self.give_up(not_waiting())),
-                Ok(Err(StartFailure::NotStarted(status))) => return Err(status),
-                // This says nothing about the next one, unless none has ever worked.
-                Ok(Err(StartFailure::Lost(status))) if self.has_worked.load(Ordering::Relaxed) => {
-                    if std::mem::replace(&mut has_lost, true) {
-                        return Err(status);
-                    }
-                }
-                Ok(Err(StartFailure::Lost(status) | StartFailure::Unusable(status))) => {
-                    return Err(self.give_up(status));
-                }
-                // A later job may take it.
-                Err(starting) => self.add_spare(*starting),
+            match self.children.take(settings, until) {
+                Some(Ok(child)) if child.is_there() => return Ok(child),
+                // Idle ones may have ended without a job. One that has just started should not.
+                Some(Ok(_)) if ended < MOST_IDLE => ended += 1,
+                Some(Ok(_)) => return Err(self.source.give_up(not_waiting())),
+                // This says nothing about the next one.
+                Some(Err(StartFailure::Lost(_))) if !has_lost => has_lost = true,
+                Some(Err(failure)) => return Err(failure.into_status()),
+                None => break,
             }
         }
         Err(unavailable(format!(
             "expected a process that compiles to start within {MOST_TIME_TO_START:?}, found none"
         )))
     }
+}
+
+impl Source {
+    /// Starts a child.
+    fn start(&self, settings: &Settings) -> Result<CompilerChild, StartFailure> {
+        self.check_usable().map_err(StartFailure::NotStarted)?;
+        let started = CompilerChild::start(&self.spawner, settings);
+        started.map_err(|failure| match failure {
+            // This tells something about the next one, too, unless one has ever worked.
+            StartFailure::Lost(status) if !self.has_worked.load(Ordering::Relaxed) => {
+                StartFailure::Unusable(self.give_up(status))
+            }
+            StartFailure::Unusable(status) => StartFailure::Unusable(self.give_up(status)),
+            other => other,
+        })
+    }
 
     /// Remembers for a while that children cannot be used, and returns the reason.
     fn give_up(&self, status: Status) -> Status {
         *locked(&self.unusable) = Some((status.clone(), Instant::now()));
         status
+    }
+
+    /// Fails for a while after a child could not be used, because finding that out takes time.
+    fn check_usable(&self) -> Result<()> {
+        match &*locked(&self.unusable) {
+            Some((status, at)) if at.elapsed() < PAUSE => Err(status.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// The failure of a job that got no child. Where children have worked, the system lacks room
@@ -319,43 +330,6 @@ impl Shared {
                 status.message()
             ),
         ))
-    }
-
-    /// Fails for a while after a child could not be used, because finding that out takes time.
-    fn check_usable(&self) -> Result<()> {
-        match &*locked(&self.unusable) {
-            Some((status, at)) if at.elapsed() < PAUSE => Err(status.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    fn take_spare(&self, settings: &Settings) -> Option<Spare> {
-        let mut spares = locked(&self.spares);
-        let found = spares.iter().position(|spare| spare.has(settings))?;
-        Some(spares.remove(found))
-    }
-
-    /// Starts a child in the background, unless there is a spare one.
-    fn refill(&self, settings: &Settings) {
-        let has_spare = locked(&self.spares).iter().any(|spare| spare.has(settings));
-        if !has_spare && self.check_usable().is_ok() {
-            // Without a thread, the next job starts a child.
-            if let Ok(spare) = Spare::start(&self.starts, &self.spawner, settings) {
-                self.add_spare(spare);
-            }
-        }
-    }
-
-    fn add_spare(&self, spare: Spare) {
-        let evicted = {
-            let mut spares = locked(&self.spares);
-            // The oldest may have settings that no engine has any more.
-            let evicted = (spares.len() >= MOST_SPARES).then(|| spares.remove(0));
-            spares.push(spare);
-            evicted
-        };
-        // The lock is released before the child is dropped.
-        drop(evicted);
     }
 }
 
@@ -408,12 +382,4 @@ fn out_of_time(child: &CompilerChild, task: &Task<'_>, waited: Duration) -> NotC
         return NotCompiled::Crowded { status, used };
     }
     NotCompiled::Failed(too_slow(time))
-}
-
-fn no_thread(error: io::Error) -> Status {
-    Status::new(
-        StatusCode::Unavailable,
-        Blame::Host,
-        format!("expected a thread to start a compiler: {error}"),
-    )
 }

@@ -1,13 +1,19 @@
 //! The socket to a worker: whole messages, with a time limit that the worker cannot exceed.
+//!
+//! The worker's end of the socket does not tell alone that the worker has ended. If this process
+//! forked while it started the worker, the forked one holds that end, too.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::message::LENGTH;
 use callbox_core::call::CancelToken;
@@ -22,7 +28,7 @@ const PIECE: usize = 1 << 20;
 /// Why a worker is lost.
 #[derive(Debug)]
 pub(super) enum Loss {
-    /// The worker closed its socket: its process ended.
+    /// The worker closed its socket, or its process ended.
     Ended,
     /// The deadline passed.
     Deadline,
@@ -70,7 +76,11 @@ impl Patience<'_> {
 
 /// This process's end of a socket.
 #[derive(Debug)]
-pub(super) struct Exchange(Arc<UnixStream>);
+pub(super) struct Exchange {
+    socket: Arc<UnixStream>,
+    /// The worker's process. `None` if it has not started, or if the system does not tell.
+    process: Option<OwnedFd>,
+}
 
 /// Closes an exchange, whose worker then counts as ended.
 #[derive(Debug)]
@@ -83,41 +93,88 @@ impl Closer {
     }
 }
 
+/// What a wait found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// The socket is ready, or closed.
+    Socket,
+    /// The worker ended, and the socket has nothing more of it.
+    End,
+}
+
 impl Exchange {
     /// A socket pair: this process's end, and the worker's.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        Ok((Self(Arc::new(ours)), theirs.into()))
+        let new = Self {
+            socket: Arc::new(ours),
+            process: None,
+        };
+        Ok((new, theirs.into()))
+    }
+
+    /// Sees from now on that the worker ends, whoever holds its socket.
+    pub(super) fn watch(&mut self, worker: &Child) {
+        let id = i32::try_from(worker.id()).ok().and_then(Pid::from_raw);
+        // Linux tells since version 5.3, and a container may forbid it.
+        self.process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
     }
 
     pub(super) fn closer(&self) -> Closer {
-        Closer(Arc::clone(&self.0))
+        Closer(Arc::clone(&self.socket))
     }
 
-    /// Whether the worker's socket is open and silent, as an idle worker's is.
+    /// Whether the worker is there and silent, as an idle one is.
     pub(super) fn is_open(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.0, PollFlags::IN)];
-        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
+        let found = self.poll(PollFlags::IN, Some(Duration::ZERO));
+        matches!(found, Ok(Found::Nothing))
     }
 
     /// Waits for an answer until `until`, and returns whether there is one.
     pub(super) fn has_answer(&self, until: Instant) -> Result<bool, Loss> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let mut polled = [PollFd::new(&*self.0, PollFlags::IN)];
-            match poll(&mut polled, Some(&timespec(left))) {
-                Ok(0) if left.is_zero() => return Ok(false),
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(Loss::Failed(error.into())),
+            match self.poll(PollFlags::IN, Some(left))? {
+                Found::Nothing if left.is_zero() => return Ok(false),
+                Found::Nothing => {}
+                Found::Socket => return Ok(true),
+                Found::End => return Err(Loss::Ended),
             }
+        }
+    }
+
+    /// Waits for the socket or for the worker's end. A signal may end the wait.
+    fn poll(&self, flags: PollFlags, time: Option<Duration>) -> Result<Found, Loss> {
+        let time = time.map(timespec);
+        let socket = self.socket.as_fd();
+        let process = self.process.as_ref().map(OwnedFd::as_fd);
+        let mut polled = [
+            PollFd::from_borrowed_fd(socket, flags),
+            PollFd::from_borrowed_fd(process.unwrap_or(socket), PollFlags::IN),
+        ];
+        let count = 1 + usize::from(process.is_some());
+        match poll(&mut polled[..count], time.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => Ok(Found::Nothing),
+            Ok(_) if !polled[0].revents().is_empty() => Ok(Found::Socket),
+            // It may have sent something between the two looks.
+            Ok(_) => {
+                let mut polled = [PollFd::from_borrowed_fd(socket, flags)];
+                match poll(&mut polled, Some(&Timespec::default())) {
+                    Ok(0) => Ok(Found::End),
+                    Ok(_) => Ok(Found::Socket),
+                    Err(Errno::INTR) => Ok(Found::Nothing),
+                    Err(error) => Err(Loss::Failed(error.into())),
+                }
+            }
+            Err(error) => Err(Loss::Failed(error.into())),
         }
     }
 
     pub(super) fn send(&mut self, mut bytes: &[u8], patience: Patience<'_>) -> Result<(), Loss> {
         while !bytes.is_empty() {
-            match (&*self.0).write(bytes) {
+            match (&*self.socket).write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) => self.wait(error, PollFlags::OUT, patience)?,
             }
@@ -169,7 +226,7 @@ impl Exchange {
 
     fn fill(&mut self, mut bytes: &mut [u8], patience: Patience<'_>) -> Result<(), Loss> {
         while !bytes.is_empty() {
-            match (&*self.0).read(bytes) {
+            match (&*self.socket).read(bytes) {
                 Ok(0) => return Err(Loss::Ended),
                 Ok(count) => bytes = &mut bytes[count..],
                 Err(error) => self.wait(error, PollFlags::IN, patience)?,
@@ -187,11 +244,9 @@ impl Exchange {
             _ => return Err(Loss::Failed(error)),
         }
         patience.check()?;
-        let slice = patience.slice().map(timespec);
-        let mut polled = [PollFd::from_borrowed_fd(self.0.as_fd(), flags)];
-        match poll(&mut polled, slice.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(Loss::Failed(error.into())),
+        match self.poll(flags, patience.slice())? {
+            Found::Nothing | Found::Socket => Ok(()),
+            Found::End => Err(Loss::Ended),
         }
     }
 }
@@ -200,5 +255,46 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A process that ends soon.
+    fn child() -> Child {
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        let tests = tests.arg("--list").stdout(Stdio::null());
+        tests.spawn().unwrap()
+    }
+
+    #[test]
+    fn the_end_of_a_worker_shows_although_a_forked_process_holds_its_socket() {
+        let patience = Patience {
+            until: Instant::now().checked_add(Duration::from_secs(60)),
+            cancel: None,
+        };
+        let (mut ours, theirs) = Exchange::new().unwrap();
+        let mut forked = UnixStream::from(theirs);
+        assert!(ours.is_open());
+        let mut child = child();
+        ours.watch(&child);
+        assert!(ours.process.is_some(), "expected Linux 5.3 or later");
+        forked.write_all(&[2, 0, 0, 0, 7, 8]).unwrap();
+        child.wait().unwrap();
+        assert!(!ours.is_open());
+        // What it sent before its end comes first.
+        assert!(ours.has_answer(Instant::now()).unwrap());
+        assert_eq!(ours.receive(2, patience).unwrap(), [7, 8]);
+        assert!(matches!(ours.has_answer(Instant::now()), Err(Loss::Ended)));
+        assert!(matches!(ours.receive(2, patience), Err(Loss::Ended)));
+        let much = vec![0; 16 << 20];
+        assert!(matches!(ours.send(&much, patience), Err(Loss::Ended)));
+        drop(forked);
     }
 }

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use callbox_core::policy::Limits;
 
+use crate::address_space::address_space_left;
+
 /// The address space of a process without a limit, where processors have the common 47 bits.
 const UNLIMITED: u64 = 1 << 47;
 
@@ -28,7 +30,7 @@ const UNLIMITED: u64 = 1 << 47;
 const POOLS: u64 = 2;
 
 /// The reservation of a memory that cannot move: 4 GiB and wasmtime's guard region.
-const SLOT: u64 = (1 << 32) + (32 << 20);
+pub(crate) const SLOT: u64 = (1 << 32) + (32 << 20);
 
 /// The reservations for an instance: its own memory, and that of its stop word.
 const INSTANCE: u64 = 2 * SLOT;
@@ -109,46 +111,5 @@ impl PoolShare {
 impl Drop for PoolShare {
     fn drop(&mut self) {
         RESERVED.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
-
-/// The bytes of address space that `RLIMIT_AS` still leaves; `None` without such a limit.
-pub(crate) fn address_space_left() -> Option<u64> {
-    #[cfg(unix)]
-    {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
-        Some(limit.saturating_sub(address_space_in_use()))
-    }
-    #[cfg(not(unix))]
-    None
-}
-
-/// The bytes of address space that this process uses, on Linux; 0 elsewhere.
-#[doc(hidden)]
-#[must_use]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the kernel tells a process its size in this file alone"
-)]
-pub fn address_space_in_use() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let size = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmSize:"))
-        .and_then(|size| size.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    size.unwrap_or(0).saturating_mul(1 << 10)
-}
-
-/// The advice of messages about a lack of address space.
-pub(crate) fn advice() -> String {
-    match address_space_left() {
-        Some(left) => format!(
-            "the process can reserve {} MiB more of address space under RLIMIT_AS; raise that limit (`ulimit -v`), or run fewer instances at one time",
-            left >> 20
-        ),
-        None => {
-            "drop engines and executables that are not needed, or run fewer instances at one time"
-                .to_owned()
-        }
     }
 }

@@ -19,8 +19,17 @@ impl Compiled {
     /// engine still has.
     ///
     /// # Errors
-    /// As for [`compile`].
+    /// As for [`compile`]. RESOURCE_EXHAUSTED, blamed on the host, if the process lacks address
+    /// space.
     pub(crate) fn of(shared: &EngineShared, file: &mut ModuleFile) -> Result<Arc<Self>> {
+        shared.address_space.check()?;
+        let loaded = Self::from_loads(shared, file)?;
+        // A module that took what the process needs is dropped again.
+        shared.address_space.check()?;
+        Ok(loaded)
+    }
+
+    fn from_loads(shared: &EngineShared, file: &mut ModuleFile) -> Result<Arc<Self>> {
         let loads = &shared.loads;
         #[cfg(feature = "cache")]
         if let Some(cache) = &shared.cache {

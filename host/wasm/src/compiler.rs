@@ -34,6 +34,9 @@ const GROWTH: u64 = 32 << 20;
 /// The bytes of its guard regions. Guests check each access themselves.
 const COMPACT_GUARD: u64 = 64 << 10;
 
+/// The most bytes that a memory that moves reserves beyond those in use.
+pub(crate) const COMPACT_MEMORY: u64 = GROWTH + 2 * COMPACT_GUARD;
+
 /// The longest message about a panic that is shown, in bytes.
 const MAX_PANIC: usize = 256;
 

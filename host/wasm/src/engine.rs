@@ -7,7 +7,8 @@ use callbox_core::policy::{Grants, Isolation, Policy};
 use callbox_core::values::Result;
 use wasmtime::Enabled;
 
-use crate::allocation::{self, Allocation, PoolShare};
+use crate::address_space;
+use crate::allocation::{Allocation, PoolShare};
 use crate::compiler::CompilerSettings;
 use crate::compiler_threads;
 use crate::failure::host_exhausted;
@@ -210,7 +211,7 @@ fn allocate(policy: &Policy, images: bool) -> Result<(wasmtime::Engine, Allocati
         made = make(on_demand(policy, allocation));
     }
     let engine = made.map_err(|error| {
-        let advice = allocation::advice();
+        let advice = address_space::advice();
         host_exhausted(format!("an engine could not be made ({error:#}): {advice}"))
     })?;
     Ok((engine, allocation, share))

@@ -311,6 +311,7 @@ fn new_store(module: &Module, share: Share, caller: Caller<'_>) -> Result<Store<
     let shared = &module.shared;
     // The ticker may hold a lock in a forked child, which has no ticker.
     shared.check_process("the module")?;
+    shared.address_space.check_instance()?;
     let watch = shared.ticker.lease(&shared.engine)?;
     let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
     state.helpers_from = module.helpers_from;

@@ -57,6 +57,7 @@
 //! - [`callbox_core::policy`] has limits and grants.
 //! - [`frame`] has the layout of a call in a guest's memory.
 
+mod address_space;
 mod allocation;
 mod api;
 mod budget;
@@ -125,9 +126,9 @@ mod types;
 mod version;
 mod work;
 
-pub use allocation::Allocation;
 #[doc(hidden)]
-pub use allocation::address_space_in_use;
+pub use address_space::address_space_in_use;
+pub use allocation::Allocation;
 #[doc(hidden)]
 pub use budget::too_slow;
 #[cfg(feature = "cache")]

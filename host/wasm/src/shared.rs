@@ -10,6 +10,7 @@ use callbox_core::locks::locked;
 use callbox_core::policy::{CompileIn, Policy};
 use callbox_core::values::{Result, Status};
 
+use crate::address_space::AddressSpace;
 use crate::allocation::{Allocation, PoolShare};
 #[cfg(feature = "cache")]
 use crate::cache::{Cache, CacheOutcome, Identity};
@@ -45,6 +46,7 @@ pub(crate) struct EngineShared {
     #[cfg(feature = "cache")]
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) allocation: Allocation,
+    pub(crate) address_space: AddressSpace,
     /// Dropped after the engine, whose pool it counts.
     _pool_share: PoolShare,
     /// The instances of all modules.
@@ -114,6 +116,7 @@ impl EngineShared {
             threads: config.threads.or_else(helpers::of_this_process),
             #[cfg(feature = "cache")]
             cache: config.cache,
+            address_space: AddressSpace::of(allocation),
             allocation,
             _pool_share: pool_share,
             instances: Arc::default(),

@@ -11,6 +11,7 @@ use callbox_core::policy::Grants;
 use callbox_core::untrusted_text::quoted;
 use callbox_core::values::{Status, StatusCode};
 
+use crate::address_space::Shortage;
 use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
 use crate::fuel::FuelLeft;
@@ -60,6 +61,7 @@ pub(crate) enum RefusedGrowth {
         limit: usize,
         outside_programs: bool,
     },
+    Space(Shortage),
     Failed(String),
 }
 
@@ -87,6 +89,7 @@ impl fmt::Display for RefusedGrowth {
                     "of the executable"
                 }
             ),
+            Self::Space(shortage) => write!(f, "memory was refused: {shortage}"),
             Self::Failed(error) => write!(f, "memory could not grow ({error})"),
         }
     }
@@ -122,6 +125,8 @@ pub(crate) struct GuestState {
     pub(crate) growth_refused: Option<RefusedGrowth>,
     /// The bytes of the instance's tables.
     table_bytes: usize,
+    /// The bytes of address space that are reserved for the memory, where that is limited.
+    reserved: u64,
     pub(crate) attached: Attached,
     /// The functions that the current call may call back.
     pub(crate) callable: Arc<[Arc<FunctionReference>]>,
@@ -149,6 +154,7 @@ impl GuestState {
             interrupt: Interrupt::new(watch),
             growth_refused: None,
             table_bytes: 0,
+            reserved: 0,
             attached: Attached::default(),
             callable: Arc::default(),
             callee_failure: None,
@@ -277,7 +283,17 @@ impl wasmtime::ResourceLimiter for GuestState {
                 outside_programs: self.share.is_outside_programs(),
             }
         } else {
-            return Ok(true);
+            let space = &self.shared.address_space;
+            match space.reserve_memory(desired, self.reserved) {
+                Ok(reserved) => {
+                    self.reserved = reserved;
+                    return Ok(true);
+                }
+                Err(shortage) => {
+                    self.share.shrink_back();
+                    RefusedGrowth::Space(shortage)
+                }
+            }
         };
         self.growth_refused = Some(refusal);
         Ok(false)
@@ -285,6 +301,7 @@ impl wasmtime::ResourceLimiter for GuestState {
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         self.share.shrink_back();
+        self.reserved = 0;
         self.growth_refused = Some(RefusedGrowth::Failed(format!("{error:#}")));
         Ok(())
     }
@@ -311,6 +328,11 @@ impl wasmtime::ResourceLimiter for GuestState {
                 limit: together,
                 outside_programs: self.share.is_outside_programs(),
             });
+            return Ok(false);
+        }
+        if let Err(shortage) = self.shared.address_space.claim(more as u64) {
+            self.share.shrink_back();
+            self.growth_refused = Some(RefusedGrowth::Space(shortage));
             return Ok(false);
         }
         self.table_bytes += more;

@@ -5,7 +5,7 @@ use wasmtime::{Trap, WasmBacktrace};
 use callbox_core::untrusted_text::{formatted, sanitize};
 use callbox_core::values::{Backtrace, Blame, Status, StatusCode};
 
-use crate::allocation;
+use crate::address_space;
 use crate::failure::{caller_exhausted, exhausted, status};
 use crate::interrupt::Interrupted;
 use crate::names;
@@ -45,7 +45,7 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
         return too_many(state.shared.policy.limits.instances);
     }
     if lacks_memory(error) {
-        let advice = allocation::advice();
+        let advice = address_space::advice();
         return caller_exhausted(format!("{what}: no room for one more memory: {advice}"));
     }
     if let Some(&trap) = error.downcast_ref::<Trap>() {

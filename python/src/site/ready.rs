@@ -8,7 +8,7 @@ use std::time::Instant;
 use callbox::call::InstanceMemory;
 use callbox::values::untouched;
 use callbox::wasm::{Mapping, Module, ModuleFile, PreparedCall};
-use callbox::{ArrayShape, CallOptions, Status, StatusCode};
+use callbox::{ArrayShape, CallOptions, ElementType, Status, StatusCode};
 
 use super::Shapes;
 use super::late::LateRuns;
@@ -42,7 +42,7 @@ pub(crate) struct Ready {
     /// Whether the last result is a status, which the target does not have.
     has_status: bool,
     /// For each result the size of one batch element in bytes, and whether its type is PRED.
-    element_sizes: Vec<(usize, bool)>,
+    elements: Vec<(usize, ElementType)>,
     bytes_in: usize,
     bytes_out: usize,
     text_bytes: usize,
@@ -147,9 +147,9 @@ impl Ready {
         let element_size = |shape: &ArrayShape| {
             let elements: usize = shape.dimensions()[batch_dimensions..].iter().product();
             let size = elements * shape.element_type().byte_width();
-            (size, shape.element_type().is_pred())
+            (size, shape.element_type())
         };
-        let element_sizes: Vec<_> = shapes.results.iter().map(element_size).collect();
+        let elements: Vec<_> = shapes.results.iter().map(element_size).collect();
         if let Some(status) = &status {
             check_status(status, &shapes, batch_dimensions)?;
         }
@@ -175,7 +175,7 @@ impl Ready {
             late: Arc::clone(origin.late),
             recordable,
             has_status: status.is_some(),
-            element_sizes,
+            elements,
             bytes_in: bytes(&shapes.operands),
             bytes_out,
             text_bytes,
@@ -204,7 +204,7 @@ impl Ready {
             stats: Arc::clone(&self.stats),
             late: Arc::clone(&self.late),
             has_status: self.has_status,
-            element_sizes: self.element_sizes.clone(),
+            elements: self.elements.clone(),
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             text_bytes,
@@ -239,7 +239,7 @@ impl Ready {
         self.stats
             .count(start, self.bytes_in, self.bytes_out, &outcome);
         if outcome.is_ok() {
-            self.make_truth_values(arrays);
+            self.make_values(arrays);
         }
         outcome
     }
@@ -287,7 +287,7 @@ impl Ready {
         self.used.store(true, Ordering::Relaxed);
         let start = Instant::now();
         arrays.hide_last_result();
-        let status = self.element_sizes.len();
+        let status = self.elements.len();
         arrays.fill(status, 0, arrays.hidden_size(), 0);
         let options = options.unwrap_or(&self.options);
         let recorded = record::begin(self.recordable.as_ref(), options, arrays);
@@ -295,9 +295,10 @@ impl Ready {
         let mut failed_bytes = 0;
         let mut is_late = false;
         let mut failed = |arrays: &mut RawArrays<'_>, elements: Range<usize>, failure: Status| {
-            for (result, &(size, is_pred)) in self.element_sizes.iter().enumerate() {
+            for (result, &(size, element_type)) in self.elements.iter().enumerate() {
                 let bytes = elements.len() * size;
-                arrays.fill(result, elements.start * size, bytes, poison(is_pred));
+                let poison = poison(element_type.is_pred());
+                arrays.fill(result, elements.start * size, bytes, poison);
                 failed_bytes += bytes;
             }
             self.stats.count_failures(&failure, elements.len());
@@ -322,19 +323,23 @@ impl Ready {
         let bytes_out = self.bytes_out.saturating_sub(failed_bytes);
         self.stats.count(start, self.bytes_in, bytes_out, &outcome);
         match outcome {
-            Ok(()) => self.make_truth_values(arrays),
+            Ok(()) => self.make_values(arrays),
             Err(failure) => {
-                let is_pred = self.element_sizes.iter().map(|(_, is_pred)| *is_pred);
+                let is_pred = self.elements.iter().map(|(_, t)| t.is_pred());
                 fill_with_status(arrays, is_pred, &failure);
             }
         }
     }
 
-    /// Replaces the truth values that a guest wrote by 0 and 1, the only ones in XLA and NumPy.
-    fn make_truth_values(&self, arrays: &mut RawArrays<'_>) {
-        for (result, (_, is_pred)) in self.element_sizes.iter().enumerate() {
-            if *is_pred {
-                arrays.make_truth_values(result);
+    /// Replaces values that a guest wrote into bytes by those that XLA and NumPy know: truth values
+    /// are 0 and 1, and numbers of 2 and 4 bits have no others.
+    fn make_values(&self, arrays: &mut RawArrays<'_>) {
+        for (result, (_, element_type)) in self.elements.iter().enumerate() {
+            match element_type.bit_width() {
+                _ if element_type.is_pred() => arrays.replace(result, |byte| u8::from(byte != 0)),
+                2 => arrays.replace(result, |byte| byte & 3),
+                4 => arrays.replace(result, |byte| byte & 15),
+                _ => {}
             }
         }
     }

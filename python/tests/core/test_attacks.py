@@ -89,20 +89,29 @@ import sys, threading
 import numpy as np
 import callbox
 
-f = callbox.Host().load(bytes.fromhex(sys.argv[1])).f
+_, guest, depth, use, folder = sys.argv
+f = callbox.Host().load(bytes.fromhex(guest)).f
+x = np.ones(1, np.float32)
 attribute = 1
-for _ in range(int(sys.argv[2])):
+for _ in range(int(depth)):
     attribute = {"a": attribute}
 
 def call():
     try:
-        f(np.ones(1, np.float32), a=attribute)
+        if use == "call":
+            f(x, a=attribute)
+        elif use == "record":
+            with callbox.record(folder, every=1) as recording:
+                f(x, a=attribute)
+            assert len(recording.capsules) == 1
+        else:
+            f.xla_attributes([x], [x], {"a": attribute})
     except (callbox.CallError, ValueError) as error:
         print(error)
     else:
-        print("called")
+        print("done")
 
-f(np.ones(1, np.float32), a=1)
+f(x, a=1)
 threading.stack_size(32 << 10)
 thread = threading.Thread(target=call)
 thread.start()
@@ -110,14 +119,14 @@ thread.join()
 """
 
 
-@pytest.mark.parametrize(
-    ("depth", "outcome"), [(63, "called"), (70, "expected dictionaries that nest at most 64 deep")]
-)
-def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, depth, outcome):
+@pytest.mark.parametrize("use", ["call", "record", "trace"])
+@pytest.mark.parametrize(("depth", "outcome"), [(63, "done"), (70, "expected dictionaries that nest at most 64 deep")])
+def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, tmp_path, depth, outcome, use):
     result = {"element_types": ["f32"], "dimensions": ["1"]}
     guest = assemble({"f": b"\x41\x00"}, [{"name": "f", "results": [result]}])
-    ran = subprocess.run([sys.executable, "-c", NESTED, guest.hex(), str(depth)], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    command = [sys.executable, "-c", NESTED, guest.hex(), str(depth), use, tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
     assert outcome in ran.stdout, ran.stdout
 
 

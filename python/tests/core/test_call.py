@@ -280,6 +280,16 @@ def test_dtypes_of_ml_dtypes_are_known(load, dtype):
     assert y.tobytes() == x.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "byte"),
+    [(ml_dtypes.int4, 15), (ml_dtypes.uint4, 15), (ml_dtypes.float4_e2m1fn, 15), (ml_dtypes.uint2, 3)],
+)
+def test_numbers_of_few_bits_are_whole_bytes_whatever_a_guest_wrote(load, dtype, byte):
+    x = np.full(5000, 0xFF, np.uint8).view(dtype)
+    y = load("typed_ffi").copy_any(x, result_shape_dtypes=x)
+    assert set(y.view(np.uint8)) == {byte}
+
+
 def test_static_information_and_opaque_bytes(load):
     info = np.float32(2.5).tobytes()
     x = np.float32(1)

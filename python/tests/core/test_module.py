@@ -31,6 +31,17 @@ def test_names_that_are_no_identifiers_are_items(load):
     assert load("functions")["xla.graph.launch"].name == "xla.graph.launch"
 
 
+def test_names_that_tools_ask_for_are_no_attributes(assemble):
+    names = ("_repr_html_", "__jax_array__", "_f")
+    guest = assemble(dict.fromkeys(names, b"\x41\x00"), [{"name": name} for name in names])
+    module = callbox.Host().load(guest)
+    for name in names:
+        assert module[name].name == name
+        assert name not in dir(module)
+        with pytest.raises(AttributeError, match=r'expected module\["_'):
+            getattr(module, name)
+
+
 def test_modules_are_equal_by_file_and_policy(guests, load):
     same = callbox.Host().load(guests / "add_n.wasm")
     other = callbox.Host(isolation="fresh").load(guests / "add_n.wasm")

@@ -13,6 +13,7 @@ use callbox_wasm::{Code, CompileJob, CompilerSettings};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
+use super::children::Kept;
 use super::failures::{killed, no_memory, too_long, unavailable, violation};
 use super::jobs::{QUANTUM, Seen};
 use super::memory::resident_bytes;
@@ -92,6 +93,14 @@ pub(super) enum StartFailure {
     Unusable(Status),
 }
 
+impl StartFailure {
+    pub(super) fn into_status(self) -> Status {
+        match self {
+            Self::NotStarted(status) | Self::Lost(status) | Self::Unusable(status) => status,
+        }
+    }
+}
+
 /// A child that compiles. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct CompilerChild {
@@ -106,6 +115,8 @@ pub(super) struct CompilerChild {
     spawner: Arc<Spawner>,
     /// Whether a job was so long that the child lost its priority.
     has_lost_priority: bool,
+    /// The bytes of memory that the child held after its last job.
+    memory_bytes: u64,
     /// The processor time of each thread before the current job.
     times_before: ThreadTimes,
 }
@@ -123,7 +134,7 @@ impl CompilerChild {
     }
 
     fn spawn(spawner: &Arc<Spawner>, settings: &Settings) -> io::Result<Self> {
-        let (exchange, socket) = Exchange::new()?;
+        let (mut exchange, socket) = Exchange::new()?;
         let (errors, theirs) = io::pipe()?;
         // Neither side ever waits for this pipe.
         fcntl_setfl(&errors, OFlags::NONBLOCK)?;
@@ -135,6 +146,7 @@ impl CompilerChild {
             buffers: buffers.share()?,
             errors: Some(theirs.into()),
         })?;
+        exchange.watch(&child);
         Ok(Self {
             child: Some(child),
             exchange,
@@ -143,6 +155,7 @@ impl CompilerChild {
             fingerprint: [0; 32],
             spawner: Arc::clone(spawner),
             has_lost_priority: false,
+            memory_bytes: 0,
             times_before: ThreadTimes::new(),
         })
     }
@@ -232,10 +245,6 @@ impl CompilerChild {
         ))
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Whether the child is alive and idle.
     pub(super) fn is_there(&self) -> bool {
         self.exchange.is_open()
@@ -245,7 +254,8 @@ impl CompilerChild {
     /// new child would.
     pub(super) fn end_job(&mut self) -> bool {
         (self.times_before, _) = self.thread_times();
-        !self.has_lost_priority && self.resident_bytes() <= MEMORY_OF_IDLE
+        self.memory_bytes = self.resident_bytes();
+        !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE
     }
 
     /// The bytes of memory that the child holds. None if `/proc` does not tell.
@@ -436,6 +446,16 @@ impl CompilerChild {
         // The pipe does not block: it has all bytes of a process that has ended.
         let _ = (&mut self.errors).take(LAST_WORDS).read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Kept for CompilerChild {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 }
 

@@ -8,7 +8,7 @@ use callbox_core::locks::locked;
 use callbox_core::values::Result;
 
 use super::Watch;
-use crate::allocation;
+use crate::address_space;
 use crate::failure::caller_exhausted;
 
 /// All watches of an engine: as many as the most concurrent instances so far.
@@ -54,7 +54,7 @@ impl Watches {
     fn add(&self, engine: &wasmtime::Engine) -> Result<Arc<Watch>> {
         let mut all = locked(&self.all);
         let watch = Watch::new(engine, all.len(), self.origin).map_err(|error| {
-            let advice = allocation::advice();
+            let advice = address_space::advice();
             caller_exhausted(format!(
                 "no room for the stop word of one more instance: {error:#}; {advice}"
             ))
