@@ -101,9 +101,11 @@ def call():
         if use == "call":
             f(x, a=attribute)
         elif use == "record":
-            with callbox.record(folder, every=1) as recording:
-                f(x, a=attribute)
-            assert len(recording.capsules) == 1
+            with callbox.record(folder) as recording:
+                try:
+                    f(x, a=attribute)
+                finally:
+                    print(len(recording.capsules), "recorded")
         else:
             f.xla_attributes([x], [x], {"a": attribute})
     except (callbox.CallError, ValueError) as error:
@@ -119,9 +121,17 @@ thread.join()
 """
 
 
-@pytest.mark.parametrize("use", ["call", "record", "trace"])
-@pytest.mark.parametrize(("depth", "outcome"), [(63, "done"), (70, "expected dictionaries that nest at most 64 deep")])
-def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, tmp_path, depth, outcome, use):
+@pytest.mark.parametrize(
+    ("use", "depth", "outcome"),
+    [
+        # A guest needs more stack than such a thread has.
+        ("call", 63, "RESOURCE_EXHAUSTED: the module was not called: expected a thread with"),
+        ("record", 63, "1 recorded"),
+        ("trace", 63, "done"),
+        *((use, 70, "expected dictionaries that nest at most 64 deep") for use in ("call", "record", "trace")),
+    ],
+)
+def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, tmp_path, use, depth, outcome):
     result = {"element_types": ["f32"], "dimensions": ["1"]}
     guest = assemble({"f": b"\x41\x00"}, [{"name": "f", "results": [result]}])
     command = [sys.executable, "-c", NESTED, guest.hex(), str(depth), use, tmp_path]
