@@ -180,7 +180,7 @@ fn filled() -> StatusCode {
         assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
         assert!(status.message().contains("RLIMIT_AS"), "{status}");
         for grow in calls {
-            assert!(call(grow, 0).unwrap() >= STEP);
+            assert!(call(grow, STEP).is_ok());
         }
     }
     StatusCode::ResourceExhausted

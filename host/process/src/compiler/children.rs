@@ -108,7 +108,9 @@ impl<C: Kept> Children<C> {
 
     /// Gives a child to the first job that waits for one, or keeps it.
     pub(super) fn give_back(&self, child: C) {
-        self.0.add(child);
+        let evicted = self.0.locked().add(child);
+        // The lock is released before children are dropped.
+        drop(evicted);
     }
 
     /// Starts a child in the background, unless there is one that is idle or will be.
@@ -146,16 +148,6 @@ impl<C: Kept> Shared<C> {
         }
         Ok(())
     }
-
-    fn add(&self, child: C) {
-        let evicted = {
-            let mut state = self.locked();
-            state.add(child);
-            state.evict()
-        };
-        // The lock is released before children are dropped.
-        drop(evicted);
-    }
 }
 
 fn no_thread(error: &io::Error) -> Status {
@@ -173,11 +165,9 @@ fn run<C: Kept>(shared: &Weak<Shared<C>>, start: &Starter<C>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.locked().end_start(&settings);
-        match outcome {
-            Ok(child) => shared.add(child),
-            Err(failure) => shared.locked().fail(&settings, failure),
-        }
+        let evicted = shared.locked().end_start(&settings, outcome);
+        // The lock is released before children are dropped.
+        drop(evicted);
     }
 }
 
@@ -239,12 +229,15 @@ impl<C: Kept> State<C> {
         self.waiting.remove(first)
     }
 
-    fn add(&mut self, child: C) {
+    /// Gives a child to the first job that waits for one, or keeps it. Returns those that are then
+    /// too many.
+    fn add(&mut self, child: C) -> Vec<C> {
         match self.first_waiting(child.settings()) {
             // Fails if the thread that waits panicked.
             Some(waiting) => drop(waiting.outcome.send(Ok(child))),
             None => self.idle.push(child),
         }
+        self.evict()
     }
 
     /// Takes out children that are too many, the longest idle first: they may have settings that no
@@ -259,9 +252,17 @@ impl<C: Kept> State<C> {
         self.idle.drain(..first).collect()
     }
 
-    fn end_start(&mut self, settings: &Settings) {
+    /// Ends a start. Returns the children that are then too many.
+    fn end_start(&mut self, settings: &Settings, outcome: Result<C, StartFailure>) -> Vec<C> {
         if let Some(own) = self.starting.iter().position(|other| other == settings) {
             self.starting.swap_remove(own);
+        }
+        match outcome {
+            Ok(child) => self.add(child),
+            Err(failure) => {
+                self.fail(settings, failure);
+                Vec::new()
+            }
         }
     }
 

@@ -91,6 +91,13 @@ impl Starts {
         self.begun.recv_timeout(LONG).unwrap()
     }
 
+    /// Waits until nothing starts any more.
+    fn settle(&self) {
+        while self.children.0.locked().threads > 0 {
+            thread::yield_now();
+        }
+    }
+
     fn is_quiet(&self) -> bool {
         self.begun.recv_timeout(SHORT).is_err()
     }
@@ -126,18 +133,18 @@ fn as_many_children_start_as_jobs_wait_and_as_there_are_processors() {
     assert!(jobs.iter().all(has_child));
     assert_eq!(starts.next(), 1);
     assert!(starts.is_quiet());
-    while starts.children.0.locked().threads > 0 {
-        thread::yield_now();
-    }
+    starts.settle();
     assert!(starts.children.0.locked().starting.is_empty());
 }
 
 #[test]
 fn a_start_that_is_not_awaited_any_more_serves_a_later_job() {
     let starts = Starts::new();
-    let soon = Instant::now() + SHORT;
-    assert!(starts.children.take(&settings(1), soon).is_none());
-    assert_eq!((starts.next(), starts.waiting()), (1, 0));
+    let first = starts.job(1);
+    assert_eq!(starts.next(), 1);
+    // Its time is over.
+    starts.children.0.locked().waiting.clear();
+    assert!(first.recv_timeout(LONG).unwrap().is_none());
     let other = starts.job(2);
     starts.outcomes.send(Ok(())).unwrap();
     starts.outcomes.send(Ok(())).unwrap();
@@ -160,6 +167,7 @@ fn one_idle_child_is_enough() {
     starts.children.refill(&settings(2));
     assert_eq!(starts.next(), 2);
     starts.outcomes.send(Err(lost())).unwrap();
+    starts.settle();
     let job = starts.job(2);
     assert_eq!(starts.next(), 2);
     starts.outcomes.send(Ok(())).unwrap();
@@ -170,13 +178,16 @@ fn one_idle_child_is_enough() {
 fn each_failure_fails_one_job() {
     let starts = Starts::new();
     let (first, second) = (starts.job(1), starts.job(1));
+    assert_eq!(starts.next(), 1);
     starts.outcomes.send(Err(lost())).unwrap();
     let failed = first.recv_timeout(LONG).unwrap();
     assert!(matches!(failed, Some(Err(StartFailure::Lost(_)))));
+    assert_eq!(starts.next(), 1);
     starts.outcomes.send(Ok(())).unwrap();
     assert!(has_child(&second));
     // A job that got another child does not see that its own failed.
     let third = starts.job(1);
+    assert_eq!(starts.next(), 1);
     starts.children.give_back(fake(1));
     starts.outcomes.send(Err(lost())).unwrap();
     assert!(has_child(&third));
