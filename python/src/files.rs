@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox::untrusted_text;
+use callbox::wasm::room_for_file;
 use callbox_core::regular_file;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyIsADirectoryError, PyMemoryError, PyOSError, PyPermissionError,
@@ -13,6 +14,7 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use sha2::{Digest, Sha256};
 
+use crate::error::or_raise;
 use crate::exit::argument;
 use crate::site::to_hex;
 
@@ -39,6 +41,10 @@ impl Contents {
     /// MemoryError: a stranger's file can be larger than what this process may have.
     fn add(&self, piece: &[u8]) -> PyResult<()> {
         let mut bytes = self.locked();
+        // The vector may double.
+        let most = bytes.len().saturating_add(piece.len()).saturating_mul(2);
+        let _room = room_for_file(most)
+            .map_err(|status| PyMemoryError::new_err(status.message().to_owned()))?;
         let reserved = bytes.try_reserve(piece.len());
         reserved.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
         bytes.extend_from_slice(piece);
@@ -72,9 +78,11 @@ impl Contents {
 pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = (most as u64).saturating_add(1);
-    regular_file::open(path)?
-        .take(most)
-        .read_to_end(&mut bytes)?;
+    let file = regular_file::open(path)?;
+    let size = usize::try_from(file.metadata()?.len().min(most)).unwrap_or(usize::MAX);
+    let _room = room_for_file(size)
+        .map_err(|status| Error::new(ErrorKind::OutOfMemory, status.message().to_owned()))?;
+    file.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -86,6 +94,7 @@ pub(crate) fn read_module(
     most: usize,
 ) -> PyResult<(Option<PathBuf>, Vec<u8>)> {
     if let Ok(given) = source.extract::<&[u8]>() {
+        let _room = or_raise(source.py(), room_for_file(given.len()))?;
         let mut bytes = Vec::new();
         let reserved = bytes.try_reserve_exact(given.len());
         reserved.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
@@ -117,6 +126,7 @@ pub(crate) fn error(path: &Path, error: &Error) -> PyErr {
         ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
         ErrorKind::IsADirectory => PyIsADirectoryError::new_err(message),
         ErrorKind::PermissionDenied => PyPermissionError::new_err(message),
+        ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
         _ => PyOSError::new_err(message),
     }
 }

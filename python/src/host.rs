@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use callbox::policy::{Isolation, Policy, Traps};
 use callbox::process::Worker;
 use callbox::untrusted_text::shown_path;
-use callbox::wasm::{Cache, CacheOptions, Config, Engine};
+use callbox::wasm::{Cache, CacheOptions, Config, Engine, room_for_load};
 use callbox::{Blame, Status, StatusCode};
 use callbox_cli::packages::Wanted;
 use callbox_package::Trust;
@@ -420,6 +420,7 @@ impl Host {
             Some(path) => status.context(shown_path(path)),
             None => status,
         };
+        let room = or_raise(py, room_for_load(bytes.len()).map_err(in_file))?;
         let checked = py.detach(|| {
             let Some(trust) = &self.0.trust else {
                 return Ok(None);
@@ -460,7 +461,7 @@ impl Host {
         let core = on_a_thread(py, move || {
             on_enough(|| ModuleCore::new(&host, bytes, name.as_deref(), native))
         })?;
-        drop(compiling);
+        drop((compiling, room));
         let core = or_raise(py, core.map_err(in_file))?;
         if core.targets.is_empty() {
             let from = path.map_or_else(String::new, |path| format!("{}: ", shown_path(&path)));

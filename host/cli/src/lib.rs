@@ -101,6 +101,7 @@ mod user_data;
 mod watch;
 mod write_file;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 #[cfg(unix)]
@@ -260,6 +261,19 @@ fn left_out(feature: &str) -> String {
     format!("this `callbox` was built without the feature `{feature}`")
 }
 
+/// What is wrong with the command line. It quotes words of that, such as names of files, whose lines
+/// could pass for callbox's.
+fn usage_text(error: &clap::Error, words: &[OsString]) -> String {
+    let mut text = error.render().to_string();
+    let words = words.iter().map(|word| word.to_string_lossy());
+    for word in words.filter(|word| word.contains('\n')) {
+        for line in word.split('\n').skip(1) {
+            text = text.replace(&format!("\n{line}"), &format!("\\n{line}"));
+        }
+    }
+    text::printable(&text)
+}
+
 /// Prints clap's message: help, the version, or what is wrong with the command line. With `--json`,
 /// a failure is also printed as an object.
 fn refuse(error: &clap::Error) -> ExitCode {
@@ -268,13 +282,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    // It quotes words of the command line, such as names of files.
-    let text = text::printable(&error.render().to_string());
+    let words = Vec::from_iter(std::env::args_os().skip(1));
+    let text = usage_text(error, &words);
     let _ = std::io::stderr().write_all(text.as_bytes());
-    let words: Vec<_> = std::env::args_os()
-        .skip(1)
-        .take_while(|word| word != "--")
-        .collect();
+    let words = Vec::from_iter(words.into_iter().take_while(|word| word != "--"));
     if words.iter().any(|word| word == "--json") {
         let reason = text.split("\n\n").next().unwrap_or_default();
         let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim();

@@ -3,25 +3,43 @@
 //! Under `RLIMIT_AS`, guests together could take all that the limit leaves. Then the process would
 //! end where it takes memory itself, or where its main thread needs more stack. A memory, a table or
 //! a module is therefore refused where less than [`RESERVE`] would be left.
+//!
+//! Between a look at what is left and a mapping, other threads may look, too. What a thread is about
+//! to map is therefore claimed, until it says that it has mapped it, or has run on for a while: a
+//! guest that grew its memory may not call the host again before its end.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::thread::{self, ThreadId};
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox_core::locks::locked;
-use callbox_core::values::Result;
+use callbox_core::values::{Result, Status};
 
 use crate::allocation::{Allocation, SLOT};
 use crate::compiler::COMPACT_MEMORY;
 use crate::failure::{caller_exhausted, host_exhausted};
+use crate::fork;
+use crate::processor_time;
 
-/// The bytes that guests leave: for the stack of the main thread, which grows, for what calls need
-/// of the host's memory, and for what threads take that look at the same time.
-pub(crate) const RESERVE: u64 = 128 << 20;
+/// The bytes that guests leave: for the stack of the main thread, which grows, for what calls and
+/// loads need of the host's memory, and for what glibc maps for a moment when a thread begins to
+/// allocate, which is 128 MiB.
+pub(crate) const RESERVE: u64 = 192 << 20;
 
-/// The most time between a look at what is left and the mapping that it is for.
-const SOON: Duration = Duration::from_millis(100);
+/// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
+const MAPPED: Duration = Duration::from_micros(200);
+
+/// The most time for which a claim waits for those of others to be mapped, and the pauses.
+const PATIENCE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// The bytes of the host's memory that a load takes beside its file, for each byte of the file, and
+/// at most.
+const LOAD_BYTES_PER_BYTE: u64 = 16;
+const LOAD_BYTES: u64 = 64 << 20;
 
 /// The address space that guests of an engine share with the process.
 #[derive(Debug)]
@@ -58,53 +76,70 @@ impl AddressSpace {
         Self { allocation, limit }
     }
 
+    /// The address space of this process, which must not be a worker.
+    fn of_process() -> Self {
+        Self {
+            allocation: Allocation::Compact,
+            limit: limit(),
+        }
+    }
+
     /// Makes sure that a memory of so many bytes can be reserved, where so many are reserved
-    /// already, and returns how many will be.
+    /// already. Returns how many will be, and the claim.
     #[inline]
-    pub(crate) fn reserve_memory(&self, bytes: usize, reserved: u64) -> Result<u64, Shortage> {
+    pub(crate) fn reserve_memory(
+        &self,
+        bytes: usize,
+        reserved: u64,
+    ) -> Result<(u64, Room), Shortage> {
         if self.limit.is_none() || bytes as u64 <= reserved {
-            return Ok(reserved);
+            return Ok((reserved, Room::default()));
         }
         let wanted = match self.allocation {
-            Allocation::Pooled => return Ok(reserved),
+            Allocation::Pooled => return Ok((reserved, Room::default())),
             Allocation::OnDemand => SLOT,
             Allocation::Compact => COMPACT_MEMORY.saturating_add(bytes as u64),
         };
-        self.claim(wanted)?;
-        Ok(wanted)
+        Ok((wanted, self.claim(wanted)?))
     }
 
-    /// Makes sure that so many bytes can be mapped soon.
-    pub(crate) fn claim(&self, wanted: u64) -> Result<(), Shortage> {
-        /// What threads are about to map. They have mapped what they wanted before.
-        static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
+    /// Claims bytes that the calling thread is about to map.
+    pub(crate) fn claim(&self, wanted: u64) -> Result<Room, Shortage> {
         let Some(limit) = self.limit else {
-            return Ok(());
+            return Ok(Room::default());
         };
-        let own = thread::current().id();
-        let mut claims = locked(&CLAIMS);
-        claims.retain(|claim| claim.thread != own && claim.at.elapsed() < SOON);
-        let claimed: u64 = claims.iter().map(|claim| claim.bytes).sum();
-        let left = limit.saturating_sub(address_space_in_use().saturating_add(claimed));
-        if left < wanted.saturating_add(RESERVE) {
-            return Err(Shortage { wanted, left });
+        let needed = wanted.saturating_add(RESERVE);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut claims = ledger();
+            // What is mapped and no longer claimed after this counts as in use.
+            let claimed: u64 = claims.iter().map(|claim| claim.bytes).sum();
+            let left = limit.saturating_sub(in_use());
+            if left.saturating_sub(claimed) >= needed {
+                return Ok(Room::new(&mut claims, wanted));
+            }
+            if left < needed || Instant::now() >= until {
+                let left = left.saturating_sub(claimed);
+                return Err(Shortage { wanted, left });
+            }
+            let before = claims.len();
+            claims.retain(|claim| !claim.is_mapped());
+            let waits = claims.len() == before;
+            drop(claims);
+            if waits {
+                thread::sleep(PAUSE);
+            }
         }
-        claims.push(Claim {
-            thread: own,
-            at: Instant::now(),
-            bytes: wanted,
-        });
-        Ok(())
     }
 
-    /// Makes sure that there is room for an instance and its stop word.
+    /// Claims an instance's stop word, and makes sure that there is room for its memory, which
+    /// counts when it is made.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the caller.
-    pub(crate) fn check_instance(&self) -> Result<()> {
+    pub(crate) fn claim_instance(&self) -> Result<Room> {
         let wanted = match self.allocation {
             Allocation::OnDemand => 2 * SLOT,
-            // The memory counts when it is made.
             Allocation::Pooled | Allocation::Compact => 0,
         };
         self.claim(wanted).map_err(|shortage| {
@@ -112,21 +147,137 @@ impl AddressSpace {
         })
     }
 
-    /// Makes sure that there is room to load modules.
+    /// Claims memory for a module: for reading a file of this many bytes, or its native code.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the host.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.claim(0)
-            .map_err(|shortage| host_exhausted(format!("no room for the module: {shortage}")))
+    pub(crate) fn claim_for_module(&self, bytes: u64) -> Result<Room> {
+        self.claim(bytes).map_err(no_room_for_module)
+    }
+}
+
+fn no_room_for_module(shortage: Shortage) -> Status {
+    host_exhausted(format!("no room for the module: {shortage}"))
+}
+
+/// The bytes that loading a file of this many bytes takes beside it.
+pub(crate) fn load_bytes(file: usize) -> u64 {
+    (file as u64)
+        .saturating_mul(LOAD_BYTES_PER_BYTE)
+        .min(LOAD_BYTES)
+}
+
+/// Claims address space for a copy of this many bytes of a module's file.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED, blamed on the host, under an `RLIMIT_AS` that leaves too little.
+#[doc(hidden)]
+pub fn room_for_file(bytes: usize) -> Result<Room> {
+    AddressSpace::of_process().claim_for_module(bytes as u64)
+}
+
+/// Claims address space for what loading a module of this many bytes takes beside its file.
+///
+/// # Errors
+/// As for [`room_for_file`].
+#[doc(hidden)]
+pub fn room_for_load(bytes: usize) -> Result<Room> {
+    AddressSpace::of_process().claim_for_module(load_bytes(bytes))
+}
+
+/// Address space that counts as taken until this is dropped.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Room {
+    /// The number of the claim, if there is one.
+    claim: Option<u64>,
+}
+
+impl Room {
+    fn new(claims: &mut Vec<Claim>, bytes: u64) -> Self {
+        if bytes == 0 {
+            return Self::default();
+        }
+        let number = claims.iter().map(|claim| claim.number + 1).max();
+        let number = number.unwrap_or_default();
+        claims.push(Claim {
+            number,
+            bytes,
+            thread: fs::read_link("/proc/thread-self")
+                .ok()
+                .and_then(|link| link.to_str().map(str::to_owned)),
+            used: processor_time::of_this_thread().unwrap_or_default(),
+        });
+        Self {
+            claim: Some(number),
+        }
+    }
+
+    /// Says that everything is mapped.
+    #[inline]
+    pub(crate) fn is_mapped(&mut self) {
+        if self.claim.is_some() {
+            self.give_back();
+        }
+    }
+
+    #[cold]
+    fn give_back(&mut self) {
+        if let Some(number) = self.claim.take() {
+            ledger().retain(|claim| claim.number != number);
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.is_mapped();
     }
 }
 
 /// What a thread is about to map.
 struct Claim {
-    thread: ThreadId,
-    at: Instant,
+    number: u64,
     bytes: u64,
+    /// The thread's folder in `/proc`.
+    thread: Option<String>,
+    /// The processor time of the thread until then.
+    used: Duration,
+}
+
+impl Claim {
+    /// Whether the thread has run on since, or has ended.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "`/proc` is where the kernel tells of threads"
+    )]
+    fn is_mapped(&self) -> bool {
+        let Some(thread) = &self.thread else {
+            return true;
+        };
+        let times = fs::read_to_string(format!("/proc/{thread}/schedstat")).ok();
+        let nanoseconds = times.and_then(|times| times.split(' ').next()?.parse().ok());
+        let used = nanoseconds.map(Duration::from_nanos);
+        used.is_none_or(|used| used >= self.used + MAPPED)
+    }
+}
+
+/// The claims of this process. A forked child has another ledger: a thread that it does not have may
+/// hold the lock of this one.
+fn ledger() -> MutexGuard<'static, Vec<Claim>> {
+    static LEDGERS: [Mutex<Vec<Claim>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
+    locked(&LEDGERS[fork::generation() as usize % LEDGERS.len()])
+}
+
+/// The bytes of address space that this process uses. All of it where no descriptor is free to ask
+/// with.
+fn in_use() -> u64 {
+    match read_status() {
+        Ok(status) => size_in(&status),
+        // A worker may not read it, and its memory is limited otherwise.
+        Err(ErrorKind::NotFound | ErrorKind::PermissionDenied) => 0,
+        Err(_) => u64::MAX,
+    }
 }
 
 /// The bytes of address space that `RLIMIT_AS` still leaves; `None` without such a limit.
@@ -145,12 +296,19 @@ fn limit() -> Option<u64> {
 /// The bytes of address space that this process uses, on Linux; 0 elsewhere.
 #[doc(hidden)]
 #[must_use]
+pub fn address_space_in_use() -> u64 {
+    read_status().map_or(0, |status| size_in(&status))
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "the kernel tells a process its size in this file alone"
 )]
-pub fn address_space_in_use() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+fn read_status() -> Result<String, ErrorKind> {
+    fs::read_to_string("/proc/self/status").map_err(|error| error.kind())
+}
+
+fn size_in(status: &str) -> u64 {
     let size = status
         .lines()
         .find_map(|line| line.strip_prefix("VmSize:"))

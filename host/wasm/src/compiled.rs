@@ -22,10 +22,11 @@ impl Compiled {
     /// As for [`compile`]. RESOURCE_EXHAUSTED, blamed on the host, if the process lacks address
     /// space.
     pub(crate) fn of(shared: &EngineShared, file: &mut ModuleFile) -> Result<Arc<Self>> {
-        shared.address_space.check()?;
+        let space = &shared.address_space;
+        space.claim_for_module(0)?;
         let loaded = Self::from_loads(shared, file)?;
         // A module that took what the process needs is dropped again.
-        shared.address_space.check()?;
+        space.claim_for_module(0)?;
         Ok(loaded)
     }
 
@@ -79,6 +80,9 @@ fn compile_and_load(
 ) -> Result<(wasmtime::Module, CompiledCode, CompiledIn)> {
     let (code, place) = compile(shared, file)?;
     file.drop_bytes();
+    // The code may be copied before it is mapped.
+    let size = code.code().size() as u64;
+    let _room = shared.address_space.claim_for_module(2 * size)?;
     let module = load(&shared.engine, TrustedCode::Compiled(&code));
     let module = module.map_err(|error| {
         Status::internal(format!("compiled code does not fit its engine: {error:#}"))

@@ -7,7 +7,7 @@ use callbox_core::policy::{Grants, Isolation, Policy};
 use callbox_core::values::Result;
 use wasmtime::Enabled;
 
-use crate::address_space;
+use crate::address_space::{self, load_bytes};
 use crate::allocation::{Allocation, PoolShare};
 use crate::compiler::CompilerSettings;
 use crate::compiler_threads;
@@ -163,6 +163,8 @@ impl Engine {
     }
 
     fn read(&self, wasm: &[u8]) -> Result<ModuleFile> {
+        let bytes = load_bytes(wasm.len()).saturating_add(wasm.len() as u64);
+        let _room = self.shared.address_space.claim_for_module(bytes)?;
         ModuleFile::read(wasm.to_vec(), &self.shared.policy.limits)
     }
 

@@ -311,8 +311,9 @@ fn new_store(module: &Module, share: Share, caller: Caller<'_>) -> Result<Store<
     let shared = &module.shared;
     // The ticker may hold a lock in a forked child, which has no ticker.
     shared.check_process("the module")?;
-    shared.address_space.check_instance()?;
+    let room = shared.address_space.claim_instance()?;
     let watch = shared.ticker.lease(&shared.engine)?;
+    drop(room);
     let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
     state.helpers_from = module.helpers_from;
     state.capabilities = module.capabilities.for_instance(shared);

@@ -11,7 +11,7 @@ use callbox_core::policy::Grants;
 use callbox_core::untrusted_text::quoted;
 use callbox_core::values::{Status, StatusCode};
 
-use crate::address_space::Shortage;
+use crate::address_space::{Room, Shortage};
 use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
 use crate::fuel::FuelLeft;
@@ -127,6 +127,8 @@ pub(crate) struct GuestState {
     table_bytes: usize,
     /// The bytes of address space that are reserved for the memory, where that is limited.
     reserved: u64,
+    /// The claim of address space that the guest is about to map.
+    pub(crate) room: Room,
     pub(crate) attached: Attached,
     /// The functions that the current call may call back.
     pub(crate) callable: Arc<[Arc<FunctionReference>]>,
@@ -155,6 +157,7 @@ impl GuestState {
             growth_refused: None,
             table_bytes: 0,
             reserved: 0,
+            room: Room::default(),
             attached: Attached::default(),
             callable: Arc::default(),
             callee_failure: None,
@@ -283,10 +286,12 @@ impl wasmtime::ResourceLimiter for GuestState {
                 outside_programs: self.share.is_outside_programs(),
             }
         } else {
+            // What was claimed before is mapped.
+            self.room.is_mapped();
             let space = &self.shared.address_space;
             match space.reserve_memory(desired, self.reserved) {
-                Ok(reserved) => {
-                    self.reserved = reserved;
+                Ok((reserved, room)) => {
+                    (self.reserved, self.room) = (reserved, room);
                     return Ok(true);
                 }
                 Err(shortage) => {
@@ -301,6 +306,7 @@ impl wasmtime::ResourceLimiter for GuestState {
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         self.share.shrink_back();
+        self.room.is_mapped();
         self.reserved = 0;
         self.growth_refused = Some(RefusedGrowth::Failed(format!("{error:#}")));
         Ok(())
@@ -330,10 +336,14 @@ impl wasmtime::ResourceLimiter for GuestState {
             });
             return Ok(false);
         }
-        if let Err(shortage) = self.shared.address_space.claim(more as u64) {
-            self.share.shrink_back();
-            self.growth_refused = Some(RefusedGrowth::Space(shortage));
-            return Ok(false);
+        self.room.is_mapped();
+        match self.shared.address_space.claim(more as u64) {
+            Ok(room) => self.room = room,
+            Err(shortage) => {
+                self.share.shrink_back();
+                self.growth_refused = Some(RefusedGrowth::Space(shortage));
+                return Ok(false);
+            }
         }
         self.table_bytes += more;
         Ok(true)

@@ -16,7 +16,7 @@ use callbox::{Status, StatusCode};
 /// The most runs that a module remembers: those that were late last.
 const REMEMBERED: usize = 64;
 
-/// The runs in which calls of one module were stopped at their deadlines.
+/// The runs in which calls of one module were stopped at their deadlines, or said so of themselves.
 #[derive(Debug)]
 pub(crate) struct LateRuns {
     /// The most time that these calls of a run take together.
@@ -35,7 +35,7 @@ impl LateRuns {
         }
     }
 
-    /// Notes that a call of a run was stopped at its deadline after this time.
+    /// Notes that a call of a run failed with DEADLINE_EXCEEDED after this time.
     pub(super) fn note(&self, run: i64, time: Duration) {
         let mut runs = self.runs();
         match runs.iter_mut().find(|(known, _)| *known == run) {
@@ -73,7 +73,7 @@ impl LateRuns {
                 StatusCode::DeadlineExceeded,
                 Blame::Guest,
                 format!(
-                    "the module's calls in this run of the program that were stopped at their deadlines took {time:.1?} together, expected at most {limit:?} (`deadline_ms`)"
+                    "the module's calls in this run of the program that failed with DEADLINE_EXCEEDED took {time:.1?} together, expected at most {limit:?} (`deadline_ms`)"
                 ),
             )),
             _ => Ok(()),

@@ -164,7 +164,7 @@ fn wrong_words_are_wrong_usage() {
 #[test]
 fn wrong_words_do_not_control_a_terminal() {
     let folder = Folder::new();
-    for word in ["--\u{9b}31m", "a\u{202e}b", "--x=\u{1b}[2J"] {
+    for word in ["--\u{9b}31m", "a\u{202e}b", "x\u{1b}[2J"] {
         let ran = folder.run(&["call", "m.wasm", "f", "--result", word, word]);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains('\u{fffd}'), "{ran:?}");
@@ -173,6 +173,16 @@ fn wrong_words_do_not_control_a_terminal() {
             "{ran:?}"
         );
     }
+}
+
+#[test]
+fn wrong_words_forge_no_lines() {
+    let folder = Folder::new();
+    let word = "--x\nerror: forged\n  blame: guest\nk.wasm";
+    let ran = folder.run(&["inspect", word]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("\\nerror: forged\\n  blame"), "{ran:?}");
+    assert!(!ran.stderr.contains("\nerror: forged"), "{ran:?}");
 }
 
 #[test]

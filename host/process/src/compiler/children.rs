@@ -206,8 +206,9 @@ impl<C: Kept> State<C> {
         Some(self.idle.remove(found))
     }
 
-    /// Has a job wait, and returns its number.
+    /// Has a job wait, and returns its number. What was to start without a job starts for it.
     fn wait(&mut self, settings: &Settings, outcome: Sender<Result<C, StartFailure>>) -> u64 {
+        self.refills.retain(|refill| refill != settings);
         self.jobs += 1;
         self.waiting.push_back(Waiting {
             number: self.jobs,

@@ -52,6 +52,7 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
 pub(super) fn disarm(store: &mut Store<GuestState>) {
     let state = store.data_mut();
     state.interrupt.disarm();
+    state.room.is_mapped();
     if let Some(capabilities) = &mut state.capabilities {
         capabilities.end_output(&mut state.log);
     }

@@ -175,6 +175,26 @@ fn one_idle_child_is_enough() {
 }
 
 #[test]
+fn a_job_takes_what_was_to_be_idle() {
+    let starts = Starts::new();
+    // As many jobs as can start children keep the refill waiting.
+    let others = Vec::from_iter((0..processors()).map(|_| starts.job(2)));
+    for _ in &others {
+        assert_eq!(starts.next(), 2);
+    }
+    starts.children.refill(&settings(1));
+    let job = starts.job(1);
+    for _ in &others {
+        starts.outcomes.send(Ok(())).unwrap();
+    }
+    assert_eq!(starts.next(), 1);
+    starts.outcomes.send(Ok(())).unwrap();
+    assert!(has_child(&job));
+    starts.settle();
+    assert!(starts.is_quiet());
+}
+
+#[test]
 fn each_failure_fails_one_job() {
     let starts = Starts::new();
     let (first, second) = (starts.job(1), starts.job(1));
