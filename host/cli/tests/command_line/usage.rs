@@ -164,8 +164,8 @@ fn wrong_words_are_wrong_usage() {
 #[test]
 fn wrong_words_do_not_control_a_terminal() {
     let folder = Folder::new();
-    for word in ["--\u{9b}31m", "a\u{202e}b", "x\u{1b}[2J"] {
-        let ran = folder.run(&["call", "m.wasm", "f", "--result", word, word]);
+    for word in ["--\u{9b}31m", "--a\u{202e}b", "--x\u{1b}[2J"] {
+        let ran = folder.run(&["inspect", word]);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains('\u{fffd}'), "{ran:?}");
         assert!(
