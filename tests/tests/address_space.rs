@@ -110,6 +110,10 @@ fn the_child() {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
             println!("said: {}", filled());
         }
+        ("turns", gibibytes) => {
+            lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
+            println!("said: {}", calls_in_turn());
+        }
         ("engines", _) => println!("said: {}", many_engines()),
         ("threads", most) => {
             lower(Resource::Nproc, most.parse().unwrap());
@@ -186,6 +190,19 @@ fn filled() -> StatusCode {
     StatusCode::ResourceExhausted
 }
 
+/// Makes calls one after the other, each in a thread of its own, and says how many got memory.
+fn calls_in_turn() -> usize {
+    let engine = engine(Policy {
+        isolation: Isolation::Fresh,
+        ..Policy::default()
+    });
+    let grow = prepare(&engine.unwrap(), "grow").unwrap();
+    let has_memory = |_: &usize| {
+        std::thread::scope(|scope| scope.spawn(|| call(&grow, 512).unwrap() >= 0).join()).unwrap()
+    };
+    (0..200).filter(has_memory).count()
+}
+
 /// Uses as many instances at one time as an engine on demand has address space for.
 fn concurrent_instances() -> Allocation {
     let engine = Engine::new().unwrap();
@@ -232,6 +249,12 @@ fn guests_leave_address_space_to_the_process() {
         let end = play(&format!("filled {gibibytes}"), None);
         assert_eq!(end, StatusCode::ResourceExhausted.to_string());
     }
+}
+
+/// What a thread has mapped, and what it has unmapped, counts no longer.
+#[test]
+fn calls_that_ended_take_no_address_space() {
+    assert_eq!(play("turns 1", None), "200");
 }
 
 /// An instance takes 8 GiB of address space, half of it for its stop word. Engines are on demand

@@ -261,8 +261,8 @@ fn left_out(feature: &str) -> String {
     format!("this `callbox` was built without the feature `{feature}`")
 }
 
-/// What is wrong with the command line. It quotes words of that, such as names of files, whose lines
-/// could pass for callbox's.
+/// What is wrong with the command line. It quotes words of that, such as names of files, whose
+/// lines could pass for callbox's.
 fn usage_text(error: &clap::Error, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
     let words = words.iter().map(|word| word.to_string_lossy());

@@ -115,7 +115,7 @@ impl Exchange {
         Ok((new, theirs.into()))
     }
 
-    /// Sees from now on that the worker ends, whoever holds its socket.
+    /// Sees from now on that the worker ends, also if a forked process holds its socket.
     pub(super) fn watch(&mut self, worker: &Child) {
         let id = i32::try_from(worker.id()).ok().and_then(Pid::from_raw);
         // Linux tells since version 5.3, and a container may forbid it.

@@ -1,12 +1,12 @@
 //! What guests leave of a limited address space to the process that runs them.
 //!
 //! Under `RLIMIT_AS`, guests together could take all that the limit leaves. Then the process would
-//! end where it takes memory itself, or where its main thread needs more stack. A memory, a table or
-//! a module is therefore refused where less than [`RESERVE`] would be left.
+//! end where it takes memory itself, or where its main thread needs more stack. A memory, a table
+//! or a module is therefore refused where less than [`RESERVE`] would be left.
 //!
-//! Between a look at what is left and a mapping, other threads may look, too. What a thread is about
-//! to map is therefore claimed, until it says that it has mapped it, or has run on for a while: a
-//! guest that grew its memory may not call the host again before its end.
+//! Between a look at what is left and a mapping, other threads may look, too. What a thread is
+//! about to map is therefore claimed, until it says that it has mapped it, or has run on for a
+//! while: a guest that grew its memory may not call the host again before its end.
 
 use std::fmt;
 use std::fs;
@@ -262,8 +262,8 @@ impl Claim {
     }
 }
 
-/// The claims of this process. A forked child has another ledger: a thread that it does not have may
-/// hold the lock of this one.
+/// The claims of this process. A forked child has another ledger: a thread that it does not have
+/// may hold the lock of this one.
 fn ledger() -> MutexGuard<'static, Vec<Claim>> {
     static LEDGERS: [Mutex<Vec<Claim>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
     locked(&LEDGERS[fork::generation() as usize % LEDGERS.len()])

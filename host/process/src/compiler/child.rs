@@ -367,7 +367,8 @@ impl CompilerChild {
             if self.exchange.has_answer(look)? {
                 return Ok(());
             }
-            // Those of a stopped child do not change. It may have been stopped before the first look.
+            // Those of a stopped child do not change. It may have been stopped before the first
+            // look.
             if times.is_empty() || !place.is_stopped() {
                 (times, busy) = self.times_used();
                 resident = self.resident_bytes();

@@ -17,7 +17,8 @@ use callbox_core::values::{Blame, Status, StatusCode};
 
 use super::child::{Settings, StartFailure};
 
-/// The most idle children. Their jobs leave them warm, and starting one takes longer than most jobs.
+/// The most idle children. Their jobs leave them warm, and starting one takes longer than most
+/// jobs.
 pub(super) const MOST_IDLE: usize = 8;
 
 /// The most bytes of memory that idle children hold together.
