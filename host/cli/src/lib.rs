@@ -261,17 +261,17 @@ fn left_out(feature: &str) -> String {
     format!("this `callbox` was built without the feature `{feature}`")
 }
 
-/// What is wrong with the command line. It quotes words of that, such as names of files, whose
-/// lines could pass for callbox's.
+/// What is wrong with the command line. It quotes words of that, such as names of files. If one has
+/// lines, which could pass for callbox's, all is on one line.
 fn usage_text(error: &clap::Error, words: &[OsString]) -> String {
-    let mut text = error.render().to_string();
-    let words = words.iter().map(|word| word.to_string_lossy());
-    for word in words.filter(|word| word.contains('\n')) {
-        for line in word.split('\n').skip(1) {
-            text = text.replace(&format!("\n{line}"), &format!("\\n{line}"));
-        }
+    let text = text::printable(&error.render().to_string());
+    if words
+        .iter()
+        .any(|word| word.to_string_lossy().contains('\n'))
+    {
+        return format!("{}\n", text.trim_end().replace('\n', "\\n"));
     }
-    text::printable(&text)
+    text
 }
 
 /// Prints clap's message: help, the version, or what is wrong with the command line. With `--json`,

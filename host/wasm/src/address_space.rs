@@ -11,6 +11,7 @@
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -198,8 +199,9 @@ impl Room {
         if bytes == 0 {
             return Self::default();
         }
-        let number = claims.iter().map(|claim| claim.number + 1).max();
-        let number = number.unwrap_or_default();
+        // No number comes again: a claim may be gone before its room is given back.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         claims.push(Claim {
             number,
             bytes,

@@ -20,6 +20,7 @@ use crate::failures;
 use crate::interrupts::{self, LastOptions};
 use crate::registry;
 use crate::site::{Ready, fill_with_status};
+use crate::stack::on_enough;
 
 /// The number of arrays of a call that are listed without an allocation.
 const INLINE: usize = 16;
@@ -71,10 +72,13 @@ pub(super) unsafe fn handle(
 }
 
 fn execute(frame: Frame<'_>) -> callbox::Result<()> {
-    match guarded(|| slots::with(frame, |found| call(frame, found))) {
-        Ok(()) => Ok(()),
-        Err(failure) => as_status(frame, failure),
-    }
+    // Attributes may nest, and XLA runs small programs on the caller's thread.
+    on_enough(
+        || match guarded(|| slots::with(frame, |found| call(frame, found))) {
+            Ok(()) => Ok(()),
+            Err(failure) => as_status(frame, failure),
+        },
+    )
 }
 
 #[inline]
