@@ -16,7 +16,7 @@ use callbox::{Status, StatusCode};
 /// The most runs that a module remembers: those that were late last.
 const REMEMBERED: usize = 64;
 
-/// The runs in which calls of one module were stopped at their deadlines, or said so of themselves.
+/// The runs in which calls of one module were stopped at their deadlines, or said so themselves.
 #[derive(Debug)]
 pub(crate) struct LateRuns {
     /// The most time that these calls of a run take together.

@@ -41,7 +41,7 @@ pub(crate) struct Ready {
     recordable: Option<Recordable>,
     /// Whether the last result is a status, which the target does not have.
     has_status: bool,
-    /// For each result the size of one batch element in bytes, and whether its type is PRED.
+    /// For each result the size of one batch element in bytes, and the type of its numbers.
     elements: Vec<(usize, ElementType)>,
     bytes_in: usize,
     bytes_out: usize,
