@@ -15,18 +15,27 @@ def literal(value: Any) -> str:
     Operators take no other types. In the literal a tuple stands for a value that has no literal in
     Python: its kind, and its parts. `torch.compile` traces this function, so it is kept simple.
     `float` and `int` make a number a constant of the program: PyTorch 2.13 formats no symbolic one.
+    What a subclass overrides is not asked for: an enumeration's text is its own.
     """
     if isinstance(value, dict):
-        return "{" + ", ".join([f"{name!r}: {literal(inner)}" for name, inner in value.items()]) + "}"
+        for name in value:
+            if not isinstance(name, str):
+                raise TypeError(f"expected names as the keys of a dictionary, found {name!r}")
+        return "{" + ", ".join([f"{literal(name)}: {literal(inner)}" for name, inner in value.items()]) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join([literal(inner) for inner in value]) + "]"
+    if isinstance(value, str):
+        return f"{value!r}" if type(value) is str else f"{str.__str__(value)!r}"
+    if isinstance(value, bytes):
+        return f"{value!r}" if type(value) is bytes else f"{bytes.__getitem__(value, slice(None))!r}"
     if isinstance(value, (np.ndarray, np.generic)):
-        return f"('array', {value.dtype.name!r}, {value.shape!r}, {value.tobytes()!r})"
+        kind = "array" if isinstance(value, np.ndarray) else "scalar"
+        return f"({kind!r}, {value.dtype.name!r}, {value.dtype.byteorder!r}, {value.shape!r}, {value.tobytes()!r})"
     if isinstance(value, float):
         return f"('float', '{float(value)!r}')"
     if isinstance(value, complex):
-        return f"('complex', '{value!r}')"
-    if value is None or isinstance(value, (bool, str, bytes)):
+        return f"('complex', '{complex(value)!r}')"
+    if value is None or isinstance(value, bool):
         return f"{value!r}"
     if isinstance(value, int):
         return f"{int(value)!r}"
@@ -44,9 +53,10 @@ def attributes(literal: str) -> dict[str, Any]:
 
 def _value(read: Any) -> Any:
     match read:
-        case ("array", dtype, shape, data):
-            array = np.frombuffer(data, _numpy_dtype(dtype)).reshape(shape)
-            return array if shape else array[()]
+        case ("array", dtype, order, shape, data):
+            return np.frombuffer(data, _numpy_dtype(dtype).newbyteorder(order)).reshape(shape)
+        case ("scalar", dtype, order, shape, data):
+            return np.frombuffer(data, _numpy_dtype(dtype).newbyteorder(order)).reshape(shape)[()]
         case ("float", text):
             return float(text)
         case ("complex", text):

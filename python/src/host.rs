@@ -455,13 +455,15 @@ impl Host {
             Ok(loaded)
         });
         let native = or_raise(py, loaded)?;
+        // The module claims what it takes.
+        drop(room);
         let file = path.as_deref().and_then(Path::file_name);
         let compiling = trace::span(py, || format!("callbox compile {}", file_label(file)));
         let (host, name) = (Arc::clone(&self.0), path.clone());
         let core = on_a_thread(py, move || {
             on_enough(|| ModuleCore::new(&host, bytes, name.as_deref(), native))
         })?;
-        drop((compiling, room));
+        drop(compiling);
         let core = or_raise(py, core.map_err(in_file))?;
         if core.targets.is_empty() {
             let from = path.map_or_else(String::new, |path| format!("{}: ", shown_path(&path)));

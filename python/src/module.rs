@@ -14,7 +14,7 @@ use callbox::CallOptions;
 use callbox::call::{CallSite, Mapping, Signature};
 use callbox::policy::Grants;
 use callbox::traced::module_key;
-use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall};
+use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall, room_for_load};
 use callbox::{ArrayShape, Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -74,7 +74,9 @@ impl ModuleCore {
         name: Option<&Path>,
         native: Option<Native>,
     ) -> callbox::Result<Self> {
+        let room = room_for_load(bytes.len())?;
         let mut file = ModuleFile::read(bytes, &host.policy.limits)?;
+        drop(room);
         if let Some(name) = name.and_then(Path::file_name) {
             file = file.named(&name.to_string_lossy());
         }

@@ -33,8 +33,10 @@ pub(crate) const RESERVE: u64 = 192 << 20;
 /// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
 const MAPPED: Duration = Duration::from_micros(200);
 
-/// The most time for which a claim waits for those of others to be mapped, and the pauses.
+/// The most time for which the claim of a guest waits for those of others to be mapped, that of a
+/// load, and the pauses.
 const PATIENCE: Duration = Duration::from_millis(5);
+const PATIENCE_OF_LOADS: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// The bytes of the host's memory that a load takes beside its file, for each byte of the file, and
@@ -106,11 +108,15 @@ impl AddressSpace {
 
     /// Claims bytes that the calling thread is about to map.
     pub(crate) fn claim(&self, wanted: u64) -> Result<Room, Shortage> {
+        self.claim_within(wanted, PATIENCE)
+    }
+
+    fn claim_within(&self, wanted: u64, patience: Duration) -> Result<Room, Shortage> {
         let Some(limit) = self.limit else {
             return Ok(Room::default());
         };
         let needed = wanted.saturating_add(RESERVE);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         loop {
             let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
@@ -153,7 +159,8 @@ impl AddressSpace {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the host.
     pub(crate) fn claim_for_module(&self, bytes: u64) -> Result<Room> {
-        self.claim(bytes).map_err(no_room_for_module)
+        self.claim_within(bytes, PATIENCE_OF_LOADS)
+            .map_err(no_room_for_module)
     }
 }
 
@@ -329,5 +336,20 @@ pub(crate) fn advice() -> String {
             "drop engines and executables that are not needed, or run fewer instances at one time"
                 .to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Room;
+
+    /// Otherwise the owner of a claim that is gone would give back another one.
+    #[test]
+    fn no_number_comes_again() {
+        let mut claims = Vec::new();
+        let first = Room::new(&mut claims, 1);
+        claims.clear();
+        let second = Room::new(&mut claims, 1);
+        assert_ne!(first.claim, second.claim);
     }
 }

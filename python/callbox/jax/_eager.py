@@ -82,7 +82,8 @@ def frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...] | None:
                 return None
             key.append((name, kind, value))
         elif kind is np.ndarray or issubclass(kind, np.generic):
-            if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+            # NumPy's strings lose the NULs at their ends.
+            if value.dtype.hasobject or value.dtype.kind in "SU" or value.nbytes > _MOST_BYTES:
                 return None
             key.append((name, kind, (value.dtype, value.shape, value.tobytes())))
         else:

@@ -217,6 +217,7 @@ def _described(given: Any) -> dict[str, Any]:
     for name, kind in kinds:
         if not isinstance(given[name], kind):
             raise TypeError(f"{name} is a {type(given[name]).__name__}")
+    given["name"].encode()  # JSON can escape one half of a character.
     return {**{name: given[name] for name, _ in kinds}, "length": _length(given["length"])}
 
 

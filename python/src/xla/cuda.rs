@@ -23,11 +23,12 @@ use super::abi::{CallFrame, Error, TRAIT_COMMAND_BUFFER_COMPATIBLE};
 use super::frame::{Arrays, Frame};
 use super::handler::handle;
 use super::packing::is_packed;
-use super::slots::{self, CallAttributes, Slots};
+use super::slots::{self, CallAttributes, Found, Slots};
 use crate::module::{FamilyKey, ModuleCore, SiteKey, key_part};
 use crate::native;
 use crate::shadow::ShadowSite;
 use crate::site::{Passage, Shapes, check_status, no_status, note_failure, poison};
+use crate::stack::on_enough;
 use crate::stats::Stats;
 
 /// Launches the kernel that the frame's attributes name.
@@ -75,7 +76,7 @@ fn enqueue(
     frame: Frame<'_>,
     queue_on: fn(&Arc<CudaDevice>, *mut std::ffi::c_void) -> callbox::Result<CudaQueue>,
 ) -> callbox::Result<()> {
-    slots::with_in(&CACHE, frame, prepare, |found| {
+    let call = |found: &Found<'_, Launches>| {
         let cached = &found.cached;
         let stream = frame.stream()?;
         // SAFETY: it is the stream that XLA gave for this call.
@@ -85,7 +86,9 @@ fn enqueue(
         let mut queue = queue_on(&device, stream)?;
         let options = found.within.as_ref();
         (found.ready).enqueue(options, &mut queue, &operands, &results)
-    })
+    };
+    // Attributes may nest.
+    on_enough(|| slots::with_in(&CACHE, frame, prepare, call))
 }
 
 /// Borrows XLA's arrays.

@@ -238,6 +238,18 @@ def test_texts_arrive_as_they_are(load):
     assert bytes(np.asarray(y)) == text.encode()
 
 
+@pytest.mark.parametrize("text", [np.bytes_(b"a\0b\0"), np.bytes_(b""), np.str_("a\0"), np.str_("\0")])
+def test_strings_of_numpy_arrive_as_they_are(load, text):
+    expected = str.encode(text) if isinstance(text, str) else bytes.__getitem__(text, slice(None))
+    shape = jax.ShapeDtypeStruct((len(text),), np.uint8)
+
+    def call():
+        return callbox.jax.call(load("typed_ffi").text, text=text, result_shape_dtypes=shape)
+
+    for y in (call(), jax.jit(call)()):
+        assert bytes(np.asarray(y)) == expected
+
+
 def test_attributes_of_the_functions_own_names_go_into_a_dictionary(load):
     y = callbox.jax.call(
         load("typed_ffi").range,

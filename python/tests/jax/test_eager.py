@@ -76,7 +76,20 @@ def test_a_key_holds_the_attributes(attributes):
     assert hash(key) == hash(_eager.frozen(attributes))
 
 
-@pytest.mark.parametrize("value", [float("nan"), [1, 2], {"a": 1}, None, np.zeros(5000), "x" * 5000, np.array([None])])
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        [1, 2],
+        {"a": 1},
+        None,
+        np.zeros(5000),
+        "x" * 5000,
+        np.array([None]),
+        np.str_("x\0"),
+        np.bytes_(b""),
+    ],
+)
 def test_other_attributes_have_no_key(value):
     assert _eager.frozen({"a": value}) is None
 

@@ -297,6 +297,7 @@ def test_bundles_that_were_changed(load):
             data.replace(b'"add_n.wasm"', b'"\\u001b[2J\\n"', 1).replace(digest, b"0" * 64, 1),
             "of the key 0000",
         ),
+        "half a character": (data.replace(b'"add_n.wasm"', b'"\\ud800"', 1), "expected the header of a bundle"),
         "a key of a policy": (data.replace(b'"traps"', b'"\\u001b["', 1), r"differs in '\\x1b\[', traps: pass"),
         "a length": (data.replace(b'"program": ', b'"program":"' + b"9" * 999 + b'", "x": ', 1), "a length is '9{79}"),
     }

@@ -116,6 +116,31 @@ def test_threads_with_small_stacks(python):
     assert python(FAULTS + textwrap.dedent(program)) == "alive\n"
 
 
+@pytest.mark.parametrize(("kib", "depth"), [(32, 1), (96, 63)])
+def test_a_first_call_of_a_program_on_a_thread_with_a_small_stack(python, kib, depth):
+    """XLA runs small programs on the caller's thread, and the first call prepares the call site."""
+    program = """
+    import sys, threading
+    import callbox, callbox.jax, jax
+    kib, depth = int(sys.argv[1]), int(sys.argv[2])
+    target = callbox.Host().load(os.environ["CALLBOX_GUESTS"] + "/typed_ffi.wasm").depth
+    shape = jax.ShapeDtypeStruct((2,), np.int32)
+    def compiled(depth):
+        nested = {"leaf": np.int32(7)}
+        for _ in range(depth - 1):
+            nested = {"deeper": nested}
+        return jax.jit(lambda: callbox.jax.call(target, nested=nested, result_shape_dtypes=shape)).lower().compile()
+    # What JAX itself does in a first call takes more than 32 KiB.
+    jax.block_until_ready(compiled(2)())
+    program = compiled(depth)
+    threading.stack_size(kib << 10)
+    thread = threading.Thread(target=lambda: print(np.asarray(program()).tolist()))
+    thread.start()
+    thread.join()
+    """
+    assert python(FAULTS + textwrap.dedent(program), str(kib), str(depth)) == f"[{depth}, 7]\n"
+
+
 @pytest.mark.newest
 def test_a_trap_on_one_shard_before_a_collective(python):
     """Without a status the other shards would wait, and XLA would end the process."""

@@ -1,5 +1,6 @@
 """Calls: values, dtypes, memory, attributes and errors."""
 
+import enum
 import itertools
 import threading
 import time
@@ -144,6 +145,7 @@ ATTRIBUTES = [
     {"a": [1, [2.5, "x"], {"b": [False]}], "c": {"d": {}}},
     {"a": np.float32(0.1), "b": np.int8(-1), "c": np.bool_(True), "d": np.complex64(1j)},
     {"a": np.arange(6, dtype=np.int16).reshape(2, 3).T, "b": np.zeros((0, 2), np.float32)},
+    {"a": np.arange(3, dtype=">i4"), "b": np.array(2.5, ">f8"), "c": np.array(1, np.int8)},
 ]
 
 
@@ -156,6 +158,40 @@ def test_attributes_are_read_as_they_were_written(attributes):
         assert getattr(read[name], "dtype", None) == getattr(value, "dtype", None)
         # Texts distinguish -0.0 from 0.0, and ignore the memory order of arrays.
         assert repr(read[name]) == repr(value)
+
+
+class Name(enum.StrEnum):
+    FIRST = "first\0"
+
+
+class Shouted(bytes):
+    def __repr__(self):
+        return "shouted"
+
+
+def test_strings_of_other_classes_are_strings():
+    given = {
+        np.str_("a"): Name.FIRST,
+        "b": np.str_("x\0"),
+        "c": np.bytes_(b"x\0"),
+        "d": np.bytes_(b""),
+        "e": Shouted(b"x"),
+    }
+    read = _literals.attributes(_literals.literal(given))
+    assert read == {"a": "first\0", "b": "x\0", "c": b"x\0", "d": b"", "e": b"x"}
+    assert {type(value) for value in read.values()} == {str, bytes}
+
+
+def test_names_are_strings():
+    with pytest.raises(TypeError, match="as the keys of a dictionary, found 1"):
+        _literals.literal({"a": {1: 2}})
+
+
+def test_an_array_of_another_byte_order_is_the_same_in_a_compiled_program(typed):
+    array = np.arange(3, dtype=">i4")
+    shape = callbox.torch.op(typed.array_shape, result_shape_dtypes=((4,), torch.int64))
+    compiled = torch.compile(lambda: shape(array=array), fullgraph=True, backend="eager")
+    assert compiled().tolist() == shape(array=array).tolist() == [1, 3, 0, 2]
 
 
 def test_attributes_of_other_types_are_refused(squareplus):
