@@ -187,11 +187,10 @@ def test_names_are_strings():
         _literals.literal({"a": {1: 2}})
 
 
-def test_an_array_of_another_byte_order_is_the_same_in_a_compiled_program(typed):
-    array = np.arange(3, dtype=">i4")
+@pytest.mark.parametrize("order", "<>")
+def test_an_array_has_any_byte_order(typed, order):
     shape = callbox.torch.op(typed.array_shape, result_shape_dtypes=((4,), torch.int64))
-    compiled = torch.compile(lambda: shape(array=array), fullgraph=True, backend="eager")
-    assert compiled().tolist() == shape(array=array).tolist() == [1, 3, 0, 2]
+    assert shape(array=np.arange(3, dtype=f"{order}i4")).tolist() == [1, 3, 0, 2]
 
 
 def test_attributes_of_other_types_are_refused(squareplus):
