@@ -51,3 +51,38 @@ def test_a_jitted_call(python):
     if plain.returncode != 0:
         pytest.skip(f"JAX itself does not start with 2 GiB: {plain.stderr[-200:]!r}")
     assert python(LIMITED + JAX + JITTED) == 2 * EXPECTED
+
+
+def test_forks_beside_threads_that_claim(python):
+    """A forked process must not wait for a lock of a thread that it does not have."""
+    program = """
+import signal, sys, threading, warnings
+import numpy as np
+import callbox
+x = np.arange(4, dtype=np.float32)
+host = callbox.Host(isolation="fresh")
+module = host.load(os.path.join(os.environ["CALLBOX_GUESTS"], "add_n.wasm"))
+ends = False
+def work():
+    while not ends:
+        module.add_n(x, n=1)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+warnings.simplefilter("ignore")
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        host.load(os.path.join(os.environ["CALLBOX_GUESTS"], "add_n.wasm")).add_n(x, n=1)
+        os._exit(0)
+    ended = os.waitpid(child, 0)[1]
+    if ended:
+        print("a fork ended with", ended)
+        break
+ends = True
+for thread in threads:
+    thread.join()
+print(module.add_n(x, n=1).tolist())
+"""
+    assert python(LIMITED + program) == EXPECTED
