@@ -108,7 +108,11 @@ fn the_child() {
         }
         ("filled", gibibytes) => {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
-            println!("said: {}", filled());
+            println!("said: {}", filled("RLIMIT_AS"));
+        }
+        ("data", gibibytes) => {
+            lower(Resource::Data, gibibytes.parse::<u64>().unwrap() << 30);
+            println!("said: {}", filled("RLIMIT_DATA"));
         }
         ("turns", gibibytes) => {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
@@ -152,7 +156,7 @@ fn within_a_limit() -> Allocation {
 
 /// Has the guests of many modules take all the memory that they can get, in several threads at one
 /// time, and says how it ends.
-fn filled() -> StatusCode {
+fn filled(limit: &str) -> StatusCode {
     const STEP: i32 = 64;
     let engine = Engine::new().unwrap();
     let fill = |thread: usize| {
@@ -179,10 +183,10 @@ fn filled() -> StatusCode {
         Vec::from_iter(threads.into_iter().map(|thread| thread.join().unwrap()))
     });
     // The process has what it needs: more stack, memory, and the guests that are there.
-    assert!(Vec::<u8>::new().try_reserve_exact(64 << 20).is_ok());
+    assert!(Vec::<u8>::new().try_reserve_exact(48 << 20).is_ok());
     for (calls, status) in &ends {
         assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
-        assert!(status.message().contains("RLIMIT_AS"), "{status}");
+        assert!(status.message().contains(limit), "{status}");
         for grow in calls {
             assert!(call(grow, STEP).is_ok());
         }
@@ -247,6 +251,14 @@ fn engines_work_within_a_limit_on_address_space() {
 fn guests_leave_address_space_to_the_process() {
     for gibibytes in [1, 2, 4] {
         let end = play(&format!("filled {gibibytes}"), None);
+        assert_eq!(end, StatusCode::ResourceExhausted.to_string());
+    }
+}
+
+#[test]
+fn guests_leave_memory_to_the_process() {
+    for gibibytes in [1, 2] {
+        let end = play(&format!("data {gibibytes}"), None);
         assert_eq!(end, StatusCode::ResourceExhausted.to_string());
     }
 }

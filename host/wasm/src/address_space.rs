@@ -1,8 +1,10 @@
-//! What guests leave of a limited address space to the process that runs them.
+//! What guests leave of a limited address space, or of limited memory, to the process that runs
+//! them.
 //!
-//! Under `RLIMIT_AS`, guests together could take all that the limit leaves. Then the process would
-//! end where it takes memory itself, or where its main thread needs more stack. A memory, a table
-//! or a module is therefore refused where less than [`RESERVE`] would be left.
+//! Under `RLIMIT_AS` or `RLIMIT_DATA`, guests together could take all that the limit leaves. Then
+//! the process would end where it takes memory itself, or where its main thread needs more stack. A
+//! memory, a table or a module is therefore refused where less than a limit's reserve would be
+//! left.
 //!
 //! Between a look at what is left and a mapping, other threads may look, too. What a thread is
 //! about to map is therefore claimed, until it says that it has mapped it, or has run on for a
@@ -25,10 +27,38 @@ use crate::failure::{caller_exhausted, host_exhausted};
 use crate::fork;
 use crate::processor_time;
 
-/// The bytes that guests leave: for the stack of the main thread, which grows, for what calls and
-/// loads need of the host's memory, and for what glibc maps for a moment when a thread begins to
-/// allocate, which is 128 MiB.
-pub(crate) const RESERVE: u64 = 192 << 20;
+/// A limit of the process.
+struct Limit {
+    name: &'static str,
+    /// What it limits.
+    of: &'static str,
+    /// The field of `/proc/self/status` with what is used.
+    used: &'static str,
+    /// The bytes that guests leave.
+    reserve: u64,
+}
+
+const LIMITS: [Limit; 2] = [
+    Limit {
+        name: "RLIMIT_AS",
+        of: "address space",
+        used: "VmSize:",
+        // For the stack of the main thread, which grows, for what calls and loads need of the
+        // host's memory, and for what glibc maps for a moment when a thread begins to allocate,
+        // which is 128 MiB.
+        reserve: 192 << 20,
+    },
+    Limit {
+        name: "RLIMIT_DATA",
+        of: "memory",
+        used: "VmData:",
+        // For the same, without what is mapped for a moment, which nothing may write to.
+        reserve: 64 << 20,
+    },
+];
+
+/// Bytes for each of [`LIMITS`].
+type Bytes = [u64; LIMITS.len()];
 
 /// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
 const MAPPED: Duration = Duration::from_micros(200);
@@ -48,86 +78,108 @@ const LOAD_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     allocation: Allocation,
-    /// `RLIMIT_AS`. Workers cannot ask for it later.
-    limit: Option<u64>,
+    /// Workers cannot ask for them later.
+    limits: [Option<u64>; LIMITS.len()],
 }
 
-/// What was refused for the lack of address space.
+/// What was refused for the lack of address space or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
+    /// The index of the limit.
+    limit: usize,
     wanted: u64,
     left: u64,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (wanted, left, reserve) = (self.wanted >> 20, self.left >> 20, RESERVE >> 20);
+        let Limit {
+            name, of, reserve, ..
+        } = &LIMITS[self.limit];
+        let (wanted, left, reserve) = (self.wanted >> 20, self.left >> 20, reserve >> 20);
         write!(
             f,
-            "expected {wanted} MiB of address space beside {reserve} MiB that are left to the process, found {left} MiB under RLIMIT_AS"
+            "expected {wanted} MiB of {of} beside {reserve} MiB that are left to the process, found {left} MiB under {name}"
         )
     }
 }
 
 impl AddressSpace {
-    /// The address space of an engine with this allocation. Pools have all of theirs.
+    /// The address space of an engine with this allocation.
     pub(crate) fn of(allocation: Allocation) -> Self {
-        let limit = match allocation {
-            Allocation::Pooled => None,
-            Allocation::OnDemand | Allocation::Compact => limit(),
-        };
-        Self { allocation, limit }
+        let [space, data] = limits();
+        Self {
+            allocation,
+            // Pools have all of theirs.
+            limits: [space.filter(|_| allocation != Allocation::Pooled), data],
+        }
     }
 
     /// The address space of this process, which must not be a worker.
     fn of_process() -> Self {
         Self {
             allocation: Allocation::Compact,
-            limit: limit(),
+            limits: limits(),
         }
     }
 
-    /// Makes sure that a memory of so many bytes can be reserved, where so many are reserved
-    /// already. Returns how many will be, and the claim.
+    /// Makes sure that a memory can grow from a size to another in bytes, where so many are
+    /// reserved already. Returns how many will be, and the claim.
     #[inline]
     pub(crate) fn reserve_memory(
         &self,
-        bytes: usize,
+        current: usize,
+        desired: usize,
         reserved: u64,
     ) -> Result<(u64, Room), Shortage> {
-        if self.limit.is_none() || bytes as u64 <= reserved {
+        if self.limits == [None; LIMITS.len()] {
             return Ok((reserved, Room::default()));
         }
-        let wanted = match self.allocation {
-            Allocation::Pooled => return Ok((reserved, Room::default())),
-            Allocation::OnDemand => SLOT,
-            Allocation::Compact => COMPACT_MEMORY.saturating_add(bytes as u64),
+        let (current, desired) = (current as u64, desired as u64);
+        let more = desired.saturating_sub(current);
+        let is_reserved = self.allocation == Allocation::Pooled || desired <= reserved;
+        let (wanted, space, data) = match self.allocation {
+            _ if is_reserved => (reserved, 0, more),
+            Allocation::Pooled | Allocation::OnDemand => (SLOT, SLOT, more),
+            // It moves: both are there for a moment.
+            Allocation::Compact => {
+                let wanted = COMPACT_MEMORY.saturating_add(desired);
+                (wanted, wanted, desired)
+            }
         };
-        Ok((wanted, self.claim(wanted)?))
+        if [space, data] == [0; LIMITS.len()] {
+            return Ok((wanted, Room::default()));
+        }
+        Ok((wanted, self.claim([space, data])?))
     }
 
     /// Claims bytes that the calling thread is about to map.
-    pub(crate) fn claim(&self, wanted: u64) -> Result<Room, Shortage> {
+    fn claim(&self, wanted: Bytes) -> Result<Room, Shortage> {
         self.claim_within(wanted, PATIENCE)
     }
 
-    fn claim_within(&self, wanted: u64, patience: Duration) -> Result<Room, Shortage> {
-        let Some(limit) = self.limit else {
+    /// Claims bytes of memory that the calling thread is about to map.
+    pub(crate) fn claim_memory(&self, bytes: u64) -> Result<Room, Shortage> {
+        self.claim([bytes; LIMITS.len()])
+    }
+
+    fn claim_within(&self, wanted: Bytes, patience: Duration) -> Result<Room, Shortage> {
+        if self.limits == [None; LIMITS.len()] {
             return Ok(Room::default());
-        };
-        let needed = wanted.saturating_add(RESERVE);
+        }
         let until = Instant::now() + patience;
         loop {
             let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
-            let claimed: u64 = claims.iter().map(|claim| claim.bytes).sum();
-            let left = limit.saturating_sub(in_use());
-            if left.saturating_sub(claimed) >= needed {
+            let claimed = claims
+                .iter()
+                .fold([0; LIMITS.len()], |sum, claim| plus(sum, claim.bytes));
+            let used = in_use();
+            let Some(shortage) = self.shortage(wanted, plus(used, claimed)) else {
                 return Ok(Room::new(&mut claims, wanted));
-            }
-            if left < needed || Instant::now() >= until {
-                let left = left.saturating_sub(claimed);
-                return Err(Shortage { wanted, left });
+            };
+            if self.shortage(wanted, used).is_some() || Instant::now() >= until {
+                return Err(shortage);
             }
             let before = claims.len();
             claims.retain(|claim| !claim.is_mapped());
@@ -137,6 +189,22 @@ impl AddressSpace {
                 thread::sleep(PAUSE);
             }
         }
+    }
+
+    /// What is short where the process uses so much.
+    fn shortage(&self, wanted: Bytes, used: Bytes) -> Option<Shortage> {
+        let each = self.limits.iter().zip(&LIMITS).zip(wanted.iter().zip(used));
+        let mut shortages = each
+            .enumerate()
+            .map(|(number, ((most, limit), (wanted, used)))| {
+                let left = (*most)?.saturating_sub(used);
+                (left < wanted.saturating_add(limit.reserve)).then_some(Shortage {
+                    limit: number,
+                    wanted: *wanted,
+                    left,
+                })
+            });
+        shortages.find_map(|shortage| shortage)
     }
 
     /// Claims an instance's stop word, and makes sure that there is room for its memory, which
@@ -149,7 +217,7 @@ impl AddressSpace {
             Allocation::OnDemand => 2 * SLOT,
             Allocation::Pooled | Allocation::Compact => 0,
         };
-        self.claim(wanted).map_err(|shortage| {
+        self.claim([wanted, 0]).map_err(|shortage| {
             caller_exhausted(format!("no room for one more instance: {shortage}"))
         })
     }
@@ -159,7 +227,7 @@ impl AddressSpace {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the host.
     pub(crate) fn claim_for_module(&self, bytes: u64) -> Result<Room> {
-        self.claim_within(bytes, PATIENCE_OF_LOADS)
+        self.claim_within([bytes; LIMITS.len()], PATIENCE_OF_LOADS)
             .map_err(no_room_for_module)
     }
 }
@@ -178,7 +246,7 @@ pub(crate) fn load_bytes(file: usize) -> u64 {
 /// Claims address space for a copy of this many bytes of a module's file.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED, blamed on the host, under an `RLIMIT_AS` that leaves too little.
+/// RESOURCE_EXHAUSTED, blamed on the host, under an `RLIMIT_AS` or `RLIMIT_DATA` that leaves too little.
 #[doc(hidden)]
 pub fn room_for_file(bytes: usize) -> Result<Room> {
     AddressSpace::of_process().claim_for_module(bytes as u64)
@@ -202,8 +270,8 @@ pub struct Room {
 }
 
 impl Room {
-    fn new(claims: &mut Vec<Claim>, bytes: u64) -> Self {
-        if bytes == 0 {
+    fn new(claims: &mut Vec<Claim>, bytes: Bytes) -> Self {
+        if bytes == [0; LIMITS.len()] {
             return Self::default();
         }
         // No number comes again: a claim may be gone before its room is given back.
@@ -247,7 +315,7 @@ impl Drop for Room {
 /// What a thread is about to map.
 struct Claim {
     number: u64,
-    bytes: u64,
+    bytes: Bytes,
     /// The thread's folder in `/proc`.
     thread: Option<String>,
     /// The processor time of the thread until then.
@@ -278,35 +346,43 @@ fn ledger() -> MutexGuard<'static, Vec<Claim>> {
     locked(&LEDGERS[fork::generation() as usize % LEDGERS.len()])
 }
 
-/// The bytes of address space that this process uses. All of it where no descriptor is free to ask
-/// with.
-fn in_use() -> u64 {
+/// What this process uses. All of it where no descriptor is free to ask with.
+fn in_use() -> Bytes {
     match read_status() {
-        Ok(status) => size_in(&status),
+        Ok(status) => LIMITS.map(|limit| size_in(&status, limit.used)),
         // A worker may not read it, and its memory is limited otherwise.
-        Err(ErrorKind::NotFound | ErrorKind::PermissionDenied) => 0,
-        Err(_) => u64::MAX,
+        Err(ErrorKind::NotFound | ErrorKind::PermissionDenied) => [0; LIMITS.len()],
+        Err(_) => [u64::MAX; LIMITS.len()],
     }
+}
+
+fn plus(one: Bytes, other: Bytes) -> Bytes {
+    std::array::from_fn(|number| one[number].saturating_add(other[number]))
 }
 
 /// The bytes of address space that `RLIMIT_AS` still leaves; `None` without such a limit.
 pub(crate) fn address_space_left() -> Option<u64> {
-    Some(limit()?.saturating_sub(address_space_in_use()))
+    let [space, _] = limits();
+    Some(space?.saturating_sub(address_space_in_use()))
 }
 
-/// `RLIMIT_AS`.
-fn limit() -> Option<u64> {
+/// `RLIMIT_AS` and `RLIMIT_DATA`, if there are such limits.
+fn limits() -> [Option<u64>; LIMITS.len()] {
     #[cfg(unix)]
-    return rustix::process::getrlimit(rustix::process::Resource::As).current;
+    {
+        use rustix::process::{Resource, getrlimit};
+        [Resource::As, Resource::Data].map(|resource| getrlimit(resource).current)
+    }
     #[cfg(not(unix))]
-    None
+    [None; LIMITS.len()]
 }
 
 /// The bytes of address space that this process uses, on Linux; 0 elsewhere.
 #[doc(hidden)]
 #[must_use]
 pub fn address_space_in_use() -> u64 {
-    read_status().map_or(0, |status| size_in(&status))
+    let [space, _] = LIMITS;
+    read_status().map_or(0, |status| size_in(&status, space.used))
 }
 
 #[allow(
@@ -317,10 +393,11 @@ fn read_status() -> Result<String, ErrorKind> {
     fs::read_to_string("/proc/self/status").map_err(|error| error.kind())
 }
 
-fn size_in(status: &str) -> u64 {
+/// The bytes in a field of `/proc/self/status`.
+fn size_in(status: &str, field: &str) -> u64 {
     let size = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmSize:"))
+        .find_map(|line| line.strip_prefix(field))
         .and_then(|size| size.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     size.unwrap_or(0).saturating_mul(1 << 10)
 }
@@ -347,9 +424,9 @@ mod tests {
     #[test]
     fn no_number_comes_again() {
         let mut claims = Vec::new();
-        let first = Room::new(&mut claims, 1);
+        let first = Room::new(&mut claims, [1, 0]);
         claims.clear();
-        let second = Room::new(&mut claims, 1);
+        let second = Room::new(&mut claims, [1, 0]);
         assert_ne!(first.claim, second.claim);
     }
 }

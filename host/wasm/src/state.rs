@@ -270,7 +270,7 @@ impl GuestState {
 impl wasmtime::ResourceLimiter for GuestState {
     fn memory_growing(
         &mut self,
-        _: usize,
+        current: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
@@ -289,7 +289,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             // What was claimed before is mapped.
             self.room.is_mapped();
             let space = &self.shared.address_space;
-            match space.reserve_memory(desired, self.reserved) {
+            match space.reserve_memory(current, desired, self.reserved) {
                 Ok((reserved, room)) => {
                     (self.reserved, self.room) = (reserved, room);
                     return Ok(true);
@@ -337,7 +337,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             return Ok(false);
         }
         self.room.is_mapped();
-        match self.shared.address_space.claim(more as u64) {
+        match self.shared.address_space.claim_memory(more as u64) {
             Ok(room) => self.room = room,
             Err(shortage) => {
                 self.share.shrink_back();
