@@ -183,7 +183,7 @@ fn filled(limit: &str) -> StatusCode {
         Vec::from_iter(threads.into_iter().map(|thread| thread.join().unwrap()))
     });
     // The process has what it needs: more stack, memory, and the guests that are there.
-    assert!(Vec::<u8>::new().try_reserve_exact(48 << 20).is_ok());
+    assert!(Vec::<u8>::new().try_reserve_exact(64 << 20).is_ok());
     for (calls, status) in &ends {
         assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
         assert!(status.message().contains(limit), "{status}");

@@ -52,8 +52,9 @@ const LIMITS: [Limit; 2] = [
         name: "RLIMIT_DATA",
         of: "memory",
         used: "VmData:",
-        // For the same, without what is mapped for a moment, which nothing may write to.
-        reserve: 64 << 20,
+        // For the same, and for XLA's compiler. What is mapped for a moment does not count: nothing
+        // may write to it.
+        reserve: 128 << 20,
     },
 ];
 
