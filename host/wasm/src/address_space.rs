@@ -367,6 +367,12 @@ pub(crate) fn address_space_left() -> Option<u64> {
     Some(space?.saturating_sub(address_space_in_use()))
 }
 
+/// Whether there is an `RLIMIT_DATA`.
+pub(crate) fn is_memory_limited() -> bool {
+    let [_, data] = limits();
+    data.is_some()
+}
+
 /// `RLIMIT_AS` and `RLIMIT_DATA`, if there are such limits.
 fn limits() -> [Option<u64>; LIMITS.len()] {
     #[cfg(unix)]

@@ -9,7 +9,8 @@
 //! A pool for 1,000 instances and their stop words take 8 TiB. Pools make instances cheap to
 //! create, so that the first engines of a process get them, from a budget that all engines share.
 //! Later engines reserve address space for each new instance. If there is too little for that,
-//! memories reserve only what they use.
+//! memories reserve only what they use. Under `RLIMIT_DATA` there are no pools: a pool keeps the
+//! memory of its free instances.
 //!
 //! Compiled code depends on whether memories reserve what they can grow to: code for
 //! [`Allocation::Pooled`] and [`Allocation::OnDemand`] is the same, and differs from code for
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use callbox_core::policy::Limits;
 
-use crate::address_space::address_space_left;
+use crate::address_space::{address_space_left, is_memory_limited};
 
 /// The address space of a process without a limit, where processors have the common 47 bits.
 const UNLIMITED: u64 = 1 << 47;
@@ -65,7 +66,9 @@ impl Allocation {
         let pool = INSTANCE.saturating_mul(u64::from(limits.instances));
         let reserved = RESERVED.load(Ordering::Relaxed);
         let space = left.map_or(UNLIMITED, |left| left.saturating_add(reserved));
-        if let Some(share) = PoolShare::take(pool, space / POOLS) {
+        if !is_memory_limited()
+            && let Some(share) = PoolShare::take(pool, space / POOLS)
+        {
             return (Self::Pooled, share);
         }
         let suffices = left.is_none_or(|left| left / 2 >= CONCURRENT * INSTANCE);
