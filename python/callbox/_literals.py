@@ -15,7 +15,8 @@ def literal(value: Any) -> str:
     Operators take no other types. In the literal a tuple stands for a value that has no literal in
     Python: its kind, and its parts. `torch.compile` traces this function, so it is kept simple.
     `float` and `int` make a number a constant of the program: PyTorch 2.13 formats no symbolic one.
-    What a subclass overrides is not asked for: an enumeration's text is its own.
+    What a subclass of a string or a number overrides is not asked for: an enumeration's text is its
+    own.
     """
     if isinstance(value, dict):
         for name in value:
@@ -32,13 +33,15 @@ def literal(value: Any) -> str:
         kind = "array" if isinstance(value, np.ndarray) else "scalar"
         return f"({kind!r}, {value.dtype.name!r}, {value.dtype.byteorder!r}, {value.shape!r}, {value.tobytes()!r})"
     if isinstance(value, float):
-        return f"('float', '{float(value)!r}')"
+        number = float(value) if type(value) is float else float.__float__(value)
+        return f"('float', '{number!r}')"
     if isinstance(value, complex):
-        return f"('complex', '{complex(value)!r}')"
+        number = value if type(value) is complex else complex.__complex__(value)
+        return f"('complex', '{number!r}')"
     if value is None or isinstance(value, bool):
         return f"{value!r}"
     if isinstance(value, int):
-        return f"{int(value)!r}"
+        return f"{int(value)!r}" if type(value) is int else f"{int.__int__(value)!r}"
     raise TypeError(
         f"expected a number, a string, a list, a dictionary or an array of NumPy's as an attribute, found {type(value).__name__}"
     )

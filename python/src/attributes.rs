@@ -2,6 +2,7 @@
 
 use callbox::call::{AttributeSignature, Signature};
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
+use callbox_core::float_mode::FloatMode;
 use half::{bf16, f16};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ pub(crate) fn dictionary(
     given: &Given<'_>,
 ) -> PyResult<Dictionary> {
     check_names(signature, given)?;
+    // XLA's threads flush small numbers, also those that call Python.
+    let _mode = FloatMode::WASM.set();
     let mut attributes = Dictionary::new();
     for (name, value) in given {
         let declared = declared(signature, name);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox::untrusted_text;
-use callbox::wasm::room_for_file;
+use callbox::wasm::{room_for_file, room_for_file_soon};
 use callbox_core::regular_file;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyIsADirectoryError, PyMemoryError, PyOSError, PyPermissionError,
@@ -14,7 +14,6 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::error::or_raise;
 use crate::exit::argument;
 use crate::site::to_hex;
 
@@ -43,7 +42,8 @@ impl Contents {
         let mut bytes = self.locked();
         // The vector may double.
         let most = bytes.len().saturating_add(piece.len()).saturating_mul(2);
-        let _room = room_for_file(most)
+        // Others may wait for the GIL.
+        let _room = room_for_file_soon(most)
             .map_err(|status| PyMemoryError::new_err(status.message().to_owned()))?;
         let reserved = bytes.try_reserve(piece.len());
         reserved.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
@@ -94,12 +94,10 @@ pub(crate) fn read_module(
     most: usize,
 ) -> PyResult<(Option<PathBuf>, Vec<u8>)> {
     if let Ok(given) = source.extract::<&[u8]>() {
-        let _room = or_raise(source.py(), room_for_file(given.len()))?;
-        let mut bytes = Vec::new();
-        let reserved = bytes.try_reserve_exact(given.len());
-        reserved.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
-        bytes.extend_from_slice(given);
-        return Ok((None, bytes));
+        // As of a file that is longer.
+        let given = &given[..given.len().min(most.saturating_add(1))];
+        let copied = source.py().detach(|| copy(given));
+        return Ok((None, copied.map_err(PyMemoryError::new_err)?));
     }
     let path: PathBuf = argument(source).map_err(|_| {
         let found = source.get_type().name();
@@ -111,6 +109,16 @@ pub(crate) fn read_module(
     let read = source.py().detach(|| read(&path, most));
     let bytes = read.map_err(|failed| error(&path, &failed))?;
     Ok((Some(path), bytes))
+}
+
+/// Copies the bytes of a module. The caller has no lock that others need.
+fn copy(given: &[u8]) -> Result<Vec<u8>, String> {
+    let _room = room_for_file(given.len()).map_err(|status| status.message().to_owned())?;
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(given.len());
+    reserved.map_err(|error| error.to_string())?;
+    bytes.extend_from_slice(given);
+    Ok(bytes)
 }
 
 /// A path in a message. A stranger can have named a file.

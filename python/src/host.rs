@@ -250,6 +250,7 @@ impl Host {
     /// Raises:
     ///     FileNotFoundError: The file does not exist.
     ///     OSError: The path is not a regular file, or cannot be read.
+    ///     MemoryError: The process lacks memory, or address space under a limit, for the file.
     ///     ValueError: The module has no targets.
     ///     CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
     ///         granted, if native code is not allowed, or if PTX cannot be fenced.
@@ -420,11 +421,11 @@ impl Host {
             Some(path) => status.context(shown_path(path)),
             None => status,
         };
-        let room = or_raise(py, room_for_load(bytes.len()).map_err(in_file))?;
         let checked = py.detach(|| {
             let Some(trust) = &self.0.trust else {
                 return Ok(None);
             };
+            let _room = room_for_load(bytes.len())?;
             on_enough(|| {
                 trusted::check(trust, &names, &bytes, bundle)?;
                 trusted::signed_twin(trust, &names, &bytes)
@@ -434,6 +435,10 @@ impl Host {
         let gpu = &self.0.policy.gpu;
         let loaded = py.detach(|| {
             let manifest = native.manifest();
+            let _room = match manifest {
+                Some(_) => Some(room_for_load(bytes.len()).map_err(in_file)?),
+                None => None,
+            };
             let loaded = on_enough(|| native.load(&bytes, signed, gpu));
             // A manifest's errors have its own path.
             let loaded = loaded.map_err(|status| {
@@ -455,8 +460,6 @@ impl Host {
             Ok(loaded)
         });
         let native = or_raise(py, loaded)?;
-        // The module claims what it takes.
-        drop(room);
         let file = path.as_deref().and_then(Path::file_name);
         let compiling = trace::span(py, || format!("callbox compile {}", file_label(file)));
         let (host, name) = (Arc::clone(&self.0), path.clone());

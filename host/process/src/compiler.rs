@@ -53,6 +53,9 @@ use crate::spawner::{End, Spawner};
 /// The pause before another child is started after one that could not be used.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// The time in which a child that was killed ends. One that does not answer takes longer.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The most time for which a job waits for a child to start.
 const MOST_TIME_TO_START: Duration = Duration::from_secs(60);
 
@@ -95,6 +98,8 @@ struct Source {
     spawner: Arc<Spawner>,
     /// The status for the last child that could not be used, and the time at which that was found.
     unusable: Mutex<Option<(Status, Instant)>>,
+    /// Whether a child has ended before any worked.
+    has_lost: AtomicBool,
     /// Whether a child could ever be used.
     has_worked: AtomicBool,
 }
@@ -121,6 +126,7 @@ impl CompilerProcess {
         let source = Arc::new(Source {
             spawner: Arc::new(spawner),
             unusable: Mutex::default(),
+            has_lost: AtomicBool::new(false),
             has_worked: AtomicBool::new(false),
         });
         Ok(Self(Shared {
@@ -291,14 +297,21 @@ impl Source {
     /// Starts a child.
     fn start(&self, settings: &Settings) -> Result<CompilerChild, StartFailure> {
         self.check_usable().map_err(StartFailure::NotStarted)?;
+        let begun = Instant::now();
         let started = CompilerChild::start(&self.spawner, settings);
         started.map_err(|failure| match failure {
-            // This tells something about the next one, too, unless one has ever worked.
-            StartFailure::Lost(status) if !self.has_worked.load(Ordering::Relaxed) => {
+            StartFailure::NotStarted(_) => failure,
+            // This says nothing about the next one.
+            _ if self.has_worked.load(Ordering::Relaxed) => failure,
+            // One was killed, which another one may not be.
+            StartFailure::Lost(_)
+                if begun.elapsed() < SOON && !self.has_lost.swap(true, Ordering::Relaxed) =>
+            {
+                failure
+            }
+            StartFailure::Lost(status) | StartFailure::Unusable(status) => {
                 StartFailure::Unusable(self.give_up(status))
             }
-            StartFailure::Unusable(status) => StartFailure::Unusable(self.give_up(status)),
-            other => other,
         })
     }
 

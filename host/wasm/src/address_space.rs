@@ -64,11 +64,26 @@ type Bytes = [u64; LIMITS.len()];
 /// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
 const MAPPED: Duration = Duration::from_micros(200);
 
-/// The most time for which the claim of a guest waits for those of others to be mapped, that of a
-/// load, and the pauses.
-const PATIENCE: Duration = Duration::from_millis(5);
-const PATIENCE_OF_LOADS: Duration = Duration::from_millis(100);
+/// The pauses between two looks at what is left.
 const PAUSE: Duration = Duration::from_micros(200);
+
+/// How long a claim waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// For the claims of others to be mapped.
+    Brief,
+    /// For those, and for memory that is being given back.
+    Long,
+}
+
+impl Patience {
+    fn most(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Brief => 5,
+            Self::Long => 100,
+        })
+    }
+}
 
 /// The bytes of the host's memory that a load takes beside its file, for each byte of the file, and
 /// at most.
@@ -156,7 +171,7 @@ impl AddressSpace {
 
     /// Claims bytes that the calling thread is about to map.
     fn claim(&self, wanted: Bytes) -> Result<Room, Shortage> {
-        self.claim_within(wanted, PATIENCE)
+        self.claim_within(wanted, Patience::Brief)
     }
 
     /// Claims bytes of memory that the calling thread is about to map.
@@ -164,11 +179,11 @@ impl AddressSpace {
         self.claim([bytes; LIMITS.len()])
     }
 
-    fn claim_within(&self, wanted: Bytes, patience: Duration) -> Result<Room, Shortage> {
+    fn claim_within(&self, wanted: Bytes, patience: Patience) -> Result<Room, Shortage> {
         if self.limits == [None; LIMITS.len()] {
             return Ok(Room::default());
         }
-        let until = Instant::now() + patience;
+        let until = Instant::now() + patience.most();
         loop {
             let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
@@ -179,7 +194,8 @@ impl AddressSpace {
             let Some(shortage) = self.shortage(wanted, plus(used, claimed)) else {
                 return Ok(Room::new(&mut claims, wanted));
             };
-            if self.shortage(wanted, used).is_some() || Instant::now() >= until {
+            let helps = patience == Patience::Long || self.shortage(wanted, used).is_none();
+            if !helps || Instant::now() >= until {
                 return Err(shortage);
             }
             let before = claims.len();
@@ -228,7 +244,11 @@ impl AddressSpace {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the host.
     pub(crate) fn claim_for_module(&self, bytes: u64) -> Result<Room> {
-        self.claim_within([bytes; LIMITS.len()], PATIENCE_OF_LOADS)
+        self.claim_for_module_within(bytes, Patience::Long)
+    }
+
+    fn claim_for_module_within(&self, bytes: u64, patience: Patience) -> Result<Room> {
+        self.claim_within([bytes; LIMITS.len()], patience)
             .map_err(no_room_for_module)
     }
 }
@@ -251,6 +271,16 @@ pub(crate) fn load_bytes(file: usize) -> u64 {
 #[doc(hidden)]
 pub fn room_for_file(bytes: usize) -> Result<Room> {
     AddressSpace::of_process().claim_for_module(bytes as u64)
+}
+
+/// Claims address space for a copy of this many bytes of a module's file, for a caller that must
+/// not wait for long.
+///
+/// # Errors
+/// As for [`room_for_file`].
+#[doc(hidden)]
+pub fn room_for_file_soon(bytes: usize) -> Result<Room> {
+    AddressSpace::of_process().claim_for_module_within(bytes as u64, Patience::Brief)
 }
 
 /// Claims address space for what loading a module of this many bytes takes beside its file.
@@ -341,9 +371,9 @@ impl Claim {
 }
 
 /// The claims of this process. A forked child has another ledger: a thread that it does not have
-/// may hold the lock of this one.
+/// may hold the lock of this one. There are more than forks nest.
 fn ledger() -> MutexGuard<'static, Vec<Claim>> {
-    static LEDGERS: [Mutex<Vec<Claim>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
+    static LEDGERS: [Mutex<Vec<Claim>>; 1024] = [const { Mutex::new(Vec::new()) }; 1024];
     locked(&LEDGERS[fork::generation() as usize % LEDGERS.len()])
 }
 

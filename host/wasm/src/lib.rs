@@ -127,7 +127,9 @@ mod version;
 mod work;
 
 #[doc(hidden)]
-pub use address_space::{Room, address_space_in_use, room_for_file, room_for_load};
+pub use address_space::{
+    Room, address_space_in_use, room_for_file, room_for_file_soon, room_for_load,
+};
 pub use allocation::Allocation;
 #[doc(hidden)]
 pub use budget::too_slow;

@@ -11,7 +11,7 @@ use callbox_core::policy::Grants;
 use callbox_core::untrusted_text::quoted;
 use callbox_core::values::{Status, StatusCode};
 
-use crate::address_space::{Room, Shortage};
+use crate::address_space::{AddressSpace, Room, Shortage};
 use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
 use crate::fuel::FuelLeft;
@@ -258,6 +258,38 @@ impl GuestState {
         }
     }
 
+    /// Claims address space. Where too little is left, waits for instances whose memory is being
+    /// freed.
+    ///
+    /// # Errors
+    /// The interruption, if the call is stopped while it waits.
+    fn claim_space<T>(
+        &mut self,
+        claim: impl Fn(&AddressSpace) -> Result<T, Shortage>,
+    ) -> Result<Result<T, Shortage>, Interrupted> {
+        // What was claimed before is mapped.
+        self.room.is_mapped();
+        let shared = &self.shared;
+        let deadline = self.interrupt.instant();
+        loop {
+            let freed = shared.discarder.done();
+            let outcome = claim(&shared.address_space);
+            if outcome.is_ok() || self.share.is_at_once() {
+                return Ok(outcome);
+            }
+            let cancel = self.interrupt.token();
+            let end = deadline.unwrap_or_else(|| Instant::now() + DELETION);
+            let is_freed = shared.discarder.wait_for_freed(freed, end, cancel.as_ref());
+            self.interrupt.check()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Interrupted::Deadline);
+            }
+            if !is_freed {
+                return Ok(outcome);
+            }
+        }
+    }
+
     fn clear_callable(&mut self) {
         if !self.callable.is_empty() {
             self.callable = Arc::default();
@@ -286,10 +318,8 @@ impl wasmtime::ResourceLimiter for GuestState {
                 outside_programs: self.share.is_outside_programs(),
             }
         } else {
-            // What was claimed before is mapped.
-            self.room.is_mapped();
-            let space = &self.shared.address_space;
-            match space.reserve_memory(current, desired, self.reserved) {
+            let reserved = self.reserved;
+            match self.claim_space(|space| space.reserve_memory(current, desired, reserved))? {
                 Ok((reserved, room)) => {
                     (self.reserved, self.room) = (reserved, room);
                     return Ok(true);
@@ -336,8 +366,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             });
             return Ok(false);
         }
-        self.room.is_mapped();
-        match self.shared.address_space.claim_memory(more as u64) {
+        match self.claim_space(|space| space.claim_memory(more as u64))? {
             Ok(room) => self.room = room,
             Err(shortage) => {
                 self.share.shrink_back();

@@ -51,6 +51,17 @@ def test_denormals_are_kept_on_threads_of_xla_that_flush_them(load):
         np.testing.assert_array_equal(np.asarray(result).view(np.uint32), x.view(np.uint32))
 
 
+def test_a_number_of_a_call_in_a_callback_is_not_flushed(load):
+    """What Python's number becomes is kept for later calls."""
+    target = load("add_n").add_n
+    shape = jax.ShapeDtypeStruct((2,), np.float32)
+    x = np.zeros(2, np.float32)
+    for n in (1e-41, 1e-42):
+        called_back = jax.jit(lambda x, n=n: jax.pure_callback(lambda x: target(np.asarray(x), n=n), shape, x * 1))
+        for result in (called_back(x), target(x, n=n)):
+            assert np.asarray(result).view(np.uint32).tolist() == 2 * [int(np.float32(n).view(np.uint32))]
+
+
 def test_results_are_in_the_container_that_was_asked_for(load):
     target = load("typed_ffi").copy_remaining
     x, y = jnp.ones(3), jnp.arange(2)

@@ -12,7 +12,7 @@ mod rows;
 use std::ops::Range;
 
 use self::rows::{Cut, Part, Rows, cut_array, split};
-use super::batch::{At, Batch, Failed};
+use super::batch::{At, Batch, Failed, of_part};
 use super::buffers::{Parts, Transfer, View, total_bytes};
 use super::prepared::{BufferExecution, DirectCalls, DirectModule};
 use super::sharing::{Sharing, begin_alone};
@@ -113,7 +113,7 @@ impl Pieces {
         let all = 0..self.batch.count * self.inner;
         let called = self.call_rows(calls, options, sharing, (&all, self.rest), buffers);
         called.map_err(|(piece, status)| match piece {
-            Some(piece) => status.context(self.describe(&piece)),
+            Some(piece) => of_part(piece.start, status).context(self.describe(&piece)),
             None => status,
         })
     }
@@ -132,7 +132,10 @@ impl Pieces {
             let rows = number * self.inner..(number + 1) * self.inner;
             let rows = (&rows, self.inner_rest);
             let called = self.call_rows(calls, options, sharing, rows, buffers);
-            let called = called.map_err(|(_, status)| status);
+            let called = called.map_err(|(piece, status)| match piece {
+                Some(piece) => of_part(piece.start, status),
+                None => status,
+            });
             if let Err(status) = called {
                 let goes_on = self
                     .batch

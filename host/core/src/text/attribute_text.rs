@@ -3,6 +3,7 @@
 use super::print_mlir::print_attributes;
 use super::read_mlir::read_attributes;
 use super::{AttributeRoom, check_length};
+use crate::float_mode::FloatMode;
 use crate::values::{Dictionary, Result};
 
 /// Reads attributes in MLIR's notation: `{n = 4.0 : f32, name = "x"}`, as in the `backend_config`
@@ -36,6 +37,8 @@ pub fn attributes_from_mlir(text: &str) -> Result<Dictionary> {
 /// As for [`attributes_from_mlir`].
 pub(crate) fn attributes_within(text: &str, room: &mut AttributeRoom) -> Result<Dictionary> {
     check_length(text)?;
+    // XLA calls on threads that flush small numbers.
+    let _mode = FloatMode::WASM.set();
     read_attributes(text, room).map_err(|diagnostic| diagnostic.into_status(text))
 }
 

@@ -11,9 +11,10 @@ use callbox_core::values::Result;
 use super::Instance;
 use super::enter::enter;
 use crate::claim::{GuestFunction, Returned};
-use crate::failure::{exhausted, status};
+use crate::failure::{caller_exhausted, exhausted, status};
 use crate::frame::{ARENA_ALIGNMENT, abi};
 use crate::module::Module;
+use crate::state::RefusedGrowth;
 
 impl Instance {
     /// Reserves the arena by the guest's allocator, or else past the end of its memory.
@@ -75,7 +76,12 @@ impl Instance {
             .check(behind)
             .map_err(|end| exhausted(format!("expected an arena below 4 GiB, found {end}")))?;
         self.memory.grow(&mut self.store, more).map_err(|_| {
-            let limit = self.store.data().shared.policy.limits.memory_bytes;
+            let state = self.store.data_mut();
+            let refused = state.growth_refused.take();
+            if let Some(refused @ RefusedGrowth::Space(_)) = refused {
+                return caller_exhausted(format!("no memory for an arena of {size} bytes: {refused}"));
+            }
+            let limit = state.shared.policy.limits.memory_bytes;
             exhausted(format!("expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"))
         })?;
         Ok(offset)

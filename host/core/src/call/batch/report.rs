@@ -20,6 +20,17 @@ pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
     is_stopped && (status.blame() == Blame::Caller || options.is_over())
 }
 
+/// The failure of a part of a call, which is not the first if `number` is not 0. A part for which no
+/// time was left was not called, because the target took it in the parts before.
+pub(in crate::call) fn of_part(number: usize, status: Status) -> Status {
+    let is_late = status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Caller;
+    if number == 0 || !is_late {
+        return status;
+    }
+    let message = format!("{}: the calls before it took that long", status.message());
+    Status::new(status.code(), Blame::Guest, message)
+}
+
 impl Batch {
     /// Reports the failure of an element, and returns whether others are to be called. If the call
     /// is over, the failure of all that follow is reported at once: refusing each would take long.
@@ -31,6 +42,7 @@ impl Batch {
         mut failed: impl FnMut(Range<usize>, Status) -> Result<()>,
     ) -> Result<bool> {
         let is_over = is_over(&status, options);
+        let status = of_part(number, status);
         let (position, next, last) = (self.position(number), number + 1, self.count - 1);
         let status = if self.sizes.is_empty() {
             status

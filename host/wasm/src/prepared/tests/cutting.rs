@@ -377,6 +377,25 @@ fn a_calls_pieces_have_its_time() {
     );
 }
 
+/// Where the time ends between two pieces, the next one is not called: the target took the time.
+#[test]
+fn the_time_of_earlier_pieces_is_the_targets() {
+    let mut policy = Policy::default();
+    policy.limits.deadline = Some(Duration::from_millis(5));
+    let module = load(policy);
+    for threads in [false, true] {
+        for batch in [&[][..], &[4]] {
+            let (site, operands) = mul("mul", batch, &[1 << 20], threads);
+            let call = module.prepare_mapped(site, &mapping(batch.len(), 64));
+            let size = operands[0].len();
+            let mut memory = Memory::new(&operands, &[size, size / 4]);
+            let outcome = call.unwrap().call_buffers(&options(), &mut memory);
+            let status = fails(outcome, StatusCode::DeadlineExceeded, "");
+            assert_eq!(status.blame(), Blame::Guest, "{status}");
+        }
+    }
+}
+
 /// A target whose arrays have a declared rank is called with the caller's shapes, even if it is
 /// elementwise.
 #[test]
