@@ -156,6 +156,7 @@ class Host:
         Raises:
             FileNotFoundError: The file does not exist.
             OSError: The path is not a regular file, or cannot be read.
+            MemoryError: The process lacks memory, or address space under a limit, for the file.
             ValueError: The module has no targets.
             CallError: The module is invalid. PERMISSION_DENIED if it imports functions that are not
                 granted, if native code is not allowed, or if a rule of `trust` asks for another

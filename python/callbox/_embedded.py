@@ -76,6 +76,7 @@ def load(
     Raises:
         FileNotFoundError: The file does not exist.
         OSError: The path is not a regular file, or cannot be read.
+        MemoryError: The process lacks memory, or address space under a limit, for the file.
         CallError: NOT_FOUND if there is no such package, INVALID_ARGUMENT if it is damaged,
             PERMISSION_DENIED for another digest or native code that is not granted, DATA_LOSS for a
             host that contradicts itself, UNAVAILABLE without a connection, and what `Host.load`
