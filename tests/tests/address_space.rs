@@ -191,10 +191,12 @@ fn filled(limit: &str) -> StatusCode {
             assert!(call(grow, STEP).is_ok());
         }
     }
-    // What was theirs can be used again.
+    // What was theirs can be used again. Of address space, glibc keeps some for each thread.
     drop(ends);
-    let again = prepare(&engine, "grow").and_then(|grow| call(&grow, 256));
-    assert!(again.is_ok_and(|pages| pages >= 0));
+    if limit == "RLIMIT_DATA" {
+        let again = prepare(&engine, "grow").and_then(|grow| call(&grow, 256));
+        assert!(matches!(again, Ok(0..)), "{again:?}");
+    }
     StatusCode::ResourceExhausted
 }
 

@@ -212,6 +212,46 @@ fn a_child_that_is_killed_costs_one_load() {
     assert_eq!(call(&engine.load(&healthy(9)).unwrap()), Ok(9));
 }
 
+/// A worker that begins as a shell, which runs this program first.
+fn after(program: &str) -> Worker {
+    let program = format!("{program}; exec \"$0\" \"$@\"");
+    Worker::new("/bin/sh", ["-c", &program, PROGRAM, WORKER])
+}
+
+/// What ended it may end no other one.
+#[test]
+fn another_child_starts_where_the_first_is_killed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("started");
+    let worker = after(&format!(
+        "/bin/mkdir {} 2>&- && kill -KILL $$",
+        flag.display()
+    ));
+    let engine = engine(&Arc::new(CompilerProcess::new(worker).unwrap()), limits());
+    assert_eq!(call(&engine.load(&healthy(0)).unwrap()), Ok(0));
+    assert!(flag.exists());
+}
+
+/// Such as those that may start no thread at that moment.
+#[test]
+fn where_children_have_worked_one_that_fails_keeps_no_other_from_starting() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("fails");
+    let worker = after(&format!("[ -e {} ] && exit 1", flag.display()));
+    let engine = engine(&Arc::new(CompilerProcess::new(worker).unwrap()), limits());
+    assert_eq!(call(&engine.load(&healthy(0)).unwrap()), Ok(0));
+    fs::write(&flag, "").unwrap();
+    children().into_iter().for_each(kill);
+    until("the child to end", || children().iter().all(is_zombie));
+    let status = refused(&engine, &healthy(1));
+    assert_eq!(facts(&status), (StatusCode::ResourceExhausted, Blame::Host));
+    assert!(status.message().contains("can be started now"), "{status}");
+    fs::remove_file(&flag).unwrap();
+    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
+}
+
 #[test]
 fn without_a_child_the_policy_decides() {
     let _alone = alone();

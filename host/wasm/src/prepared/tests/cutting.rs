@@ -9,7 +9,7 @@ use super::memory::UNTOUCHED;
 use super::*;
 use callbox_core::call::Alias;
 use callbox_core::policy::Isolation;
-use callbox_core::values::ElementType;
+use callbox_core::values::{Blame, ElementType};
 
 /// Reproducible numbers, some of them negative, tiny, infinite or NaN.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
