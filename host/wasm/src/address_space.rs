@@ -267,7 +267,8 @@ pub(crate) fn load_bytes(file: usize) -> u64 {
 /// Claims address space for a copy of this many bytes of a module's file.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED, blamed on the host, under an `RLIMIT_AS` or `RLIMIT_DATA` that leaves too little.
+/// RESOURCE_EXHAUSTED, blamed on the host, under an `RLIMIT_AS` or `RLIMIT_DATA` that leaves too
+/// little.
 #[doc(hidden)]
 pub fn room_for_file(bytes: usize) -> Result<Room> {
     AddressSpace::of_process().claim_for_module(bytes as u64)

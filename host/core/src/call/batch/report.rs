@@ -20,8 +20,8 @@ pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
     is_stopped && (status.blame() == Blame::Caller || options.is_over())
 }
 
-/// The failure of a part of a call, which is not the first if `number` is not 0. A part for which no
-/// time was left was not called, because the target took it in the parts before.
+/// The failure of a part of a call, which is not the first if `number` is not 0. A later part for
+/// which no time was left was not called, because the target took it in the parts before.
 pub(in crate::call) fn of_part(number: usize, status: Status) -> Status {
     let is_late = status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Caller;
     if number == 0 || !is_late {
