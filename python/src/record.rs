@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use callbox::call::CallBuffers as _;
 use callbox::values::{with_capacity, zeroed};
-use callbox::wasm::ModuleFile;
+use callbox::wasm::{ModuleFile, room_to_work};
 use callbox::{CallOptions, CallSite, Deadline, Literal, Shape, Status};
 use callbox_package::{Capsule, StatusRecord};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -137,9 +137,13 @@ impl Begun<'_> {
         let Recordable { file, host, site } = self.call;
         let results = outcome.as_ref().map_or(&[][..], Vec::as_slice);
         let arrays = self.operands.iter().chain(results).map(Vec::len);
-        // What makes the file ends the process where there is no memory for the module and it.
-        let room = 2 * file.bytes().len() + arrays.sum::<usize>();
-        with_capacity::<u8>(room).map_err(|status| status.to_string())?;
+        // What makes the file ends the process where there is no memory for the module and it. One
+        // is made at a time: several would take the room of each other.
+        static MAKES: Mutex<()> = Mutex::new(());
+        let _makes = lock(&MAKES);
+        let bytes = 2 * file.bytes().len() + arrays.sum::<usize>();
+        let _room = room_to_work(bytes, "a capsule").map_err(|status| status.to_string())?;
+        with_capacity::<u8>(bytes).map_err(|status| status.to_string())?;
         let leaves = site.operands.iter().flat_map(Shape::leaves);
         let operands = leaves
             .zip(self.operands)

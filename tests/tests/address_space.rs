@@ -10,7 +10,8 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use callbox::policy::{Isolation, Limits, Policy, Traps};
 use callbox::wasm::{Allocation, Config, Engine, PreparedCall};
@@ -45,6 +46,36 @@ const GUEST: &str = r#"(module
   (func (export "count") (param $frame i32) (result i32)
     (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
     (call $return (local.get $frame) (global.get $calls))))"#;
+
+/// The first call returns at once. Later ones transform 65,521 points until they are stopped, for
+/// which the host takes 11 MiB.
+const TRANSFORMS: &str = r#"(module
+  (import "callbox:ffi/maths@1.0.0" "fft-rows-f64"
+    (func $fft (param i32 i32 i32 i32 i32 i32)))
+  (memory (export "memory") 64)
+  (global $calls (mut i32) (i32.const 0))
+  (global i32 (i32.const NUMBER))
+  (func (export "f") (param i32) (result i32)
+    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+    (if (i32.eq (global.get $calls) (i32.const 1)) (then (return (i32.const 0))))
+    (loop $again
+      (call $fft (i32.const 0) (i32.const 65536) (i32.const 131042)
+        (i32.const 65521) (i32.const 2097152) (i32.const 131042))
+      (br $again))
+    (i32.const 0)))"#;
+
+/// Grows its memory by as much as it gets.
+const HOLDS: &str = r#"(module
+  (memory (export "memory") 1)
+  (global i32 (i32.const NUMBER))
+  (func (export "f") (param i32) (result i32)
+    (local $pages i32)
+    (local.set $pages (i32.const 8192))
+    (loop $again
+      (br_if $again (i32.ne (memory.grow (local.get $pages)) (i32.const -1)))
+      (local.set $pages (i32.shr_u (local.get $pages) (i32.const 1)))
+      (br_if $again (local.get $pages)))
+    (i32.const 0)))"#;
 
 fn engine(policy: Policy) -> callbox::Result<Engine> {
     Engine::with_config(Config {
@@ -113,6 +144,10 @@ fn the_child() {
         ("data", gibibytes) => {
             lower(Resource::Data, gibibytes.parse::<u64>().unwrap() << 30);
             println!("said: {}", filled("RLIMIT_DATA"));
+        }
+        ("transforms", _) => {
+            lower(Resource::Data, 1 << 30);
+            println!("said: {}", transforms());
         }
         ("turns", gibibytes) => {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
@@ -200,6 +235,48 @@ fn filled(limit: &str) -> StatusCode {
     StatusCode::ResourceExhausted
 }
 
+/// Has the host transform for many calls at one time, after other guests took all the memory that
+/// they could get, and says how many calls ended.
+fn transforms() -> usize {
+    const COUNT: usize = 20;
+    let mut policy = Policy::default();
+    policy.limits.deadline = Some(Duration::from_secs(1));
+    let engine = engine(policy).unwrap();
+    let make = |text: &str, number: usize| {
+        let text = text.replace("NUMBER", &number.to_string());
+        let module = engine.load(&wat::parse_str(text).unwrap()).unwrap();
+        let site = CallSite::new("f", vec![], "s32[]".parse().unwrap());
+        module.prepare_call(site).unwrap()
+    };
+    let run = |call: &PreparedCall| call.call(&[], &mut [&mut [0; 4]]);
+    let calls = Vec::from_iter((0..COUNT).map(|number| make(TRANSFORMS, number)));
+    let holders = Vec::from_iter((0..4).map(|number| make(HOLDS, number)));
+    // Instances and threads are there before the memory is taken.
+    let are_ready = Barrier::new(COUNT + 1);
+    let begins = Barrier::new(COUNT + 1);
+    std::thread::scope(|scope| {
+        let threads = calls.iter().map(|call| {
+            scope.spawn(|| {
+                run(call).unwrap();
+                are_ready.wait();
+                begins.wait();
+                run(call).unwrap_err().code()
+            })
+        });
+        let threads = Vec::from_iter(threads);
+        are_ready.wait();
+        for holder in &holders {
+            if run(holder).is_err() {
+                break;
+            }
+        }
+        begins.wait();
+        let codes = threads.into_iter().map(|thread| thread.join().unwrap());
+        let stopped = [StatusCode::DeadlineExceeded, StatusCode::ResourceExhausted];
+        codes.filter(|code| stopped.contains(code)).count()
+    })
+}
+
 /// Makes calls one after the other, each in a thread of its own, and says how many got memory.
 fn calls_in_turn() -> usize {
     let engine = engine(Policy {
@@ -267,6 +344,12 @@ fn guests_leave_memory_to_the_process() {
         let end = play(&format!("data {gibibytes}"), None);
         assert_eq!(end, StatusCode::ResourceExhausted.to_string());
     }
+}
+
+/// The host computes with memory of its own.
+#[test]
+fn transforms_take_no_memory_that_the_process_needs() {
+    assert_eq!(play("transforms 1", None), "20");
 }
 
 /// What a thread has mapped, and what it has unmapped, counts no longer.

@@ -324,7 +324,12 @@ impl Source {
     /// Fails for a while after a child could not be used, because finding that out takes time.
     fn check_usable(&self) -> Result<()> {
         match &*locked(&self.unusable) {
-            Some((status, at)) if at.elapsed() < PAUSE => Err(status.clone()),
+            // Once one has worked, this says nothing about the next one.
+            Some((status, at))
+                if at.elapsed() < PAUSE && !self.has_worked.load(Ordering::Relaxed) =>
+            {
+                Err(status.clone())
+            }
             _ => Ok(()),
         }
     }

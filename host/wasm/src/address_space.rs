@@ -67,21 +67,33 @@ const MAPPED: Duration = Duration::from_micros(200);
 /// The pauses between two looks at what is left.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// How long a claim waits.
+/// What claims, which decides what is left to the process, and how long a claim waits for those of
+/// others to be mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    /// For the claims of others to be mapped.
-    Brief,
-    /// For those, and for memory that is being given back.
-    Long,
+enum Claimant {
+    /// A guest, or a copy that is made while others wait.
+    Guest,
+    /// A load. It also waits for memory that is being given back.
+    Load,
+    /// What the host computes for a guest, which takes a part of what guests leave. It maps while
+    /// it runs, so that the claim lasts until it is given back.
+    Work,
 }
 
-impl Patience {
-    fn most(self) -> Duration {
+impl Claimant {
+    fn patience(self) -> Duration {
         Duration::from_millis(match self {
-            Self::Brief => 5,
-            Self::Long => 100,
+            Self::Guest | Self::Work => 5,
+            Self::Load => 100,
         })
+    }
+
+    /// The bytes that are left of a limit's reserve.
+    fn leaves(self, reserve: u64) -> u64 {
+        match self {
+            Self::Guest | Self::Load => reserve,
+            Self::Work => reserve / 2,
+        }
     }
 }
 
@@ -103,16 +115,15 @@ pub(crate) struct AddressSpace {
 pub(crate) struct Shortage {
     /// The index of the limit.
     limit: usize,
+    reserve: u64,
     wanted: u64,
     left: u64,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limit {
-            name, of, reserve, ..
-        } = &LIMITS[self.limit];
-        let (wanted, left, reserve) = (self.wanted >> 20, self.left >> 20, reserve >> 20);
+        let Limit { name, of, .. } = &LIMITS[self.limit];
+        let (wanted, left, reserve) = (self.wanted >> 20, self.left >> 20, self.reserve >> 20);
         write!(
             f,
             "expected {wanted} MiB of {of} beside {reserve} MiB that are left to the process, found {left} MiB under {name}"
@@ -171,7 +182,7 @@ impl AddressSpace {
 
     /// Claims bytes that the calling thread is about to map.
     fn claim(&self, wanted: Bytes) -> Result<Room, Shortage> {
-        self.claim_within(wanted, Patience::Brief)
+        self.claim_for(Claimant::Guest, wanted)
     }
 
     /// Claims bytes of memory that the calling thread is about to map.
@@ -179,11 +190,20 @@ impl AddressSpace {
         self.claim([bytes; LIMITS.len()])
     }
 
-    fn claim_within(&self, wanted: Bytes, patience: Patience) -> Result<Room, Shortage> {
+    /// Claims bytes of memory that the host takes to compute for a guest.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the caller.
+    pub(crate) fn claim_for_work(&self, bytes: u64, what: &str) -> Result<Room> {
+        let claimed = self.claim_for(Claimant::Work, [bytes; LIMITS.len()]);
+        claimed.map_err(|shortage| caller_exhausted(format!("no memory for {what}: {shortage}")))
+    }
+
+    fn claim_for(&self, claimant: Claimant, wanted: Bytes) -> Result<Room, Shortage> {
         if self.limits == [None; LIMITS.len()] {
             return Ok(Room::default());
         }
-        let until = Instant::now() + patience.most();
+        let until = Instant::now() + claimant.patience();
         loop {
             let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
@@ -191,10 +211,11 @@ impl AddressSpace {
                 .iter()
                 .fold([0; LIMITS.len()], |sum, claim| plus(sum, claim.bytes));
             let used = in_use();
-            let Some(shortage) = self.shortage(wanted, plus(used, claimed)) else {
-                return Ok(Room::new(&mut claims, wanted));
+            let Some(shortage) = self.shortage(claimant, wanted, plus(used, claimed)) else {
+                return Ok(Room::new(&mut claims, claimant, wanted));
             };
-            let helps = patience == Patience::Long || self.shortage(wanted, used).is_none();
+            let has_room = self.shortage(claimant, wanted, used).is_none();
+            let helps = claimant == Claimant::Load || has_room;
             if !helps || Instant::now() >= until {
                 return Err(shortage);
             }
@@ -209,14 +230,16 @@ impl AddressSpace {
     }
 
     /// What is short where the process uses so much.
-    fn shortage(&self, wanted: Bytes, used: Bytes) -> Option<Shortage> {
+    fn shortage(&self, claimant: Claimant, wanted: Bytes, used: Bytes) -> Option<Shortage> {
         let each = self.limits.iter().zip(&LIMITS).zip(wanted.iter().zip(used));
         let mut shortages = each
             .enumerate()
             .map(|(number, ((most, limit), (wanted, used)))| {
                 let left = (*most)?.saturating_sub(used);
-                (left < wanted.saturating_add(limit.reserve)).then_some(Shortage {
+                let reserve = claimant.leaves(limit.reserve);
+                (left < wanted.saturating_add(reserve)).then_some(Shortage {
                     limit: number,
+                    reserve,
                     wanted: *wanted,
                     left,
                 })
@@ -244,11 +267,7 @@ impl AddressSpace {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the host.
     pub(crate) fn claim_for_module(&self, bytes: u64) -> Result<Room> {
-        self.claim_for_module_within(bytes, Patience::Long)
-    }
-
-    fn claim_for_module_within(&self, bytes: u64, patience: Patience) -> Result<Room> {
-        self.claim_within([bytes; LIMITS.len()], patience)
+        self.claim_for(Claimant::Load, [bytes; LIMITS.len()])
             .map_err(no_room_for_module)
     }
 }
@@ -281,7 +300,17 @@ pub fn room_for_file(bytes: usize) -> Result<Room> {
 /// As for [`room_for_file`].
 #[doc(hidden)]
 pub fn room_for_file_soon(bytes: usize) -> Result<Room> {
-    AddressSpace::of_process().claim_for_module_within(bytes as u64, Patience::Brief)
+    let claimed = AddressSpace::of_process().claim_memory(bytes as u64);
+    claimed.map_err(no_room_for_module)
+}
+
+/// Claims this many bytes of memory for a file that is made, until the room is dropped.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED, blamed on the caller, as for [`room_for_file`].
+#[doc(hidden)]
+pub fn room_to_work(bytes: usize, what: &str) -> Result<Room> {
+    AddressSpace::of_process().claim_for_work(bytes as u64, what)
 }
 
 /// Claims address space for what loading a module of this many bytes takes beside its file.
@@ -302,7 +331,7 @@ pub struct Room {
 }
 
 impl Room {
-    fn new(claims: &mut Vec<Claim>, bytes: Bytes) -> Self {
+    fn new(claims: &mut Vec<Claim>, claimant: Claimant, bytes: Bytes) -> Self {
         if bytes == [0; LIMITS.len()] {
             return Self::default();
         }
@@ -312,6 +341,7 @@ impl Room {
         claims.push(Claim {
             number,
             bytes,
+            lasts: claimant == Claimant::Work,
             thread: fs::read_link("/proc/thread-self")
                 .ok()
                 .and_then(|link| link.to_str().map(str::to_owned)),
@@ -348,6 +378,8 @@ impl Drop for Room {
 struct Claim {
     number: u64,
     bytes: Bytes,
+    /// Whether it counts until it is given back.
+    lasts: bool,
     /// The thread's folder in `/proc`.
     thread: Option<String>,
     /// The processor time of the thread until then.
@@ -361,6 +393,9 @@ impl Claim {
         reason = "`/proc` is where the kernel tells of threads"
     )]
     fn is_mapped(&self) -> bool {
+        if self.lasts {
+            return false;
+        }
         let Some(thread) = &self.thread else {
             return true;
         };
@@ -456,15 +491,15 @@ pub(crate) fn advice() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Room;
+    use super::{Claimant, Room};
 
     /// Otherwise the owner of a claim that is gone would give back another one.
     #[test]
     fn no_number_comes_again() {
         let mut claims = Vec::new();
-        let first = Room::new(&mut claims, [1, 0]);
+        let first = Room::new(&mut claims, Claimant::Guest, [1, 0]);
         claims.clear();
-        let second = Room::new(&mut claims, [1, 0]);
+        let second = Room::new(&mut claims, Claimant::Guest, [1, 0]);
         assert_ne!(first.claim, second.claim);
     }
 }

@@ -128,7 +128,7 @@ mod work;
 
 #[doc(hidden)]
 pub use address_space::{
-    Room, address_space_in_use, room_for_file, room_for_file_soon, room_for_load,
+    Room, address_space_in_use, room_for_file, room_for_file_soon, room_for_load, room_to_work,
 };
 pub use allocation::Allocation;
 #[doc(hidden)]

@@ -258,6 +258,44 @@ impl GuestState {
         }
     }
 
+    /// Makes room for a memory that grows, or that is made.
+    ///
+    /// # Errors
+    /// The interruption, if the call is stopped while it waits for room.
+    fn grow_memory(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool, Interrupted> {
+        let limits = &self.shared.policy.limits;
+        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        let refusal = if desired > limit {
+            RefusedGrowth::Memory { desired, limit }
+        } else if !self.grow_together(desired.saturating_add(self.table_bytes), together)? {
+            RefusedGrowth::Together {
+                desired,
+                limit: together,
+                outside_programs: self.share.is_outside_programs(),
+            }
+        } else {
+            let reserved = self.reserved;
+            match self.claim_space(|space| space.reserve_memory(current, desired, reserved))? {
+                Ok((reserved, room)) => {
+                    (self.reserved, self.room) = (reserved, room);
+                    return Ok(true);
+                }
+                Err(shortage) => {
+                    self.share.shrink_back();
+                    RefusedGrowth::Space(shortage)
+                }
+            }
+        };
+        self.growth_refused = Some(refusal);
+        Ok(false)
+    }
+
     /// Claims address space. Where too little is left, waits for instances whose memory is being
     /// freed.
     ///
@@ -297,6 +335,18 @@ impl GuestState {
     }
 }
 
+/// A call was stopped while its instance was made, before any code of the module ran.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotStarted(pub(crate) Interrupted);
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
 /// Refuses growth past the limits, and notes it: the guest reports the lack of memory in its own
 /// way.
 impl wasmtime::ResourceLimiter for GuestState {
@@ -306,32 +356,12 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let limits = &self.shared.policy.limits;
-        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
-        let limit = limit.min(maximum.unwrap_or(usize::MAX));
-        let refusal = if desired > limit {
-            RefusedGrowth::Memory { desired, limit }
-        } else if !self.grow_together(desired.saturating_add(self.table_bytes), together)? {
-            RefusedGrowth::Together {
-                desired,
-                limit: together,
-                outside_programs: self.share.is_outside_programs(),
-            }
-        } else {
-            let reserved = self.reserved;
-            match self.claim_space(|space| space.reserve_memory(current, desired, reserved))? {
-                Ok((reserved, room)) => {
-                    (self.reserved, self.room) = (reserved, room);
-                    return Ok(true);
-                }
-                Err(shortage) => {
-                    self.share.shrink_back();
-                    RefusedGrowth::Space(shortage)
-                }
-            }
-        };
-        self.growth_refused = Some(refusal);
-        Ok(false)
+        let grown = self.grow_memory(current, desired, maximum);
+        // The memory is made before any code of the module runs.
+        grown.map_err(|interrupted| match current {
+            0 if self.memory.is_none() => NotStarted(interrupted).into(),
+            _ => interrupted.into(),
+        })
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {

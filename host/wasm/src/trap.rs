@@ -7,11 +7,12 @@ use callbox_core::values::{Backtrace, Blame, Status, StatusCode};
 
 use crate::address_space;
 use crate::failure::{caller_exhausted, exhausted, status};
+use crate::instance::not_called;
 use crate::interrupt::Interrupted;
 use crate::names;
 use crate::quota::too_many;
 use crate::rewrite;
-use crate::state::GuestState;
+use crate::state::{GuestState, NotStarted};
 
 /// The longest text of an error of wasmtime, in bytes.
 const MAX_ERROR: usize = 256;
@@ -29,6 +30,9 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     // A status by which the host itself ended the call is the most precise.
     if let Some(status) = error.downcast_ref::<Status>() {
         return status.clone().context(what);
+    }
+    if let Some(NotStarted(interrupted)) = error.downcast_ref() {
+        return not_called(*interrupted, "the module");
     }
     match interrupted(error, state) {
         Some(Interrupted::Deadline) => {

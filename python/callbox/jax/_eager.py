@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,7 +75,8 @@ def frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...] | None:
             # 0.0 equals -0.0, and NaNs have no one text.
             if math.isnan(value):
                 return None
-            key.append((name, kind, value.hex()))
+            # Bits: a thread of XLA's flushes small numbers where it computes with them.
+            key.append((name, kind, struct.pack("=d", value)))
         elif kind is int or kind is bool:
             key.append((name, kind, value))
         elif kind is str or kind is bytes:
@@ -98,7 +100,8 @@ def thawed(key: tuple[Any, ...]) -> dict[str, Any]:
 
 def _thawed(kind: type, value: Any) -> Any:
     if kind is float:
-        return float.fromhex(value)
+        number: float = struct.unpack("=d", value)[0]
+        return number
     if not isinstance(value, tuple):
         return value
     dtype, shape, data = value

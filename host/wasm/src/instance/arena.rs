@@ -9,10 +9,11 @@ use wasmtime::WasmParams;
 use callbox_core::values::Result;
 
 use super::Instance;
-use super::enter::enter;
+use super::enter::{enter, not_called};
 use crate::claim::{GuestFunction, Returned};
 use crate::failure::{caller_exhausted, exhausted, status};
 use crate::frame::{ARENA_ALIGNMENT, abi};
+use crate::interrupt::Interrupted;
 use crate::module::Module;
 use crate::state::RefusedGrowth;
 
@@ -75,11 +76,22 @@ impl Instance {
         let (offset, more) = end
             .check(behind)
             .map_err(|end| exhausted(format!("expected an arena below 4 GiB, found {end}")))?;
-        self.memory.grow(&mut self.store, more).map_err(|_| {
+        self.memory.grow(&mut self.store, more).map_err(|error| {
+            if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+                return not_called(*interrupted, "the module");
+            }
             let state = self.store.data_mut();
             let refused = state.growth_refused.take();
-            if let Some(refused @ RefusedGrowth::Space(_)) = refused {
-                return caller_exhausted(format!("no memory for an arena of {size} bytes: {refused}"));
+            match refused {
+                Some(refused @ RefusedGrowth::Space(_)) => {
+                    let message = format!("no memory for an arena of {size} bytes: {refused}");
+                    return caller_exhausted(message);
+                }
+                Some(refused @ RefusedGrowth::Together { .. }) => {
+                    let message = format!("no memory for an arena of {size} bytes: {refused}");
+                    return exhausted(message);
+                }
+                _ => {}
             }
             let limit = state.shared.policy.limits.memory_bytes;
             exhausted(format!("expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"))

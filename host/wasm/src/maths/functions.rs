@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
+use crate::address_space::Room;
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::import::{self, charge};
@@ -151,6 +152,21 @@ pub(super) fn elements_mut<T: FromBytes + IntoBytes + KnownLayout>(
 /// A memory begins at a page, so that offsets are aligned as addresses are.
 fn unaligned() -> Status {
     Status::internal("a guest's memory is not aligned")
+}
+
+/// The most bytes of the host's memory that a product or a sort takes.
+pub(super) const BYTES_OF_WORK: u64 = 4 << 20;
+
+/// Claims bytes of the host's memory for what a function computes, until the room is dropped.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED, under a limit that leaves too little.
+pub(super) fn room(caller: &Caller<'_, GuestState>, bytes: u64, what: &str) -> Result<Room> {
+    caller
+        .data()
+        .shared
+        .address_space
+        .claim_for_work(bytes, what)
 }
 
 /// Borrows the memory and the instance's interruption.

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use callbox_core::values::{Result, Status};
 
-use super::functions::{borrow, elements, elements_mut, overlap};
+use super::functions::{BYTES_OF_WORK, borrow, elements, elements_mut, overlap, room};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::frame::abi::{Number, matrices, product};
@@ -71,6 +71,7 @@ pub(super) fn gemm(
     };
     let product = read(&memory(caller, RECORD)?, record, arithmetic)?;
     charge(caller, product.fuel())?;
+    let _room = room(caller, BYTES_OF_WORK, "gemm")?;
     let (mut memory, mut pause) = borrow(caller, "gemm")?;
     match product.number {
         Number::F32 => multiply::<f32>(&product, &mut memory, &mut pause),

@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use callbox_core::values::Result;
 
 use super::functions::{
-    Array, FUEL_OF_ELEMENT, FUEL_OF_ROW, borrow, elements, elements_mut, overlap,
+    Array, BYTES_OF_WORK, FUEL_OF_ELEMENT, FUEL_OF_ROW, borrow, elements, elements_mut, overlap,
+    room,
 };
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
@@ -60,6 +61,7 @@ fn argsort_rows<T: Element>(
     let (rows, kept) = rows_and_kept(function, &x, columns, &found)?;
     let fuel = FUEL_OF_SORTED * x.count as u64 + FUEL_OF_ROW * rows as u64;
     charge(caller, fuel)?;
+    let _room = room(caller, BYTES_OF_WORK, function)?;
     let (mut memory, mut pause) = borrow(caller, function)?;
     let x_range = x.range::<T>(&memory)?;
     let range = found.range::<i32>(&memory)?;

@@ -6,11 +6,15 @@ use callbox_maths::rows;
 use wasmtime::{Caller, Linker};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::functions::{Array, FUEL_OF_ELEMENT, FUEL_OF_ROW, arrays, borrow};
+use super::functions::{Array, FUEL_OF_ELEMENT, FUEL_OF_ROW, arrays, borrow, room};
 use crate::claim::{Claim, Extent};
 use crate::failure::invalid;
 use crate::import::{charge, define_computation};
 use crate::state::GuestState;
+
+/// The arrays of as many elements as points that a transform takes: its roots of unity and buffers.
+/// Some 5.5 are used.
+const BUFFERS: usize = 6;
 
 /// A type of elements, and what messages call its function and its arrays.
 trait Element: rows::Element + FromBytes + IntoBytes + Immutable + KnownLayout {
@@ -68,6 +72,8 @@ fn fft_rows<T: Element>(
     let size = size_in_work(points as u64);
     let fuel_of_row = FUEL_OF_ROW + FUEL_OF_ELEMENT * size * u64::from(size.max(1).ilog2() + 1);
     charge(caller, (rows as u64 + 1) * fuel_of_row)?;
+    let bytes = size * (BUFFERS * size_of::<T>()) as u64;
+    let _room = room(caller, bytes, function)?;
     let (mut memory, mut pause) = borrow(caller, function)?;
     let (x_range, y_range) = (x.range::<T>(&memory)?, y.range::<T>(&memory)?);
     let arrays = arrays::<T, 1>(&mut memory, (y.what, y_range), [(x.what, x_range)])?;
