@@ -205,18 +205,22 @@ impl AddressSpace {
         }
         let until = Instant::now() + claimant.patience();
         loop {
+            // Before the lock, which guests that are refused again and again would keep others from.
+            let refused = self.shortage(claimant, wanted, in_use());
+            if let Some(shortage) = refused
+                && claimant != Claimant::Load
+            {
+                return Err(shortage);
+            }
             let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
             let claimed = claims
                 .iter()
                 .fold([0; LIMITS.len()], |sum, claim| plus(sum, claim.bytes));
-            let used = in_use();
-            let Some(shortage) = self.shortage(claimant, wanted, plus(used, claimed)) else {
+            let Some(shortage) = self.shortage(claimant, wanted, plus(in_use(), claimed)) else {
                 return Ok(Room::new(&mut claims, claimant, wanted));
             };
-            let has_room = self.shortage(claimant, wanted, used).is_none();
-            let helps = claimant == Claimant::Load || has_room;
-            if !helps || Instant::now() >= until {
+            if Instant::now() >= until {
                 return Err(shortage);
             }
             let before = claims.len();
