@@ -205,7 +205,7 @@ impl AddressSpace {
         }
         let until = Instant::now() + claimant.patience();
         loop {
-            // Before the lock, which guests that are refused again and again would keep others from.
+            // Before the lock: guests that are refused again and again do not keep others from it.
             let refused = self.shortage(claimant, wanted, in_use());
             if let Some(shortage) = refused
                 && claimant != Claimant::Load
