@@ -82,15 +82,10 @@ impl Instance {
             }
             let state = self.store.data_mut();
             let refused = state.growth_refused.take();
+            let why = |refused| format!("no memory for an arena of {size} bytes: {refused}");
             match refused {
-                Some(refused @ RefusedGrowth::Space(_)) => {
-                    let message = format!("no memory for an arena of {size} bytes: {refused}");
-                    return caller_exhausted(message);
-                }
-                Some(refused @ RefusedGrowth::Together { .. }) => {
-                    let message = format!("no memory for an arena of {size} bytes: {refused}");
-                    return exhausted(message);
-                }
+                Some(refused @ RefusedGrowth::Space(_)) => return caller_exhausted(why(refused)),
+                Some(refused @ RefusedGrowth::Together { .. }) => return exhausted(why(refused)),
                 _ => {}
             }
             let limit = state.shared.policy.limits.memory_bytes;
