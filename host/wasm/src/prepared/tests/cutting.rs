@@ -383,9 +383,9 @@ fn the_time_of_earlier_pieces_is_the_targets() {
     let mut policy = Policy::default();
     policy.limits.deadline = Some(Duration::from_millis(5));
     let module = load(policy);
-    for threads in [false, true] {
+    for c_is_scalar in [false, true] {
         for batch in [&[][..], &[4]] {
-            let (site, operands) = mul("mul", batch, &[1 << 20], threads);
+            let (site, operands) = mul("mul", batch, &[1 << 20], c_is_scalar);
             let call = module.prepare_mapped(site, &mapping(batch.len(), 64));
             let size = operands[0].len();
             let mut memory = Memory::new(&operands, &[size, size / 4]);
