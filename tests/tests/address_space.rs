@@ -149,6 +149,15 @@ fn the_child() {
             lower(Resource::Data, 1 << 30);
             println!("said: {}", transforms());
         }
+        ("idle", resource) => {
+            let resource = if resource == "data" {
+                Resource::Data
+            } else {
+                Resource::As
+            };
+            lower(resource, 1 << 30);
+            println!("said: {}", idle_guests_give_way());
+        }
         ("turns", gibibytes) => {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
             println!("said: {}", calls_in_turn());
@@ -190,40 +199,38 @@ fn within_a_limit() -> Allocation {
 }
 
 /// Has the guests of many modules take all the memory that they can get, in several threads at one
-/// time, and says how it ends.
+/// time. Says how a load ends while others hold it.
 fn filled(limit: &str) -> StatusCode {
     const STEP: i32 = 64;
+    const COUNT: usize = 8;
     let engine = Engine::new().unwrap();
     let fill = |thread: usize| {
-        let mut calls = Vec::new();
-        loop {
-            let number = format!("(global i32 (i32.const {}))", thread << 16 | calls.len());
+        let taken = (0..COUNT).map(|number| {
+            let number = format!("(global i32 (i32.const {}))", thread << 16 | number);
             let text = GUEST.replace("(global $calls", &format!("{number} (global $calls"));
-            let taken = (|| {
-                let module = engine.load(&wat::parse_str(text).unwrap())?;
-                let shape = || "s32[]".parse().unwrap();
-                let grow = module.prepare_call(CallSite::new("grow", vec![shape()], shape()))?;
-                while call(&grow, STEP)? >= 0 {}
-                Ok::<_, callbox::Status>(grow)
-            })();
-            match taken {
-                Ok(grow) => calls.push(grow),
-                Err(status) => return (calls, status),
-            }
-        }
+            let module = engine.load(&wat::parse_str(text).unwrap())?;
+            let shape = || "s32[]".parse().unwrap();
+            let grow = module.prepare_call(CallSite::new("grow", vec![shape()], shape()))?;
+            while call(&grow, STEP)? >= 0 {}
+            Ok(grow)
+        });
+        Vec::from_iter(taken)
     };
     let ends = std::thread::scope(|scope| {
         let fill = &fill;
         let threads = Vec::from_iter((0..4).map(|thread| scope.spawn(move || fill(thread))));
-        Vec::from_iter(threads.into_iter().map(|thread| thread.join().unwrap()))
+        Vec::from_iter(
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap()),
+        )
     });
     // The process has what it needs: more stack, memory, and the guests that are there.
     assert!(Vec::<u8>::new().try_reserve_exact(64 << 20).is_ok());
-    for (calls, status) in &ends {
-        assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
-        assert!(status.message().contains(limit), "{status}");
-        for grow in calls {
-            assert!(call(grow, STEP).is_ok());
+    for end in &ends {
+        match end {
+            Ok(grow) => assert!(call(grow, STEP).is_ok()),
+            Err(status) => assert_is_short(status, limit),
         }
     }
     // What was theirs can be used again. Of address space, glibc keeps some for each thread.
@@ -232,7 +239,69 @@ fn filled(limit: &str) -> StatusCode {
         let again = prepare(&engine, "grow").and_then(|grow| call(&grow, 256));
         assert!(matches!(again, Ok(0..)), "{again:?}");
     }
-    StatusCode::ResourceExhausted
+    let status = load_beside_running_guests();
+    assert_is_short(&status, limit);
+    assert_eq!(status.blame(), Blame::Host, "{status}");
+    status.code()
+}
+
+fn assert_is_short(status: &callbox::Status, limit: &str) {
+    assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+    assert!(status.message().contains(limit), "{status}");
+}
+
+/// The first failure of loads beside guests that have taken all memory and run on.
+fn load_beside_running_guests() -> callbox::Status {
+    let mut policy = Policy::default();
+    policy.limits.deadline = Some(Duration::from_secs(3));
+    let engine = engine(policy).unwrap();
+    let runs_on = HOLDS.replace("(i32.const 0)))", "(loop $on (br $on)) (i32.const 0)))");
+    let calls = Vec::from_iter((0..5).map(|number| without_operands(&engine, &runs_on, number)));
+    std::thread::scope(|scope| {
+        for call in &calls {
+            scope.spawn(|| call.call(&[], &mut [&mut [0; 4]]));
+        }
+        let mut loads = (0..).map(|number| engine.load(&numbered(HOLDS, number)));
+        loads.find_map(Result::err).unwrap()
+    })
+}
+
+/// A module that differs from those with other numbers.
+fn numbered(text: &str, number: usize) -> Vec<u8> {
+    wat::parse_str(text.replace("NUMBER", &number.to_string())).unwrap()
+}
+
+/// A call of the target `f` of a module.
+fn without_operands(engine: &Engine, text: &str, number: usize) -> PreparedCall {
+    let module = engine.load(&numbered(text, number)).unwrap();
+    let site = CallSite::new("f", vec![], "s32[]".parse().unwrap());
+    module.prepare_call(site).unwrap()
+}
+
+/// Uses two engines after guests of a third took all the memory that they could get, and says how
+/// often their own instances were called.
+fn idle_guests_give_way() -> String {
+    let hog = Engine::new().unwrap();
+    let holders = Vec::from_iter((0..4).map(|number| without_operands(&hog, HOLDS, number)));
+    let hold = || {
+        for holder in &holders {
+            holder.call(&[], &mut [&mut [0; 4]]).unwrap();
+        }
+    };
+    let fresh = engine(Policy {
+        isolation: Isolation::Fresh,
+        ..Policy::default()
+    });
+    let fresh = prepare(&fresh.unwrap(), "count").unwrap();
+    hold();
+    let loaded = prepare(&Engine::new().unwrap(), "count").unwrap();
+    let first = call(&loaded, 0);
+    hold();
+    let new = call(&fresh, 0);
+    hold();
+    // Growth evicts no instance.
+    let second = call(&loaded, 0);
+    format!("{first:?} {new:?} {second:?}")
 }
 
 /// Has the host transform for many calls at one time, after other guests took all the memory that
@@ -242,15 +311,10 @@ fn transforms() -> usize {
     let mut policy = Policy::default();
     policy.limits.deadline = Some(Duration::from_secs(1));
     let engine = engine(policy).unwrap();
-    let make = |text: &str, number: usize| {
-        let text = text.replace("NUMBER", &number.to_string());
-        let module = engine.load(&wat::parse_str(text).unwrap()).unwrap();
-        let site = CallSite::new("f", vec![], "s32[]".parse().unwrap());
-        module.prepare_call(site).unwrap()
-    };
     let run = |call: &PreparedCall| call.call(&[], &mut [&mut [0; 4]]);
-    let calls = Vec::from_iter((0..COUNT).map(|number| make(TRANSFORMS, number)));
-    let holders = Vec::from_iter((0..4).map(|number| make(HOLDS, number)));
+    let calls =
+        Vec::from_iter((0..COUNT).map(|number| without_operands(&engine, TRANSFORMS, number)));
+    let holders = Vec::from_iter((0..4).map(|number| without_operands(&engine, HOLDS, number)));
     // Instances and threads are there before the memory is taken.
     let are_ready = Barrier::new(COUNT + 1);
     let begins = Barrier::new(COUNT + 1);
@@ -355,6 +419,13 @@ fn guests_leave_memory_to_the_process() {
 #[test]
 fn transforms_take_no_memory_that_the_process_needs() {
     assert_eq!(play("transforms 1", None), "20");
+}
+
+#[test]
+fn idle_guests_give_way_to_other_engines() {
+    for resource in ["data", "space"] {
+        assert_eq!(play(&format!("idle {resource}"), None), "Ok(1) Ok(1) Ok(2)");
+    }
 }
 
 /// What a thread has mapped, and what it has unmapped, counts no longer.

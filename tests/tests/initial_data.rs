@@ -19,11 +19,13 @@ const BYTES: usize = 48 << 20;
 /// The pages of the module's memory. The data are too sparse in it for an image.
 const PAGES: u64 = 2048;
 
+/// The last byte of the memory.
+const LAST: i32 = (PAGES << 16) as i32 - 1;
+
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A module with data at both ends of its memory, which start-up code copies. Its target `f` stores
-/// the last byte of the memory.
-fn module() -> Vec<u8> {
+/// A module whose target `f` stores the last byte of the memory.
+fn module(data: &DataSection) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([ValType::I32], [ValType::I32]);
     let mut functions = FunctionSection::new();
@@ -44,22 +46,18 @@ fn module() -> Vec<u8> {
         align,
         memory_index: 0,
     };
-    let last = (PAGES << 16) as i32 - 1;
     let mut code = CodeSection::new();
     let mut f = Function::new([]);
     f.instructions()
         .local_get(0)
         .i32_load(at(16, 2))
         .i32_load(at(0, 2))
-        .i32_const(last)
+        .i32_const(LAST)
         .i32_load8_u(at(0, 0))
         .i32_store(at(0, 2))
         .i32_const(0)
         .end();
     code.function(&f);
-    let mut data = DataSection::new();
-    data.active(0, &ConstExpr::i32_const(0), vec![1; BYTES]);
-    data.active(0, &ConstExpr::i32_const(last), [7]);
     let mut module = wasm_encoder::Module::new();
     module
         .section(&types)
@@ -67,12 +65,20 @@ fn module() -> Vec<u8> {
         .section(&memories)
         .section(&exports)
         .section(&code)
-        .section(&data);
+        .section(data);
     module.finish()
 }
 
+/// Data at both ends of the memory, which start-up code copies.
+fn much_data() -> DataSection {
+    let mut data = DataSection::new();
+    data.active(0, &ConstExpr::i32_const(0), vec![1; BYTES]);
+    data.active(0, &ConstExpr::i32_const(LAST), [7]);
+    data
+}
+
 /// The module, within limits that let start-up code copy as much as it likes.
-fn load() -> Arc<Module> {
+fn load(data: &DataSection) -> Arc<Module> {
     let limits = Limits {
         function_work: u64::MAX,
         ..Limits::default()
@@ -84,7 +90,7 @@ fn load() -> Arc<Module> {
         },
         ..Config::default()
     });
-    engine.unwrap().load(&module()).unwrap()
+    engine.unwrap().load(&module(data)).unwrap()
 }
 
 fn prepare(module: &Arc<Module>) -> PreparedCall {
@@ -102,7 +108,7 @@ fn call(call: &PreparedCall, options: &CallOptions) -> Result<i32, Status> {
 
 #[test]
 fn a_deadline_holds_while_data_are_copied() {
-    let prepared = prepare(&load());
+    let prepared = prepare(&load(&much_data()));
     // Its time begins with the copying.
     let options = CallOptions {
         deadline: Some(Deadline::After(SHORT)),
@@ -121,7 +127,7 @@ fn a_deadline_holds_while_data_are_copied() {
 
 #[test]
 fn a_token_holds_while_data_are_copied() {
-    let prepared = prepare(&load());
+    let prepared = prepare(&load(&much_data()));
     let cancel = CancelToken::new();
     let options = CallOptions {
         cancel: Some(cancel.clone()),
@@ -142,4 +148,20 @@ fn a_token_holds_while_data_are_copied() {
         (StatusCode::Cancelled, Blame::Caller)
     );
     assert_eq!(call(&prepared, &CallOptions::default()), Ok(7));
+}
+
+/// Its time ends between the look before its memory is made and the one after.
+#[test]
+fn a_module_without_data_is_not_blamed() {
+    let options = CallOptions {
+        deadline: Some(Deadline::After(Duration::from_nanos(1))),
+        ..CallOptions::default()
+    };
+    let status = call(&prepare(&load(&DataSection::new())), &options).unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::DeadlineExceeded, Blame::Caller)
+    );
+    let end = ": the module was not called: its deadline had passed";
+    assert!(status.message().ends_with(end), "{status}");
 }

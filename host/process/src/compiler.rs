@@ -340,14 +340,12 @@ impl Source {
         if !self.has_worked.load(Ordering::Relaxed) {
             return NotCompiled::NoProcess(status);
         }
-        NotCompiled::Failed(Status::new(
-            StatusCode::ResourceExhausted,
-            Blame::Host,
-            format!(
-                "no process to compile in can be started now: {}",
-                status.message()
-            ),
-        ))
+        let message = format!(
+            "no process to compile in can be started now: {}",
+            status.message()
+        );
+        let status = Status::new(StatusCode::ResourceExhausted, Blame::Host, message);
+        NotCompiled::Failed(status.with_recoverable(true))
     }
 }
 

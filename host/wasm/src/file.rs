@@ -39,6 +39,8 @@ pub struct ModuleFile {
     pub(crate) info: Arc<ModuleInfo>,
     /// The number of functions: the index of the first helper.
     functions: u32,
+    /// Whether an instance begins with a function or with data of the module.
+    pub(crate) starts: bool,
     name: Option<Arc<str>>,
     limits: FileLimits,
     depth: Depth,
@@ -51,6 +53,7 @@ struct Contents {
     digest: [u8; 32],
     info: ModuleInfo,
     functions: u32,
+    starts: bool,
 }
 
 /// The limits that reading a file depends on.
@@ -112,6 +115,7 @@ impl ModuleFile {
             digest: contents.digest,
             info: Arc::new(contents.info),
             functions: contents.functions,
+            starts: contents.starts,
             name: None,
             limits: FileLimits::of(limits),
             depth,
@@ -269,6 +273,7 @@ impl Contents {
         Ok(Self {
             digest,
             functions: sections.functions.len() as u32,
+            starts: sections.starts,
             info: ModuleInfo {
                 sha256: hex::encode(digest),
                 size: wasm.len(),

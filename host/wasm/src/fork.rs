@@ -9,8 +9,10 @@
     reason = "only a handler that libc calls in the child can notice a fork"
 )]
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once};
+
+use callbox_core::locks::locked;
 
 /// The number of forks between the first process that made an engine and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -24,6 +26,20 @@ pub(crate) fn generation() -> u32 {
 /// Whether this process is a fork of one that made an engine.
 pub(crate) fn is_child() -> bool {
     generation() != 0
+}
+
+/// A list of this process. A forked child has another one: a thread that it does not have may hold
+/// the lock of this one. There are more than forks nest.
+pub(crate) struct PerProcess<T>([Mutex<Vec<T>>; 1024]);
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self([const { Mutex::new(Vec::new()) }; 1024])
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        locked(&self.0[generation() as usize % self.0.len()])
+    }
 }
 
 /// Counts forks from now on.

@@ -26,7 +26,7 @@ use crate::memory::GuestMemory;
 use crate::module::Module;
 use crate::quota::Share;
 use crate::site::Site;
-use crate::state::GuestState;
+use crate::state::{GuestState, NotStarted};
 use crate::trap;
 
 /// The context in which a call or an execution begins.
@@ -103,9 +103,10 @@ impl Instance {
         });
         disarm(&mut store);
         // No look at the stop word interrupts wasmtime while it copies the module's data.
-        let instance = instance.and_then(|instance| {
-            store.data().interrupt.check_after()?;
-            Ok(instance)
+        let instance = instance.and_then(|instance| match store.data().interrupt.check_after() {
+            Err(interrupted) if !module.starts => Err(NotStarted(interrupted).into()),
+            Err(interrupted) => Err(interrupted.into()),
+            Ok(()) => Ok(instance),
         });
         let started = match instance {
             Ok(instance) => started(module, Exporter(instance), &mut store, WHAT),

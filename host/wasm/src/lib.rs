@@ -86,6 +86,7 @@ mod fork;
 pub mod frame;
 mod fuel;
 mod helpers;
+mod idle;
 mod import;
 mod info;
 mod instance;

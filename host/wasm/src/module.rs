@@ -32,6 +32,8 @@ pub struct Module {
     pub(crate) exports: Exports,
     /// The index of the first helper function: see [`rewrite`](crate::rewrite).
     pub(crate) helpers_from: u32,
+    /// Whether an instance begins with a function or with data of the module.
+    pub(crate) starts: bool,
     info: Arc<ModuleInfo>,
     /// The indices of the exported functions, sorted by name.
     exports_by_name: Vec<u32>,
@@ -93,6 +95,7 @@ impl Module {
             exports: Exports::of(module)?,
             linked: Linked::new(module.clone(), linker),
             helpers_from: file.helpers_from(),
+            starts: file.starts,
             identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
             grants: grants.clone(),
             info,

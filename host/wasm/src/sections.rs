@@ -124,6 +124,8 @@ pub(crate) struct Sections<'a> {
     pub(crate) memory: Option<MemoryBounds>,
     /// The initial sizes of the module's own tables.
     pub(crate) tables: Vec<u64>,
+    /// Whether an instance begins with a function or with data of the module.
+    pub(crate) starts: bool,
     /// The contents of the section `callbox.targets`.
     pub(crate) metadata: Option<Vec<u8>>,
     /// The number of globals, imported ones included.
@@ -150,6 +152,7 @@ impl<'a> Sections<'a> {
             exports: Vec::new(),
             memory: None,
             tables: Vec::new(),
+            starts: false,
             metadata: None,
             globals: 0,
             segments: 0,
@@ -238,6 +241,7 @@ impl<'a> Sections<'a> {
 
     fn add_segments(&mut self, count: u32) -> Result<()> {
         self.segments += count as usize;
+        self.starts |= count > 0;
         at_most("segments", self.limits.segments, self.segments)
     }
 
@@ -281,6 +285,7 @@ impl<'a> Sections<'a> {
                     self.export(export?);
                 }
             }
+            Payload::StartSection { .. } => self.starts = true,
             Payload::CustomSection(section) if section.name() == abi::METADATA_SECTION => {
                 self.add_metadata(section.data())?;
             }

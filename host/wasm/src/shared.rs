@@ -22,6 +22,7 @@ use crate::failure::status;
 use crate::file::ModuleFile;
 use crate::fingerprint::fingerprint;
 use crate::helpers;
+use crate::idle;
 use crate::loads::Loads;
 use crate::permits::CompilePermits;
 use crate::pool::Pools;
@@ -107,7 +108,7 @@ impl EngineShared {
         (allocation, pool_share): (Allocation, PoolShare),
     ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self {
+        let engine = Arc::new(Self {
             compiler_settings: CompilerSettings::of(&config.policy, allocation),
             fingerprint: fingerprint(&engine),
             engine,
@@ -133,7 +134,9 @@ impl EngineShared {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             pools: Pools::default(),
             outside_programs: Mutex::default(),
-        })
+        });
+        idle::register(&engine);
+        engine
     }
 
     /// Checks that the engine was made in this process, whose ticker can interrupt a guest.
@@ -171,6 +174,11 @@ impl EngineShared {
             let memory = self.policy.limits.compile_memory_bytes;
             compiler.prepare(&self.compiler_settings, memory);
         }
+    }
+
+    /// Whether the limit on instances allows one more.
+    pub(crate) fn has_place(&self) -> bool {
+        self.instances.load(Ordering::Relaxed) < self.policy.limits.instances as usize
     }
 
     /// Reports, the first time, why a module is compiled in this process.

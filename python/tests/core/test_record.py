@@ -174,3 +174,48 @@ def test_a_call_for_which_there_is_no_memory_is_not_recorded(guests, tmp_path):
     ran = subprocess.run(program, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "1.0\n"), ran.stderr
     assert "a call of add_n is not recorded: RESOURCE_EXHAUSTED: " in ran.stderr
+
+
+CONCURRENT = """
+import resource, sys, threading
+import numpy as np
+import callbox
+
+def leb128(number):
+    return bytes((number >> 7 * at & 127) | (128 if at < 3 else 0) for at in range(4))
+
+# More than glibc keeps for a thread that had it.
+padding = b"\\x01x" + bytes(34 << 20)
+with open(sys.argv[1], "rb") as file:
+    module = file.read() + b"\\0" + leb128(len(padding)) + padding
+add_n = callbox.Host().load(module).add_n
+del module, padding
+x = np.zeros(4, np.float32)
+add_n(x, n=1.0)
+recording = callbox.record(sys.argv[2])
+with open("/proc/self/status") as status:
+    used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+ready = threading.Barrier(8)
+
+def work(number):
+    ready.wait()
+    try:
+        add_n(x, n=-1.0 - number)
+    except callbox.CallError as error:
+        assert error.code == "INVALID_ARGUMENT", error
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+# For the stacks of the threads, and for two capsules beside what must be left.
+resource.setrlimit(resource.RLIMIT_DATA, (used + (340 << 20), resource.RLIM_INFINITY))
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(recording.capsules))
+"""
+
+
+def test_concurrent_calls_are_recorded_one_after_the_other(guests, tmp_path):
+    program = [sys.executable, "-c", CONCURRENT, guests / "add_n.wasm", tmp_path / "capsules"]
+    ran = subprocess.run(program, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "8\n"), ran.stderr

@@ -12,6 +12,7 @@ import pytest
 
 import callbox
 import callbox.jax
+from callbox.jax import _eager
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -60,6 +61,19 @@ def test_a_number_of_a_call_in_a_callback_is_not_flushed(load):
         called_back = jax.jit(lambda x, n=n: jax.pure_callback(lambda x: target(np.asarray(x), n=n), shape, x * 1))
         for result in (called_back(x), target(x, n=n)):
             assert np.asarray(result).view(np.uint32).tolist() == 2 * [int(np.float32(n).view(np.uint32))]
+
+
+def test_a_number_that_a_thread_flushes_has_a_key_of_its_own():
+    keys = []
+
+    def make_keys(x):
+        keys[:] = [_eager.frozen({"n": n}) for n in (1e-310, 0.0)]
+        keys.append(keys[0] == keys[1])
+        return np.asarray(x)
+
+    x = np.zeros(2, np.float32)
+    jax.jit(lambda x: jax.pure_callback(make_keys, jax.ShapeDtypeStruct((2,), np.float32), x * 1))(x).block_until_ready()
+    assert keys == [_eager.frozen({"n": 1e-310}), _eager.frozen({"n": 0.0}), False]
 
 
 def test_results_are_in_the_container_that_was_asked_for(load):

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::Sites;
+use crate::idle;
 use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
@@ -100,7 +101,8 @@ impl Sites {
                     .quota
                     .has_memory(self.module.least_memory(), &shared.policy.limits)
                 {
-                    shared.pools.evict_one()
+                    let is_short = shared.address_space.is_limited() && shared.has_place();
+                    shared.pools.evict_one() || is_short && idle::evict_one(deadline, cancel)
                 } else {
                     // Growth has evicted all that count towards the limit on memory.
                     false
