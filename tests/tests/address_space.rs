@@ -104,6 +104,16 @@ fn lower(resource: Resource, most: u64) {
     setrlimit(resource, new).unwrap();
 }
 
+/// Lowers a limit to 1 GiB.
+fn lower_named(limit: &str) {
+    let resource = match limit {
+        "RLIMIT_AS" => Resource::As,
+        "RLIMIT_DATA" => Resource::Data,
+        other => panic!("no limit {other:?}"),
+    };
+    lower(resource, 1 << 30);
+}
+
 /// Plays a scene in a process of its own, and returns what it says.
 fn play(scene: &str, user: Option<u32>) -> String {
     // By this name the program is found also by a user who may not enter the folder that it is in.
@@ -149,14 +159,13 @@ fn the_child() {
             lower(Resource::Data, 1 << 30);
             println!("said: {}", transforms());
         }
-        ("idle", resource) => {
-            let resource = if resource == "data" {
-                Resource::Data
-            } else {
-                Resource::As
-            };
-            lower(resource, 1 << 30);
+        ("idle", limit) => {
+            lower_named(limit);
             println!("said: {}", idle_guests_give_way());
+        }
+        ("running", limit) => {
+            lower_named(limit);
+            println!("said: {}", load_beside_running_guests());
         }
         ("turns", gibibytes) => {
             lower(Resource::As, gibibytes.parse::<u64>().unwrap() << 30);
@@ -199,8 +208,8 @@ fn within_a_limit() -> Allocation {
 }
 
 /// Has the guests of many modules take all the memory that they can get, in several threads at one
-/// time. Says how a load ends while others hold it.
-fn filled(limit: &str) -> StatusCode {
+/// time, and says how many modules there were.
+fn filled(limit: &str) -> usize {
     const STEP: i32 = 64;
     const COUNT: usize = 8;
     let engine = Engine::new().unwrap();
@@ -212,7 +221,7 @@ fn filled(limit: &str) -> StatusCode {
             let shape = || "s32[]".parse().unwrap();
             let grow = module.prepare_call(CallSite::new("grow", vec![shape()], shape()))?;
             while call(&grow, STEP)? >= 0 {}
-            Ok(grow)
+            Ok::<_, callbox::Status>(grow)
         });
         Vec::from_iter(taken)
     };
@@ -230,28 +239,24 @@ fn filled(limit: &str) -> StatusCode {
     for end in &ends {
         match end {
             Ok(grow) => assert!(call(grow, STEP).is_ok()),
-            Err(status) => assert_is_short(status, limit),
+            Err(status) => {
+                assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
+                assert!(status.message().contains(limit), "{status}");
+            }
         }
     }
+    let count = ends.len();
     // What was theirs can be used again. Of address space, glibc keeps some for each thread.
     drop(ends);
     if limit == "RLIMIT_DATA" {
         let again = prepare(&engine, "grow").and_then(|grow| call(&grow, 256));
         assert!(matches!(again, Ok(0..)), "{again:?}");
     }
-    let status = load_beside_running_guests();
-    assert_is_short(&status, limit);
-    assert_eq!(status.blame(), Blame::Host, "{status}");
-    status.code()
+    count
 }
 
-fn assert_is_short(status: &callbox::Status, limit: &str) {
-    assert_eq!(status.code(), StatusCode::ResourceExhausted, "{status}");
-    assert!(status.message().contains(limit), "{status}");
-}
-
-/// The first failure of loads beside guests that have taken all memory and run on.
-fn load_beside_running_guests() -> callbox::Status {
+/// Loads beside guests that have taken all memory and run on, and says how the first one fails.
+fn load_beside_running_guests() -> String {
     let mut policy = Policy::default();
     policy.limits.deadline = Some(Duration::from_secs(3));
     let engine = engine(policy).unwrap();
@@ -262,7 +267,8 @@ fn load_beside_running_guests() -> callbox::Status {
             scope.spawn(|| call.call(&[], &mut [&mut [0; 4]]));
         }
         let mut loads = (0..).map(|number| engine.load(&numbered(HOLDS, number)));
-        loads.find_map(Result::err).unwrap()
+        let status = loads.find_map(Result::err).unwrap();
+        format!("{status}, {:?}", status.blame())
     })
 }
 
@@ -402,16 +408,14 @@ fn engines_work_within_a_limit_on_address_space() {
 #[test]
 fn guests_leave_address_space_to_the_process() {
     for gibibytes in [1, 2, 4] {
-        let end = play(&format!("filled {gibibytes}"), None);
-        assert_eq!(end, StatusCode::ResourceExhausted.to_string());
+        assert_eq!(play(&format!("filled {gibibytes}"), None), "32");
     }
 }
 
 #[test]
 fn guests_leave_memory_to_the_process() {
     for gibibytes in [1, 2] {
-        let end = play(&format!("data {gibibytes}"), None);
-        assert_eq!(end, StatusCode::ResourceExhausted.to_string());
+        assert_eq!(play(&format!("data {gibibytes}"), None), "32");
     }
 }
 
@@ -423,8 +427,18 @@ fn transforms_take_no_memory_that_the_process_needs() {
 
 #[test]
 fn idle_guests_give_way_to_other_engines() {
-    for resource in ["data", "space"] {
-        assert_eq!(play(&format!("idle {resource}"), None), "Ok(1) Ok(1) Ok(2)");
+    for limit in ["RLIMIT_AS", "RLIMIT_DATA"] {
+        assert_eq!(play(&format!("idle {limit}"), None), "Ok(1) Ok(1) Ok(2)");
+    }
+}
+
+#[test]
+fn a_load_beside_running_guests_is_refused() {
+    for limit in ["RLIMIT_AS", "RLIMIT_DATA"] {
+        let said = play(&format!("running {limit}"), None);
+        let begins = said.starts_with("RESOURCE_EXHAUSTED: no room for the module: expected ");
+        let ends = said.ends_with(&format!(" under {limit}, Host"));
+        assert!(begins && ends, "{said}");
     }
 }
 
