@@ -44,7 +44,7 @@ pub(crate) fn dictionary(
             continue;
         }
         let attribute = on_enough(|| attribute(value, declared, MAX_DEPTH))
-            .map_err(|wrong| wrong.inside(name).named(py, &signature.name))?;
+            .map_err(|wrong| wrong.inside(name).named(py, &signature.label()))?;
         attributes.insert(name.clone(), attribute);
     }
     Ok(attributes)
@@ -103,7 +103,7 @@ fn check_names(signature: &Signature, given: &Given<'_>) -> PyResult<()> {
     let Some(declared) = signature.attributes.as_deref() else {
         return Ok(());
     };
-    let target = &signature.name;
+    let target = signature.label();
     let is_given = |name: &str| given.iter().any(|(known, _)| known == name);
     let missing: Vec<_> = declared
         .iter()

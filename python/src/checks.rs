@@ -3,6 +3,7 @@
 //! The library checks the rest.
 
 use callbox::call::{ApiVersion, BufferSignature, Signature};
+use callbox::untrusted_text::label;
 use callbox::{ArrayShape, ElementType};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,7 +21,7 @@ pub(crate) fn operands(signature: &Signature, found: &[ArrayShape]) -> PyResult<
         buffers: declared,
         takes_more: signature.remaining_operands,
     };
-    buffers(&signature.name, "operand", &declared, found)
+    buffers(&signature.label(), "operand", &declared, found)
 }
 
 /// Checks the number, the dtypes and the ranks of results.
@@ -32,7 +33,7 @@ pub(crate) fn results(signature: &Signature, found: &[ArrayShape]) -> PyResult<(
         buffers: declared,
         takes_more: signature.remaining_results,
     };
-    buffers(&signature.name, "result", &declared, found)
+    buffers(&signature.label(), "result", &declared, found)
 }
 
 /// Checks the results against those that the operands determine, if they determine any.
@@ -51,7 +52,8 @@ pub(crate) fn inferred(
         let wrong = |expected: String, found: String| {
             format!(
                 "{}(): result {number} ({}): expected {expected} for these operands, found {found}",
-                signature.name, declared.name
+                signature.label(),
+                label(&declared.name)
             )
         };
         if expected.element_type() != found.element_type() {
@@ -144,7 +146,7 @@ pub(crate) fn api_version(
             let names: Vec<_> = signature.api_versions.iter().map(|v| v.name()).collect();
             Err(PyTypeError::new_err(format!(
                 "{}(): pass api_version to choose one of its conventions ({})",
-                signature.name,
+                signature.label(),
                 names.join(" or ")
             )))
         }

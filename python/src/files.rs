@@ -99,7 +99,10 @@ pub(crate) fn read_module(
         let copied = source.py().detach(|| copy(given));
         return Ok((None, copied.map_err(PyMemoryError::new_err)?));
     }
-    let path: PathBuf = argument(source).map_err(|_| {
+    let path: PathBuf = argument(source).map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyTypeError>(source.py()) {
+            return error;
+        }
         let found = source.get_type().name();
         PyTypeError::new_err(format!(
             "expected the path of a .wasm file or its bytes, found {}",

@@ -238,7 +238,11 @@ pub(crate) fn line(signature: &Signature) -> String {
         }
         None => "...".to_owned(),
     };
-    format!("{}({}) -> {results}", signature.name, parameters.join(", "))
+    format!(
+        "{}({}) -> {results}",
+        signature.label(),
+        parameters.join(", ")
+    )
 }
 
 /// Makes the value for `inspect.signature`: operands by position, attributes by name.

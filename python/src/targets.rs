@@ -406,7 +406,7 @@ impl Target {
         let inside = Inside::enter(py);
         let mut options = Options::read(given)?;
         // Preparing the call site is a part of the call.
-        let within = options.call_options(&self.signature().name);
+        let within = options.call_options(&self.signature().label());
         let mut within = or_raise(py, within)?.from_now_on();
         let named = options.take_operands(self.signature(), arrays.len())?;
         let operands = arrays.iter().chain(named);
@@ -420,7 +420,7 @@ impl Target {
                 return traced.ok_or(error);
             }
         };
-        let outs = options.outs(&self.signature().name)?;
+        let outs = options.outs(&self.signature().label())?;
         if options.is_cuda {
             return self.call_native(py, inside, operands, &options, outs, &within);
         }

@@ -77,6 +77,19 @@ const HOLDS: &str = r#"(module
       (br_if $again (local.get $pages)))
     (i32.const 0)))"#;
 
+/// Its allocator grows its memory, or gives up. Its state is deleted until that is stopped.
+const ALLOCATES: &str = r#"(module
+  (memory (export "memory") 1)
+  (global i32 (i32.const NUMBER))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $pages i32)
+    (local.set $pages (memory.grow (i32.const PAGES)))
+    (if (i32.eq (local.get $pages) (i32.const -1)) (then unreachable))
+    (i32.mul (local.get $pages) (i32.const 65536)))
+  (func (export "f.instantiate") (param $frame i32) (result i32) (i32.const 0))
+  (func (export "f.instantiate.drop") (param i32) (loop $on (br $on)))
+  (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+
 fn engine(policy: Policy) -> callbox::Result<Engine> {
     Engine::with_config(Config {
         policy,
@@ -162,6 +175,10 @@ fn the_child() {
         ("idle", limit) => {
             lower_named(limit);
             println!("said: {}", idle_guests_give_way());
+        }
+        ("deleters", limit) => {
+            lower_named(limit);
+            println!("said: {}", deleters_that_run_on());
         }
         ("running", limit) => {
             lower_named(limit);
@@ -304,10 +321,35 @@ fn idle_guests_give_way() -> String {
     let first = call(&loaded, 0);
     hold();
     let new = call(&fresh, 0);
+    let allocates = ALLOCATES.replace("PAGES", "640");
+    let allocates = without_operands(&Engine::new().unwrap(), &allocates, 0);
+    hold();
+    let allocated = allocates.call(&[], &mut [&mut [0; 4]]);
     hold();
     // Growth evicts no instance.
     let second = call(&loaded, 0);
-    format!("{first:?} {new:?} {second:?}")
+    format!("{first:?} {new:?} {allocated:?} {second:?}")
+}
+
+/// Uses two engines while instances of a third, small and large ones, are idle or are taken back,
+/// whose deleters run on. Says how often their own instances were called.
+fn deleters_that_run_on() -> String {
+    let other = Engine::new().unwrap();
+    let run = |calls: &[PreparedCall]| {
+        let mut ends = calls.iter().map(|call| call.call(&[], &mut [&mut [0; 4]]));
+        ends.all(|end| end.is_ok())
+    };
+    let small = ALLOCATES.replace("PAGES", "1");
+    let large = ALLOCATES.replace("PAGES", "600");
+    let small = [(); 60].map(|()| without_operands(&other, &small, 0));
+    let large = [(); 14].map(|()| without_operands(&other, &large, 1));
+    let held = run(&small) && run(&large);
+    let loaded = prepare(&Engine::new().unwrap(), "grow").unwrap();
+    let grown = call(&loaded, 1);
+    drop((small, large));
+    let text = ALLOCATES.replace("PAGES", "2000");
+    let after = run(&[without_operands(&Engine::new().unwrap(), &text, 2)]);
+    format!("{held} {grown:?} {after}")
 }
 
 /// Has the host transform for many calls at one time, after other guests took all the memory that
@@ -428,7 +470,17 @@ fn transforms_take_no_memory_that_the_process_needs() {
 #[test]
 fn idle_guests_give_way_to_other_engines() {
     for limit in ["RLIMIT_AS", "RLIMIT_DATA"] {
-        assert_eq!(play(&format!("idle {limit}"), None), "Ok(1) Ok(1) Ok(2)");
+        assert_eq!(
+            play(&format!("idle {limit}"), None),
+            "Ok(1) Ok(1) Ok(()) Ok(2)"
+        );
+    }
+}
+
+#[test]
+fn deleters_that_run_on_keep_no_memory() {
+    for limit in ["RLIMIT_AS", "RLIMIT_DATA"] {
+        assert_eq!(play(&format!("deleters {limit}"), None), "true Ok(2) true");
     }
 }
 

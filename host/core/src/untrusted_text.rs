@@ -1,5 +1,6 @@
 //! Sanitizes text from guests before it is shown.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::path::Path;
 
@@ -89,6 +90,17 @@ fn fill(bytes: &[u8], limit: usize) -> (String, usize) {
         }
     }
     (text, shown)
+}
+
+/// A name in a message of callbox's: one that could be read as text of callbox is quoted.
+#[must_use]
+pub fn label(name: &str) -> Cow<'_, str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.$/".contains(c);
+    if name.chars().all(is_word) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(format!("\"{}\"", shown_name(name)))
+    }
 }
 
 /// A name from a module for messages: characters that cannot be in a line or between quotation

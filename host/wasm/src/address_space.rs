@@ -19,16 +19,16 @@ use std::time::{Duration, Instant};
 
 use callbox_core::values::{Result, Status};
 
-use self::claims::LEDGER;
 pub use self::claims::Room;
+use self::claims::ledger;
 pub use self::limits::address_space_in_use;
-use self::limits::{Bytes, LIMITS, Limit, in_use, limits, plus};
-pub(crate) use self::limits::{address_space_left, advice, is_memory_limited};
+pub(crate) use self::limits::{Bytes, address_space_left, advice, is_memory_limited, plus};
+use self::limits::{LIMITS, Limit, in_use, limits};
 
 use crate::allocation::{Allocation, SLOT};
 use crate::compiler::COMPACT_MEMORY;
 use crate::failure::{caller_exhausted, host_exhausted};
-use crate::idle;
+use crate::reclaim::Reclaim;
 
 /// The time for which a load lets idle instances give way.
 const EVICTION: Duration = Duration::from_secs(1);
@@ -91,6 +91,24 @@ pub(crate) enum Shortage {
     },
     /// It is not known what is left.
     OfDescriptors,
+}
+
+impl Shortage {
+    /// The bytes without which there is no room, if that is known.
+    fn missing(self) -> Option<Bytes> {
+        let Self::OfLimit {
+            limit,
+            reserve,
+            wanted,
+            left,
+        } = self
+        else {
+            return None;
+        };
+        let mut missing = Bytes::default();
+        missing[limit] = wanted.saturating_add(reserve).saturating_sub(left);
+        Some(missing)
+    }
 }
 
 impl fmt::Display for Shortage {
@@ -192,12 +210,14 @@ impl AddressSpace {
         }
         let until = Instant::now() + claimant.patience();
         let last_eviction = until + EVICTION;
+        let mut reclaim = Reclaim::new();
         loop {
+            reclaim.begin();
             // Before the lock: guests that are refused again and again do not keep others from it.
             if claimant != Claimant::Load {
                 self.check(claimant, wanted, [0; LIMITS.len()])?;
             }
-            let mut claims = LEDGER.lock();
+            let mut claims = ledger();
             // What is mapped and no longer claimed after this counts as in use.
             let claimed = claims
                 .iter()
@@ -212,8 +232,9 @@ impl AddressSpace {
             let now = Instant::now();
             if claimant == Claimant::Load
                 && now < last_eviction
-                && self.check(claimant, wanted, [0; LIMITS.len()]).is_err()
-                && idle::evict_one(last_eviction, None)
+                && let Err(shortage) = self.check(claimant, wanted, [0; LIMITS.len()])
+                && let Some(missing) = shortage.missing()
+                && reclaim.make_room(missing, last_eviction, None)
             {
                 continue;
             }

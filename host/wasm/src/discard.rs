@@ -7,6 +7,7 @@
 //! the deleters. Nothing waits for the threads at the end of the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -28,6 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The interval at which a call that waits for room checks its cancel token.
 const LOOK: Duration = Duration::from_millis(1);
+
+static FREED: AtomicU64 = AtomicU64::new(0);
 
 /// Work on an instance. Dropping the job frees the instance.
 type Job = Box<dyn FnOnce() + Send>;
@@ -119,7 +122,7 @@ impl Discarder {
     }
 
     /// Stops all deleters that are waiting or running.
-    fn hurry(&self) {
+    pub(crate) fn hurry(&self) {
         std::mem::take(&mut *locked(&self.hurry)).cancel();
     }
 
@@ -218,7 +221,7 @@ impl Lane {
                 // The log's sink may panic in a deleter. The panic ends this instance alone.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 *locked(&waiting) -= 1;
-                progress.note_done();
+                note_freed(&progress);
             }
         };
         // Without a thread, the caller drops every job itself.
@@ -228,8 +231,18 @@ impl Lane {
 
     fn note_done(&self, progress: &Progress) {
         *locked(&self.waiting) -= 1;
-        progress.note_done();
+        note_freed(progress);
     }
+}
+
+/// The number of instances that all engines have taken back so far.
+pub(crate) fn freed() -> u64 {
+    FREED.load(Ordering::Acquire)
+}
+
+fn note_freed(progress: &Progress) {
+    FREED.fetch_add(1, Ordering::Release);
+    progress.note_done();
 }
 
 /// A call that waits for an instance.

@@ -9,10 +9,8 @@
     reason = "only a handler that libc calls in the child can notice a fork"
 )]
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once};
-
-use callbox_core::locks::locked;
 
 /// The number of forks between the first process that made an engine and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -28,17 +26,16 @@ pub(crate) fn is_child() -> bool {
     generation() != 0
 }
 
-/// A list of this process. A forked child has another one: a thread that it does not have may hold
-/// the lock of this one. There are more than forks nest.
-pub(crate) struct PerProcess<T>([Mutex<Vec<T>>; 1024]);
+/// The forks that may nest before a child takes what a process before it had.
+pub(crate) const NESTED_FORKS: usize = 1024;
+
+/// A value of this process. A forked child has another one: a thread that it does not have may hold
+/// the lock of this one.
+pub(crate) struct PerProcess<T>(pub(crate) [T; NESTED_FORKS]);
 
 impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
-        Self([const { Mutex::new(Vec::new()) }; 1024])
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        locked(&self.0[generation() as usize % self.0.len()])
+    pub(crate) fn get(&self) -> &T {
+        &self.0[generation() as usize % NESTED_FORKS]
     }
 }
 

@@ -19,6 +19,7 @@ use callbox_core::values::{Result, Status};
 use self::bound::Bound;
 use self::enter::{arm, disarm, enter, in_wasm_mode, returned};
 pub(crate) use self::enter::{check_stack, not_called};
+use crate::address_space::Bytes;
 use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use crate::discard::LARGE;
 use crate::frame::FrameImage;
@@ -151,6 +152,11 @@ impl Instance {
         } else if is_large {
             shared.discarder.free(self);
         }
+    }
+
+    /// The bytes of address space and of memory that it takes.
+    pub(crate) fn takes(&self) -> Bytes {
+        self.store.data().takes()
     }
 
     /// Lets its memory wait for room, and evict others, when it grows.

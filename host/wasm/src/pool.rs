@@ -12,10 +12,11 @@
 //!
 //! A lease costs one uncontended lock.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use callbox_core::locks::locked;
 
+use crate::address_space::{Bytes, plus};
 use crate::instance::Instance;
 use crate::shared::Evict;
 
@@ -78,6 +79,12 @@ impl Pools {
         list.pools.push(pool);
     }
 
+    /// The pools that are left.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Evict>> {
+        let list = locked(&self.0);
+        list.pools.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Discards an idle instance of any pool, and returns false if there is none.
     pub(crate) fn evict_one(&self) -> bool {
         let (first, count) = {
@@ -89,7 +96,7 @@ impl Pools {
             let at = number % count;
             let pool = locked(&self.0).pools.get(at).and_then(Weak::upgrade);
             // Discarding an instance may run its deleters.
-            let has_evicted = pool.is_some_and(|pool| pool.evict_one());
+            let has_evicted = pool.is_some_and(|pool| pool.evict_one().is_some());
             if has_evicted {
                 locked(&self.0).next = at;
             }
@@ -99,7 +106,15 @@ impl Pools {
 }
 
 impl Evict for Pool {
-    fn evict_one(&self) -> bool {
+    fn idle(&self) -> Bytes {
+        let slots = self.slots.iter().filter_map(try_lock);
+        let idle = slots.filter_map(|slot| slot.as_ref().map(Instance::takes));
+        let overflow = locked(&self.overflow);
+        idle.chain(overflow.iter().map(Instance::takes))
+            .fold(Bytes::default(), plus)
+    }
+
+    fn evict_one(&self) -> Option<Bytes> {
         // Leases take the first free slots, so that the last ones are idle the longest.
         let taken = self
             .slots
@@ -107,7 +122,11 @@ impl Evict for Pool {
             .rev()
             .find_map(|slot| try_lock(slot)?.take());
         let taken = taken.or_else(|| locked(&self.overflow).pop());
-        taken.map(Instance::discard).is_some()
+        taken.map(|instance| {
+            let bytes = instance.takes();
+            instance.discard();
+            bytes
+        })
     }
 }
 

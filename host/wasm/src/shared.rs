@@ -10,7 +10,7 @@ use callbox_core::locks::locked;
 use callbox_core::policy::{CompileIn, Policy};
 use callbox_core::values::{Result, Status};
 
-use crate::address_space::AddressSpace;
+use crate::address_space::{AddressSpace, Bytes};
 use crate::allocation::{Allocation, PoolShare};
 #[cfg(feature = "cache")]
 use crate::cache::{Cache, CacheOutcome, Identity};
@@ -22,18 +22,21 @@ use crate::failure::status;
 use crate::file::ModuleFile;
 use crate::fingerprint::fingerprint;
 use crate::helpers;
-use crate::idle;
 use crate::loads::Loads;
 use crate::permits::CompilePermits;
 use crate::pool::Pools;
 use crate::quota::Together;
+use crate::reclaim;
 use crate::refusals::Refusals;
 use crate::ticker::Ticker;
 
 /// A pool that keeps idle instances.
 pub(crate) trait Evict: Send + Sync {
-    /// Discards an idle instance, and returns false if the pool has none.
-    fn evict_one(&self) -> bool;
+    /// The bytes of address space and of memory that its idle instances take.
+    fn idle(&self) -> Bytes;
+
+    /// Discards an idle instance, and returns what it took. `None` if the pool has none.
+    fn evict_one(&self) -> Option<Bytes>;
 }
 
 /// The parts of an engine that its modules and instances share.
@@ -135,7 +138,7 @@ impl EngineShared {
             pools: Pools::default(),
             outside_programs: Mutex::default(),
         });
-        idle::register(&engine);
+        reclaim::register(&engine);
         engine
     }
 

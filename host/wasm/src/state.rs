@@ -11,13 +11,15 @@ use callbox_core::policy::Grants;
 use callbox_core::untrusted_text::quoted;
 use callbox_core::values::{Status, StatusCode};
 
-use crate::address_space::{AddressSpace, Room, Shortage};
+use crate::address_space::{AddressSpace, Bytes, Room, Shortage};
 use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
+use crate::failure::{caller_exhausted, exhausted};
 use crate::fuel::FuelLeft;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::log::GuestLog;
 use crate::quota::Share;
+use crate::reclaim;
 use crate::shared::EngineShared;
 use crate::stop::Lease;
 use callbox_core::float_mode::FloatMode;
@@ -63,6 +65,17 @@ pub(crate) enum RefusedGrowth {
     },
     Space(Shortage),
     Failed(String),
+}
+
+impl RefusedGrowth {
+    /// The status of a call that failed because of it. What the process lacks is no doing of the
+    /// guest's.
+    pub(crate) fn status(&self, message: String) -> Status {
+        match self {
+            Self::Space(_) => caller_exhausted(message),
+            _ => exhausted(message),
+        }
+    }
 }
 
 impl fmt::Display for RefusedGrowth {
@@ -162,6 +175,12 @@ impl GuestState {
             callable: Arc::default(),
             callee_failure: None,
         }
+    }
+
+    /// The bytes of address space and of memory that the instance takes.
+    pub(crate) fn takes(&self) -> Bytes {
+        let memory = self.share.memory_bytes() as u64;
+        [self.reserved.max(memory), memory]
     }
 
     /// Begins a call or an execution.
@@ -317,7 +336,8 @@ impl GuestState {
             }
             let cancel = self.interrupt.token();
             let end = deadline.unwrap_or_else(|| Instant::now() + DELETION);
-            let is_freed = shared.discarder.wait_for_freed(freed, end, cancel.as_ref());
+            let is_freed = shared.discarder.wait_for_freed(freed, end, cancel.as_ref())
+                || reclaim::wait_for_freed(end, cancel.as_ref());
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);

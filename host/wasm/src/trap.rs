@@ -6,7 +6,7 @@ use callbox_core::untrusted_text::{formatted, sanitize};
 use callbox_core::values::{Backtrace, Blame, Status, StatusCode};
 
 use crate::address_space;
-use crate::failure::{caller_exhausted, exhausted, status};
+use crate::failure::{caller_exhausted, status};
 use crate::instance::not_called;
 use crate::interrupt::Interrupted;
 use crate::names;
@@ -101,7 +101,7 @@ fn trapped(trap: Trap, state: &mut GuestState, what: &str) -> Status {
     match (growth, failure) {
         (Some(growth), failure) => {
             let reason = failure.map_or_else(|| description(trap), |failure| failure.said());
-            exhausted(format!("{what} failed after {growth}: {reason}"))
+            growth.status(format!("{what} failed after {growth}: {reason}"))
         }
         (None, Some(failure)) => {
             let message = format!("{what} failed: {}", failure.said());

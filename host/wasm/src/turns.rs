@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
 
-use crate::{fork, processor_time};
+use crate::fork::{self, NESTED_FORKS, PerProcess};
+use crate::processor_time;
 
 /// How long a file is read before others get a turn.
 const QUANTUM: Duration = Duration::from_millis(20);
@@ -21,8 +22,8 @@ const QUANTUM: Duration = Duration::from_millis(20);
 /// most: it waits longer for each turn.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// The readers of this process.
-static READERS: Readers = Readers::new();
+/// The readers of this process. A forked child lacks the threads that would give turns back.
+static READERS: PerProcess<Readers> = PerProcess([const { Readers::new() }; NESTED_FORKS]);
 
 #[derive(Debug)]
 struct Readers {
@@ -56,7 +57,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        Self::among(&READERS)
+        Self::among(READERS.get())
     }
 
     fn among(readers: &'static Readers) -> Self {
@@ -73,9 +74,8 @@ impl Turns {
     /// latest.
     pub(crate) fn look(&mut self, until: Option<Instant>) {
         let turn = self.begun.elapsed();
-        // A forked child lacks the threads that would give their turns back.
         let quantum = (self.used / 8).clamp(QUANTUM, LONGEST);
-        if turn < quantum || fork::is_child() {
+        if turn < quantum {
             return;
         }
         self.used += turn;
@@ -100,9 +100,7 @@ impl Turns {
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        if !fork::is_child() {
-            self.end();
-        }
+        self.end();
     }
 }
 

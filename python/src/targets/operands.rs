@@ -38,7 +38,7 @@ fn explained(
     };
     let explained = PyRuntimeError::new_err(format!(
         "{}(): operand {number}{name} is an array that JAX has deleted: a jitted function took its memory (donate_argnums), or delete() was called. Pass a copy to one of the two",
-        signature.name
+        signature.label()
     ));
     explained.set_cause(array.py(), Some(error));
     explained

@@ -124,7 +124,7 @@ impl<'py> Options<'py> {
                     if let Some(missing) = missing {
                         return Err(PyTypeError::new_err(format!(
                             "{}(): expected the operand {missing:?} before {name:?}, found none",
-                            signature.name
+                            signature.label()
                         )));
                     }
                     named.push(self.given.swap_remove(position).1);

@@ -127,7 +127,7 @@ impl Target {
         if let Some(instead) = instead.filter(|_| has_opaque) {
             return Err(PyTypeError::new_err(format!(
                 "{}(): {version} has no opaque bytes: {instead}",
-                self.signature().name
+                self.signature().label()
             )));
         }
         let mut text = CallText::new(version, shapes);
@@ -331,7 +331,7 @@ impl Target {
                     } else {
                         status.context("pass out= or result_shape_dtypes=")
                     };
-                    let name = &signature.name;
+                    let name = signature.label();
                     return Err(raised(py, &status.context(format_args!("{name}()"))));
                 }
             },
@@ -339,7 +339,7 @@ impl Target {
         if !outs.is_empty() && outs.len() != results.len() {
             return Err(PyTypeError::new_err(format!(
                 "{}(): expected {} arrays as out, found {}",
-                self.signature().name,
+                self.signature().label(),
                 results.len(),
                 outs.len()
             )));
@@ -347,7 +347,7 @@ impl Target {
         for (number, (out, expected)) in arrays().zip(&results).enumerate() {
             if let Some(out) = out {
                 out.expect(expected, &|| {
-                    format!("{}(): out {number}", self.signature().name)
+                    format!("{}(): out {number}", self.signature().label())
                 })?;
             }
         }

@@ -8,6 +8,7 @@ mod expression;
 mod infer;
 pub mod json;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use callbox_abi::Stage;
@@ -17,6 +18,7 @@ pub use self::dimensions::Dimension;
 use self::dimensions::{BATCHED, ELEMENTWISE, Extent, PURE, ROWS};
 pub use self::expression::Expression;
 use super::{ApiVersion, CallSite};
+use crate::untrusted_text::label;
 use crate::values::{ArrayShape, Dictionary, ElementType, Result, Status};
 
 /// A target's declaration of itself. Without any, it has a name and the API versions that its
@@ -83,6 +85,12 @@ pub struct AttributeSignature {
 }
 
 impl Signature {
+    /// The target's name in messages.
+    #[must_use]
+    pub fn label(&self) -> Cow<'_, str> {
+        label(&self.name)
+    }
+
     /// The index of the target with this name. A guest has its targets sorted, and may have many.
     #[must_use]
     pub(crate) fn find(targets: &[Self], name: &str) -> Option<usize> {

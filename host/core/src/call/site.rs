@@ -6,7 +6,7 @@ use std::sync::Arc;
 use callbox_abi::ApiVersion;
 use serde::{Deserialize, Serialize};
 
-use crate::untrusted_text::shown_name;
+use crate::untrusted_text::label;
 use crate::values::{Dictionary, Literal, Result, Shape, ShapeIndex, Status};
 
 /// A result leaf that shares its memory with an operand leaf: an entry of HLO's
@@ -139,12 +139,10 @@ impl CallSite {
     /// which the module's author chose: one that could be read as text of callbox is quoted.
     #[must_use]
     pub fn label(&self) -> Cow<'_, str> {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.$/".contains(c);
-        if self.name != self.target || self.name.chars().all(is_word) {
-            Cow::Borrowed(&self.name)
-        } else {
-            Cow::Owned(format!("\"{}\"", shown_name(&self.name)))
+        if self.name != self.target {
+            return Cow::Borrowed(&self.name);
         }
+        label(&self.name)
     }
 
     /// The same call site with these attributes.

@@ -2,6 +2,7 @@
 
 use callbox_core::values::{Blame, Status, StatusCode};
 use callbox_wasm::CompileJob;
+use rustix::process::{Resource, getrlimit};
 
 use crate::exchange::Loss;
 
@@ -13,13 +14,26 @@ pub(super) fn too_long() -> Loss {
     Loss::Violation("expected no more code than the request allows".to_owned())
 }
 
+/// A process that compiles has the limits of this one, too, which may be lower than the policy's.
 pub(super) fn no_memory(job: &CompileJob<'_>) -> Status {
-    let most = job.memory_bytes;
+    let limits = [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)];
+    let limits = limits.map(|(name, resource)| (name, getrlimit(resource).current));
+    no_memory_within(job.memory_bytes, limits)
+}
+
+fn no_memory_within(policy: u64, limits: [(&str, Option<u64>); 2]) -> Status {
+    let limits = limits
+        .into_iter()
+        .filter_map(|(name, most)| Some((most?, name)));
+    let (most, name, blame) = match limits.min() {
+        Some((most, name)) if most < policy => (most, name, Blame::Host),
+        _ => (policy, "compile_memory_bytes", Blame::Guest),
+    };
     Status::new(
         StatusCode::ResourceExhausted,
-        Blame::Guest,
+        blame,
         format!(
-            "expected the module to compile in {most} bytes of memory (`compile_memory_bytes`), found that it takes more"
+            "expected the module to compile in {most} bytes of memory (`{name}`), found that it takes more"
         ),
     )
 }
@@ -33,4 +47,20 @@ pub(super) fn killed() -> Status {
 
 pub(super) fn unavailable(message: String) -> Status {
     Status::new(StatusCode::Unavailable, Blame::Host, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_limit_of_the_process_is_not_the_modules_fault() {
+        let blame = |space, data| {
+            no_memory_within(1000, [("RLIMIT_AS", space), ("RLIMIT_DATA", data)]).blame()
+        };
+        assert_eq!(blame(None, None), Blame::Guest);
+        assert_eq!(blame(Some(1000), Some(2000)), Blame::Guest);
+        assert_eq!(blame(None, Some(999)), Blame::Host);
+        assert_eq!(blame(Some(999), Some(2000)), Blame::Host);
+    }
 }

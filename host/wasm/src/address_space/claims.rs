@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use callbox_core::locks::locked;
 
 use super::Claimant;
 use super::limits::{Bytes, LIMITS};
-use crate::fork::PerProcess;
+use crate::fork::{NESTED_FORKS, PerProcess};
 use crate::processor_time;
 
 /// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
@@ -53,7 +56,7 @@ impl Room {
     #[cold]
     fn give_back(&mut self) {
         if let Some(number) = self.claim.take() {
-            LEDGER.lock().retain(|claim| claim.number != number);
+            ledger().retain(|claim| claim.number != number);
         }
     }
 }
@@ -97,7 +100,11 @@ impl Claim {
 }
 
 /// The claims of this process.
-pub(super) static LEDGER: PerProcess<Claim> = PerProcess::new();
+pub(super) fn ledger() -> MutexGuard<'static, Vec<Claim>> {
+    static LEDGERS: PerProcess<Mutex<Vec<Claim>>> =
+        PerProcess([const { Mutex::new(Vec::new()) }; NESTED_FORKS]);
+    locked(LEDGERS.get())
+}
 
 #[cfg(test)]
 mod tests {

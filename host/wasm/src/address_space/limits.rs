@@ -35,7 +35,7 @@ pub(super) const LIMITS: [Limit; 2] = [
 ];
 
 /// Bytes for each of [`LIMITS`].
-pub(super) type Bytes = [u64; LIMITS.len()];
+pub(crate) type Bytes = [u64; LIMITS.len()];
 
 /// What this process uses; `None` where no descriptor is free to ask with.
 pub(super) fn in_use() -> Option<Bytes> {
@@ -47,7 +47,7 @@ pub(super) fn in_use() -> Option<Bytes> {
     }
 }
 
-pub(super) fn plus(one: Bytes, other: Bytes) -> Bytes {
+pub(crate) fn plus(one: Bytes, other: Bytes) -> Bytes {
     std::array::from_fn(|number| one[number].saturating_add(other[number]))
 }
 

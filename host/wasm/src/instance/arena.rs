@@ -11,7 +11,7 @@ use callbox_core::values::Result;
 use super::Instance;
 use super::enter::{enter, not_called};
 use crate::claim::{GuestFunction, Returned};
-use crate::failure::{caller_exhausted, exhausted, status};
+use crate::failure::{exhausted, status};
 use crate::frame::{ARENA_ALIGNMENT, abi};
 use crate::interrupt::Interrupted;
 use crate::module::Module;
@@ -56,10 +56,14 @@ impl Instance {
         )?;
         let found = offset.check(|offset| (offset != 0).then_some(offset));
         found.map_err(|_| {
-            exhausted(format!(
+            let none = format!(
                 "{} found no memory for an arena of {size} bytes",
                 abi::REALLOC
-            ))
+            );
+            match self.store.data_mut().growth_refused.take() {
+                Some(refused) => refused.status(format!("{none}: {refused}")),
+                None => exhausted(none),
+            }
         })
     }
 
@@ -82,10 +86,11 @@ impl Instance {
             }
             let state = self.store.data_mut();
             let refused = state.growth_refused.take();
-            let why = |refused| format!("no memory for an arena of {size} bytes: {refused}");
             match refused {
-                Some(refused @ RefusedGrowth::Space(_)) => return caller_exhausted(why(refused)),
-                Some(refused @ RefusedGrowth::Together { .. }) => return exhausted(why(refused)),
+                Some(refused @ (RefusedGrowth::Space(_) | RefusedGrowth::Together { .. })) => {
+                    let message = format!("no memory for an arena of {size} bytes: {refused}");
+                    return refused.status(message);
+                }
                 _ => {}
             }
             let limit = state.shared.policy.limits.memory_bytes;

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::Sites;
-use crate::idle;
 use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
 use crate::quota::Share;
+use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
 use callbox_core::call::{CancelToken, Deadline};
@@ -50,15 +50,20 @@ impl Sites {
         let shared = &self.module.shared;
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
-        let seen = shared.discarder.done();
+        let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
         match self.try_new_instance(caller) {
             Err(status) if is_lack_of_room(&status) => {
                 // What the wait takes is part of the call's time.
                 let options = &caller.options.from_now_on();
-                self.wait_for_instance(Caller { options, ..caller }, seen, status)
+                self.wait_for_instance(Caller { options, ..caller }, (seen, reclaim), status)
             }
             outcome => outcome,
         }
+    }
+
+    /// The status of a call that was stopped while it waited.
+    fn stopped(&self, interrupted: Interrupted) -> Status {
+        not_called(interrupted, "the module").context(&self.module.label)
     }
 
     fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
@@ -78,11 +83,11 @@ impl Sites {
     }
 
     /// Waits for room, and makes an instance. `seen` is the number of instances that had been taken
-    /// back before the attempt that failed with `lack`.
+    /// back, and `reclaim` began, before the attempt that failed with `lack`.
     fn wait_for_instance(
         &self,
         caller: Caller<'_>,
-        mut seen: u64,
+        (mut seen, mut reclaim): (u64, Reclaim),
         mut lack: Status,
     ) -> Result<Instance> {
         let shared = &self.module.shared;
@@ -96,13 +101,15 @@ impl Sites {
             let has_room = discarder.wait_for_freed(seen, deadline, cancel)
                 || if !self.quota.has_room(&shared.policy.limits) {
                     // Evicting others does not help an executable that has reached its own limit.
-                    self.pool.evict_one()
+                    self.pool.evict_one().is_some()
                 } else if self
                     .quota
                     .has_memory(self.module.least_memory(), &shared.policy.limits)
                 {
+                    // Any instance may suffice.
                     let is_short = shared.address_space.is_limited() && shared.has_place();
-                    shared.pools.evict_one() || is_short && idle::evict_one(deadline, cancel)
+                    is_short && reclaim.make_room([1, 1], deadline, cancel)
+                        || shared.pools.evict_one()
                 } else {
                     // Growth has evicted all that count towards the limit on memory.
                     false
@@ -110,15 +117,16 @@ impl Sites {
                 || discarder.wait(seen, deadline, cancel);
             // A call that is stopped while it waits reports that, rather than the lack of room.
             if cancel.is_some_and(CancelToken::is_cancelled) {
-                return Err(not_called(Interrupted::Cancelled, "the module"));
+                return Err(self.stopped(Interrupted::Cancelled));
             }
             if own.is_some_and(|own| Instant::now() >= own) {
-                return Err(not_called(Interrupted::Deadline, "the module"));
+                return Err(self.stopped(Interrupted::Deadline));
             }
             if !has_room {
                 return Err(lack);
             }
             seen = shared.discarder.done();
+            reclaim.begin();
             match self.try_new_instance(caller) {
                 Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
                     lack = status;

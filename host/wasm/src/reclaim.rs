@@ -1,0 +1,117 @@
+//! Makes room where a limit of the process leaves too little: waits for memory that engines of this
+//! process take back, and discards idle instances of any engine, those of the fullest pools first.
+
+use std::cmp::Reverse;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use callbox_core::call::CancelToken;
+use callbox_core::locks::locked;
+
+use crate::address_space::{Bytes, plus};
+use crate::discard;
+use crate::fork::{NESTED_FORKS, PerProcess};
+use crate::shared::EngineShared;
+
+/// The time for which memory that is being taken back is waited for, before instances are
+/// discarded. Others may take what becomes free.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+type Engines = Mutex<Vec<Weak<EngineShared>>>;
+
+static ENGINES: PerProcess<Engines> = PerProcess([const { Mutex::new(Vec::new()) }; NESTED_FORKS]);
+
+/// Lets an engine's idle instances give way.
+pub(crate) fn register(engine: &Arc<EngineShared>) {
+    let mut engines = locked(ENGINES.get());
+    engines.retain(|engine| engine.strong_count() > 0);
+    engines.push(Arc::downgrade(engine));
+}
+
+fn engines() -> Vec<Arc<EngineShared>> {
+    let engines = locked(ENGINES.get());
+    engines.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Waits until an engine has taken an instance back, at most until `end`. Returns false if none is
+/// being taken back.
+pub(crate) fn wait_for_freed(end: Instant, cancel: Option<&CancelToken>) -> bool {
+    wait(&engines(), end, cancel)
+}
+
+fn wait(engines: &[Arc<EngineShared>], end: Instant, cancel: Option<&CancelToken>) -> bool {
+    engines.iter().any(|engine| {
+        let discarder = &engine.discarder;
+        discarder.wait_for_freed(discarder.done(), end, cancel)
+    })
+}
+
+/// The attempts of one caller to get room.
+pub(crate) struct Reclaim {
+    begun: Instant,
+    /// The number of instances that had been taken back before the last attempt.
+    seen: u64,
+}
+
+impl Reclaim {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            seen: discard::freed(),
+        }
+    }
+
+    /// Begins another attempt.
+    pub(crate) fn begin(&mut self) {
+        self.seen = discard::freed();
+    }
+
+    /// Waits for memory, or discards idle instances until they took as much as is missing. Returns
+    /// false if neither can help.
+    pub(crate) fn make_room(
+        &self,
+        missing: Bytes,
+        end: Instant,
+        cancel: Option<&CancelToken>,
+    ) -> bool {
+        let engines = engines();
+        let is_patient = self.begun.elapsed() < PATIENCE;
+        if is_patient && (discard::freed() != self.seen || wait(&engines, end, cancel)) {
+            return true;
+        }
+        let has_evicted = evict(&engines, missing);
+        wait(&engines, end, cancel) || has_evicted
+    }
+}
+
+/// Discards idle instances until they took as much as is missing. Discards none if all of them
+/// would not do.
+fn evict(engines: &[Arc<EngineShared>], missing: Bytes) -> bool {
+    let mut pools = Vec::new();
+    let mut all = Bytes::default();
+    for engine in engines {
+        for pool in engine.pools.all() {
+            let idle = pool.idle();
+            if idle != Bytes::default() {
+                all = plus(all, idle);
+                pools.push((idle, engine, pool));
+            }
+        }
+    }
+    let suffices = |taken: Bytes| std::iter::zip(taken, missing).all(|(taken, most)| taken >= most);
+    if !suffices(all) {
+        return false;
+    }
+    pools.sort_by_key(|(idle, ..)| Reverse(idle.iter().copied().max()));
+    let mut taken = Bytes::default();
+    for (_, engine, pool) in pools {
+        while !suffices(taken)
+            && let Some(bytes) = pool.evict_one()
+        {
+            taken = plus(taken, bytes);
+            // Their deleters may run on.
+            engine.discarder.hurry();
+        }
+    }
+    taken != Bytes::default()
+}
