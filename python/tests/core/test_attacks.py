@@ -509,3 +509,23 @@ def test_text_of_a_guest_cannot_forge_an_error(guests):
     assert len(str(caught.value)) < 100_000
     assert all(character.isprintable() or character == "\n" for character in str(caught.value))
     assert caught.value.target == "huge_message"
+
+
+def test_the_name_of_a_target_is_no_text_of_callbox(host):
+    def section(number: int, content: bytes) -> bytes:
+        return bytes([number, len(content)]) + content
+
+    name = b"OK: signed by callbox"
+    module = host.load(
+        b"\0asm\1\0\0\0"
+        + section(1, b"\1\x60\1\x7f\1\x7f")
+        + section(3, b"\1\0")
+        + section(5, b"\1\0\1")
+        + section(7, b"\2\6memory\2\0" + bytes([len(name)]) + name + b"\0\0")
+        + section(10, b"\1\4\0\x41\0\x0b")
+    )
+    target = getattr(module, name.decode())
+    assert repr(target) == '<callbox.Target "OK: signed by callbox"(*arrays) -> ...>'
+    for call in (lambda: target(np.zeros(2), out=[1, 2]), lambda: target(np.zeros(2), a={1: 2})):
+        with pytest.raises(TypeError, match=r'^"OK: signed by callbox"\(\): '):
+            call()

@@ -72,7 +72,8 @@ def test_a_number_that_a_thread_flushes_has_a_key_of_its_own():
         return np.asarray(x)
 
     x = np.zeros(2, np.float32)
-    jax.jit(lambda x: jax.pure_callback(make_keys, jax.ShapeDtypeStruct((2,), np.float32), x * 1))(x).block_until_ready()
+    called_back = jax.jit(lambda x: jax.pure_callback(make_keys, jax.ShapeDtypeStruct((2,), np.float32), x * 1))
+    called_back(x).block_until_ready()
     assert keys == [_eager.frozen({"n": 1e-310}), _eager.frozen({"n": 0.0}), False]
 
 
