@@ -85,13 +85,12 @@ impl Instance {
                 return not_called(*interrupted, "the module");
             }
             let state = self.store.data_mut();
-            let refused = state.growth_refused.take();
-            match refused {
-                Some(refused @ (RefusedGrowth::Space(_) | RefusedGrowth::Together { .. })) => {
-                    let message = format!("no memory for an arena of {size} bytes: {refused}");
-                    return refused.status(message);
-                }
-                _ => {}
+            if let Some(
+                refused @ (RefusedGrowth::Space(_) | RefusedGrowth::Together { .. }),
+            ) = state.growth_refused.take()
+            {
+                let message = format!("no memory for an arena of {size} bytes: {refused}");
+                return refused.status(message);
             }
             let limit = state.shared.policy.limits.memory_bytes;
             exhausted(format!("expected memory of {size} bytes more than {end} for the arena: the limit is {limit}, and the module may have its own"))
