@@ -95,7 +95,7 @@ pub(crate) enum Shortage {
 
 impl Shortage {
     /// The bytes without which there is no room, if that is known.
-    fn missing(self) -> Option<Bytes> {
+    pub(crate) fn missing(self) -> Option<Bytes> {
         let Self::OfLimit {
             limit,
             reserve,
@@ -269,17 +269,12 @@ impl AddressSpace {
 
     /// Claims an instance's stop word, and makes sure that there is room for its memory, which
     /// counts when it is made.
-    ///
-    /// # Errors
-    /// RESOURCE_EXHAUSTED, blamed on the caller.
-    pub(crate) fn claim_instance(&self) -> Result<Room> {
+    pub(crate) fn claim_instance(&self) -> Result<Room, Shortage> {
         let wanted = match self.allocation {
             Allocation::OnDemand => 2 * SLOT,
             Allocation::Pooled | Allocation::Compact => 0,
         };
-        self.claim([wanted, 0]).map_err(|shortage| {
-            caller_exhausted(format!("no room for one more instance: {shortage}"))
-        })
+        self.claim([wanted, 0])
     }
 
     /// Claims memory for a module: for reading a file of this many bytes, or its native code.

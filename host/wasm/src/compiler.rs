@@ -31,6 +31,9 @@ use callbox_core::float_mode::FloatMode;
 /// The bytes that a memory that moves reserves beyond those in use, so that it moves seldom.
 const GROWTH: u64 = 32 << 20;
 
+/// The bytes of a page of WebAssembly.
+const PAGE: u64 = 64 << 10;
+
 /// The bytes of its guard regions. Guests check each access themselves.
 const COMPACT_GUARD: u64 = 64 << 10;
 
@@ -136,7 +139,8 @@ impl CompilerSettings {
         }
         if self.moving_memories {
             config
-                .memory_reservation(0)
+                // A page, which is all of a stop word's memory: it never grows.
+                .memory_reservation(PAGE)
                 .memory_reservation_for_growth(GROWTH)
                 .memory_guard_size(COMPACT_GUARD);
         }

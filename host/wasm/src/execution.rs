@@ -44,7 +44,14 @@ impl<'a> WasmExecution<'a> {
         };
         if sites.module.shared.policy.isolation == Isolation::Executable {
             let lease = execution.lease.insert(sites.pool.lease());
-            let instance = sites.instance(lease, Caller { options, functions })?;
+            let instance = sites.instance(
+                lease,
+                Caller {
+                    options,
+                    functions,
+                    begun: None,
+                },
+            )?;
             sites.run_stage(instance, Stage::Prepare, &execution.staged)?;
         }
         Ok(execution)
@@ -63,6 +70,7 @@ impl<'a> WasmExecution<'a> {
         let caller = Caller {
             options,
             functions: None,
+            begun: None,
         };
         sites.instance_at_once(&mut lease, caller)?;
         Some(Self {
@@ -86,6 +94,7 @@ impl<'a> WasmExecution<'a> {
         Caller {
             options: &self.options,
             functions: self.functions.as_ref(),
+            begun: None,
         }
     }
 }

@@ -30,6 +30,17 @@ impl FuelLeft {
         self.own = self.limit;
     }
 
+    /// Subtracts what was used before.
+    pub(crate) fn without(mut self, used: u64) -> Self {
+        self.own = self.own.saturating_sub(used);
+        self
+    }
+
+    /// The fuel that was used of the limit.
+    pub(crate) fn used(&self) -> u64 {
+        self.limit - self.own
+    }
+
     /// The limit, for a message.
     pub(crate) fn limit(&self) -> u64 {
         self.limit

@@ -22,6 +22,7 @@ pub(crate) use self::enter::{check_stack, not_called};
 use crate::address_space::Bytes;
 use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use crate::discard::LARGE;
+use crate::failure::caller_exhausted;
 use crate::frame::FrameImage;
 use crate::memory::GuestMemory;
 use crate::module::Module;
@@ -36,6 +37,16 @@ pub(crate) struct Caller<'a> {
     pub(crate) options: &'a CallOptions,
     /// The functions that targets can call back.
     pub(crate) functions: Option<&'a Arc<dyn Functions>>,
+    /// How the call began, if it has waited for its instance.
+    pub(crate) begun: Option<Begun>,
+}
+
+/// How a call began whose instance was refused at first.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) at: Instant,
+    /// The fuel that refused instances used.
+    pub(crate) fuel_used: u64,
 }
 
 /// The requirements on a new instance.
@@ -88,6 +99,7 @@ impl Instance {
         match initialized.and_then(|()| new.reserve(module, purpose.arena_size)) {
             Ok(arena) => new.arena = arena,
             Err(status) => {
+                new.store.data().note_refused();
                 new.discard();
                 return Err(status);
             }
@@ -116,6 +128,7 @@ impl Instance {
         let (exports, memory) = match started {
             Ok(started) => started,
             Err(status) => {
+                store.data().note_refused();
                 if store.data().share.memory_bytes() >= LARGE {
                     let shared = Arc::clone(&store.data().shared);
                     shared.discarder.free(store);
@@ -174,7 +187,7 @@ impl Instance {
     pub(crate) fn begin(&mut self, caller: Caller<'_>) {
         self.store
             .data_mut()
-            .begin(caller.options, caller.functions);
+            .begin(caller.options, caller.functions, caller.begun);
     }
 
     /// Ends a call or an execution.
@@ -318,13 +331,16 @@ fn new_store(module: &Module, share: Share, caller: Caller<'_>) -> Result<Store<
     let shared = &module.shared;
     // The ticker may hold a lock in a forked child, which has no ticker.
     shared.check_process("the module")?;
-    let room = shared.address_space.claim_instance()?;
+    let room = shared.address_space.claim_instance().map_err(|shortage| {
+        share.note_missing(shortage.missing());
+        caller_exhausted(format!("no room for one more instance: {shortage}"))
+    })?;
     let watch = shared.ticker.lease(&shared.engine)?;
     drop(room);
     let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
     state.helpers_from = module.helpers_from;
     state.capabilities = module.capabilities.for_instance(shared);
-    state.begin(caller.options, caller.functions);
+    state.begin(caller.options, caller.functions, caller.begun);
     let mut store = Store::new(&shared.engine, state);
     store.limiter(|state| state);
     Ok(store)

@@ -33,10 +33,20 @@ impl Interrupt {
         }
     }
 
-    /// Begins a call or an execution with the caller's deadline, or else the limit.
+    /// Begins a call or an execution with the caller's deadline, or else the limit, whose time may
+    /// have begun before.
     #[inline]
-    pub(crate) fn begin(&mut self, options: &CallOptions, limit: Option<Duration>) {
-        self.deadline = options.deadline.or(limit.map(Deadline::After));
+    pub(crate) fn begin(
+        &mut self,
+        options: &CallOptions,
+        limit: Option<Duration>,
+        begun: Option<Instant>,
+    ) {
+        self.deadline = options.deadline.or_else(|| {
+            let whole = limit?;
+            let end = begun.and_then(|begun| begun.checked_add(whole));
+            Some(end.map_or(Deadline::After(whole), |end| Deadline::Begun { end, whole }))
+        });
         self.is_limit = options.deadline.is_none();
         self.set_token(options.cancel.as_ref());
         self.restart();
@@ -47,6 +57,8 @@ impl Interrupt {
     #[inline]
     pub(crate) fn begin_next_call(&mut self) {
         if self.is_limit {
+            let whole = self.deadline.and_then(Deadline::whole);
+            self.deadline = whole.map(Deadline::After);
             self.restart();
         }
     }

@@ -87,6 +87,7 @@ impl Sites {
         let caller = Caller {
             options,
             functions: None,
+            begun: None,
         };
         let instance = self.instance(&mut lease, caller)?;
         early.try_for_each(|(index, site)| {
@@ -347,6 +348,7 @@ impl DirectCalls for Sites {
         let caller = Caller {
             options,
             functions: None,
+            begun: None,
         };
         self.call_within(site, caller, buffers)
     }

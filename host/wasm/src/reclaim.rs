@@ -17,6 +17,9 @@ use crate::shared::EngineShared;
 /// discarded. Others may take what becomes free.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How often one caller has instances discarded: a guest may ask for more each time.
+const MOST_EVICTIONS: u32 = 16;
+
 type Engines = Mutex<Vec<Weak<EngineShared>>>;
 
 static ENGINES: PerProcess<Engines> = PerProcess([const { Mutex::new(Vec::new()) }; NESTED_FORKS]);
@@ -51,6 +54,8 @@ pub(crate) struct Reclaim {
     begun: Instant,
     /// The number of instances that had been taken back before the last attempt.
     seen: u64,
+    /// How often it discarded instances.
+    evictions: u32,
 }
 
 impl Reclaim {
@@ -58,7 +63,13 @@ impl Reclaim {
         Self {
             begun: Instant::now(),
             seen: discard::freed(),
+            evictions: 0,
         }
+    }
+
+    /// When the first attempt began.
+    pub(crate) fn begun(&self) -> Instant {
+        self.begun
     }
 
     /// Begins another attempt.
@@ -69,7 +80,7 @@ impl Reclaim {
     /// Waits for memory, or discards idle instances until they took as much as is missing. Returns
     /// false if neither can help.
     pub(crate) fn make_room(
-        &self,
+        &mut self,
         missing: Bytes,
         end: Instant,
         cancel: Option<&CancelToken>,
@@ -79,7 +90,8 @@ impl Reclaim {
         if is_patient && (discard::freed() != self.seen || wait(&engines, end, cancel)) {
             return true;
         }
-        let has_evicted = evict(&engines, missing);
+        let has_evicted = self.evictions < MOST_EVICTIONS && evict(&engines, missing);
+        self.evictions += u32::from(has_evicted);
         wait(&engines, end, cancel) || has_evicted
     }
 }

@@ -179,11 +179,6 @@ impl EngineShared {
         }
     }
 
-    /// Whether the limit on instances allows one more.
-    pub(crate) fn has_place(&self) -> bool {
-        self.instances.load(Ordering::Relaxed) < self.policy.limits.instances as usize
-    }
-
     /// Reports, the first time, why a module is compiled in this process.
     pub(crate) fn report(&self, status: &Status) {
         if let Some(report) = &self.compile_report

@@ -16,6 +16,7 @@ use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
 use crate::failure::{caller_exhausted, exhausted};
 use crate::fuel::FuelLeft;
+use crate::instance::Begun;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::log::GuestLog;
 use crate::quota::Share;
@@ -185,17 +186,29 @@ impl GuestState {
 
     /// Begins a call or an execution.
     #[inline]
-    pub(crate) fn begin(&mut self, options: &CallOptions, functions: Option<&Arc<dyn Functions>>) {
+    pub(crate) fn begin(
+        &mut self,
+        options: &CallOptions,
+        functions: Option<&Arc<dyn Functions>>,
+        begun: Option<Begun>,
+    ) {
         let policy = &self.shared.policy;
         // In the deterministic mode fuel takes the place of the time limit.
         let limit = policy.limits.deadline.filter(|_| !policy.deterministic);
-        self.interrupt.begin(options, limit);
+        self.interrupt
+            .begin(options, limit, begun.map(|begun| begun.at));
         if policy.deterministic {
-            self.fuel = FuelLeft::new(&policy.limits, options);
+            let used = begun.map_or(0, |begun| begun.fuel_used);
+            self.fuel = FuelLeft::new(&policy.limits, options).without(used);
         }
         self.log.refill();
         self.attached.user_data.clone_from(&options.user_data);
         self.attached.functions = functions.cloned();
+    }
+
+    /// Notes that the instance is refused.
+    pub(crate) fn note_refused(&self) {
+        self.share.note_fuel_used(self.fuel.used());
     }
 
     /// Begins another call of the same execution, with the limits of a single call.
@@ -213,7 +226,7 @@ impl GuestState {
             cancel,
             ..CallOptions::default()
         };
-        self.begin(&options, None);
+        self.begin(&options, None, None);
         self.clear_callable();
     }
 
@@ -343,6 +356,9 @@ impl GuestState {
                 return Err(Interrupted::Deadline);
             }
             if !is_freed {
+                if let Err(shortage) = &outcome {
+                    self.share.note_missing(shortage.missing());
+                }
                 return Ok(outcome);
             }
         }

@@ -139,9 +139,15 @@ impl Deadline {
     /// The same deadline, with its time begun now unless it has begun before.
     #[must_use]
     pub fn begin(self) -> Self {
+        self.begun_at(Instant::now())
+    }
+
+    /// The same deadline, with its time begun then unless it has begun before.
+    #[must_use]
+    pub fn begun_at(self, begun: Instant) -> Self {
         match self {
             Self::After(whole) => Self::Begun {
-                end: self.instant(),
+                end: begun.checked_add(whole).unwrap_or_else(|| self.instant()),
                 whole,
             },
             begun => begun,

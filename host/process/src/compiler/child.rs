@@ -413,7 +413,8 @@ impl CompilerChild {
                 (_, words) if words.contains(NO_MEMORY) => return no_memory(job),
                 (Ok(Some(ending)), _) if is_from_outside(ending.signal()) => return killed(),
                 // Another part of the program has waited for it, and knows how it ended.
-                (Err(_), words) if words.is_empty() => return killed(),
+                // A busy machine may take long to end one that was killed.
+                (Ok(None) | Err(_), words) if words.is_empty() => return killed(),
                 (Ok(Some(ending)), _) => format!("the compiler crashed on the module ({ending})"),
                 (Ok(None) | Err(_), _) => "the compiler closed its socket".to_owned(),
             },

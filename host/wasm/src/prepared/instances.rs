@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use super::Sites;
-use crate::instance::{Caller, Instance, Purpose, check_stack, not_called};
+use crate::instance::{Begun, Caller, Instance, Purpose, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
 use crate::quota::Share;
 use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
-use callbox_core::call::{CancelToken, Deadline};
+use callbox_core::call::{CallOptions, CancelToken, Deadline};
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 
 impl Sites {
@@ -51,11 +51,21 @@ impl Sites {
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
+        self.quota.take_fuel_used();
         match self.try_new_instance(caller) {
             Err(status) if is_lack_of_room(&status) => {
-                // What the wait takes is part of the call's time.
-                let options = &caller.options.from_now_on();
-                self.wait_for_instance(Caller { options, ..caller }, (seen, reclaim), status)
+                // What it takes until then is part of the call's time.
+                let at = reclaim.begun();
+                let options = CallOptions {
+                    deadline: caller.options.deadline.map(|time| time.begun_at(at)),
+                    ..caller.options.clone()
+                };
+                let caller = Caller {
+                    options: &options,
+                    begun: Some(Begun { at, fuel_used: 0 }),
+                    ..caller
+                };
+                self.wait_for_instance(caller, (seen, reclaim), status)
             }
             outcome => outcome,
         }
@@ -86,12 +96,16 @@ impl Sites {
     /// back, and `reclaim` began, before the attempt that failed with `lack`.
     fn wait_for_instance(
         &self,
-        caller: Caller<'_>,
+        mut caller: Caller<'_>,
         (mut seen, mut reclaim): (u64, Reclaim),
         mut lack: Status,
     ) -> Result<Instance> {
         let shared = &self.module.shared;
+        let limits = &shared.policy.limits;
+        let limit = limits.deadline.filter(|_| !shared.policy.deterministic);
+        let of_limit = || caller.begun?.at.checked_add(limit?);
         let own = caller.options.deadline.map(Deadline::instant);
+        let own = own.or_else(of_limit);
         let most = Instant::now() + DELETION;
         let deadline = own.map_or(most, |own| own.min(most));
         let cancel = caller.options.cancel.as_ref();
@@ -106,10 +120,10 @@ impl Sites {
                     .quota
                     .has_memory(self.module.least_memory(), &shared.policy.limits)
                 {
-                    // Any instance may suffice.
-                    let is_short = shared.address_space.is_limited() && shared.has_place();
-                    is_short && reclaim.make_room([1, 1], deadline, cancel)
-                        || shared.pools.evict_one()
+                    match self.quota.take_missing() {
+                        [0, 0] => shared.pools.evict_one(),
+                        missing => reclaim.make_room(missing, deadline, cancel),
+                    }
                 } else {
                     // Growth has evicted all that count towards the limit on memory.
                     false
@@ -127,6 +141,9 @@ impl Sites {
             }
             seen = shared.discarder.done();
             reclaim.begin();
+            if let Some(begun) = &mut caller.begun {
+                begun.fuel_used += self.quota.take_fuel_used();
+            }
             match self.try_new_instance(caller) {
                 Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
                     lack = status;
