@@ -51,7 +51,9 @@ impl Sites {
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
+        // What earlier calls left says nothing about this one.
         self.quota.take_fuel_used();
+        self.quota.take_missing();
         match self.try_new_instance(caller) {
             Err(status) if is_lack_of_room(&status) => {
                 // What it takes until then is part of the call's time.
@@ -142,7 +144,8 @@ impl Sites {
             seen = shared.discarder.done();
             reclaim.begin();
             if let Some(begun) = &mut caller.begun {
-                begun.fuel_used += self.quota.take_fuel_used();
+                // Each attempt counts those before it, too.
+                begun.fuel_used = begun.fuel_used.max(self.quota.take_fuel_used());
             }
             match self.try_new_instance(caller) {
                 Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
