@@ -49,6 +49,35 @@ pub(crate) struct Begun {
     pub(crate) fuel_used: u64,
 }
 
+/// An instance that could not be made.
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    /// The bytes that the process lacked for it, if that is known.
+    pub(crate) missing: Option<Bytes>,
+    /// The fuel that it used, and that of those refused before it.
+    pub(crate) fuel_used: u64,
+}
+
+impl Refused {
+    fn new(status: Status, state: &GuestState) -> Self {
+        Self {
+            status,
+            missing: state.missing,
+            fuel_used: state.fuel.used(),
+        }
+    }
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self {
+            status,
+            missing: None,
+            fuel_used: 0,
+        }
+    }
+}
+
 /// The requirements on a new instance.
 #[derive(Clone, Copy)]
 pub(crate) struct Purpose {
@@ -79,8 +108,11 @@ impl Instance {
         purpose: Purpose,
         share: Share,
         caller: Caller<'_>,
-    ) -> Result<Self> {
-        Self::start(module, purpose, share, caller).map_err(|status| status.context(&module.label))
+    ) -> Result<Self, Refused> {
+        Self::start(module, purpose, share, caller).map_err(|refused| Refused {
+            status: refused.status.context(&module.label),
+            ..refused
+        })
     }
 
     fn start(
@@ -88,7 +120,7 @@ impl Instance {
         purpose: Purpose,
         mut share: Share,
         caller: Caller<'_>,
-    ) -> Result<Self> {
+    ) -> Result<Self, Refused> {
         let shared = &module.shared;
         share.enter(&shared.instances, shared.policy.limits.instances)?;
         let mut store = new_store(module, share, caller)?;
@@ -99,16 +131,20 @@ impl Instance {
         match initialized.and_then(|()| new.reserve(module, purpose.arena_size)) {
             Ok(arena) => new.arena = arena,
             Err(status) => {
-                new.store.data().note_refused();
+                let refused = Refused::new(status, new.store.data());
                 new.discard();
-                return Err(status);
+                return Err(refused);
             }
         }
         new.store.data_mut().attached = execution;
         Ok(new)
     }
 
-    fn instantiate(module: &Module, mut store: Store<GuestState>, sites: usize) -> Result<Self> {
+    fn instantiate(
+        module: &Module,
+        mut store: Store<GuestState>,
+        sites: usize,
+    ) -> Result<Self, Refused> {
         const WHAT: &str = "the module's start";
         arm(&mut store, "the module")?;
         let instance = in_wasm_mode(&mut store, |store| {
@@ -128,12 +164,12 @@ impl Instance {
         let (exports, memory) = match started {
             Ok(started) => started,
             Err(status) => {
-                store.data().note_refused();
+                let refused = Refused::new(status, store.data());
                 if store.data().share.memory_bytes() >= LARGE {
                     let shared = Arc::clone(&store.data().shared);
                     shared.discarder.free(store);
                 }
-                return Err(status);
+                return Err(refused);
             }
         };
         Ok(Self {
@@ -327,13 +363,18 @@ fn started(
 }
 
 /// A store for an instance of the module, which the ticker stops.
-fn new_store(module: &Module, share: Share, caller: Caller<'_>) -> Result<Store<GuestState>> {
+fn new_store(
+    module: &Module,
+    share: Share,
+    caller: Caller<'_>,
+) -> Result<Store<GuestState>, Refused> {
     let shared = &module.shared;
     // The ticker may hold a lock in a forked child, which has no ticker.
     shared.check_process("the module")?;
-    let room = shared.address_space.claim_instance().map_err(|shortage| {
-        share.note_missing(shortage.missing());
-        caller_exhausted(format!("no room for one more instance: {shortage}"))
+    let room = shared.address_space.claim_instance();
+    let room = room.map_err(|shortage| Refused {
+        missing: shortage.missing(),
+        ..caller_exhausted(format!("no room for one more instance: {shortage}")).into()
     })?;
     let watch = shared.ticker.lease(&shared.engine)?;
     drop(room);

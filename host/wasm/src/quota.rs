@@ -2,15 +2,13 @@
 //! executable, or those for all calls outside programs.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use callbox_core::call::InstanceMemory;
-use callbox_core::locks::locked;
 use callbox_core::policy::Limits;
 use callbox_core::values::{Result, Status};
 
-use crate::address_space::Bytes;
 use crate::failure::caller_exhausted;
 use crate::pool::Pools;
 use crate::shared::Evict;
@@ -21,10 +19,6 @@ pub(crate) struct Quota {
     instances: AtomicUsize,
     memory_bytes: AtomicUsize,
     together: Arc<Together>,
-    /// What the process lacked when an instance was last refused.
-    missing: Mutex<Bytes>,
-    /// The fuel that instances used which were then refused, since it was last taken.
-    fuel_used: AtomicU64,
 }
 
 /// The memory of all instances that `executable_memory_bytes` bounds together: those of a module
@@ -88,19 +82,7 @@ impl Quota {
             instances: AtomicUsize::new(0),
             memory_bytes: AtomicUsize::new(0),
             together,
-            missing: Mutex::default(),
-            fuel_used: AtomicU64::new(0),
         }
-    }
-
-    /// Takes what was noted as missing.
-    pub(crate) fn take_missing(&self) -> Bytes {
-        std::mem::take(&mut *locked(&self.missing))
-    }
-
-    /// Takes the fuel that instances used which were refused.
-    pub(crate) fn take_fuel_used(&self) -> u64 {
-        self.fuel_used.swap(0, Ordering::Relaxed)
     }
 
     /// Whether there may be one more instance.
@@ -161,16 +143,6 @@ impl Share {
         self.before = self.memory_bytes;
         self.memory_bytes = self.memory_bytes.max(size);
         true
-    }
-
-    /// Notes the fuel that an instance used which is refused.
-    pub(crate) fn note_fuel_used(&self, used: u64) {
-        self.quota.fuel_used.fetch_add(used, Ordering::Relaxed);
-    }
-
-    /// Notes what the process lacks.
-    pub(crate) fn note_missing(&self, missing: Option<Bytes>) {
-        *locked(&self.quota.missing) = missing.unwrap_or_default();
     }
 
     /// Discards an idle instance that counts towards the same limit. False if there is none.

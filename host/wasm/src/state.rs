@@ -137,6 +137,8 @@ pub(crate) struct GuestState {
     pub(crate) log: GuestLog,
     /// Growth of memory or a table that was refused during the current call.
     pub(crate) growth_refused: Option<RefusedGrowth>,
+    /// The bytes that the process lacked when growth was last refused for them.
+    pub(crate) missing: Option<Bytes>,
     /// The bytes of the instance's tables.
     table_bytes: usize,
     /// The bytes of address space that are reserved for the memory, where that is limited.
@@ -169,6 +171,7 @@ impl GuestState {
             host_mode: None,
             interrupt: Interrupt::new(watch),
             growth_refused: None,
+            missing: None,
             table_bytes: 0,
             reserved: 0,
             room: Room::default(),
@@ -204,11 +207,6 @@ impl GuestState {
         self.log.refill();
         self.attached.user_data.clone_from(&options.user_data);
         self.attached.functions = functions.cloned();
-    }
-
-    /// Notes that the instance is refused.
-    pub(crate) fn note_refused(&self) {
-        self.share.note_fuel_used(self.fuel.used());
     }
 
     /// Begins another call of the same execution, with the limits of a single call.
@@ -356,9 +354,10 @@ impl GuestState {
                 return Err(Interrupted::Deadline);
             }
             if !is_freed {
-                if let Err(shortage) = &outcome {
-                    self.share.note_missing(shortage.missing());
-                }
+                self.missing = outcome
+                    .as_ref()
+                    .err()
+                    .and_then(|shortage| shortage.missing());
                 return Ok(outcome);
             }
         }

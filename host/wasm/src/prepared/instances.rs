@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Sites;
-use crate::instance::{Begun, Caller, Instance, Purpose, check_stack, not_called};
+use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::pool::Lease;
 use crate::quota::Share;
@@ -51,11 +51,8 @@ impl Sites {
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
-        // What earlier calls left says nothing about this one.
-        self.quota.take_fuel_used();
-        self.quota.take_missing();
         match self.try_new_instance(caller) {
-            Err(status) if is_lack_of_room(&status) => {
+            Err(refused) if is_lack_of_room(&refused.status) => {
                 // What it takes until then is part of the call's time.
                 let at = reclaim.begun();
                 let options = CallOptions {
@@ -64,12 +61,15 @@ impl Sites {
                 };
                 let caller = Caller {
                     options: &options,
-                    begun: Some(Begun { at, fuel_used: 0 }),
+                    begun: Some(Begun {
+                        at,
+                        fuel_used: refused.fuel_used,
+                    }),
                     ..caller
                 };
-                self.wait_for_instance(caller, (seen, reclaim), status)
+                self.wait_for_instance(caller, (seen, reclaim), refused)
             }
-            outcome => outcome,
+            outcome => outcome.map_err(|refused| refused.status),
         }
     }
 
@@ -78,7 +78,7 @@ impl Sites {
         not_called(interrupted, "the module").context(&self.module.label)
     }
 
-    fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+    fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance, Refused> {
         self.make(self.share()?, caller)
     }
 
@@ -86,7 +86,7 @@ impl Sites {
         self.quota.share(&self.module.shared.policy.limits)
     }
 
-    fn make(&self, share: Share, caller: Caller<'_>) -> Result<Instance> {
+    fn make(&self, share: Share, caller: Caller<'_>) -> Result<Instance, Refused> {
         let purpose = Purpose {
             arena_size: self.arena_size,
             sites: self.sites.len(),
@@ -95,12 +95,12 @@ impl Sites {
     }
 
     /// Waits for room, and makes an instance. `seen` is the number of instances that had been taken
-    /// back, and `reclaim` began, before the attempt that failed with `lack`.
+    /// back, and `reclaim` began, before the attempt that was `refused`.
     fn wait_for_instance(
         &self,
         mut caller: Caller<'_>,
         (mut seen, mut reclaim): (u64, Reclaim),
-        mut lack: Status,
+        mut refused: Refused,
     ) -> Result<Instance> {
         let shared = &self.module.shared;
         let limits = &shared.policy.limits;
@@ -122,9 +122,9 @@ impl Sites {
                     .quota
                     .has_memory(self.module.least_memory(), &shared.policy.limits)
                 {
-                    match self.quota.take_missing() {
-                        [0, 0] => shared.pools.evict_one(),
-                        missing => reclaim.make_room(missing, deadline, cancel),
+                    match refused.missing {
+                        Some(missing) => reclaim.make_room(missing, deadline, cancel),
+                        None => shared.pools.evict_one(),
                     }
                 } else {
                     // Growth has evicted all that count towards the limit on memory.
@@ -139,19 +139,19 @@ impl Sites {
                 return Err(self.stopped(Interrupted::Deadline));
             }
             if !has_room {
-                return Err(lack);
+                return Err(refused.status);
             }
             seen = shared.discarder.done();
             reclaim.begin();
             if let Some(begun) = &mut caller.begun {
                 // Each attempt counts those before it, too.
-                begun.fuel_used = begun.fuel_used.max(self.quota.take_fuel_used());
+                begun.fuel_used = begun.fuel_used.max(refused.fuel_used);
             }
             match self.try_new_instance(caller) {
-                Err(status) if is_lack_of_room(&status) && Instant::now() < deadline => {
-                    lack = status;
+                Err(next) if is_lack_of_room(&next.status) && Instant::now() < deadline => {
+                    refused = next;
                 }
-                outcome => return outcome,
+                outcome => return outcome.map_err(|refused| refused.status),
             }
         }
     }
