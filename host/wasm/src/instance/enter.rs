@@ -11,7 +11,7 @@ use crate::failure::{caller_exhausted, status};
 use crate::interrupt::Interrupted;
 #[cfg(unix)]
 use crate::signal_mask;
-use crate::state::GuestState;
+use crate::state::{GuestState, RefusedGrowth};
 use crate::trap;
 use callbox_core::float_mode::FloatMode;
 
@@ -151,7 +151,8 @@ pub(super) fn returned(code: Claim<u32>, state: &mut GuestState, what: &str) -> 
 fn reported(code: Claim<u32>, state: &mut GuestState, what: &str) -> Status {
     if let Some(failure) = state.failure.take() {
         let said = failure.said();
-        return Status::new(failure.code, Blame::Guest, format!("{what} failed: {said}"))
+        let blame = blame(failure.code, state);
+        return Status::new(failure.code, blame, format!("{what} failed: {said}"))
             .with_recoverable(failure.recoverable);
     }
     match code.check(StatusCode::from_number) {
@@ -162,7 +163,7 @@ fn reported(code: Claim<u32>, state: &mut GuestState, what: &str) -> Status {
                 Some(failure) => failure.context(what),
                 None => Status::new(
                     code,
-                    Blame::Guest,
+                    blame(code, state),
                     format!("{what} returned {code} without a message"),
                 ),
             }
@@ -172,5 +173,14 @@ fn reported(code: Claim<u32>, state: &mut GuestState, what: &str) -> Status {
             Guest,
             "expected {what} to return a status code from 0 to 16, found {code}"
         ),
+    }
+}
+
+/// Who is to blame for a failure that a guest reports: not a guest that tells of memory which the
+/// process refused it.
+fn blame(code: StatusCode, state: &GuestState) -> Blame {
+    match (code, &state.growth_refused) {
+        (StatusCode::ResourceExhausted, Some(RefusedGrowth::Space(_))) => Blame::Caller,
+        _ => Blame::Guest,
     }
 }

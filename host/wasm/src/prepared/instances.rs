@@ -151,6 +151,8 @@ impl Sites {
                 Err(next) if is_lack_of_room(&next.status) && Instant::now() < deadline => {
                     refused = next;
                 }
+                // It ran out of what those before it left, which is no doing of the module's.
+                Err(next) if is_out_of_time(&next.status) => return Err(refused.status),
                 outcome => return outcome.map_err(|refused| refused.status),
             }
         }
@@ -160,4 +162,9 @@ impl Sites {
 /// Whether an instance could not be made because others are in use.
 fn is_lack_of_room(status: &Status) -> bool {
     status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller
+}
+
+/// Whether the module's code was stopped for its time or fuel.
+fn is_out_of_time(status: &Status) -> bool {
+    status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Guest
 }
