@@ -94,8 +94,8 @@ pub(crate) enum Shortage {
 }
 
 impl Shortage {
-    /// The bytes without which there is no room, if that is known.
-    pub(crate) fn missing(self) -> Option<Bytes> {
+    /// The bytes without which there is no room: more than there can be, if that is not known.
+    pub(crate) fn missing(self) -> Bytes {
         let Self::OfLimit {
             limit,
             reserve,
@@ -103,11 +103,11 @@ impl Shortage {
             left,
         } = self
         else {
-            return None;
+            return [u64::MAX; LIMITS.len()];
         };
         let mut missing = Bytes::default();
         missing[limit] = wanted.saturating_add(reserve).saturating_sub(left);
-        Some(missing)
+        missing
     }
 }
 
@@ -233,8 +233,7 @@ impl AddressSpace {
             if claimant == Claimant::Load
                 && now < last_eviction
                 && let Err(shortage) = self.check(claimant, wanted, [0; LIMITS.len()])
-                && let Some(missing) = shortage.missing()
-                && reclaim.make_room(missing, last_eviction, None)
+                && reclaim.make_room(shortage.missing(), last_eviction, None)
             {
                 continue;
             }

@@ -74,7 +74,13 @@ fn call_function(
     caller.data_mut().callee_failure = None;
     let called = try_call(&mut caller, function, operands, results);
     // The function's time is the call's, even if the guest itself runs for less than a tick.
-    caller.data().interrupt.check()?;
+    if let Err(interrupted) = caller.data().interrupt.check() {
+        return Err(match called {
+            // It says what was stopped.
+            Err(NotCalled::Refused(status)) if status.code() == interrupted.code() => status.into(),
+            _ => interrupted.into(),
+        });
+    }
     match called {
         Ok(()) => Ok(0),
         Err(NotCalled::Refused(status)) => {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use callbox_core::values::{Result, Status};
 
+use crate::address_space::advice;
 #[cfg(feature = "cache")]
 use crate::cache::{Cache, CacheOutcome};
 use crate::compile::compile;
 use crate::compiler::{CompiledCode, CompiledIn};
+use crate::failure::host_exhausted;
 use crate::file::ModuleFile;
 use crate::load::{TrustedCode, load};
 use crate::loads::After;
 use crate::shared::{Compiled, EngineShared};
+use crate::trap::lacks_memory;
 
 impl Compiled {
     /// The code of a file, whose bytes it drops as soon as they are compiled. Concurrent loads of
@@ -85,6 +88,9 @@ fn compile_and_load(
     let _room = shared.address_space.claim_for_module(2 * size)?;
     let module = load(&shared.engine, TrustedCode::Compiled(&code));
     let module = module.map_err(|error| {
+        if lacks_memory(&error) {
+            return host_exhausted(format!("no room for the module's code: {}", advice()));
+        }
         Status::internal(format!("compiled code does not fit its engine: {error:#}"))
     })?;
     Ok((module, code, place))

@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use callbox_core::policy::{Policy, Traps};
-use callbox_core::untrusted_text::{clean_line, sanitize};
+use callbox_core::untrusted_text::{clean_line, quoted, sanitize};
 use callbox_core::values::{Result, Status};
 use serde::{Deserialize, Serialize};
 use wasmtime::WasmFeatures;
@@ -294,10 +294,11 @@ fn precompile(engine: &wasmtime::Engine, wasm: &[u8], message_bytes: usize) -> R
             ));
         }
         let text = format!("{error:#}");
-        // The text may quote the module's names, whose line ends would forge lines of a log.
+        // The text may have the module's names in it, which could forge some of the host's.
         let text = sanitize(text.as_bytes(), text.len(), message_bytes).replace(['\n', '\t'], " ");
         invalid(format!(
-            "expected a module within the features and limits of this host: {text}"
+            "expected a module within the features and limits of this host, the compiler says {}",
+            quoted(&text)
         ))
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! wasmtime compiles a second function for each of them, through which the host calls it: it takes
 //! the parameters from memory, one by one, and stores the results there. Limits on function bodies
-//! do not apply to it, so its work is counted here, in the units of [`work`](crate::work).
+//! do not apply to it, so its work is counted here, in the units of [`work`](crate::work). An
+//! instance's record has a reference to each of them.
 
 use callbox_core::policy::Limits;
 use wasmparser::{
@@ -22,6 +23,8 @@ const VALUE: u64 = 16;
 pub(crate) struct EscapingWork {
     units: u64,
     most: u64,
+    /// Which functions were counted.
+    escape: Vec<bool>,
 }
 
 impl EscapingWork {
@@ -29,7 +32,13 @@ impl EscapingWork {
         Self {
             units: 0,
             most: limits.module_work,
+            escape: Vec::new(),
         }
+    }
+
+    /// How many functions there are.
+    pub(crate) fn count(&self) -> usize {
+        self.escape.iter().filter(|&&escapes| escapes).count()
     }
 
     /// Counts the functions of element segments, whose number is within its limit. `functions` has
@@ -100,7 +109,12 @@ impl EscapingWork {
         functions: &[u32],
         types: &[SubType],
     ) -> Result<(), ReadError> {
-        let ty = functions.get(index as usize);
+        let at = index as usize;
+        let ty = functions.get(at);
+        if ty.is_some() {
+            self.escape.resize(functions.len(), false);
+            self.escape[at] = true;
+        }
         let ty = ty.and_then(|&ty| types.get(ty as usize));
         let values = ty
             .and_then(function)

@@ -41,6 +41,8 @@ pub struct ModuleFile {
     functions: u32,
     /// Whether an instance begins with a function or with data of the module.
     pub(crate) starts: bool,
+    /// [`Sections::record_bytes`].
+    pub(crate) record_bytes: u64,
     name: Option<Arc<str>>,
     limits: FileLimits,
     depth: Depth,
@@ -54,6 +56,7 @@ struct Contents {
     info: ModuleInfo,
     functions: u32,
     starts: bool,
+    record_bytes: u64,
 }
 
 /// The limits that reading a file depends on.
@@ -116,6 +119,7 @@ impl ModuleFile {
             info: Arc::new(contents.info),
             functions: contents.functions,
             starts: contents.starts,
+            record_bytes: contents.record_bytes,
             name: None,
             limits: FileLimits::of(limits),
             depth,
@@ -274,6 +278,7 @@ impl Contents {
             digest,
             functions: sections.functions.len() as u32,
             starts: sections.starts,
+            record_bytes: sections.record_bytes(),
             info: ModuleInfo {
                 sha256: hex::encode(digest),
                 size: wasm.len(),

@@ -373,13 +373,14 @@ fn new_store(
     shared.check_process("the module")?;
     let room = shared.address_space.claim_instance();
     let room = room.map_err(|shortage| Refused {
-        missing: shortage.missing(),
+        missing: Some(shortage.missing()),
         ..caller_exhausted(format!("no room for one more instance: {shortage}")).into()
     })?;
     let watch = shared.ticker.lease(&shared.engine)?;
     drop(room);
     let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
     state.helpers_from = module.helpers_from;
+    state.record_bytes = module.record_bytes;
     state.capabilities = module.capabilities.for_instance(shared);
     state.begin(caller.options, caller.functions, caller.begun);
     let mut store = Store::new(&shared.engine, state);

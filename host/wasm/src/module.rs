@@ -34,6 +34,8 @@ pub struct Module {
     pub(crate) helpers_from: u32,
     /// Whether an instance begins with a function or with data of the module.
     pub(crate) starts: bool,
+    /// The bytes of an instance's record.
+    pub(crate) record_bytes: u64,
     info: Arc<ModuleInfo>,
     /// The indices of the exported functions, sorted by name.
     exports_by_name: Vec<u32>,
@@ -96,6 +98,7 @@ impl Module {
             linked: Linked::new(module.clone(), linker),
             helpers_from: file.helpers_from(),
             starts: file.starts,
+            record_bytes: file.record_bytes,
             identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
             grants: grants.clone(),
             info,

@@ -31,14 +31,15 @@ pub(crate) fn function_names(section: NameSectionReader<'_>, count: u32) -> Name
     names
 }
 
-/// A function's name on one line: demangled, and cut.
+/// A function's name on one line: demangled, cut, and without quotation marks of its own.
 pub(crate) fn shown(name: &str) -> String {
     let name = cut(name);
     let text = match rustc_demangle::try_demangle(name) {
         Ok(demangled) => formatted(format_args!("{demangled:#}"), MAX_SHOWN + 1),
         Err(_) => name.to_owned(),
     };
-    sanitize(text.as_bytes(), text.len(), MAX_SHOWN).replace(['\n', '\t'], " ")
+    let text = sanitize(text.as_bytes(), text.len(), MAX_SHOWN);
+    text.replace(['\n', '\t'], " ").replace('"', "'")
 }
 
 /// The names in a custom section, if it has names.

@@ -90,15 +90,16 @@ impl Reclaim {
         if is_patient && (discard::freed() != self.seen || wait(&engines, end, cancel)) {
             return true;
         }
-        let has_evicted = self.evictions < MOST_EVICTIONS && evict(&engines, missing);
+        let is_over = || Instant::now() >= end || cancel.is_some_and(CancelToken::is_cancelled);
+        let has_evicted = self.evictions < MOST_EVICTIONS && evict(&engines, missing, is_over);
         self.evictions += u32::from(has_evicted);
         wait(&engines, end, cancel) || has_evicted
     }
 }
 
-/// Discards idle instances until they took as much as is missing. Discards none if all of them
-/// would not do.
-fn evict(engines: &[Arc<EngineShared>], missing: Bytes) -> bool {
+/// Discards idle instances until they took as much as is missing, or the time is over. Discards
+/// none if all of them would not do.
+fn evict(engines: &[Arc<EngineShared>], missing: Bytes, is_over: impl Fn() -> bool) -> bool {
     let mut pools = Vec::new();
     let mut all = Bytes::default();
     for engine in engines {
@@ -118,6 +119,7 @@ fn evict(engines: &[Arc<EngineShared>], missing: Bytes) -> bool {
     let mut taken = Bytes::default();
     for (_, engine, pool) in pools {
         while !suffices(taken)
+            && !is_over()
             && let Some(bytes) = pool.evict_one()
         {
             taken = plus(taken, bytes);

@@ -130,6 +130,8 @@ pub(crate) struct GuestState {
     /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
     /// omit.
     pub(crate) helpers_from: u32,
+    /// What wasmtime takes beside the memory and the tables.
+    pub(crate) record_bytes: u64,
     pub(crate) failure: Option<GuestFailure>,
     /// The floating-point mode of the thread that entered the guest, if it is not WebAssembly's.
     pub(crate) host_mode: Option<FloatMode>,
@@ -167,6 +169,7 @@ impl GuestState {
             fuel: FuelLeft::default(),
             memory: None,
             helpers_from: u32::MAX,
+            record_bytes: 0,
             failure: None,
             host_mode: None,
             interrupt: Interrupt::new(watch),
@@ -184,7 +187,7 @@ impl GuestState {
     /// The bytes of address space and of memory that the instance takes.
     pub(crate) fn takes(&self) -> Bytes {
         let memory = self.share.memory_bytes() as u64;
-        [self.reserved.max(memory), memory]
+        [self.reserved.max(memory), memory].map(|bytes| bytes.saturating_add(self.record_bytes))
     }
 
     /// Begins a call or an execution.
@@ -354,10 +357,7 @@ impl GuestState {
                 return Err(Interrupted::Deadline);
             }
             if !is_freed {
-                self.missing = outcome
-                    .as_ref()
-                    .err()
-                    .and_then(|shortage| shortage.missing());
+                self.missing = outcome.as_ref().err().map(|shortage| shortage.missing());
                 return Ok(outcome);
             }
         }

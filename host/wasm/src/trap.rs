@@ -75,7 +75,7 @@ fn interrupted(error: &wasmtime::Error, state: &GuestState) -> Option<Interrupte
 }
 
 /// Whether the operating system refused memory or address space.
-fn lacks_memory(error: &wasmtime::Error) -> bool {
+pub(crate) fn lacks_memory(error: &wasmtime::Error) -> bool {
     #[cfg(unix)]
     if error.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::NOMEM) {
         return true;

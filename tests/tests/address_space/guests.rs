@@ -1,8 +1,10 @@
 //! The guests of the scenes, and calls of them.
 
+use std::sync::Arc;
+
 use callbox::CallSite;
 use callbox::policy::Policy;
-use callbox::wasm::{Config, Engine, PreparedCall};
+use callbox::wasm::{Config, Engine, Module, PreparedCall};
 
 /// `grow` adds pages to its memory and returns their old number, or -1, if what it wrote into the
 /// first page before is still there. `count` returns how often its instance was called.
@@ -114,7 +116,11 @@ pub(crate) fn numbered(text: &str, number: usize) -> Vec<u8> {
 
 /// A call of the target `f` of a module.
 pub(crate) fn without_operands(engine: &Engine, text: &str, number: usize) -> PreparedCall {
-    let module = engine.load(&numbered(text, number)).unwrap();
+    call_of(&engine.load(&numbered(text, number)).unwrap())
+}
+
+/// A call of the target `f` of a module that was loaded.
+pub(crate) fn call_of(module: &Arc<Module>) -> PreparedCall {
     let site = CallSite::new("f", vec![], "s32[]".parse().unwrap());
     module.prepare_call(site).unwrap()
 }

@@ -1,9 +1,13 @@
 //! Idle instances that give way, and calls that are refused.
 
+use std::fmt::Write;
+
 use callbox::policy::{Isolation, Policy};
 use callbox::wasm::{Engine, PreparedCall};
 
-use crate::guests::{ALLOCATES, HOLDS, RETURNS, STARTS, call, engine, prepare, without_operands};
+use crate::guests::{
+    ALLOCATES, HOLDS, RETURNS, STARTS, call, call_of, engine, prepare, without_operands,
+};
 use crate::play;
 
 /// Uses two engines after guests of a third took all the memory that they could get, and says how
@@ -77,6 +81,29 @@ pub(crate) fn starts_of_one_call() -> String {
     .join(", ")
 }
 
+/// Makes an instance of a large memory beside idle ones of a module whose memory is small, but which
+/// take much for references to its functions.
+pub(crate) fn many_references() -> String {
+    const FUNCTIONS: usize = 30_000;
+    let mut text = String::from(r#"(module (memory (export "memory") 1)"#);
+    text += r#"(func (export "f") (param i32) (result i32) (i32.const 0))"#;
+    text += &"(func)".repeat(FUNCTIONS);
+    text += "(elem declare func";
+    for function in 1..=FUNCTIONS {
+        write!(text, " {function}").unwrap();
+    }
+    text += "))";
+    let engine = Engine::new().unwrap();
+    let module = engine.load(&wat::parse_str(text).unwrap()).unwrap();
+    let idle = Vec::from_iter((0..700).map(|_| call_of(&module)));
+    for call in &idle {
+        call.call(&[], &mut [&mut [0; 4]]).unwrap();
+    }
+    let large = HOLDS.replace(r#""memory") 1)"#, r#""memory") 6400)"#);
+    let large = without_operands(&Engine::new().unwrap(), &large, 0);
+    format!("{:?}", large.call(&[], &mut [&mut [0; 4]]))
+}
+
 /// Uses two engines while instances of a third, small and large ones, are idle or are taken back,
 /// whose deleters run on. Says how often their own instances were called.
 pub(crate) fn deleters_that_run_on() -> String {
@@ -113,6 +140,11 @@ fn refused_guests_are_not_blamed_and_evict_nobody() {
     let refused = "ResourceExhausted Caller";
     let said = format!("1, {refused}, 2, {refused}, 3, {refused}, 4, {refused}, 5");
     assert_eq!(play("refused RLIMIT_DATA 1"), said);
+}
+
+#[test]
+fn what_functions_take_of_an_idle_instance_counts() {
+    assert_eq!(play("references RLIMIT_DATA 1"), "Ok(())");
 }
 
 /// The second attempt to make an instance has the fuel that the first one left.

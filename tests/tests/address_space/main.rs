@@ -71,6 +71,7 @@ fn the_child() {
         "idle" => idle::idle_guests_give_way(),
         "deleters" => idle::deleters_that_run_on(),
         "refused" => idle::refused_guests(),
+        "references" => idle::many_references(),
         "starts" => idle::starts_of_one_call(),
         _ => panic!("no scene {scene:?}"),
     };

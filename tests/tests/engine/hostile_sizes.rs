@@ -54,6 +54,28 @@ fn many_exports_are_many_targets() {
     assert_eq!(registry.names(Platform::Host).count(), MANY);
 }
 
+/// Of a branch with more targets than it takes, the compiler names the function.
+#[test]
+fn a_name_in_the_compilers_words_ends_no_quotation() {
+    let targets = "0 ".repeat(70_000);
+    let text = format!(
+        r#"(module (memory (export "memory") 1)
+          (func $"a\"b" (export "f") (param i32) (result i32)
+            (block (br_table {targets} (i32.const 0))) (i32.const 0)))"#
+    );
+    let wasm = wat::parse_str(text).unwrap();
+    let status = run::shared_engine().load(&wasm).unwrap_err();
+    assert_eq!(status.code(), StatusCode::InvalidArgument, "{status}");
+    let (before, says) = status.message().split_once("the compiler says ").unwrap();
+    assert!(!before.contains('"'), "{status}");
+    assert!(says.contains(r#"a\"b"#), "{status}");
+    assert_eq!(
+        says.replace(r#"\""#, "").matches('"').count(),
+        2,
+        "{status}"
+    );
+}
+
 #[test]
 fn a_long_type_is_not_written_out_for_each_export() {
     // Validation allows types with about a million parts in all.

@@ -103,11 +103,12 @@ fn small_stack(needed: usize, left: usize, what: &str) -> Status {
 
 #[cold]
 pub(crate) fn not_called(interrupted: Interrupted, what: &str) -> Status {
-    let (code, why) = match interrupted {
-        Interrupted::Deadline => (StatusCode::DeadlineExceeded, "its deadline had passed"),
-        Interrupted::Cancelled => (StatusCode::Cancelled, "it was cancelled"),
+    let why = match interrupted {
+        Interrupted::Deadline => "its deadline had passed",
+        Interrupted::Cancelled => "it was cancelled",
     };
-    Status::new(code, Blame::Caller, format!("{what} was not called: {why}"))
+    let message = format!("{what} was not called: {why}");
+    Status::new(interrupted.code(), Blame::Caller, message)
 }
 
 /// Calls a function of the guest.

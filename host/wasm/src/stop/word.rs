@@ -30,6 +30,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use callbox_core::values::StatusCode;
 use wasmtime::{MemoryType, SharedMemory};
 
 use crate::rewrite::STOP_BYTE;
@@ -48,6 +49,14 @@ pub(crate) enum Interrupted {
 }
 
 impl Interrupted {
+    /// The code of a call's status.
+    pub(crate) fn code(self) -> StatusCode {
+        match self {
+            Self::Deadline => StatusCode::DeadlineExceeded,
+            Self::Cancelled => StatusCode::Cancelled,
+        }
+    }
+
     /// The reason as the highest byte of a stop word.
     pub(crate) fn to_byte(self) -> u8 {
         self as u8
