@@ -150,14 +150,6 @@ fn paths_of_the_map_exist() {
     );
 }
 
-/// Documents whose relative links are checked.
-const LINKING: [&str; 4] = [
-    "README.md",
-    "tests/README.md",
-    "tests/COVERAGE.md",
-    "guests/c/README.md",
-];
-
 /// Returns the targets of a Markdown text's links to other files of the repository.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| {
@@ -170,9 +162,10 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn links_of_documents_exist() {
     let root = callbox_tests::module::repository();
-    for document in LINKING {
-        let text = read(document);
-        let folder = root.join(document);
+    let documents = files(".").into_iter().filter(|path| path.ends_with(".md"));
+    for document in documents {
+        let text = read(&document);
+        let folder = root.join(&document);
         let folder = folder.parent().unwrap();
         let dead: BTreeSet<&str> = links(&text)
             .filter(|target| !folder.join(target).exists())
