@@ -87,6 +87,13 @@ struct Counts {
     calls: usize,
 }
 
+impl Counts {
+    /// The instances whose memory is about to be freed.
+    fn freeing(&self) -> usize {
+        self.waiting - self.helping
+    }
+}
+
 impl Default for Discarder {
     fn default() -> Self {
         Self {
@@ -140,6 +147,17 @@ impl Discarder {
         locked(&self.progress.counts).done
     }
 
+    /// Waits until all instances are freed that are being taken back now, at most until `deadline`
+    /// or until the caller cancels.
+    pub(crate) fn wait_for_all(&self, deadline: Instant, cancel: Option<&CancelToken>) {
+        let counts = locked(&self.progress.counts);
+        let (mut done, all) = (counts.done, counts.done + counts.freeing() as u64);
+        drop(counts);
+        while done < all && self.wait_for_freed(done, deadline, cancel) {
+            done = self.done();
+        }
+    }
+
     /// Waits until more than `seen` instances were taken back. Returns false if none is waiting, at
     /// `deadline`, or once the caller cancels.
     pub(crate) fn wait(&self, seen: u64, deadline: Instant, cancel: Option<&CancelToken>) -> bool {
@@ -154,8 +172,7 @@ impl Discarder {
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        let is_freeing = |counts: &Counts| counts.waiting > counts.helping;
-        self.wait_while(is_freeing, seen, deadline, cancel)
+        self.wait_while(|counts| counts.freeing() > 0, seen, deadline, cancel)
     }
 
     fn wait_while(

@@ -92,8 +92,15 @@ impl Reclaim {
         }
         let is_over = || Instant::now() >= end || cancel.is_some_and(CancelToken::is_cancelled);
         let has_evicted = self.evictions < MOST_EVICTIONS && evict(&engines, missing, is_over);
-        self.evictions += u32::from(has_evicted);
-        wait(&engines, end, cancel) || has_evicted
+        if !has_evicted {
+            return wait(&engines, end, cancel);
+        }
+        self.evictions += 1;
+        // Else the next attempt would discard more than is missing.
+        for engine in &engines {
+            engine.discarder.wait_for_all(end, cancel);
+        }
+        true
     }
 }
 
@@ -115,7 +122,14 @@ fn evict(engines: &[Arc<EngineShared>], missing: Bytes, is_over: impl Fn() -> bo
     if !suffices(all) {
         return false;
     }
-    pools.sort_by_key(|(idle, ..)| Reverse(idle.iter().copied().max()));
+    // An instance may reserve address space that does not count.
+    let of_missing = |idle: Bytes| {
+        let limits = std::iter::zip(idle, missing);
+        limits
+            .filter_map(|(idle, missing)| (missing > 0).then_some(idle))
+            .max()
+    };
+    pools.sort_by_key(|(idle, ..)| Reverse(of_missing(*idle)));
     let mut taken = Bytes::default();
     for (_, engine, pool) in pools {
         while !suffices(taken)

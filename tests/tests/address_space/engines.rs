@@ -1,5 +1,6 @@
 //! Engines under limits, without threads, and very many of them.
 
+use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
 use callbox::policy::{Isolation, Limits, Policy, Traps};
@@ -7,7 +8,7 @@ use callbox::wasm::{Allocation, Engine};
 use callbox::{Blame, StatusCode};
 
 use crate::guests::{call, engine, prepare};
-use crate::{play, play_as};
+use crate::{child, play, said};
 
 /// A user without processes.
 const NOBODY: u32 = 65534;
@@ -131,7 +132,11 @@ fn a_lack_of_threads_is_a_status() {
     let is_root = rustix::process::geteuid().is_root();
     let user = is_root.then_some(NOBODY);
     for most in 1..=6 {
-        let said = play_as(user, &format!("threads RLIMIT_NPROC {most}"));
+        let mut child = child(&format!("threads RLIMIT_NPROC {most}"));
+        if let Some(user) = user {
+            child.uid(user);
+        }
+        let said = said(&mut child);
         assert!(said == "1" || said.contains("thread"), "{most}: {said}");
         // Main, the ticker, a compiler, and the thread that waits for it are four or five.
         if is_root && [1, 2, 3, 6].contains(&most) {

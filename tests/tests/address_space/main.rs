@@ -13,7 +13,6 @@ mod guests;
 mod idle;
 mod reserve;
 
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,24 +23,26 @@ const SCENE: &str = "CALLBOX_TEST_ADDRESS_SPACE";
 
 /// Plays a scene in a process of its own, and returns what it says.
 pub(crate) fn play(scene: &str) -> String {
-    play_as(None, scene)
+    said(&mut child(scene))
 }
 
-/// Plays a scene as another user.
-pub(crate) fn play_as(user: Option<u32>, scene: &str) -> String {
+/// A process that plays a scene.
+pub(crate) fn child(scene: &str) -> Command {
     // By this name the program is found also by a user who may not enter the folder that it is in.
     let mut command = Command::new("/proc/self/exe");
     command
         .args(["--exact", "the_child", "--nocapture", "--test-threads=1"])
         .env(SCENE, scene);
-    if let Some(user) = user {
-        command.uid(user);
-    }
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{scene}: {output:?}");
+    command
+}
+
+/// What a process says that plays a scene.
+pub(crate) fn said(child: &mut Command) -> String {
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{child:?}: {output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let said = text.lines().find_map(|line| line.split_once("said: "));
-    said.unwrap_or_else(|| panic!("{scene}: {text}"))
+    said.unwrap_or_else(|| panic!("{child:?}: {text}"))
         .1
         .to_owned()
 }
