@@ -125,6 +125,31 @@ fn a_deadline_holds_while_data_are_copied() {
     assert_eq!(call(&prepared, &CallOptions::default()), Ok(7));
 }
 
+/// A start function that asks for memory has run, also where there was no page of memory before.
+#[test]
+fn a_start_without_memory_is_blamed_for_its_time() {
+    let mut policy = Policy::default();
+    policy.limits.executable_memory_bytes = 100 << 20;
+    policy.limits.deadline = Some(Duration::from_millis(100));
+    let engine = Engine::with_config(Config {
+        policy,
+        ..Config::default()
+    });
+    let text = r#"(module
+      (memory (export "memory") 0)
+      (func $start (loop $on (drop (memory.grow (i32.const 16000))) (br $on)))
+      (start $start)
+      (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+    let wasm = wat::parse_str(text).unwrap();
+    let prepared = prepare(&engine.unwrap().load(&wasm).unwrap());
+    let status = call(&prepared, &CallOptions::default()).unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::DeadlineExceeded, Blame::Guest),
+        "{status}"
+    );
+}
+
 #[test]
 fn a_token_holds_while_data_are_copied() {
     let prepared = prepare(&load(&much_data()));

@@ -3,11 +3,12 @@
 //! wasmtime compiles a second function for each of them, through which the host calls it: it takes
 //! the parameters from memory, one by one, and stores the results there. Limits on function bodies
 //! do not apply to it, so its work is counted here, in the units of [`work`](crate::work). An
-//! instance's record has a reference to each of them.
+//! instance's record has a reference to each of them, and the elements of passive segments.
 
 use callbox_core::policy::Limits;
 use wasmparser::{
-    ConstExpr, ElementItems, ElementSectionReader, GlobalSectionReader, Operator, SubType,
+    ConstExpr, ElementItems, ElementKind, ElementSectionReader, GlobalSectionReader, Operator,
+    SubType,
 };
 
 use crate::failure::exhausted;
@@ -19,12 +20,21 @@ const FUNCTION: u64 = 32;
 /// The units of a parameter or result.
 const VALUE: u64 = 16;
 
+/// The bytes of a reference to a function in an instance's record: four pointers.
+const REFERENCE: u64 = 32;
+
+/// The bytes of a passive element segment in an instance's record, and of each of its elements.
+const SEGMENT: u64 = 48;
+const ELEMENT: u64 = 16;
+
 /// The work of the functions so far.
 pub(crate) struct EscapingWork {
     units: u64,
     most: u64,
     /// Which functions were counted.
     escape: Vec<bool>,
+    /// The bytes of passive segments in an instance's record.
+    passive_bytes: u64,
 }
 
 impl EscapingWork {
@@ -33,12 +43,14 @@ impl EscapingWork {
             units: 0,
             most: limits.module_work,
             escape: Vec::new(),
+            passive_bytes: 0,
         }
     }
 
-    /// How many functions there are.
-    pub(crate) fn count(&self) -> usize {
-        self.escape.iter().filter(|&&escapes| escapes).count()
+    /// What the functions and passive segments take in each instance's record.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        let escaping = self.escape.iter().filter(|&&escapes| escapes).count();
+        escaping as u64 * REFERENCE + self.passive_bytes
     }
 
     /// Counts the functions of element segments, whose number is within its limit. `functions` has
@@ -53,7 +65,15 @@ impl EscapingWork {
         types: &[SubType],
     ) -> Result<(), ReadError> {
         for segment in segments {
-            match segment?.items {
+            let segment = segment?;
+            if matches!(segment.kind, ElementKind::Passive) {
+                let elements = match &segment.items {
+                    ElementItems::Functions(items) => items.count(),
+                    ElementItems::Expressions(_, items) => items.count(),
+                };
+                self.passive_bytes += SEGMENT + ELEMENT * u64::from(elements);
+            }
+            match segment.items {
                 ElementItems::Functions(items) => {
                     for item in items {
                         self.add(item?, functions, types)?;

@@ -12,6 +12,7 @@
 //!
 //! A lease costs one uncontended lock.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use callbox_core::locks::locked;
@@ -26,20 +27,28 @@ const SLOTS: usize = 32;
 /// Idle instances. A lease holds its slot's lock while it lasts, so that a call locks once and
 /// moves no instance.
 pub(crate) struct Pool {
-    slots: Box<[Mutex<Option<Instance>>]>,
+    slots: Box<[Slot]>,
     overflow: Mutex<Vec<Instance>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Slot {
+    instance: Mutex<Option<Instance>>,
+    /// What the instance takes while it is idle. Whoever locked the slot to look would keep a call
+    /// from its instance.
+    idle: [AtomicU64; 2],
 }
 
 /// Exclusive use of an instance, which returns to the pool at the end if it is healthy.
 pub(crate) enum Lease<'a> {
-    Slot(MutexGuard<'a, Option<Instance>>),
+    Slot(&'a Slot, MutexGuard<'a, Option<Instance>>),
     Overflow(&'a Mutex<Vec<Instance>>, Option<Instance>),
 }
 
 impl Pool {
     pub(crate) fn new() -> Self {
         Self {
-            slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect(),
+            slots: std::iter::repeat_with(Slot::default).take(SLOTS).collect(),
             overflow: Mutex::default(),
         }
     }
@@ -47,8 +56,8 @@ impl Pool {
     /// Leases the first free slot, so that there are no more instances than concurrent executions.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
-        match self.slots.iter().find_map(try_lock) {
-            Some(slot) => Lease::Slot(slot),
+        match self.slots.iter().find_map(Slot::lease) {
+            Some(lease) => lease,
             None => Lease::Overflow(&self.overflow, locked(&self.overflow).pop()),
         }
     }
@@ -107,20 +116,18 @@ impl Pools {
 
 impl Evict for Pool {
     fn idle(&self) -> Bytes {
-        let slots = self.slots.iter().filter_map(try_lock);
-        let idle = slots.filter_map(|slot| slot.as_ref().map(Instance::takes));
         let overflow = locked(&self.overflow);
-        idle.chain(overflow.iter().map(Instance::takes))
+        let slots = self.slots.iter().map(Slot::idle);
+        slots
+            .chain(overflow.iter().map(Instance::takes))
             .fold(Bytes::default(), plus)
     }
 
     fn evict_one(&self) -> Option<Bytes> {
         // Leases take the first free slots, so that the last ones are idle the longest.
-        let taken = self
-            .slots
-            .iter()
-            .rev()
-            .find_map(|slot| try_lock(slot)?.take());
+        let idle = self.slots.iter().rev();
+        let mut idle = idle.filter(|slot| slot.idle() != Bytes::default());
+        let taken = idle.find_map(Slot::take);
         let taken = taken.or_else(|| locked(&self.overflow).pop());
         taken.map(|instance| {
             let bytes = instance.takes();
@@ -133,11 +140,42 @@ impl Evict for Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         let slots = self.slots.iter_mut();
-        let slots = slots.filter_map(|slot| exclusive(slot).take());
+        let slots = slots.filter_map(|slot| exclusive(&mut slot.instance).take());
         slots.for_each(Instance::discard);
         exclusive(&mut self.overflow)
             .drain(..)
             .for_each(Instance::discard);
+    }
+}
+
+impl Slot {
+    /// Locks the slot, unless it is leased.
+    #[inline]
+    fn lease(&self) -> Option<Lease<'_>> {
+        let instance = try_lock(&self.instance)?;
+        self.set_idle(Bytes::default());
+        Some(Lease::Slot(self, instance))
+    }
+
+    /// What its instance takes, if that is idle.
+    fn idle(&self) -> Bytes {
+        self.idle
+            .each_ref()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn set_idle(&self, bytes: Bytes) {
+        for (idle, bytes) in std::iter::zip(&self.idle, bytes) {
+            idle.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes its instance, if that is idle.
+    fn take(&self) -> Option<Instance> {
+        let mut instance = try_lock(&self.instance)?;
+        self.set_idle(Bytes::default());
+        instance.take()
     }
 }
 
@@ -146,7 +184,7 @@ impl Lease<'_> {
     #[inline]
     pub(crate) fn instance(&mut self) -> &mut Option<Instance> {
         match self {
-            Self::Slot(slot) => slot,
+            Self::Slot(_, instance) => instance,
             Self::Overflow(_, instance) => instance,
         }
     }
@@ -157,7 +195,13 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let leased = self.instance();
         match leased {
-            Some(instance) if instance.is_healthy() => instance.end(),
+            Some(instance) if instance.is_healthy() => {
+                instance.end();
+                let takes = instance.takes();
+                if let Self::Slot(slot, _) = self {
+                    slot.set_idle(takes);
+                }
+            }
             _ => {
                 if let Some(instance) = leased.take() {
                     instance.discard();

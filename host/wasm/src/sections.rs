@@ -163,13 +163,12 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// The bytes that wasmtime takes for an instance beside its memory and tables, for the most
-    /// part references to functions, of four pointers each.
+    /// The bytes that wasmtime takes for an instance beside its memory and tables.
     pub(crate) fn record_bytes(&self) -> u64 {
-        const REFERENCE: usize = 32;
+        const IMPORT: usize = 32;
         const ITEM: usize = 16;
-        let references = self.escaping.count() + self.imports.len();
-        (references * REFERENCE + (self.globals + self.tables.len()) * ITEM) as u64
+        let items = self.globals + self.tables.len() + self.segments;
+        self.escaping.record_bytes() + (self.imports.len() * IMPORT + items * ITEM) as u64
     }
 
     /// Checks what a section of the file declares, before the validator copies it.

@@ -23,6 +23,7 @@ use crate::quota::Share;
 use crate::reclaim;
 use crate::shared::EngineShared;
 use crate::stop::Lease;
+use crate::trap::lacks_memory;
 use callbox_core::float_mode::FloatMode;
 
 /// The most time that all deleters of an instance have together.
@@ -65,16 +66,25 @@ pub(crate) enum RefusedGrowth {
         outside_programs: bool,
     },
     Space(Shortage),
-    Failed(String),
+    Failed {
+        error: String,
+        /// Whether the operating system had no memory.
+        is_lack: bool,
+    },
 }
 
 impl RefusedGrowth {
-    /// The status of a call that failed because of it. What the process lacks is no doing of the
-    /// guest's.
+    /// Whether the process lacked what the guest wanted, which is no doing of the guest's.
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(self, Self::Space(_) | Self::Failed { is_lack: true, .. })
+    }
+
+    /// The status of a call that failed because of it.
     pub(crate) fn status(&self, message: String) -> Status {
-        match self {
-            Self::Space(_) => caller_exhausted(message),
-            _ => exhausted(message),
+        if self.is_of_process() {
+            caller_exhausted(message)
+        } else {
+            exhausted(message)
         }
     }
 }
@@ -104,7 +114,7 @@ impl fmt::Display for RefusedGrowth {
                 }
             ),
             Self::Space(shortage) => write!(f, "memory was refused: {shortage}"),
-            Self::Failed(error) => write!(f, "memory could not grow ({error})"),
+            Self::Failed { error, .. } => write!(f, "memory could not grow ({error})"),
         }
     }
 }
@@ -127,6 +137,8 @@ pub(crate) struct GuestState {
     /// The current call's fuel, in the deterministic mode.
     pub(crate) fuel: FuelLeft,
     pub(crate) memory: Option<LinearMemory>,
+    /// Whether the memory was made: before that, no code of the module runs.
+    has_memory: bool,
     /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
     /// omit.
     pub(crate) helpers_from: u32,
@@ -168,6 +180,7 @@ impl GuestState {
             share,
             fuel: FuelLeft::default(),
             memory: None,
+            has_memory: false,
             helpers_from: u32::MAX,
             record_bytes: 0,
             failure: None,
@@ -391,11 +404,12 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        let is_made = std::mem::replace(&mut self.has_memory, true);
         let grown = self.grow_memory(current, desired, maximum);
         // The memory is made before any code of the module runs.
-        grown.map_err(|interrupted| match current {
-            0 if self.memory.is_none() => NotStarted(interrupted).into(),
-            _ => interrupted.into(),
+        grown.map_err(|interrupted| match is_made {
+            false => NotStarted(interrupted).into(),
+            true => interrupted.into(),
         })
     }
 
@@ -403,7 +417,10 @@ impl wasmtime::ResourceLimiter for GuestState {
         self.share.shrink_back();
         self.room.is_mapped();
         self.reserved = 0;
-        self.growth_refused = Some(RefusedGrowth::Failed(format!("{error:#}")));
+        self.growth_refused = Some(RefusedGrowth::Failed {
+            error: format!("{error:#}"),
+            is_lack: lacks_memory(&error),
+        });
         Ok(())
     }
 

@@ -72,7 +72,8 @@ fn the_child() {
         "idle" => idle::idle_guests_give_way(),
         "deleters" => idle::deleters_that_run_on(),
         "refused" => idle::refused_guests(),
-        "references" => idle::many_references(),
+        "functions" => idle::many_functions(),
+        "segment" => idle::passive_segment(),
         "starts" => idle::starts_of_one_call(),
         _ => panic!("no scene {scene:?}"),
     };

@@ -85,10 +85,10 @@ impl Instance {
                 return not_called(*interrupted, "the module");
             }
             let state = self.store.data_mut();
-            if let Some(
-                refused @ (RefusedGrowth::Space(_) | RefusedGrowth::Together { .. }),
-            ) = state.growth_refused.take()
-            {
+            let is_known = |refused: &RefusedGrowth| {
+                refused.is_of_process() || matches!(refused, RefusedGrowth::Together { .. })
+            };
+            if let Some(refused) = state.growth_refused.take().filter(is_known) {
                 let message = format!("no memory for an arena of {size} bytes: {refused}");
                 return refused.status(message);
             }

@@ -180,8 +180,10 @@ fn reported(code: Claim<u32>, state: &mut GuestState, what: &str) -> Status {
 /// Who is to blame for a failure that a guest reports: not a guest that tells of memory which the
 /// process refused it.
 fn blame(code: StatusCode, state: &GuestState) -> Blame {
-    match (code, &state.growth_refused) {
-        (StatusCode::ResourceExhausted, Some(RefusedGrowth::Space(_))) => Blame::Caller,
-        _ => Blame::Guest,
+    let refused = state.growth_refused.as_ref();
+    if code == StatusCode::ResourceExhausted && refused.is_some_and(RefusedGrowth::is_of_process) {
+        Blame::Caller
+    } else {
+        Blame::Guest
     }
 }

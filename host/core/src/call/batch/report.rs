@@ -55,7 +55,7 @@ impl Batch {
                 (next, last) => format!("batch elements {} to {} were", At(&next), At(&last)),
             };
             let message = format!("{elements} not called: {}", status.message());
-            let rest = Status::new(status.code(), Blame::Caller, message);
+            let rest = Status::new(status.code(), status.blame(), message);
             failed(number..next, status)?;
             failed(next..self.count, rest)?;
         } else {

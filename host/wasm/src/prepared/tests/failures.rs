@@ -239,12 +239,11 @@ fn the_limits_deadline_is_for_all_together_too() {
     let failed = each(&call, &options(), &mut memory);
     let elements: Vec<_> = failed.iter().map(|(element, _)| *element).collect();
     assert_eq!(elements, [1, 2, 3, 4, 5]);
-    let blames = failed.iter().map(|(_, status)| {
-        assert_eq!(status.code(), StatusCode::DeadlineExceeded);
-        status.blame()
-    });
-    // The first one was interrupted, and the others were not called.
-    assert_eq!(blames.filter(|blame| *blame == Blame::Guest).count(), 1);
+    for (_, status) in &failed {
+        // The first one was interrupted, and took the time of the others, which were not called.
+        let (code, blame) = (status.code(), status.blame());
+        assert_eq!((code, blame), (StatusCode::DeadlineExceeded, Blame::Guest));
+    }
     let done = [Some(1.0), None, None, None, None, None];
     assert_eq!(written(&memory, 0), done);
 }
