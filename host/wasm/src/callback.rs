@@ -72,18 +72,9 @@ fn call_function(
     results: Records,
 ) -> wasmtime::Result<u32> {
     caller.data_mut().callee_failure = None;
-    let has_time = caller.data().interrupt.has_half_left();
     let called = try_call(&mut caller, function, operands, results);
     // The function's time is the call's, even if the guest itself runs for less than a tick.
-    if let Err(interrupted) = caller.data().interrupt.check() {
-        return Err(match called {
-            // The function took most of the time, and says what was stopped.
-            Err(NotCalled::Refused(status)) if has_time && status.code() == interrupted.code() => {
-                status.into()
-            }
-            _ => interrupted.into(),
-        });
-    }
+    caller.data().interrupt.check()?;
     match called {
         Ok(()) => Ok(0),
         Err(NotCalled::Refused(status)) => {

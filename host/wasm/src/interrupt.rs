@@ -120,15 +120,6 @@ impl Interrupt {
         self.watch.deadline()
     }
 
-    /// Whether at least half of the call's time is left, if it is known.
-    pub(crate) fn has_half_left(&self) -> bool {
-        let whole = self.deadline.and_then(Deadline::whole);
-        let left = self
-            .instant()
-            .map(|end| end.saturating_duration_since(Instant::now()));
-        matches!((whole, left), (Some(whole), Some(left)) if left >= whole / 2)
-    }
-
     /// Checks whether to enter the guest at all.
     #[inline]
     pub(crate) fn check_before(&self) -> Result<(), Interrupted> {

@@ -34,8 +34,8 @@ pub(crate) struct Pool {
 #[derive(Default)]
 pub(crate) struct Slot {
     instance: Mutex<Option<Instance>>,
-    /// What the instance takes while it is idle. Whoever locked the slot to look would keep a call
-    /// from its instance.
+    /// What the instance takes while it is idle. A thread that locked the slot to look at it would
+    /// keep a call from its instance.
     idle: [AtomicU64; 2],
 }
 
