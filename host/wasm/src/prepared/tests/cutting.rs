@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::memory::UNTOUCHED;
 use super::*;
-use callbox_core::call::Alias;
+use callbox_core::call::{Alias, Deadline};
 use callbox_core::policy::Isolation;
 use callbox_core::values::{Blame, ElementType};
 
@@ -389,7 +389,14 @@ fn the_time_of_earlier_pieces_is_the_targets() {
             let call = module.prepare_mapped(site, &mapping(batch.len(), 64));
             let size = operands[0].len();
             let mut memory = Memory::new(&operands, &[size, size / 4]);
-            let outcome = call.unwrap().call_buffers(&options(), &mut memory);
+            let call = call.unwrap();
+            // Its instance is there before the time counts.
+            let enough = CallOptions {
+                deadline: Some(Deadline::After(Duration::from_secs(60))),
+                ..options()
+            };
+            call.call_buffers(&enough, &mut memory).unwrap();
+            let outcome = call.call_buffers(&options(), &mut memory);
             let status = fails(outcome, StatusCode::DeadlineExceeded, "");
             assert_eq!(status.blame(), Blame::Guest, "{status}");
         }
