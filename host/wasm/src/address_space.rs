@@ -23,7 +23,7 @@ pub use self::claims::Room;
 use self::claims::ledger;
 pub use self::limits::address_space_in_use;
 pub(crate) use self::limits::{Bytes, address_space_left, advice, is_memory_limited, plus};
-use self::limits::{LIMITS, Limit, in_use, limits};
+use self::limits::{LIMITS, Limit, Unknown, in_use, limits};
 
 use crate::allocation::{Allocation, SLOT};
 use crate::compiler::COMPACT_MEMORY;
@@ -77,6 +77,9 @@ pub(crate) struct AddressSpace {
     allocation: Allocation,
     /// Workers cannot ask for them later.
     limits: [Option<u64>; LIMITS.len()],
+    /// Whether this process will be a worker, which cannot ask later what it uses, and whose end
+    /// its parent expects.
+    is_of_worker: bool,
 }
 
 /// What was refused for the lack of address space or memory.
@@ -90,7 +93,7 @@ pub(crate) enum Shortage {
         left: u64,
     },
     /// It is not known what is left.
-    OfDescriptors,
+    OfKnowledge(Unknown),
 }
 
 impl Shortage {
@@ -113,14 +116,14 @@ impl Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::OfLimit {
-            limit,
-            reserve,
-            wanted,
-            left,
-        } = *self
-        else {
-            return f.write_str("expected a free descriptor to read with what is left, found none");
+        let (limit, reserve, wanted, left) = match *self {
+            Self::OfKnowledge(unknown) => return unknown.fmt(f),
+            Self::OfLimit {
+                limit,
+                reserve,
+                wanted,
+                left,
+            } => (limit, reserve, wanted, left),
         };
         let Limit { name, of, .. } = &LIMITS[limit];
         let (wanted, left, reserve) = (wanted >> 20, left >> 20, reserve >> 20);
@@ -132,14 +135,20 @@ impl fmt::Display for Shortage {
 }
 
 impl AddressSpace {
-    /// The address space of an engine with this allocation.
-    pub(crate) fn of(allocation: Allocation) -> Self {
+    /// The address space of an engine with this allocation, in a process that will be a worker or
+    /// not.
+    pub(crate) fn of(allocation: Allocation, is_of_worker: bool) -> Self {
         let [space, data] = limits();
         Self {
             allocation,
             // Pools have all of theirs.
             limits: [space.filter(|_| allocation != Allocation::Pooled), data],
+            is_of_worker,
         }
+    }
+
+    pub(crate) fn allocation(&self) -> Allocation {
+        self.allocation
     }
 
     /// The address space of this process, which must not be a worker.
@@ -147,6 +156,7 @@ impl AddressSpace {
         Self {
             allocation: Allocation::Compact,
             limits: limits(),
+            is_of_worker: false,
         }
     }
 
@@ -248,7 +258,11 @@ impl AddressSpace {
 
     /// Checks that there is room beside what the process uses and what was claimed.
     fn check(&self, claimant: Claimant, wanted: Bytes, claimed: Bytes) -> Result<(), Shortage> {
-        let used = plus(in_use().ok_or(Shortage::OfDescriptors)?, claimed);
+        let used = match in_use() {
+            Ok(used) => plus(used, claimed),
+            Err(Unknown::Unreadable(_)) if self.is_of_worker => claimed,
+            Err(unknown) => return Err(Shortage::OfKnowledge(unknown)),
+        };
         let each = self.limits.iter().zip(&LIMITS).zip(wanted.iter().zip(used));
         for (number, ((most, limit), (wanted, used))) in each.enumerate() {
             let Some(most) = most else { continue };

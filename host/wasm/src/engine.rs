@@ -7,7 +7,7 @@ use callbox_core::policy::{Grants, Isolation, Policy};
 use callbox_core::values::Result;
 use wasmtime::Enabled;
 
-use crate::address_space::{self, load_bytes};
+use crate::address_space::{self, AddressSpace, load_bytes};
 use crate::allocation::{Allocation, PoolShare};
 use crate::compiler::CompilerSettings;
 use crate::compiler_threads;
@@ -95,7 +95,7 @@ impl Engine {
     /// # Errors
     /// RESOURCE_EXHAUSTED if the machine lacks the memory or a thread.
     pub fn with_config(config: Config) -> Result<Self> {
-        Self::with_images(config, true)
+        Self::of_process(config, false)
     }
 
     /// Makes an engine in a process that will give up making threads and files, and reserving
@@ -107,16 +107,18 @@ impl Engine {
     #[doc(hidden)]
     pub fn before_confinement(config: Config) -> Result<Self> {
         compiler_threads::start()?;
-        let engine = Self::with_images(config, false)?;
+        let engine = Self::of_process(config, true)?;
         engine.shared.reserve_watches()?;
         Ok(engine)
     }
 
-    fn with_images(config: Config, images: bool) -> Result<Self> {
+    fn of_process(config: Config, is_worker: bool) -> Result<Self> {
+        let images = !is_worker;
         let (engine, allocation, pool_share) = allocate(&config.policy, images)?;
         let ticker = Ticker::start()?;
         let linker = Arc::new(api::linker(&engine)?);
-        let shared = EngineShared::new(engine, ticker, config, (allocation, pool_share));
+        let address_space = AddressSpace::of(allocation, is_worker);
+        let shared = EngineShared::new(engine, ticker, config, address_space, pool_share);
         shared.prepare_compiler();
         Ok(Self { shared, linker })
     }

@@ -108,9 +108,11 @@ impl EngineShared {
         engine: wasmtime::Engine,
         ticker: Ticker,
         config: Config,
-        (allocation, pool_share): (Allocation, PoolShare),
+        address_space: AddressSpace,
+        pool_share: PoolShare,
     ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let allocation = address_space.allocation();
         let engine = Arc::new(Self {
             compiler_settings: CompilerSettings::of(&config.policy, allocation),
             fingerprint: fingerprint(&engine),
@@ -120,7 +122,7 @@ impl EngineShared {
             threads: config.threads.or_else(helpers::of_this_process),
             #[cfg(feature = "cache")]
             cache: config.cache,
-            address_space: AddressSpace::of(allocation),
+            address_space,
             allocation,
             _pool_share: pool_share,
             instances: Arc::default(),

@@ -68,6 +68,7 @@ fn the_child() {
         "filled" => reserve::filled(limit).to_string(),
         "transforms" => reserve::transforms().to_string(),
         "running" => reserve::load_beside_running_guests(),
+        "unreadable" => reserve::unreadable(),
         "turns" => reserve::calls_in_turn().to_string(),
         "idle" => idle::idle_guests_give_way(),
         "deleters" => idle::deleters_that_run_on(),

@@ -142,6 +142,37 @@ pub(crate) fn calls_in_turn() -> usize {
     (0..200).filter(has_memory).count()
 }
 
+/// Grows and loads where no file can be opened any more, and says what became of it.
+pub(crate) fn unreadable() -> String {
+    let engine = Engine::new().unwrap();
+    let [grow, count] = ["grow", "count"].map(|target| prepare(&engine, target).unwrap());
+    let has_grown = call(&grow, 1).unwrap() >= 0;
+    forbid_to_open();
+    let grown = call(&grow, 1).unwrap();
+    let new = call(&count, 0).unwrap_err();
+    let load = engine.load(&numbered(HOLDS, 0)).unwrap_err();
+    let [new_blame, load_blame] = [&new, &load].map(callbox::Status::blame);
+    format!("{has_grown} {grown} | {new_blame:?} {new} | {load_blame:?} {load}")
+}
+
+/// Lets the process open no file any more, as a rule of Landlock would for `/proc`.
+fn forbid_to_open() {
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads,
+    };
+    let calls = [
+        libc::SYS_openat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open,
+    ];
+    let rules = calls.into_iter().map(|number| (number, vec![])).collect();
+    let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
+    let program = BpfProgram::try_from(filter).unwrap();
+    apply_filter_all_threads(&program).unwrap();
+}
+
 #[test]
 fn guests_leave_address_space_to_the_process() {
     for gibibytes in [1, 2, 4] {
@@ -176,4 +207,20 @@ fn a_load_beside_running_guests_is_refused() {
 #[test]
 fn calls_that_ended_take_no_address_space() {
     assert_eq!(play("turns RLIMIT_AS 1"), "200");
+}
+
+/// Guests would take what the process needs.
+#[test]
+fn without_proc_guests_get_no_memory() {
+    let why = "expected /proc/self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found that it may not be read";
+    for limit in ["RLIMIT_AS 2", "RLIMIT_DATA 1"] {
+        let said = play(&format!("unreadable {limit}"));
+        assert_eq!(said.matches(why).count(), 2, "{said}");
+        for expected in [
+            "true -1 | Caller RESOURCE_EXHAUSTED: ",
+            "| Host RESOURCE_EXHAUSTED: no room for the module: ",
+        ] {
+            assert!(said.contains(expected), "{said}");
+        }
+    }
 }

@@ -56,8 +56,14 @@ fn script(folder: &Folder, text: &str) -> Command {
 
 /// Runs a script with a file system of this size at `disk`, or says why that is not possible.
 pub(crate) fn on_small_disk(folder: &Folder, kibibytes: u32, text: &str) -> Option<Ran> {
+    with_file_system(folder, "disk", kibibytes, text)
+}
+
+/// Runs a script with an empty file system of this size at a path, or says why that is not
+/// possible.
+fn with_file_system(folder: &Folder, at: &str, kibibytes: u32, text: &str) -> Option<Ran> {
     let mount =
-        format!("mount -t tmpfs -o mode=700,size={kibibytes}k none disk || exit 77; {text}");
+        format!("mount -t tmpfs -o mode=700,size={kibibytes}k none {at} || exit 77; {text}");
     let mut command = Command::new("unshare");
     command
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount])
@@ -244,6 +250,25 @@ fn little_memory_is_enough_for_a_small_call() {
         assert_eq!(ran.code, 1, "{limit}: {ran:?}");
         let status = &ran.object()["status"]["code"];
         assert_eq!(status, "RESOURCE_EXHAUSTED", "{limit}: {ran:?}");
+    }
+}
+
+#[test]
+fn without_proc_a_limit_is_a_status() {
+    let folder = folder();
+    let call = CALL.split(" --cache").next().unwrap();
+    let unreadable = "expected /proc/self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found none";
+    for (limit, code, expected) in [
+        ("-v unlimited", 0, "modules are compiled in this process"),
+        ("-v 2097152", 1, unreadable),
+        ("-d 1048576", 1, unreadable),
+    ] {
+        let text = format!("ulimit {limit}; \"$0\" {call}; echo code $?");
+        let Some(ran) = with_file_system(&folder, "/proc", 4, &text) else {
+            return;
+        };
+        assert!(ran.stdout.ends_with(&format!("code {code}\n")), "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{limit}: {ran:?}");
     }
 }
 

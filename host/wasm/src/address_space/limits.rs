@@ -1,14 +1,18 @@
 //! The limits of the process, and what it uses of them.
 
+use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+
+/// Where the kernel tells a process its size.
+const STATUS: &str = "/proc/self/status";
 
 /// A limit of the process.
 pub(super) struct Limit {
     pub(super) name: &'static str,
     /// What it limits.
     pub(super) of: &'static str,
-    /// The field of `/proc/self/status` with what is used.
+    /// The field of [`STATUS`] with what is used.
     used: &'static str,
     /// The bytes that guests leave.
     pub(super) reserve: u64,
@@ -37,13 +41,43 @@ pub(super) const LIMITS: [Limit; 2] = [
 /// Bytes for each of [`LIMITS`].
 pub(crate) type Bytes = [u64; LIMITS.len()];
 
-/// What this process uses; `None` where no descriptor is free to ask with.
-pub(super) fn in_use() -> Option<Bytes> {
+/// What this process uses.
+pub(super) fn in_use() -> Result<Bytes, Unknown> {
     match read_status() {
-        Ok(status) => Some(LIMITS.map(|limit| size_in(&status, limit.used))),
-        // A worker may not read it, and its memory is limited otherwise.
-        Err(ErrorKind::NotFound | ErrorKind::PermissionDenied) => Some([0; LIMITS.len()]),
-        Err(_) => None,
+        Ok(status) => Ok(LIMITS.map(|limit| size_in(&status, limit.used))),
+        Err(_) if cfg!(not(target_os = "linux")) => Ok([0; LIMITS.len()]),
+        Err(error @ (ErrorKind::NotFound | ErrorKind::PermissionDenied)) => {
+            Err(Unknown::Unreadable(error))
+        }
+        Err(_) => Err(Unknown::NoDescriptor),
+    }
+}
+
+/// Why it is not known what the process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    NoDescriptor,
+    /// `/proc` is not mounted, or the process may not read it.
+    Unreadable(ErrorKind),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDescriptor => {
+                f.write_str("expected a free descriptor to read with what is left, found none")
+            }
+            Self::Unreadable(error) => {
+                let found = match error {
+                    ErrorKind::NotFound => "none",
+                    _ => "that it may not be read",
+                };
+                write!(
+                    f,
+                    "expected {STATUS}, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found {found}"
+                )
+            }
+        }
     }
 }
 
@@ -87,10 +121,10 @@ pub fn address_space_in_use() -> u64 {
     reason = "the kernel tells a process its size in this file alone"
 )]
 fn read_status() -> Result<String, ErrorKind> {
-    fs::read_to_string("/proc/self/status").map_err(|error| error.kind())
+    fs::read_to_string(STATUS).map_err(|error| error.kind())
 }
 
-/// The bytes in a field of `/proc/self/status`.
+/// The bytes in a field of [`STATUS`].
 fn size_in(status: &str, field: &str) -> u64 {
     let size = status
         .lines()
