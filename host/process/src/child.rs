@@ -10,7 +10,7 @@ use crate::buffers::Buffers;
 use crate::exchange::{Exchange, Loss, Patience};
 use crate::message::{FunctionCall, Reply, Request, decode_reply, encode};
 use crate::sandbox::{Place, Shared};
-use crate::spawner::Descriptors;
+use crate::spawner::{Descriptors, can_end};
 use callbox_core::call::{CancelToken, Deadline, Fuel, FunctionReference, Functions};
 use callbox_core::policy::{Grants, LogLevel};
 use callbox_core::untrusted_text::{clean_message, sanitize};
@@ -147,7 +147,7 @@ impl Process {
 
     /// Whether the worker is alive and idle.
     pub(super) fn is_there(&self) -> bool {
-        self.is_healthy() && self.exchange.is_open()
+        self.child.as_ref().is_some_and(can_end) && self.exchange.is_open()
     }
 
     /// Sends a request and waits for the reply. A worker that breaks the protocol is killed.

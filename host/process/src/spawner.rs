@@ -35,6 +35,14 @@ pub(super) struct Descriptors {
 /// A worker to be started, and where it is sent.
 struct Start(Descriptors, Sender<io::Result<Child>>);
 
+/// Whether this process can end a worker. A process that gave up root cannot end those that it
+/// started before.
+pub(crate) fn can_end(worker: &Child) -> bool {
+    let number = i32::try_from(worker.id()).ok();
+    let process = number.and_then(rustix::process::Pid::from_raw);
+    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
+}
+
 /// What the end of a spawner waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {

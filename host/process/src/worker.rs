@@ -10,6 +10,7 @@ mod confinement;
 mod descriptors;
 mod filter;
 mod link;
+mod scheduling;
 mod serve;
 
 use std::process::ExitCode;

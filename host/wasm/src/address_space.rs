@@ -260,7 +260,7 @@ impl AddressSpace {
     fn check(&self, claimant: Claimant, wanted: Bytes, claimed: Bytes) -> Result<(), Shortage> {
         let used = match in_use() {
             Ok(used) => plus(used, claimed),
-            Err(Unknown::Unreadable(_)) if self.is_of_worker => claimed,
+            Err(_) if self.is_of_worker => claimed,
             Err(unknown) => return Err(Shortage::OfKnowledge(unknown)),
         };
         let each = self.limits.iter().zip(&LIMITS).zip(wanted.iter().zip(used));

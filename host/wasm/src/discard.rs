@@ -291,10 +291,10 @@ impl Progress {
         let (counts, _) = self
             .changed
             .wait_timeout_while(counts, left, |counts| {
-                counts.done == seen && may_help(counts)
+                counts.done <= seen && may_help(counts)
             })
             .unwrap_or_else(PoisonError::into_inner);
-        if counts.done != seen {
+        if counts.done > seen {
             Some(true)
         } else if may_help(&counts) {
             None

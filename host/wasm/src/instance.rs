@@ -56,6 +56,9 @@ pub(crate) struct Refused {
     pub(crate) missing: Option<Bytes>,
     /// The fuel that it used, and that of those refused before it.
     pub(crate) fuel_used: u64,
+    /// Whether what was made of it is freed in the background, which makes no more room than there
+    /// was.
+    pub(crate) is_being_freed: bool,
 }
 
 impl Refused {
@@ -64,6 +67,7 @@ impl Refused {
             status,
             missing: state.missing,
             fuel_used: state.fuel.used(),
+            is_being_freed: state.share.memory_bytes() >= LARGE,
         }
     }
 }
@@ -74,6 +78,7 @@ impl From<Status> for Refused {
             status,
             missing: None,
             fuel_used: 0,
+            is_being_freed: false,
         }
     }
 }
@@ -165,7 +170,7 @@ impl Instance {
             Ok(started) => started,
             Err(status) => {
                 let refused = Refused::new(status, store.data());
-                if store.data().share.memory_bytes() >= LARGE {
+                if refused.is_being_freed {
                     let shared = Arc::clone(&store.data().shared);
                     shared.discarder.free(store);
                 }

@@ -77,6 +77,11 @@ impl Reclaim {
         self.seen = discard::freed();
     }
 
+    /// Leaves out the instance that the last attempt made, which has been taken back.
+    pub(crate) fn leave_out_own(&mut self) {
+        self.seen += 1;
+    }
+
     /// Waits for memory, or discards idle instances until they took as much as is missing. Returns
     /// false if neither can help.
     pub(crate) fn make_room(
@@ -87,7 +92,7 @@ impl Reclaim {
     ) -> bool {
         let engines = engines();
         let is_patient = self.begun.elapsed() < PATIENCE;
-        if is_patient && (discard::freed() != self.seen || wait(&engines, end, cancel)) {
+        if is_patient && (discard::freed() > self.seen || wait(&engines, end, cancel)) {
             return true;
         }
         let is_over = || Instant::now() >= end || cancel.is_some_and(CancelToken::is_cancelled);

@@ -343,7 +343,8 @@ impl GuestState {
     }
 
     /// Claims address space. Where too little is left, waits for instances whose memory is being
-    /// freed.
+    /// freed, for at most half of the time that is left: others may take what becomes free, and the
+    /// guest may do without.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
@@ -355,6 +356,7 @@ impl GuestState {
         self.room.is_mapped();
         let shared = &self.shared;
         let deadline = self.interrupt.instant();
+        let mut until = None;
         loop {
             let freed = shared.discarder.done();
             let outcome = claim(&shared.address_space);
@@ -362,9 +364,15 @@ impl GuestState {
                 return Ok(outcome);
             }
             let cancel = self.interrupt.token();
-            let end = deadline.unwrap_or_else(|| Instant::now() + DELETION);
-            let is_freed = shared.discarder.wait_for_freed(freed, end, cancel.as_ref())
-                || reclaim::wait_for_freed(end, cancel.as_ref());
+            let now = Instant::now();
+            let left = || deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+            let patience = || left().unwrap_or(DELETION).min(DELETION);
+            let until = *until.get_or_insert_with(|| now + patience());
+            let is_freed = now < until
+                && (shared
+                    .discarder
+                    .wait_for_freed(freed, until, cancel.as_ref())
+                    || reclaim::wait_for_freed(until, cancel.as_ref()));
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);

@@ -1,6 +1,7 @@
 """Compiling in child processes of the interpreter."""
 
 import os
+import subprocess
 import sys
 import textwrap
 import threading
@@ -257,3 +258,41 @@ def test_children_run_no_code_of_the_user(python, tmp_path, monkeypatch):
     """)
     # The parent alone.
     assert len(started.read_text().splitlines()) == 1
+
+
+_GIVES_UP_ROOT = """
+import os, sys, time
+import callbox
+
+def users():
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/status") as status:
+                fields = dict(line.split(":", 1) for line in status)
+        except OSError:
+            continue
+        if fields["PPid"].strip() == str(os.getpid()) and fields["State"].split()[0] != "Z":
+            found.append(fields["Uid"].split()[0])
+    return found
+
+modules = [open(path, "rb").read() for path in sys.argv[1:]]
+host = callbox.Host()
+assert host.load(modules[0]).compiled_in == "process"
+assert "0" in users()
+os.setgid(65534)
+os.setuid(65534)
+host.load(modules[1])
+end = time.monotonic() + 30
+while "0" in users():
+    assert time.monotonic() < end, users()
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give up root")
+def test_a_process_that_gave_up_root_uses_no_compiler_of_root(guests):
+    """It could not end it."""
+    paths = [str(guests / name) for name in ("add_n.wasm", "activation.wasm")]
+    ran = subprocess.run([sys.executable, "-c", _GIVES_UP_ROOT, *paths], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr

@@ -68,7 +68,7 @@ pub(crate) const RETURNS: &str = r#"(module
 
 /// Its start takes some 12 million units of fuel, and grows its memory by 40 MiB, or gives up.
 pub(crate) const STARTS: &str = r#"(module
-  (memory (export "memory") 1)
+  (memory (export "memory") PAGES)
   (func $start (local $rounds i32)
     (local.set $rounds (i32.const 1500000))
     (loop $again

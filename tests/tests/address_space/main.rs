@@ -68,6 +68,7 @@ fn the_child() {
         "filled" => reserve::filled(limit).to_string(),
         "transforms" => reserve::transforms().to_string(),
         "running" => reserve::load_beside_running_guests(),
+        "named" => reserve::named(),
         "unreadable" => reserve::unreadable(),
         "turns" => reserve::calls_in_turn().to_string(),
         "idle" => idle::idle_guests_give_way(),
@@ -75,7 +76,8 @@ fn the_child() {
         "refused" => idle::refused_guests(),
         "functions" => idle::many_functions(),
         "segment" => idle::passive_segment(),
-        "starts" => idle::starts_of_one_call(),
+        "starts" => idle::starts_of_one_call("1"),
+        "large-starts" => idle::starts_of_one_call("160"),
         _ => panic!("no scene {scene:?}"),
     };
     println!("said: {said}");

@@ -142,6 +142,13 @@ pub(crate) fn calls_in_turn() -> usize {
     (0..200).filter(has_memory).count()
 }
 
+/// Loads and calls in a process whose name was cut within a character, and says what returned.
+pub(crate) fn named() -> String {
+    std::fs::write("/proc/self/comm", b"\xd1\x8f\xd1").unwrap();
+    let count = prepare(&Engine::new().unwrap(), "count").unwrap();
+    call(&count, 0).unwrap().to_string()
+}
+
 /// Grows and loads where no file can be opened any more, and says what became of it.
 pub(crate) fn unreadable() -> String {
     let engine = Engine::new().unwrap();
@@ -212,7 +219,7 @@ fn calls_that_ended_take_no_address_space() {
 /// Guests would take what the process needs.
 #[test]
 fn without_proc_guests_get_no_memory() {
-    let why = "expected /proc/self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found that it may not be read";
+    let why = "expected /proc/thread-self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found Permission denied";
     for limit in ["RLIMIT_AS 2", "RLIMIT_DATA 1"] {
         let said = play(&format!("unreadable {limit}"));
         assert_eq!(said.matches(why).count(), 2, "{said}");
@@ -222,5 +229,13 @@ fn without_proc_guests_get_no_memory() {
         ] {
             assert!(said.contains(expected), "{said}");
         }
+    }
+}
+
+/// The kernel cuts names after 15 bytes, and tells them with the limits.
+#[test]
+fn a_process_may_have_any_name() {
+    for limit in ["RLIMIT_AS 2", "RLIMIT_DATA 1"] {
+        assert_eq!(play(&format!("named {limit}")), "1", "{limit}");
     }
 }

@@ -257,7 +257,7 @@ fn little_memory_is_enough_for_a_small_call() {
 fn without_proc_a_limit_is_a_status() {
     let folder = folder();
     let call = CALL.split(" --cache").next().unwrap();
-    let unreadable = "expected /proc/self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found none";
+    let unreadable = "expected /proc/thread-self/status, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found No such file";
     for (limit, code, expected) in [
         ("-v unlimited", 0, "modules are compiled in this process"),
         ("-v 2097152", 1, unreadable),

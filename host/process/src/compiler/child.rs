@@ -14,7 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
 
 use super::children::Kept;
-use super::failures::{killed, no_memory, too_long, unavailable, violation};
+use super::failures::{killed, no_memory, processor_time_limit, too_long, unavailable, violation};
 use super::jobs::{QUANTUM, Seen};
 use super::memory::resident_bytes;
 use super::places::{LOOK, Place};
@@ -23,7 +23,7 @@ use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
 use crate::message::{Reply, Request, decode, encode};
-use crate::spawner::{Descriptors, Spawner};
+use crate::spawner::{Descriptors, Spawner, can_end};
 
 /// The bytes of a reply beyond the text of its status.
 const REPLY: usize = 64 << 10;
@@ -247,7 +247,7 @@ impl CompilerChild {
 
     /// Whether the child is alive and idle.
     pub(super) fn is_there(&self) -> bool {
-        self.exchange.is_open()
+        self.child.as_ref().is_some_and(can_end) && self.exchange.is_open()
     }
 
     /// Ends the use of the child by a job, and returns whether it can compile another module as a
@@ -255,7 +255,10 @@ impl CompilerChild {
     pub(super) fn end_job(&mut self) -> bool {
         (self.times_before, _) = self.thread_times();
         self.memory_bytes = self.resident_bytes();
-        !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE
+        let used: Duration = self.times_before.values().sum();
+        // The next module has half of it at least.
+        let has_time = processor_time_limit().is_none_or(|most| used <= most / 2);
+        !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE && has_time
     }
 
     /// The bytes of memory that the child holds. None if `/proc` does not tell.
@@ -411,10 +414,12 @@ impl CompilerChild {
         let problem = match loss {
             Loss::Ended => match (self.ending(), self.last_words()) {
                 (_, words) if words.contains(NO_MEMORY) => return no_memory(job),
-                (Ok(Some(ending)), _) if is_from_outside(ending.signal()) => return killed(),
+                (Ok(Some(ending)), _) if is_from_outside(ending.signal()) => {
+                    return killed(ending.signal());
+                }
                 // Another part of the program has waited for it, and knows how it ended.
                 // A busy machine may take long to end one that was killed.
-                (Ok(None) | Err(_), words) if words.is_empty() => return killed(),
+                (Ok(None) | Err(_), words) if words.is_empty() => return killed(None),
                 (Ok(Some(ending)), _) => format!("the compiler crashed on the module ({ending})"),
                 (Ok(None) | Err(_), _) => "the compiler closed its socket".to_owned(),
             },

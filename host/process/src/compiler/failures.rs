@@ -1,8 +1,10 @@
 //! The failures of a job or a child.
 
+use std::time::Duration;
+
 use callbox_core::values::{Blame, Status, StatusCode};
 use callbox_wasm::CompileJob;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Signal, getrlimit};
 
 use crate::exchange::Loss;
 
@@ -38,11 +40,29 @@ fn no_memory_within(policy: u64, limits: [(&str, Option<u64>); 2]) -> Status {
     )
 }
 
-/// The kernel kills the compiler first when the machine's memory runs out.
-pub(super) fn killed() -> Status {
-    let message = "the process that compiled the module was killed: the machine's memory ran out, or another process killed it";
-    let status = Status::new(StatusCode::ResourceExhausted, Blame::Guest, message);
-    status.with_recoverable(true)
+/// The status of a job whose child ended by a signal from outside, if it is known by which one. The
+/// kernel kills the compiler first when the machine's memory runs out, and sends SIGXCPU past an
+/// `RLIMIT_CPU`, which children inherit.
+pub(super) fn killed(signal: Option<i32>) -> Status {
+    let limit = processor_time_limit().filter(|_| signal == Some(Signal::XCPU.as_raw()));
+    let (blame, message) = match limit {
+        Some(most) => (
+            Blame::Host,
+            format!(
+                "expected the module to compile in {most:?} of processor time (RLIMIT_CPU), found that it takes more"
+            ),
+        ),
+        None => (
+            Blame::Guest,
+            "the process that compiled the module was killed: the machine's memory ran out, or another process killed it".to_owned(),
+        ),
+    };
+    Status::new(StatusCode::ResourceExhausted, blame, message).with_recoverable(true)
+}
+
+/// The processor time that a child may use in its life, for all its jobs.
+pub(super) fn processor_time_limit() -> Option<Duration> {
+    getrlimit(Resource::Cpu).current.map(Duration::from_secs)
 }
 
 pub(super) fn unavailable(message: String) -> Status {

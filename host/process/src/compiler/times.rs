@@ -71,7 +71,9 @@ fn is_ready(stat: &str) -> bool {
     reason = "`/proc` is the kernel's interface to processes and memory"
 )]
 pub(super) fn machine_file(name: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{name}")).ok()
+    let text = fs::read(format!("/proc/{name}")).ok()?;
+    // The name of a process may have been cut within a character.
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 pub(super) fn proc_file(process: u32, name: &str) -> Option<String> {

@@ -13,7 +13,7 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit,
 };
 
-use super::{cannot, filter};
+use super::{cannot, filter, scheduling};
 use callbox_core::policy::Policy;
 use callbox_core::values::Result;
 use callbox_wasm::address_space_in_use;
@@ -33,9 +33,11 @@ const ARENAS: u64 = 1 << 30;
 /// Bytes of the largest guest memory: addresses have 32 bits.
 const GUEST: u64 = 1 << 32;
 
-/// First step, on the main thread: ties the worker's life to the thread that started it. The kernel
-/// keeps this setting per thread, and the main thread stays to the end.
+/// First step, on the main thread, before others start: leaves real-time scheduling, and ties the
+/// worker's life to the thread that started it. The kernel keeps this setting per thread, and the
+/// main thread stays to the end.
 pub(super) fn begin() -> Result<()> {
+    scheduling::leave_real_time().map_err(cannot)?;
     // If that thread has already ended, the socket is closed, and the worker ends too.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(cannot)
 }
@@ -76,6 +78,7 @@ pub(super) fn end_compiler(memory_bytes: u64, [socket, _]: [i32; 2]) -> Result<(
     // First, because the files in `/proc` of a process that is not dumpable belong to root.
     end_first();
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot)?;
+    end_by_signal_of_time()?;
     let memory = memory_bytes.saturating_add(OWN_MEMORY);
     for (resource, most) in [
         (Resource::Core, 0),
@@ -103,6 +106,15 @@ pub(super) fn end_compiler(memory_bytes: u64, [socket, _]: [i32; 2]) -> Result<(
 )]
 fn end_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// Has an `RLIMIT_CPU` end this process with SIGXCPU. Where the hard limit is the same, it would end
+/// with SIGKILL, which may have other reasons.
+fn end_by_signal_of_time() -> Result<()> {
+    let now = rustix::process::getrlimit(Resource::Cpu);
+    let below = now.maximum.map(|most| most.saturating_sub(1).max(1));
+    let current = now.current.into_iter().chain(below).min();
+    setrlimit(Resource::Cpu, Rlimit { current, ..now }).map_err(cannot)
 }
 
 /// Lowers a limit, unless it is lower already.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
+use std::io;
 
-/// Where the kernel tells a process its size.
-const STATUS: &str = "/proc/self/status";
+/// Where the kernel tells a process its size. The file of the process tells none once its main
+/// thread has ended.
+const STATUS: &str = "/proc/thread-self/status";
 
 /// A limit of the process.
 pub(super) struct Limit {
@@ -46,38 +47,22 @@ pub(super) fn in_use() -> Result<Bytes, Unknown> {
     match read_status() {
         Ok(status) => Ok(LIMITS.map(|limit| size_in(&status, limit.used))),
         Err(_) if cfg!(not(target_os = "linux")) => Ok([0; LIMITS.len()]),
-        Err(error @ (ErrorKind::NotFound | ErrorKind::PermissionDenied)) => {
-            Err(Unknown::Unreadable(error))
-        }
-        Err(_) => Err(Unknown::NoDescriptor),
+        Err(error) => Err(Unknown(error.raw_os_error().unwrap_or_default())),
     }
 }
 
-/// Why it is not known what the process uses.
+/// The error of the operating system that kept a process from reading what it uses: there may be no
+/// `/proc`, no right to read it, or no free descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    NoDescriptor,
-    /// `/proc` is not mounted, or the process may not read it.
-    Unreadable(ErrorKind),
-}
+pub(crate) struct Unknown(i32);
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDescriptor => {
-                f.write_str("expected a free descriptor to read with what is left, found none")
-            }
-            Self::Unreadable(error) => {
-                let found = match error {
-                    ErrorKind::NotFound => "none",
-                    _ => "that it may not be read",
-                };
-                write!(
-                    f,
-                    "expected {STATUS}, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found {found}"
-                )
-            }
-        }
+        let error = io::Error::from_raw_os_error(self.0);
+        write!(
+            f,
+            "expected {STATUS}, from which a process with RLIMIT_AS or RLIMIT_DATA reads what is left, found {error}"
+        )
     }
 }
 
@@ -120,8 +105,10 @@ pub fn address_space_in_use() -> u64 {
     clippy::disallowed_methods,
     reason = "the kernel tells a process its size in this file alone"
 )]
-fn read_status() -> Result<String, ErrorKind> {
-    fs::read_to_string(STATUS).map_err(|error| error.kind())
+fn read_status() -> io::Result<String> {
+    let status = fs::read(STATUS)?;
+    // The name of the process may have been cut within a character.
+    Ok(String::from_utf8_lossy(&status).into_owned())
 }
 
 /// The bytes in a field of [`STATUS`].

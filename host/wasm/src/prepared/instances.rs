@@ -111,26 +111,30 @@ impl Sites {
         let most = Instant::now() + DELETION;
         let deadline = own.map_or(most, |own| own.min(most));
         let cancel = caller.options.cancel.as_ref();
+        let mut looks = 0;
         loop {
             let discarder = &shared.discarder;
+            if refused.is_being_freed {
+                discarder.wait_for_all(deadline, cancel);
+                seen += 1;
+                reclaim.leave_out_own();
+            }
             // A guest may hold an instance that helps for as long as its deadline lasts.
-            let has_room = discarder.wait_for_freed(seen, deadline, cancel)
-                || if !self.quota.has_room(&shared.policy.limits) {
-                    // Evicting others does not help an executable that has reached its own limit.
-                    self.pool.evict_one().is_some()
-                } else if self
-                    .quota
-                    .has_memory(self.module.least_memory(), &shared.policy.limits)
-                {
-                    match refused.missing {
-                        Some(missing) => reclaim.make_room(missing, deadline, cancel),
-                        None => shared.pools.evict_one(),
-                    }
-                } else {
-                    // Growth has evicted all that count towards the limit on memory.
-                    false
+            let has_room = match refused.missing {
+                Some(missing) => reclaim.make_room(missing, deadline, cancel),
+                None => {
+                    discarder.wait_for_freed(seen, deadline, cancel)
+                        || if !self.quota.has_room(limits) {
+                            // Evicting others does not help an executable that has reached its own
+                            // limit.
+                            self.pool.evict_one().is_some()
+                        } else {
+                            // Growth has evicted all that count towards the limit on memory.
+                            self.quota.has_memory(self.module.least_memory(), limits)
+                                && shared.pools.evict_one()
+                        }
                 }
-                || discarder.wait(seen, deadline, cancel);
+            } || discarder.wait(seen, deadline, cancel);
             // A call that is stopped while it waits reports that, rather than the lack of room.
             if cancel.is_some_and(CancelToken::is_cancelled) {
                 return Err(self.stopped(Interrupted::Cancelled));
@@ -139,7 +143,10 @@ impl Sites {
                 return Err(self.stopped(Interrupted::Deadline));
             }
             if !has_room {
-                return Err(refused.status);
+                if looks == LOOKS || refused.missing.is_some() {
+                    return Err(refused.status);
+                }
+                looks += 1;
             }
             seen = shared.discarder.done();
             reclaim.begin();
@@ -158,6 +165,10 @@ impl Sites {
         }
     }
 }
+
+/// How often a call looks again for an idle instance that it can have in place of a new one: others
+/// may have used and given back each while it looked.
+const LOOKS: u32 = 8;
 
 /// Whether an instance could not be made because others are in use.
 fn is_lack_of_room(status: &Status) -> bool {

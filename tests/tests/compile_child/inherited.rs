@@ -1,0 +1,104 @@
+//! What a child inherits from a process: a real-time policy, and a limit on processor time.
+
+use std::fs;
+use std::process::Command;
+
+use callbox::policy::Limits;
+use callbox::{Blame, StatusCode};
+
+use super::workers::{children, facts};
+use super::{SECOND, call, compiler, engine, healthy, limits, refused, slow};
+
+/// The environment variable with the scene that a child process plays.
+const SCENE: &str = "CALLBOX_TEST_INHERITED";
+
+/// What a process says that plays a scene, started by these words before its own.
+fn said(words: &[&str], scene: &str) -> Result<String, String> {
+    let own = fs::read_link("/proc/self/exe").unwrap();
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .arg(own)
+        .args(["--exact", "inherited::the_scene", "--nocapture"])
+        .env(SCENE, scene)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = text.lines().find_map(|line| line.split_once("said: "));
+    said.map(|(_, said)| said.to_owned())
+        .ok_or_else(|| format!("{output:?}"))
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "it says what it found")]
+fn the_scene() {
+    let said = match std::env::var(SCENE).as_deref() {
+        Ok("policy") => policies(),
+        Ok("time") => long_compilation(),
+        _ => return,
+    };
+    println!("said: {said}");
+}
+
+/// The scheduling policies of the process and of a compiler, as numbers.
+fn policies() -> String {
+    let compiler = compiler();
+    let engine = engine(&compiler, limits());
+    assert_eq!(call(&engine.load(&healthy(0)).unwrap()), Ok(0));
+    let of = |process: &str| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let rest = stat.rsplit(')').next().unwrap();
+        rest.split_whitespace().nth(38).unwrap().to_owned()
+    };
+    let compilers = children().into_iter().map(|child| of(&child.to_string()));
+    let mut all = vec![of("self")];
+    all.extend(compilers.take(1));
+    all.join(" ")
+}
+
+/// How a module fails that takes long.
+fn long_compilation() -> String {
+    let compiler = compiler();
+    let engine = engine(
+        &compiler,
+        Limits {
+            compile_time: Some(60 * SECOND),
+            ..limits()
+        },
+    );
+    let status = refused(&engine, &slow(0));
+    assert_eq!(facts(&status), (StatusCode::ResourceExhausted, Blame::Host));
+    assert!(status.recoverable());
+    // Another child serves.
+    assert_eq!(call(&engine.load(&healthy(1)).unwrap()), Ok(1));
+    status.message().to_owned()
+}
+
+/// Its priority could not be lowered, and it would keep the process from the processors.
+#[test]
+#[allow(
+    clippy::print_stderr,
+    reason = "a test that is skipped says so and why"
+)]
+fn a_compiler_of_a_real_time_process_has_the_usual_policy() {
+    match said(&["chrt", "--fifo", "1"], "policy") {
+        // SCHED_FIFO is 1, and SCHED_OTHER 0.
+        Ok(said) => assert_eq!(said, "1 0"),
+        Err(error) if error.contains("failed to set") => {
+            eprintln!("skipped: no real-time policy: {error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_limit_of_the_process_on_processor_time_is_not_the_modules_fault() {
+    // Both limits, and the soft one alone.
+    for limit in ["-t", "-St"] {
+        let script = format!("ulimit {limit} 2; exec \"$0\" \"$@\"");
+        let said = said(&["sh", "-c", &script], "time").unwrap();
+        assert_eq!(
+            said,
+            "expected the module to compile in 2s of processor time (RLIMIT_CPU), found that it takes more"
+        );
+    }
+}
